@@ -16,11 +16,12 @@ from typing import Any
 import trio
 
 from barnabas.testing.simulation.broker import SimulatedBroker
+from barnabas.testing.simulation.clock import Waiters
 from barnabas.testing.simulation.network import SimulatedNetwork
 from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper
 from tests.simulation.clients import TOPIC
 
-POLL_S = 0.02
+MOMENT_S = 0.001
 SETTLED_S = 1.0
 """How long all must have been in sync before power is cut: by then the controller has dealt with what came before."""
 CLOCK_STEP_MS_MAX = 30_000
@@ -75,6 +76,13 @@ class ClusterFaults:
         """Wait until all replicas are in sync: only then another broker may be lost too."""
         while not self.is_in_sync():
             await trio.sleep(0.1)
+
+    async def until_change(self, holds: Callable[[], object], *, seconds_max: float = LISTENING_S) -> None:
+        """Wait for changes in ZooKeeper until something holds, but not for ever."""
+        changed = Waiters()
+        with self.zookeeper.observed(lambda *_: changed.wake()), trio.move_on_after(seconds_max):
+            while not holds():
+                await changed.wait()
 
     async def until_settled(self) -> None:
         """Wait until all replicas have been in sync, and the sessions the same, for a while."""
@@ -176,13 +184,14 @@ class ClusterFaults:
             await trio.sleep(self.random.choice((0.0, self.random.uniform(0, 0.005))))
 
     async def _next_leader(self, path: str, before: int) -> int:
-        with trio.move_on_after(LISTENING_S):
-            while True:
-                leader = (self.state(path) or {"leader": -1})["leader"]
-                if leader not in (-1, before):
-                    return int(leader)
-                await trio.sleep(0.001)
-        return 0
+        def next_leader() -> int:
+            leader = (self.state(path) or {"leader": -1})["leader"]
+            return 0 if leader in (-1, before) else int(leader)
+
+        if not next_leader():
+            await self.until_change(next_leader)
+            await trio.sleep(self.random.uniform(0, MOMENT_S))
+        return next_leader()
 
     async def disconnect(self) -> None:
         """Keep a broker from ZooKeeper, for longer or shorter than its session."""

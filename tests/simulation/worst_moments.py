@@ -16,7 +16,7 @@ from itertools import count
 import trio
 
 from tests.simulation.clients import PARTITIONS, TOPIC
-from tests.simulation.cluster_faults import LISTENING_S, POLL_S, ClusterFaults
+from tests.simulation.cluster_faults import LISTENING_S, ClusterFaults
 
 LAG_MAX_S = 3.0
 """`replica.lag.time.max.ms`; who lags is noticed after as much again at most."""
@@ -73,9 +73,7 @@ class WorstMoments(ClusterFaults):
 
     async def until_isr(self, target: Target, broker_id: int, *, is_in: bool) -> None:
         """Wait until a broker is in the ISR of a partition, or out of it, but not for ever."""
-        with trio.move_on_after(LISTENING_S):
-            while (broker_id in self.isr(target)) is not is_in:
-                await trio.sleep(POLL_S)
+        await self.until_change(lambda: (broker_id in self.isr(target)) is is_in)
 
     async def lose_leader(self, target: Target) -> None:
         """End the leader's session, and wait until the next leader knows that it is one."""
@@ -217,9 +215,9 @@ class WorstMoments(ClusterFaults):
         await self.recover()
 
     async def _next_controller(self, before: int) -> None:
-        with trio.move_on_after(SESSION_S + LISTENING_S):
-            while self.controller() in (0, before):
-                await trio.sleep(POLL_S)
+        await self.until_change(
+            lambda: self.controller() not in (0, before), seconds_max=SESSION_S + LISTENING_S
+        )
 
 
 WORST = (

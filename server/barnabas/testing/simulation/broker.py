@@ -74,7 +74,7 @@ class SimulatedBroker:
         `join` is called at each start, and makes the broker one of a cluster; with `zookeeper` it joins by itself.
         """
         self.host = host
-        self.clock = WallClock()
+        self.clock = WallClock(world.clock)
         self.disk = MemoryDisk()
         self.broker: Broker | None = None
         """The broker while it serves."""

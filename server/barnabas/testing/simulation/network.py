@@ -17,10 +17,12 @@ from random import Random
 import trio
 
 from barnabas.network.transport import Address, Reader
+from barnabas.testing.simulation.clock import VirtualClock, Waiters
 from barnabas.wire.regions import Chunk, FileRegion
 
 CONNECTIONS_BEFORE_A_SWEEP = 100
 FIRST_FREE_PORT = 40_000
+RECEIVED_BYTES_MAX = 64 * 1024
 SOCKET_BUFFER_BYTES = 64 * 1024
 """How much may be on its way in one direction before whoever sends must wait."""
 
@@ -40,12 +42,14 @@ class _Pipe:
 
     def __init__(self, network: SimulatedNetwork, source: str, target: str) -> None:
         self._network = network
+        self._clock = network.clock
         self._source = source
         self._target = target
         self._underway: deque[tuple[float, bytes]] = deque()  # when it arrives, and what; b"" is the end
         self._arrived = bytearray()
-        self._changed = trio.Event()
-        self._reading: list[trio.CancelScope] = []  # of those who wait for something to arrive, until it does
+        self._readers = Waiters()
+        self._writers = Waiters()
+        self._woken_s = math.inf  # when readers are woken next
         self._size = 0
         self._last_arrival_s = 0.0
         self.is_ended = False
@@ -57,81 +61,94 @@ class _Pipe:
 
     def put(self, data: bytes) -> None:
         """Send bytes; b"" is the end."""
-        self._network.sent += 1
-        random, weather = self._network.random, self._network.weather
-        pieces = [data]
+        network = self._network
+        network.sent += 1
+        random, weather = network.random, network.weather
         if len(data) > 1 and random.random() < weather.split_probability:
             cut = random.randrange(1, len(data))
-            pieces = [data[:cut], data[cut:]]
-        for piece in pieces:
-            delay = random.uniform(weather.latency_min_s, weather.latency_max_s)
-            self._last_arrival_s = max(self._last_arrival_s, trio.current_time() + delay)
-            self._underway.append((self._last_arrival_s, piece))
-            self._size += len(piece)
-        if self._reading and not self._is_cut:
-            for scope in self._reading:  # who waits need not run before there is something
-                scope.deadline = min(scope.deadline, self._underway[0][0])
+            self._put_piece(data[:cut])
+            data = data[cut:]
+        self._put_piece(data)
+        if self._readers:
+            self._wake_readers_in_time()
+
+    def _put_piece(self, piece: bytes) -> None:
+        weather = self._network.weather
+        arrival_s = self._clock.now_s + self._network.random.uniform(
+            weather.latency_min_s, weather.latency_max_s
+        )
+        if arrival_s > self._last_arrival_s:
+            self._last_arrival_s = arrival_s
+        self._underway.append((self._last_arrival_s, piece))
+        self._size += len(piece)
+
+    def _wake_readers_in_time(self) -> None:
+        """Have those who wait woken when the next piece arrives; before there is something they need not run."""
+        if not self._underway or self._network.is_cut(self._source, self._target):
+            return
+        arrival_s = self._underway[0][0]
+        if arrival_s < self._woken_s:
+            self._woken_s = arrival_s
+            self._clock.at(arrival_s, self._arrive)
+
+    def _arrive(self) -> None:
+        self._woken_s = math.inf
+        self._readers.wake()
 
     def break_off(self) -> None:
         """Lose what is on its way; both ends get an error."""
         self.is_broken = True
         self._underway.clear()
-        self._wake()
+        self.look_again()
 
-    def _wake(self) -> None:
-        self._changed.set()
-        self._changed = trio.Event()
+    def look_again(self) -> None:
+        """Have those who wait look again: a cut has begun or ended."""
+        self._readers.wake()
+        self._writers.wake()
 
     def take_now(self, size: int) -> bytes | None:
         """Return what has arrived, b"" at the end, None for nothing yet. Raises ConnectionResetError."""
         if self.is_broken:
             raise ConnectionResetError(errno.ECONNRESET, "connection reset by peer")
-        now = trio.current_time()
-        while self._underway and self._underway[0][0] <= now and not self._is_cut:
-            _, piece = self._underway.popleft()
-            if not piece:
-                self.is_ended = True
-            self._arrived += piece
+        self._let_in()
         if self._arrived:
             data = bytes(self._arrived[:size])
             del self._arrived[:size]
             was_full = not self.room
             self._size -= len(data)
             if was_full:
-                self._wake()
+                self._writers.wake()
             return data
         return b"" if self.is_ended else None
 
-    @property
-    def _is_cut(self) -> bool:
-        return self._network.is_cut(self._source, self._target)
+    def _let_in(self) -> None:
+        """Count as arrived what has had its time."""
+        underway, now_s = self._underway, self._clock.now_s
+        if underway and underway[0][0] <= now_s and not self._network.is_cut(self._source, self._target):
+            while underway and underway[0][0] <= now_s:
+                _, piece = underway.popleft()
+                if not piece:
+                    self.is_ended = True
+                self._arrived += piece
 
     async def wait_arrived(self) -> None:
         """Wait until `take_now` may return something."""
         has_waited = False
-        while not self.is_broken and not self._arrived and not self.is_ended:
-            due_s = self._underway[0][0] if self._underway and not self._is_cut else math.inf
-            if due_s <= trio.current_time():
+        while not self.is_broken:
+            self._let_in()
+            if self._arrived or self.is_ended:
                 break
             has_waited = True
-            with trio.CancelScope(deadline=due_s) as scope:
-                self._reading.append(scope)
-                try:
-                    await self._changed.wait()
-                finally:
-                    self._reading.remove(scope)
+            self._wake_readers_in_time()
+            await self._readers.wait()
         if not has_waited:
             await trio.lowlevel.checkpoint()
 
     async def wait_room(self) -> None:
         """Wait until more can be sent."""
         while not self.room and not self.is_broken:
-            await self._changed.wait()
+            await self._writers.wait()
         await trio.lowlevel.checkpoint()
-
-    def look_again(self) -> None:
-        """Have those who wait look again: a cut has begun or ended."""
-        self._wake()
 
 
 class SimulatedTransport:
@@ -151,11 +168,19 @@ class SimulatedTransport:
 
     async def receive_into(self, view: memoryview) -> int:
         """Read at least one byte into `view`; 0 means that the peer has closed."""
+        data = await self.receive(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    async def receive(self, size: int) -> bytes:
+        """Read at least one byte, and `size` at most; b"" means that the peer has closed."""
         self._check()
-        await self._incoming.wait_arrived()
-        while (count := self.receive_now(view)) is None:
+        while True:
             await self._incoming.wait_arrived()
-        return count
+            self._check()
+            data = self._incoming.take_now(size)
+            if data is not None:
+                return data
 
     def is_only_readable(self, seconds: float) -> bool:  # noqa: ARG002
         """Return False: in a simulated world everybody waits for the event loop, whose order a seed decides."""
@@ -181,11 +206,12 @@ class SimulatedTransport:
         return len(data)
 
     async def send(self, chunks: list[Chunk]) -> None:
-        """Send all chunks in order."""
+        """Send all chunks in order, at once as a socket does; nobody else runs meanwhile where there is room for all."""
+        pieces: list[bytes | bytearray | memoryview] = []
         for chunk in chunks:
             assert not isinstance(chunk, FileRegion), "a simulated disk has no files that a kernel could send"
-            await self.send_bytes(bytes(chunk))
-        await trio.lowlevel.checkpoint()
+            pieces.append(chunk)
+        await self.send_bytes(b"".join(pieces))
 
     async def send_bytes(self, data: bytes) -> None:
         """Send bytes, waiting for room."""
@@ -239,12 +265,12 @@ class SimulatedStream(trio.abc.Stream):
         self.transport = transport
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Send bytes."""
+        """Send bytes; nobody else runs meanwhile where there is room for them."""
+        await trio.lowlevel.checkpoint_if_cancelled()
         try:
             await self.transport.send_bytes(bytes(data))
         except OSError as error:
             raise trio.BrokenResourceError from error
-        await trio.lowlevel.checkpoint()
 
     async def wait_send_all_might_not_block(self) -> None:
         """Return at once."""
@@ -252,12 +278,10 @@ class SimulatedStream(trio.abc.Stream):
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """Return what comes next, b"" at the end."""
-        buffer = bytearray(max_bytes or 65_536)
         try:
-            count = await self.transport.receive_into(memoryview(buffer))
+            return await self.transport.receive(max_bytes or RECEIVED_BYTES_MAX)
         except OSError as error:
             raise trio.BrokenResourceError from error
-        return bytes(buffer[:count])
 
     async def aclose(self) -> None:
         """Close it."""
@@ -315,13 +339,15 @@ class SimulatedAcceptor:
 class SimulatedNetwork:
     """All hosts and what is between them. Lifecycle: made inside the run whose clock it goes by."""
 
-    def __init__(self, random: Random, weather: Weather | None = None) -> None:
+    def __init__(self, random: Random, clock: VirtualClock, weather: Weather | None = None) -> None:
         self.random = random
+        self.clock = clock
         self.weather = weather or Weather()
         self.acceptors: dict[Address, SimulatedAcceptor] = {}
         self._connections: list[tuple[str, str, SimulatedTransport, SimulatedTransport]] = []
         self._connections_max = CONNECTIONS_BEFORE_A_SWEEP
         self._cuts: set[tuple[str, str]] = set()
+        self._healed = Waiters()
         self._next_port = FIRST_FREE_PORT
         self.sent = 0
         """How often anybody has sent something."""
@@ -345,6 +371,7 @@ class SimulatedNetwork:
     def heal(self) -> None:
         """End all cuts."""
         self._cuts.clear()
+        self._healed.wake()
         for _, _, one, other in self._connections:
             for transport in (one, other):
                 transport._incoming.look_again()
@@ -379,11 +406,10 @@ class SimulatedNetwork:
 
     async def connect(self, source: str, target: Address) -> SimulatedTransport:
         """Dial from one host to an address. Raises OSError."""
-        await trio.sleep(self.random.uniform(self.weather.latency_min_s, self.weather.latency_max_s))
+        await self.clock.sleep(self.random.uniform(self.weather.latency_min_s, self.weather.latency_max_s))
         while self.is_cut(source, target[0]) or self.is_cut(target[0], source):
-            await trio.sleep(
-                self.weather.latency_max_s * 10
-            )  # until the cut is healed or the caller gives up
+            await self._healed.wait()  # or until the caller gives up
+            await self.clock.sleep(self.random.uniform(0, self.weather.latency_max_s * 10))
         acceptor = self.acceptors.get(target)
         if acceptor is None or not acceptor.is_listening:
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"{target[0]}:{target[1]} refuses")

@@ -6,7 +6,6 @@ simulated world may wait for the real one: trio's clock jumps to the next deadli
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import trio
 
 from barnabas.environment import Environment
+from barnabas.testing.simulation.clock import SimulatedIO, VirtualClock
 from barnabas.testing.simulation.network import SimulatedNetwork, Weather
 
 if TYPE_CHECKING:
@@ -28,51 +28,6 @@ T = TypeVar("T")
 BEGIN_MS = 1_700_000_000_000
 """What the wall clocks show when a world begins."""
 THREAD_SECONDS_MAX = 0.002
-TURNS_PER_LOOK = 256
-"""So many turns of the loop pass until it looks for events of the real world: those of its own clean-up."""
-
-
-class VirtualClock(trio.abc.Clock):
-    """A clock that stands still until nobody can run, and then jumps to the next deadline.
-
-    Trio asks how long it may sleep only when nobody can run. Its own MockClock jumps after another turn of the loop.
-    """
-
-    def __init__(self) -> None:
-        self._now_s = 0.0
-
-    def start_clock(self) -> None:
-        """Do nothing: it stands still."""
-
-    def current_time(self) -> float:
-        """Return the simulated time."""
-        return self._now_s
-
-    def deadline_to_sleep_time(self, deadline: float) -> float:
-        """Jump to the deadline; without one the loop waits for the real world, of which only its own clean-up comes."""
-        if deadline == math.inf:
-            return deadline
-        self._now_s = max(self._now_s, deadline)
-        return 0.0
-
-
-class _IdleIO:
-    """Trio's reader of events, of which there are none in a simulated world: it is asked now and then, or to wait."""
-
-    def __init__(self, real: Any) -> None:
-        self._real = real
-        self._skipped = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._real, name)
-
-    def get_events(self, timeout: float) -> Any:
-        """Return what has happened: nothing, without a system call, most of the times."""
-        self._skipped += 1
-        if timeout or self._skipped >= TURNS_PER_LOOK:
-            self._skipped = 0
-            return self._real.get_events(timeout)
-        return ()
 
 
 class SimulatedEntropy:
@@ -93,23 +48,29 @@ class SimulatedEntropy:
 class SimulatedThreads:
     """Threads that take a random time and do their work at one moment of it, while nobody else runs."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, sleep: Callable[[float], Awaitable[object]] | None = None) -> None:
+        """`sleep` waits for so many seconds, also when cancelled; without it that is trio's."""
         self._random = random
+        self._sleep = sleep or _shielded_sleep
 
     async def run(self, work: Callable[[], T], *, limiter: trio.CapacityLimiter | None = None) -> T:
         """Do `work` after a while and return what it returns after another."""
         if limiter is not None:
             async with limiter:
                 return await self.run(work)
-        with trio.CancelScope(shield=True):
-            await trio.sleep(self._random.uniform(0, THREAD_SECONDS_MAX))
-            result = work()
-            await trio.sleep(self._random.uniform(0, THREAD_SECONDS_MAX))
+        await self._sleep(self._random.uniform(0, THREAD_SECONDS_MAX))
+        result = work()
+        await self._sleep(self._random.uniform(0, THREAD_SECONDS_MAX))
         await trio.lowlevel.checkpoint_if_cancelled()
         return result
 
     def check_cancelled(self) -> None:
         """Return: a simulated thread does not notice, and is waited for."""
+
+
+async def _shielded_sleep(seconds: float) -> None:
+    with trio.CancelScope(shield=True):
+        await trio.sleep(seconds)
 
 
 class InlineExecutor(Executor):
@@ -128,7 +89,8 @@ class InlineExecutor(Executor):
 class SimulatedWorkers:
     """Threads of synchronous code, in which no simulated time can pass; they measure what they have slept all the same."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
         self._slept_s = 0.0
 
     def executor(self, threads: int) -> Executor:
@@ -142,18 +104,19 @@ class SimulatedWorkers:
 
     def monotonic(self) -> float:
         """Return the simulated time, and what was slept besides."""
-        return trio.current_time() + self._slept_s
+        return self._clock.now_s + self._slept_s
 
 
 class WallClock:
     """A clock that shows the time of a host, which steps when it is told to."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
         self._offset_ms = 0
 
     def __call__(self) -> int:
         """Return milliseconds since 1970."""
-        return BEGIN_MS + self._offset_ms + int(trio.current_time() * 1000)
+        return BEGIN_MS + self._offset_ms + int(self._clock.now_s * 1000)
 
     def step(self, by_ms: int) -> None:
         """Let the clock jump."""
@@ -163,10 +126,11 @@ class WallClock:
 class World:
     """What all hosts of one run share. Lifecycle: made by `run_world`."""
 
-    def __init__(self, seed: int, weather: Weather | None = None) -> None:
+    def __init__(self, seed: int, clock: VirtualClock, weather: Weather | None = None) -> None:
         self.seed = seed
+        self.clock = clock
         self.random = Random(seed)
-        self.network = SimulatedNetwork(self._branch("network"), weather)
+        self.network = SimulatedNetwork(self._branch("network"), clock, weather)
 
     def _branch(self, name: str) -> Random:
         """Return random numbers of their own for one part, so that one part's use does not shift another's."""
@@ -175,11 +139,13 @@ class World:
     def environment(self, host: str, disk: Disk, clock: WallClock | None = None) -> Environment:
         """Return the environment of a program on a host, which has its disk and its clock."""
         return Environment(
-            wall_clock_ms=clock or WallClock(),
-            monotonic=trio.current_time,
+            wall_clock_ms=clock or WallClock(self.clock),
+            monotonic=self.clock.current_time,
             entropy=SimulatedEntropy(self._branch(f"{host}/entropy/{self.random.random()}")),
-            threads=SimulatedThreads(self._branch(f"{host}/threads/{self.random.random()}")),
-            workers=SimulatedWorkers(),
+            threads=SimulatedThreads(
+                self._branch(f"{host}/threads/{self.random.random()}"), self.clock.shielded_sleep
+            ),
+            workers=SimulatedWorkers(self.clock),
             disk=disk,
             network=self.network.host(host),
         )
@@ -197,23 +163,25 @@ def run_world(
     Raises TimeoutError if it takes longer than `seconds_max` of the simulated clock.
     """
 
+    clock = VirtualClock()
+
     async def main() -> Any:
-        _skip_system_calls()
+        _take_events_of(clock)
         with trio.move_on_after(seconds_max):
-            return await program(World(seed, weather))
+            return await program(World(seed, clock, weather))
         raise TimeoutError(f"seed {seed}: not done after {seconds_max} simulated seconds")
 
     with _order_of_tasks(seed):
-        result: T = trio.run(main, clock=VirtualClock())
+        result: T = trio.run(main, clock=clock)
         return result
 
 
-def _skip_system_calls() -> None:
-    """Let the running loop look for real events now and then only: that is a sixth of its time."""
+def _take_events_of(clock: VirtualClock) -> None:
+    """Let the running loop take the clock's events, and look for real ones now and then only."""
     from trio._core import _run
 
     runner = _run.GLOBAL_RUN_CONTEXT.runner
-    runner.io_manager = _IdleIO(runner.io_manager)  # type: ignore[assignment]
+    runner.io_manager = SimulatedIO(runner.io_manager, clock)  # type: ignore[assignment]
 
 
 @contextmanager

@@ -9,13 +9,16 @@ By default nothing takes time and nothing is lost.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from random import Random
 
 import trio
 
 from barnabas.cluster.zookeeper.session import SessionState, Watch
+from barnabas.testing.simulation.clock import VirtualClock
 from barnabas.testing.simulation.zookeeper_session import SimulatedSession, ZooKeeperWeather
 from barnabas.testing.simulation.zookeeper_tree import Tree
 
@@ -35,6 +38,9 @@ class SimulatedZooKeeper:
         self._last_session_id = 0x1000
         self._due: list[tuple[float, int, Callable[[], object]]] = []
         self._count = 0
+        self._acts_s = math.inf
+        """When the next of them is done, in a simulated world; inf if that is not seen to."""
+        self._acts = 0
         self._is_running = False
         self._changed = trio.Event()
 
@@ -145,10 +151,28 @@ class SimulatedZooKeeper:
         self._count += 1
         heapq.heappush(self._due, (when, self._count, act))
         self._changed.set()
-        if not self._is_running:
+        clock = trio.lowlevel.current_clock()
+        if isinstance(clock, VirtualClock):
+            self._act_in_time(clock)
+        elif not self._is_running:
             self._is_running = True
             trio.lowlevel.spawn_system_task(self._run)
         return when
+
+    def _act_in_time(self, clock: VirtualClock) -> None:
+        """Have the next thing done when its time comes, unless that is seen to."""
+        if self._due and self._due[0][0] < self._acts_s:
+            self._acts_s = max(self._due[0][0], clock.now_s)
+            self._acts += 1
+            clock.at(self._acts_s, partial(self._act, clock, self._acts))
+
+    def _act(self, clock: VirtualClock, number: int) -> None:
+        if number == self._acts:  # nothing has come before it meanwhile
+            heapq.heappop(self._due)[2]()
+            self._acts_s = math.inf
+            self._act_in_time(
+                clock
+            )  # in another turn: whoever got an answer runs before the next one has its own
 
     async def _run(self) -> None:
         while self._due:
