@@ -130,10 +130,17 @@ class Connection:
             raise self._lost() from None
 
     async def _ask(self, key: int, version: int, message: Any) -> Any:
-        async with self._send_lock:
+        await trio.lowlevel.checkpoint_if_cancelled()  # nothing has been sent yet
+        if self._send_lock.locked():
+            await self._send_lock.acquire()
+        else:
+            self._send_lock.acquire_nowait()  # saves a turn of the event loop
+        try:
             if self._login is not None and self._login.is_due and not self._failure:
                 await self._log_in()
             waiter = await self._send(key, version, message)
+        finally:
+            self._send_lock.release()
         return None if waiter is None else await self._response_to(waiter)
 
     async def _ask_in_turn(self, message: Any, version: int) -> Any:
