@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Run = Callable[[Any], Awaitable[None]]
-"""Plays a case in a `trial.Trial`. Raises DiffersError, NotApplicableError."""
+"""Runs a case in a `trial.Trial`. Raises DiffersError, NotApplicableError."""
 
 
 class DiffersError(Exception):

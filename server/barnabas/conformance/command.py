@@ -15,8 +15,8 @@ import trio
 from barnabas.client.errors import ClientError
 from barnabas.conformance import reports
 from barnabas.conformance.cases import Case
-from barnabas.conformance.running import Result, Verdict, counts, play_all, selected
-from barnabas.conformance.stage import Stage, clean_up, open_stage, set_up
+from barnabas.conformance.fixture import Fixture, clean_up, open_fixture, set_up
+from barnabas.conformance.running import Result, Verdict, counts, run_all, selected
 from barnabas.conformance.suite import all_cases
 from barnabas.probing.exchanges import ExchangeError
 from barnabas.probing.options import OptionError, add_target, target_of
@@ -69,33 +69,33 @@ def main(arguments: Sequence[str]) -> int:
             print(f"{case.id}\n    {case.rule} ({case.source})")
         return 0
     try:
-        stage, results = trio.run(_conform, options, cases, seed)
+        fixture, results = trio.run(_conform, options, cases, seed)
     except OptionError as error:
         print(f"barnabas conform: {error}", file=sys.stderr)
         return USAGE_ERROR
     except (ClientError, ExchangeError) as error:
         print(f"barnabas conform: {error}", file=sys.stderr)
         return FAILED
-    _write(options, stage, results, seed)
+    _write(options, fixture, results, seed)
     return FAILED if any(one.verdict is Verdict.FAILED for one in results) else 0
 
 
-async def _conform(options: argparse.Namespace, cases: list[Case], seed: int) -> tuple[Stage, list[Result]]:
-    stage = await open_stage(target_of(options), seed)
-    print(f"{stage.target.endpoint}: {stage.release}; {len(cases)} cases, seed {seed}")
+async def _conform(options: argparse.Namespace, cases: list[Case], seed: int) -> tuple[Fixture, list[Result]]:
+    fixture = await open_fixture(target_of(options), seed)
+    print(f"{fixture.target.endpoint}: {fixture.release}; {len(cases)} cases, seed {seed}")
     began = time.perf_counter()
     try:
         if any(case.with_topic for case in cases):
-            await set_up(stage)
-        results = await play_all(cases, stage, jobs=max(1, options.jobs))
+            await set_up(fixture)
+        results = await run_all(cases, fixture, jobs=max(1, options.jobs))
     finally:
         with trio.move_on_after(60, shield=True):
-            await clean_up(stage)
-    _print(options, stage, results, time.perf_counter() - began)
-    return stage, results
+            await clean_up(fixture)
+    _print(options, fixture, results, time.perf_counter() - began)
+    return fixture, results
 
 
-def _print(options: argparse.Namespace, stage: Stage, results: list[Result], seconds: float) -> None:
+def _print(options: argparse.Namespace, fixture: Fixture, results: list[Result], seconds: float) -> None:
     failures = [one for one in results if one.verdict is Verdict.FAILED]
     if not options.quiet:
         for one in failures[:FAILURES_SHOWN]:
@@ -105,17 +105,17 @@ def _print(options: argparse.Namespace, stage: Stage, results: list[Result], sec
     for group, row in counts(results).items():
         if row[Verdict.FAILED]:
             print(f"{group}: {row[Verdict.PASSED]} passed, {row[Verdict.FAILED]} failed")
-    for line in stage.left:
+    for line in fixture.left:
         print(f"left behind: {line}")
     print(f"{reports.summary(results)} in {seconds:.1f} s")
 
 
-def _write(options: argparse.Namespace, stage: Stage, results: list[Result], seed: int) -> None:
+def _write(options: argparse.Namespace, fixture: Fixture, results: list[Result], seed: int) -> None:
     if options.json:
         Path(options.json).write_text(
-            json.dumps(reports.as_json(stage, results, seed=seed), indent=1), encoding="utf-8"
+            json.dumps(reports.as_json(fixture, results, seed=seed), indent=1), encoding="utf-8"
         )
     if options.junit:
-        Path(options.junit).write_text(reports.as_junit(stage, results), encoding="utf-8")
+        Path(options.junit).write_text(reports.as_junit(fixture, results), encoding="utf-8")
     if options.html:
-        Path(options.html).write_text(reports.as_html(stage, results, seed=seed), encoding="utf-8")
+        Path(options.html).write_text(reports.as_html(fixture, results, seed=seed), encoding="utf-8")

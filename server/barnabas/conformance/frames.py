@@ -38,8 +38,8 @@ def cases() -> Iterator[Case]:
 def _of_version(row: Harmless, key: int, version: int) -> Iterator[Case]:
     needs = (Need(row.name, version),)
 
-    def case(name: str, rule: str, source: str, play: Any) -> Case:
-        return Case(f"{row.name}/v{version}/{name}", rule, source, play, needs)
+    def case(name: str, rule: str, source: str, run: Any) -> Case:
+        return Case(f"{row.name}/v{version}/{name}", rule, source, run, needs)
 
     yield case(
         "answered",
@@ -101,7 +101,7 @@ def _body(row: Harmless, key: int, version: int, names: Names) -> bytes:
 
 
 async def _answered(row: Harmless, key: int, version: int, trial: Trial) -> None:
-    frame = frame_of(key, version, _body(row, key, version, trial.stage.names()), correlation_id=77)
+    frame = frame_of(key, version, _body(row, key, version, trial.fixture.names()), correlation_id=77)
     wire = await trial.wire()
     answer = await wire.ask_frame(frame, key, version, correlation_id=77)
     if row.ends_connection:
@@ -118,20 +118,20 @@ def _is_off(trial: Trial, api: str) -> bool:
     """Say whether the API belongs to a feature that is switched off."""
     for word, feature in _FEATURES.items():
         if word in api and api != "DescribeShareLogDirs":
-            return not trial.stage.features.get(feature)
+            return not trial.fixture.features.get(feature)
     return False
 
 
 async def _with_header(
     row: Harmless, key: int, version: int, client_id: bytes | None, tags: bytes | None, trial: Trial
 ) -> None:
-    body = _body(row, key, version, trial.stage.names())
+    body = _body(row, key, version, trial.fixture.names())
     frame = frame_of(key, version, body, correlation_id=-5, client_id=client_id, header_tags=tags)
     await _as_usual(trial, frame, key, version)
 
 
 async def _with_tags(row: Harmless, key: int, version: int, trial: Trial) -> None:
-    body = _body(row, key, version, trial.stage.names())
+    body = _body(row, key, version, trial.fixture.names())
     await _as_usual(trial, frame_of(key, version, body[:-1] + UNKNOWN_TAG, correlation_id=-5), key, version)
 
 
@@ -154,26 +154,26 @@ async def _must_close(trial: Trial, frame: bytes, key: int, version: int) -> Non
 
 
 async def _cut(row: Harmless, key: int, version: int, by: int, trial: Trial) -> None:
-    body = _body(row, key, version, trial.stage.names())
+    body = _body(row, key, version, trial.fixture.names())
     await _must_close(
         trial, frame_of(key, version, body[:by] if by else body[: len(body) // 2]), key, version
     )
 
 
 async def _damaged(row: Harmless, key: int, version: int, damage: Damage, trial: Trial) -> None:
-    message = row.request(trial.stage.names(), version)
+    message = row.request(trial.fixture.names(), version)
     damaged = damage.of(key, version, message)
     assert damaged is not None
     await _must_close(trial, frame_of(key, version, damaged), key, version)
 
 
 async def _newer(key: int, by: int | None, trial: Trial) -> None:
-    version = trial.stage.versions[key][1] + by if by is not None else 32767
+    version = trial.fixture.versions[key][1] + by if by is not None else 32767
     await _version_is(key, version, trial)
 
 
 async def _older(key: int, trial: Trial) -> None:
-    low = trial.stage.versions[key][0]
+    low = trial.fixture.versions[key][0]
     if low < 1:
         from barnabas.conformance.cases import NotApplicableError
 
@@ -183,7 +183,7 @@ async def _older(key: int, trial: Trial) -> None:
 
 async def _version_is(key: int, version: int, trial: Trial) -> None:
     await _must_close(
-        trial, frame_of(key, version, bytes(64)), key, trial.stage.newest(registry.name_of(key))
+        trial, frame_of(key, version, bytes(64)), key, trial.fixture.newest(registry.name_of(key))
     )
 
 

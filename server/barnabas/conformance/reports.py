@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
+from barnabas.conformance.fixture import Fixture
 from barnabas.conformance.running import Result, Verdict, api_of, counts
-from barnabas.conformance.stage import Stage
 from barnabas.inspection.messages import as_json as message_as_json
 from barnabas.probing.exchanges import Exchange
 from barnabas.wire import registry
@@ -91,14 +91,14 @@ def summary(results: Sequence[Result]) -> str:
     return ", ".join(f"{count} {verdict.value}" for verdict, count in of.items())
 
 
-def as_json(stage: Stage, results: Sequence[Result], *, seed: int) -> dict[str, Any]:
+def as_json(fixture: Fixture, results: Sequence[Result], *, seed: int) -> dict[str, Any]:
     """Return the run as JSON."""
     return {
-        "address": str(stage.target.endpoint),
-        "release": str(stage.release),
+        "address": str(fixture.target.endpoint),
+        "release": str(fixture.release),
         "seed": seed,
         "summary": {verdict.value: sum(one.verdict is verdict for one in results) for verdict in Verdict},
-        "left": stage.left,
+        "left": fixture.left,
         "cases": [
             {
                 "id": one.case.id,
@@ -114,9 +114,9 @@ def as_json(stage: Stage, results: Sequence[Result], *, seed: int) -> dict[str, 
     }
 
 
-def as_junit(stage: Stage, results: Sequence[Result]) -> str:
+def as_junit(fixture: Fixture, results: Sequence[Result]) -> str:
     """Return the run as JUnit XML: a test suite for each API and each behaviour."""
-    root = ElementTree.Element("testsuites", name=f"barnabas conform {stage.target.endpoint}")
+    root = ElementTree.Element("testsuites", name=f"barnabas conform {fixture.target.endpoint}")
     suites: dict[str, ElementTree.Element] = {}
     for group, row in counts(results).items():
         suites[group] = ElementTree.SubElement(
@@ -147,7 +147,7 @@ def _xml_text(text: str) -> str:
     return "".join(one if one in "\t\n" or one >= " " else "?" for one in text)
 
 
-def as_html(stage: Stage, results: Sequence[Result], *, seed: int) -> str:
+def as_html(fixture: Fixture, results: Sequence[Result], *, seed: int) -> str:
     """Return the run as one page."""
     from barnabas.probing.pages import render
 
@@ -178,7 +178,7 @@ def as_html(stage: Stage, results: Sequence[Result], *, seed: int) -> str:
         if one.verdict is Verdict.NOT_APPLICABLE:
             reasons[one.reason] = reasons.get(one.reason, 0) + 1
     values = {
-        "stage": stage,
+        "fixture": fixture,
         "summary": summary(results),
         "failures": failures,
         "groups": groups,

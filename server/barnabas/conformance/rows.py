@@ -13,7 +13,7 @@ from typing import Any
 import trio
 
 from barnabas.conformance.cases import Case, DiffersError, Need
-from barnabas.conformance.stage import PAUSE_S, READY_S
+from barnabas.conformance.fixture import PAUSE_S, READY_S
 from barnabas.conformance.trial import Trial
 from barnabas.probing.exchanges import ClosedByBrokerError
 from barnabas.probing.honoured import codes_of
@@ -81,7 +81,7 @@ def cases_of(rows: Iterable[Row]) -> Iterator[Case]:
                 f"{one.api}/v{version}/{one.label}",
                 one.rule,
                 one.source,
-                partial(_play, one, version),
+                partial(_run, one, version),
                 (Need(one.api, version),),
                 _feature_of(one.api),
                 one.with_topic,
@@ -100,7 +100,7 @@ async def _asked(one: Row, version: int, trial: Trial) -> Any:
         while True:
             answer = await wire.ask(make(one.api, version, one.values(trial, version)), version)
             codes = set(codes_of(answer))
-            if NOT_COORDINATOR in codes and trial.stage.brokers > 1 and tried < NAMES_TRIED_MAX:
+            if NOT_COORDINATOR in codes and trial.fixture.brokers > 1 and tried < NAMES_TRIED_MAX:
                 tried += 1
             elif codes & _LOADING:
                 await trio.sleep(PAUSE_S)
@@ -109,7 +109,7 @@ async def _asked(one: Row, version: int, trial: Trial) -> Any:
     return answer
 
 
-async def _play(one: Row, version: int, trial: Trial) -> None:
+async def _run(one: Row, version: int, trial: Trial) -> None:
     from barnabas.conformance.cases import NotApplicableError
 
     if one.releases and one.releases != ("4" if trial.is_kafka_4 else "3"):

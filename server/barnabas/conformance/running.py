@@ -1,4 +1,4 @@
-"""Playing cases against a broker: which apply, several at a time, each with its verdict.
+"""Running cases against a broker: which apply, several at a time, each with its verdict.
 
 The rule: a case fails by itself: whatever it raises becomes its verdict, and the next one begins on a good connection.
 """
@@ -18,7 +18,7 @@ import trio
 
 from barnabas.client.errors import ClientError
 from barnabas.conformance.cases import Case, DiffersError, NotApplicableError
-from barnabas.conformance.stage import Stage
+from barnabas.conformance.fixture import Fixture
 from barnabas.conformance.trial import Trial
 from barnabas.probing.exchanges import Exchange, ExchangeError, Wire
 from barnabas.wire import registry
@@ -36,7 +36,7 @@ class Verdict(Enum):
 
 @dataclass(slots=True)
 class Result:
-    """A case that has been played; `exchanges` are kept of those that failed."""
+    """A case that was run; `exchanges` are kept of those that failed."""
 
     case: Case
     verdict: Verdict
@@ -57,26 +57,26 @@ def _is_named(case: Case, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(case.id, pattern) for pattern in wanted)
 
 
-def why_not(case: Case, stage: Stage) -> str:
+def why_not(case: Case, fixture: Fixture) -> str:
     """Return why a case says nothing about a broker; empty if it does."""
     for need in case.needs:
-        if not stage.serves(need.api, need.version):
+        if not fixture.serves(need.api, need.version):
             version = f" v{need.version}" if need.version >= 0 else ""
             return f"{need.api}{version} is not advertised"
-    if case.feature is not None and stage.features.get(case.feature[0], 0) < case.feature[1]:
+    if case.feature is not None and fixture.features.get(case.feature[0], 0) < case.feature[1]:
         return f"{case.feature[0]} is below {case.feature[1]}"
-    if case.with_topic and stage.topic_problem:
-        return stage.topic_problem
+    if case.with_topic and fixture.topic_problem:
+        return fixture.topic_problem
     return ""
 
 
 Shown = Callable[[Result], None]
 
 
-async def play_all(
-    cases: Sequence[Case], stage: Stage, *, jobs: int, shown: Shown = lambda _: None
+async def run_all(
+    cases: Sequence[Case], fixture: Fixture, *, jobs: int, shown: Shown = lambda _: None
 ) -> list[Result]:
-    """Play cases, `jobs` at a time, and those that must be alone after the others; in the order of the cases."""
+    """Run cases, `jobs` at a time, and those that must be alone after the others; in the order of the cases."""
     results: dict[str, Result] = {}
 
     def keep(result: Result) -> None:
@@ -85,7 +85,7 @@ async def play_all(
 
     applicable = []
     for case in cases:
-        reason = why_not(case, stage)
+        reason = why_not(case, fixture)
         if reason:
             keep(Result(case, Verdict.NOT_APPLICABLE, reason))
         else:
@@ -93,31 +93,31 @@ async def play_all(
     together = iter([case for case in applicable if not case.alone])
     async with trio.open_nursery() as nursery:
         for _ in range(jobs):
-            nursery.start_soon(_work, together, stage, keep)
-    await _work(iter([case for case in applicable if case.alone]), stage, keep)
+            nursery.start_soon(_work, together, fixture, keep)
+    await _work(iter([case for case in applicable if case.alone]), fixture, keep)
     return [results[case.id] for case in cases]
 
 
-async def _work(cases: Any, stage: Stage, keep: Shown) -> None:
+async def _work(cases: Any, fixture: Fixture, keep: Shown) -> None:
     async with AsyncExitStack() as stack:
         lent: Wire | None = None
         for case in cases:
             if lent is None or not lent.is_open:
                 await stack.aclose()
-                lent = await _connected(stack, stage)
-            keep(await play(case, stage, lent))
+                lent = await _connected(stack, fixture)
+            keep(await run_case(case, fixture, lent))
 
 
-async def _connected(stack: AsyncExitStack, stage: Stage) -> Wire | None:
+async def _connected(stack: AsyncExitStack, fixture: Fixture) -> Wire | None:
     try:
-        return await stack.enter_async_context(stage.target.connect())
+        return await stack.enter_async_context(fixture.target.connect())
     except (ClientError, OSError):
         return None
 
 
-async def play(case: Case, stage: Stage, lent: Wire | None = None) -> Result:
-    """Play one case."""
-    trial = Trial(stage, number_of(case, stage.seed), lent=lent)
+async def run_case(case: Case, fixture: Fixture, lent: Wire | None = None) -> Result:
+    """Run one case."""
+    trial = Trial(fixture, number_of(case, fixture.seed), lent=lent)
     began = time.perf_counter()
     verdict, reason = Verdict.PASSED, ""
     try:

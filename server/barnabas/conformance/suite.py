@@ -13,6 +13,8 @@ from barnabas.conformance.tables import (
     cluster,
     groups,
     log_offsets,
+    metadata,
+    partitions,
     records,
     settings,
     topics,
@@ -21,7 +23,9 @@ from barnabas.conformance.tables import (
 from barnabas.conformance.tables import new_groups as new_group_rows
 from barnabas.wire import registry
 
-TABLES = (cluster, topics, records, log_offsets, groups, new_group_rows, transactions, settings, access)
+TABLES = (
+    cluster, metadata, topics, partitions, records, log_offsets, groups, new_group_rows, transactions, settings, access,
+)  # fmt: skip
 SUITES = (connections, topic_suites, producing, fetching, group_suites, new_groups, transaction_suites)
 
 

@@ -1,8 +1,8 @@
-"""One case in play: its connections, what was said on them, and what it may ask."""
+"""One case while it runs: its connections, what was said on them, and what it may ask."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +11,7 @@ import trio
 
 from barnabas.conformance import expecting
 from barnabas.conformance.cases import DiffersError, NotApplicableError
-from barnabas.conformance.stage import PAUSE_S, READY_S, Stage, make_topic
+from barnabas.conformance.fixture import PAUSE_S, READY_S, Fixture, make_topic
 from barnabas.inspection.errors import code_name
 from barnabas.probing.exchanges import COORDINATOR_COMES, Exchange, Wire
 from barnabas.probing.messages import make
@@ -23,7 +23,7 @@ JOURNAL_MAX = 400
 class Trial:
     """Lifecycle: one case. `journal` has what was asked and answered, for a report."""
 
-    stage: Stage
+    fixture: Fixture
     number: int
     """The case's own number, from which its random choices follow."""
     journal: list[Exchange] = field(default_factory=list)
@@ -38,31 +38,31 @@ class Trial:
     @property
     def topic(self) -> str:
         """The topic with three partitions, ten records in the first, that no case changes."""
-        return self.stage.topic
+        return self.fixture.topic
 
     @property
     def topic_id(self) -> bytes:
         """Its id; zeros if the broker has none."""
-        return self.stage.topic_id
+        return self.fixture.topic_id
 
     @property
     def unknown(self) -> str:
         """A name of a topic or group that is nowhere; this broker coordinates the group."""
-        return self.stage.unknown
+        return self.fixture.unknown
 
     @property
     def unknown_transaction(self) -> str:
         """A transactional id that nobody has; this broker coordinates it."""
-        return self.stage.unknown_transaction
+        return self.fixture.unknown_transaction
 
     @property
     def is_kafka_4(self) -> bool:
         """Whether the rules of 4.x count, or those of 3.9."""
-        return self.stage.is_kafka_4
+        return self.fixture.is_kafka_4
 
     def fresh(self, what: str = "name") -> str:
         """Return a name that nobody has used."""
-        return self.stage.fresh(what)
+        return self.fixture.fresh(what)
 
     async def group(self, what: str = "group") -> str:
         """Return the id of a new group that this broker coordinates."""
@@ -75,8 +75,8 @@ class Trial:
     async def _coordinated(self, what: str, key_type: int) -> str:
         """Look for a coordinator until there is one: the first makes a broker make its topic."""
         name = self.fresh(what)
-        self.stage.groups.add(name)
-        if not self.stage.serves("FindCoordinator"):
+        self.fixture.groups.add(name)
+        if not self.fixture.serves("FindCoordinator"):
             return name
         with trio.move_on_after(READY_S):
             while True:
@@ -84,7 +84,9 @@ class Trial:
                     "FindCoordinator", {"key": name, "coordinator_keys": [name], "key_type": key_type}
                 )
                 found = answer.coordinators[0] if answer.coordinators else answer
-                if not found.error_code and (self.stage.brokers == 1 or found.node_id == self.stage.node_id):
+                if not found.error_code and (
+                    self.fixture.brokers == 1 or found.node_id == self.fixture.node_id
+                ):
                     return name
                 if not found.error_code:
                     name = self.fresh(what)
@@ -100,7 +102,7 @@ class Trial:
         settings = {key.replace("_", "."): value for key, value in configs.items()}
         try:
             wire, controller = await self.wire(), await self.wire("CreateTopics")
-            made = await make_topic(wire, self.stage, name, partitions, settings, controller=controller)
+            made = await make_topic(wire, self.fixture, name, partitions, settings, controller=controller)
             return name, made
         except OSError as error:
             raise NotApplicableError(str(error)) from None
@@ -109,8 +111,8 @@ class Trial:
 
     async def wire(self, api: str = "") -> Wire:
         """Return the case's own connection to the broker; for an API of the controller's, that to the controller."""
-        target = self.stage.target_of(api)
-        if target is not self.stage.target:
+        target = self.fixture.target_of(api)
+        if target is not self.fixture.target:
             if self._controller is None or not self._controller.is_open:
                 self._controller = await self._stack.enter_async_context(target.connect(self.journal))
             return self._controller
@@ -119,13 +121,13 @@ class Trial:
                 self._wire = self.lent
                 self._wire.journal = self.journal
             else:
-                self._wire = await self._stack.enter_async_context(self.stage.target.connect(self.journal))
+                self._wire = await self._stack.enter_async_context(self.fixture.target.connect(self.journal))
         return self._wire
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Wire]:
         """Open another connection, whose exchanges are in the same journal."""
-        async with self.stage.target.connect(self.journal) as wire:
+        async with self.fixture.target.connect(self.journal) as wire:
             yield wire
 
     async def ask(
@@ -133,9 +135,9 @@ class Trial:
     ) -> Any:
         """Send a request, in the newest version unless told otherwise, and return the answer. Raises ExchangeError."""
         if version is None:
-            if not self.stage.serves(api):
+            if not self.fixture.serves(api):
                 raise NotApplicableError(f"{api} is not served")
-            version = self.stage.newest(api)
+            version = self.fixture.newest(api)
         wire = wire or await self.wire(api)
         if len(self.journal) > JOURNAL_MAX:
             del self.journal[: JOURNAL_MAX // 2]
@@ -188,6 +190,3 @@ class Trial:
         """Close the case's connections."""
         with trio.CancelScope(shield=True):
             await self._stack.aclose()
-
-
-Play = Callable[[Trial], Awaitable[None]]

@@ -34,7 +34,7 @@ def case(
 
 
 def rule_of(run: Callable[..., object]) -> str:
-    """Return the rule that is in the docstring of what plays a case."""
+    """Return the rule that is in the docstring of what runs a case."""
     return (run.__doc__ or "").strip()
 
 
@@ -152,7 +152,7 @@ async def committed(
     trial: Trial, group: str, topic: tuple[str, bytes], *partitions: int, **more: Any
 ) -> list[int]:
     """Return the offsets that a group has committed."""
-    version = trial.stage.newest("OffsetFetch")
+    version = trial.fixture.newest("OffsetFetch")
     named = {"partition_indexes": list(partitions or (0,))} | (
         {"topic_id": topic[1]} if version >= 10 else {"name": topic[0]}
     )

@@ -225,7 +225,7 @@ async def _described(trial: Trial) -> None:
     )
     listed = await trial.ask("ListGroups", {})
     mine = [(one.protocol_type, one.group_state) for one in listed.groups if one.group_id == group]
-    wanted = [("consumer", "Stable" if trial.stage.newest("ListGroups") >= 4 else "")]
+    wanted = [("consumer", "Stable" if trial.fixture.newest("ListGroups") >= 4 else "")]
     trial.check(mine == wanted, f"listed as {mine}")
     await trial.ask("LeaveGroup", _leaving(group, member.member_id))
 
@@ -297,7 +297,7 @@ async def _no_metadata(trial: Trial) -> None:
     """Metadata of null is read as empty."""
     group = await trial.group()
     await _commit(trial, committing(trial, group, 4, committed_metadata=None), 0)
-    version = trial.stage.newest("OffsetFetch")
+    version = trial.fixture.newest("OffsetFetch")
     named = {"topic_id": trial.topic_id} if version >= 10 else {"name": trial.topic}
     topics = [{"name": trial.topic, "partition_indexes": [0]}]
     asked = {

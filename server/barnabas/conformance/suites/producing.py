@@ -203,7 +203,7 @@ async def _acks_0_refused(trial: Trial) -> None:
 
 
 async def _codec(codec: int, trial: Trial) -> None:
-    if codec == 4 and not trial.stage.serves("Produce", 7):
+    if codec == 4 and not trial.fixture.serves("Produce", 7):
         raise NotApplicableError("zstd needs Produce v7")
     topic = await trial.new_topic()
     values = [b"value %d " % number * 20 for number in range(20)]
@@ -254,7 +254,7 @@ async def _far_ahead(trial: Trial) -> None:
     else:
         topic = await trial.new_topic(message_timestamp_difference_max_ms="60000")
     answer = await refused(trial, topic, batch(b"a", timestamp_ms=now_ms() + 86_400_000), "INVALID_TIMESTAMP")
-    if trial.stage.newest("Produce") >= 8:
+    if trial.fixture.newest("Produce") >= 8:
         trial.expect(answer, {"record_errors.len": 1, "record_errors.0.batch_index": 0})
 
 
@@ -275,7 +275,7 @@ async def _legacy(version: int, trial: Trial) -> None:
     sent = records_of(version, b"a", b"b")
     await appended(trial, topic, sent, acks=1, version=version)
     reader = 1 if version < 2 else 2
-    if trial.stage.serves("Fetch", reader):
+    if trial.fixture.serves("Fetch", reader):
         data = (await read(trial, topic, version=reader)).records
         whole = memoryview(data)[: whole_size(data)]  # the last message may be cut short
         found = [one.value for one in iter_message_set(whole)]

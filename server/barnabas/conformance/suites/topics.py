@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from barnabas.conformance.acls import ANY, TOPIC, Acl
 from barnabas.conformance.batches import batch
-from barnabas.conformance.cases import Case
+from barnabas.conformance.cases import Case, NotApplicableError
 from barnabas.conformance.suites.acting import appended, case
 from barnabas.conformance.trial import Trial
 from barnabas.wire.generated.errors import ErrorCode
 
-TOPIC, GROUP = 2, 32
+GROUP = 32
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -262,22 +263,16 @@ async def _quota(trial: Trial) -> None:
 
 
 async def _acl(trial: Trial) -> None:
-    from barnabas.conformance.cases import NotApplicableError
-    from barnabas.conformance.tables.access import acl
-
-    name = trial.fresh("acl")
-    made = (await trial.ask("CreateAcls", {"creations": [acl(name)]})).results[0]
+    acl = Acl(TOPIC, trial.fresh("acl"))
+    made = (await trial.ask("CreateAcls", {"creations": [acl.creation()]})).results[0]
     if made.error_code == ErrorCode.SECURITY_DISABLED:
         raise NotApplicableError("the broker has no authorizer")
     trial.expect(made, {"error_code": 0})
-    filtered = {
-        "resource_type_filter": TOPIC,
-        "resource_name_filter": name,
-        "pattern_type_filter": 3,
+    filtered = acl.filter() | {
         "principal_filter": None,
         "host_filter": None,
-        "operation": 1,
-        "permission_type": 1,
+        "operation": ANY,
+        "permission_type": ANY,
     }
     await trial.until(
         "DescribeAcls", filtered, lambda answer: len(answer.resources) == 1, "the ACL is described"

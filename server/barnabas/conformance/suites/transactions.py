@@ -114,7 +114,7 @@ class Producer:
 
     def version(self, api: str) -> int:
         """The version of an API that belongs to the protocol."""
-        newest = self.trial.stage.newest(api)
+        newest = self.trial.fixture.newest(api)
         return newest if self.is_v2 else min(newest, V1.get(api, newest))
 
     @property
@@ -206,7 +206,7 @@ class Producer:
 
 
 async def _producer(trial: Trial, *, is_v2: bool) -> Producer:
-    if not is_v2 and trial.stage.versions[0][0] > V1["Produce"]:
+    if not is_v2 and trial.fixture.versions[0][0] > V1["Produce"]:
         raise NotApplicableError("Produce of the first protocol is not served")
     producer = Producer(trial, await trial.transactional_id(), await trial.new_topic(1), is_v2)
     await producer.begin()
@@ -314,7 +314,7 @@ async def _offsets(trial: Trial, *, is_v2: bool) -> None:
 
 async def has_committed(trial: Trial, group: str, topic: tuple[str, bytes], wanted: int) -> None:
     """Wait until a group has committed an offset of partition 0, and no transaction may change it any more."""
-    version = trial.stage.newest("OffsetFetch")
+    version = trial.fixture.newest("OffsetFetch")
     named = {"partition_indexes": [0]} | ({"topic_id": topic[1]} if version >= 10 else {"name": topic[0]})
     asked = {
         "group_id": group,
@@ -359,7 +359,7 @@ async def _ended_twice(trial: Trial, *, is_v2: bool) -> None:
 
 async def _described(trial: Trial, *, is_v2: bool) -> None:
     """A transaction is described while it is open, and when it has ended."""
-    if not trial.stage.serves("DescribeTransactions"):
+    if not trial.fixture.serves("DescribeTransactions"):
         raise NotApplicableError("DescribeTransactions is not advertised")
     producer = await _producer(trial, is_v2=is_v2)
     await producer.write(b"a")

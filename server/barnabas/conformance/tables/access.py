@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from barnabas.conformance.acls import ANY_FILTER, TOPIC, Acl
 from barnabas.conformance.rows import Row, row
 from barnabas.conformance.trial import Trial
-
-TOPIC = 2
 
 
 def rows() -> list[Row]:
@@ -192,30 +191,6 @@ def _scram() -> list[Row]:
     ]
 
 
-ANY_FILTER = {
-    "resource_type_filter": 1,
-    "resource_name_filter": None,
-    "pattern_type_filter": 1,
-    "principal_filter": None,
-    "host_filter": None,
-    "operation": 1,
-    "permission_type": 1,
-}
-
-
-def acl(name: str, **changes: Any) -> dict[str, Any]:
-    """Return an ACL of a topic."""
-    return {
-        "resource_type": TOPIC,
-        "resource_name": name,
-        "resource_pattern_type": 3,
-        "principal": "User:conform-nobody",
-        "host": "*",
-        "operation": 3,
-        "permission_type": 3,
-    } | changes
-
-
 def _acls() -> list[Row]:
     off = "A broker without an authorizer says SECURITY_DISABLED; one with an authorizer answers."
     either = {0, "SECURITY_DISABLED"}
@@ -253,7 +228,7 @@ def _acls() -> list[Row]:
             "a principal that is none",
             "A principal is a type and a name with a colon between them.",
             "KIP-140",
-            lambda t, _: {"creations": [acl(t.unknown, principal="nobody")]},
+            lambda t, _: {"creations": [Acl(TOPIC, t.unknown, principal="nobody").creation()]},
             {"results.0.error_code": {"INVALID_REQUEST", "SECURITY_DISABLED"}},
             with_topic=False,
         ),

@@ -265,7 +265,7 @@ def _described() -> list[Row]:
             {"groups": [""]},
             lambda t, _: {
                 "groups.0.error_code": {0, "GROUP_ID_NOT_FOUND"}
-                | ({"NOT_COORDINATOR"} if t.stage.brokers > 1 else set()),
+                | ({"NOT_COORDINATOR"} if t.fixture.brokers > 1 else set()),
                 "groups.0.group_id": "",
             },
             with_topic=False,

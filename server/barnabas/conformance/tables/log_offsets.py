@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from barnabas.conformance.fixture import FIRST_TIMESTAMP_MS, RECORDS
 from barnabas.conformance.rows import LAST, Row, row
-from barnabas.conformance.stage import FIRST_TIMESTAMP_MS, RECORDS
 from barnabas.conformance.tables.records import NEWER_EPOCH
 from barnabas.conformance.trial import Trial
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from barnabas.conformance.batches import batch
+from barnabas.conformance.fixture import RECORDS, UNKNOWN_ID
 from barnabas.conformance.rows import LAST, Row, row
-from barnabas.conformance.stage import RECORDS, UNKNOWN_ID
 from barnabas.conformance.trial import Trial
 from barnabas.probing.harmless import records_of
 from barnabas.records.batch import iter_batches, read_records

@@ -1,4 +1,4 @@
-"""Rows about settings."""
+"""Rows about settings and the resources that have some."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SET, DELETE, APPEND = 0, 1, 2
 
 def rows() -> list[Row]:
     """All of them."""
-    return [*_describe(), *_alter()]
+    return [*_describe(), *_alter(), *_resources()]
 
 
 def _describe() -> list[Row]:
@@ -39,7 +39,7 @@ def _describe() -> list[Row]:
             "resources": [
                 {
                     "resource_type": BROKER,
-                    "resource_name": str(trial.stage.node_id),
+                    "resource_name": str(trial.fixture.node_id),
                     "configuration_keys": None,
                 }
             ]
@@ -338,6 +338,45 @@ def _alter() -> list[Row]:
             "KIP-133",
             {"resources": [], "validate_only": True},
             {"responses.len": 0},
+            with_topic=False,
+        ),
+    ]
+
+
+def _resources() -> list[Row]:
+    return [
+        row(
+            "ListConfigResources",
+            "metrics",
+            "Version 0 lists the subscriptions of client metrics.",
+            "KIP-714",
+            {},
+            {"error_code": 0},
+            (0, 0),
+            with_topic=False,
+        ),
+        row(
+            "ListConfigResources",
+            "topics",
+            "Resources of the types that are asked for are listed.",
+            "KIP-1142",
+            {"resource_types": [2]},
+            lambda t, _: {
+                "error_code": 0,
+                "config_resources": lambda found: (
+                    (t.topic, 2) in [(one.resource_name, one.resource_type) for one in found]
+                ),
+            },
+            (1, LAST),
+        ),
+        row(
+            "ListConfigResources",
+            "an unknown type",
+            "A type that has no settings is UNSUPPORTED_VERSION.",
+            "KIP-1142",
+            {"resource_types": [99]},
+            {"error_code": "UNSUPPORTED_VERSION"},
+            (1, LAST),
             with_topic=False,
         ),
     ]

@@ -21,9 +21,9 @@ def cases(count: int) -> Iterator[Case]:
     for number in range(count):
         yield case(
             f"walks/topics {number}",
-            rule_of(logs.play),
+            rule_of(logs.run),
             "KIP-98, KIP-107, protocol guide",
-            logs.play,
+            logs.run,
             "Produce",
             "Fetch",
             "ListOffsets",
@@ -33,9 +33,9 @@ def cases(count: int) -> Iterator[Case]:
         )
         yield case(
             f"walks/classic group {number}",
-            rule_of(classic_groups.play),
+            rule_of(classic_groups.run),
             "KIP-345, KIP-394, protocol guide",
-            classic_groups.play,
+            classic_groups.run,
             "SyncGroup",
             "Heartbeat",
             "LeaveGroup",
@@ -46,9 +46,9 @@ def cases(count: int) -> Iterator[Case]:
         )
         yield case(
             f"walks/consumer group {number}",
-            rule_of(consumer_groups.play),
+            rule_of(consumer_groups.run),
             "KIP-848",
-            consumer_groups.play,
+            consumer_groups.run,
             "ConsumerGroupDescribe",
             *GROUPS,
             feature=("group.version", 1),
@@ -56,9 +56,9 @@ def cases(count: int) -> Iterator[Case]:
         )
         yield case(
             f"walks/transactions {number}",
-            rule_of(transactions.play),
+            rule_of(transactions.run),
             "KIP-98, KIP-447, KIP-890",
-            transactions.play,
+            transactions.run,
             "Produce",
             "Fetch",
             "ListOffsets",
@@ -72,9 +72,9 @@ def cases(count: int) -> Iterator[Case]:
         )
         yield case(
             f"walks/ACLs {number}",
-            rule_of(acls.play),
+            rule_of(acls.run),
             "KIP-140, KIP-290, KIP-430",
-            acls.play,
+            acls.run,
             CreateAcls=1,
             DescribeAcls=1,
             DeleteAcls=1,

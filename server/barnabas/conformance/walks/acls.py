@@ -10,14 +10,27 @@ import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import trio
 
 from barnabas.client.errors import AuthenticationError
 from barnabas.client.settings import SaslCredentials
+from barnabas.conformance.acls import (
+    ALLOW,
+    ANY,
+    ANY_FILTER,
+    DENY,
+    GROUP,
+    LITERAL,
+    MATCH,
+    PREFIXED,
+    READ,
+    TOPIC,
+    Acl,
+)
 from barnabas.conformance.cases import NotApplicableError
-from barnabas.conformance.stage import PAUSE_S, READY_S, make_topic
+from barnabas.conformance.fixture import PAUSE_S, READY_S, make_topic
 from barnabas.conformance.trial import Trial
 from barnabas.conformance.walks.walk import NO_ERROR, Walk
 from barnabas.inspection.errors import code_name
@@ -26,21 +39,7 @@ from barnabas.probing.messages import make
 from barnabas.wire.generated.errors import ErrorCode
 
 STEPS = 30
-ANY = 1
-TOPIC, GROUP = 2, 3
-MATCH, LITERAL, PREFIXED = 2, 3, 4
-DENY, ALLOW = 2, 3
-ALL, READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = (
-    2,
-    3,
-    4,
-    5,
-    6,
-    7,
-    8,
-    10,
-    11,
-)
+ALL, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = 2, 4, 5, 6, 7, 8, 10, 11
 OF_TOPICS = (READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
 IMPLIED = {DESCRIBE: (READ, WRITE, DELETE, ALTER), DESCRIBE_CONFIGS: (ALTER_CONFIGS,)}
 """Operations that are allowed to whoever is allowed one of these."""
@@ -49,18 +48,6 @@ ELSEWHERE = "192.0.2.1"
 SCRAM_SHA_256, MECHANISM, ITERATIONS = 1, "SCRAM-SHA-256", 4096
 METADATA_VERSION_MIN = 8
 """The first version that has authorized operations."""
-
-
-class Acl(NamedTuple):
-    """One ACL, by its numbers on the wire."""
-
-    resource_type: int
-    name: str
-    pattern: int
-    principal: str
-    host: str
-    operation: int
-    permission: int
 
 
 @dataclass
@@ -114,7 +101,7 @@ class Acls(Walk):
         }  # fmt: skip
 
 
-async def play(trial: Trial) -> None:
+async def run(trial: Trial) -> None:
     """ACLs are found and removed by filters, and decide what a user may do, as the model says."""
     walk = Acls.of(trial)
     walk.base = f"{trial.fresh('acls')}-t"  # no walk's names begin with those of another one
@@ -136,7 +123,7 @@ async def _without_acls_at_the_end(walk: Acls) -> AsyncIterator[None]:
     finally:
         with trio.move_on_after(READY_S, shield=True):
             if walk.there:
-                everything = [_exactly(acl) for acl in walk.there]
+                everything = [acl.filter() for acl in walk.there]
                 await walk.trial.ask("DeleteAcls", {"filters": everything})
 
 
@@ -145,7 +132,7 @@ async def _without_acls_at_the_end(walk: Acls) -> AsyncIterator[None]:
 
 async def _make(walk: Acls, acls: list[Acl]) -> None:
     walk.step(f"make {', '.join(map(_text, acls))}")
-    made = [_as_creation(acl) for acl in acls]
+    made = [acl.creation() for acl in acls]
     answer = await walk.trial.ask("CreateAcls", {"creations": made})
     codes = [one.error_code for one in answer.results]
     if ErrorCode.SECURITY_DISABLED in codes:
@@ -168,7 +155,7 @@ async def _make_wrong(walk: Acls) -> None:
     changes = walk.random.choice([*of_filters, {"principal": "nobody"}, {"name": ""}])
     acl = walk.acl()._replace(**changes)
     walk.step(f"make {_text(acl)} with {changes}")
-    answer = await walk.trial.ask("CreateAcls", {"creations": [_as_creation(acl)]})
+    answer = await walk.trial.ask("CreateAcls", {"creations": [acl.creation()]})
     more = ("UNKNOWN_SERVER_ERROR",) if changes in of_filters else ()
     walk.check_code(answer.results[0].error_code, "INVALID_REQUEST", *more)
 
@@ -176,12 +163,12 @@ async def _make_wrong(walk: Acls) -> None:
 async def _remove(walk: Acls) -> None:
     wanted = walk.filter()
     if walk.there and walk.random.random() < 0.5:
-        wanted = _exactly(walk.random.choice(sorted(walk.there)))
+        wanted = walk.random.choice(sorted(walk.there)).filter()
     walk.step(f"remove what {_filter_text(wanted)} finds")
     answer = await walk.trial.ask("DeleteAcls", {"filters": [wanted]})
     found = answer.filter_results[0]
     walk.check_code(found.error_code, NO_ERROR)
-    removed = {_acl_of(one, one) for one in found.matching_acls}
+    removed = {Acl.of_answer(one, one) for one in found.matching_acls}
     matching = {acl for acl in walk.there if _is_found(acl, wanted)}
     walk.check(removed == matching, f"removed are {_texts(removed)}, not {_texts(matching)}")
     walk.there -= matching
@@ -198,63 +185,17 @@ async def _find(walk: Acls) -> None:
 
 async def _is_there(walk: Acls) -> None:
     """Wait until this broker has what was changed."""
-    everything = {
-        "resource_type_filter": ANY,
-        "resource_name_filter": None,
-        "pattern_type_filter": ANY,
-        "principal_filter": None,
-        "host_filter": None,
-        "operation": ANY,
-        "permission_type": ANY,
-    }
     mine = (*(f"User:{user}" for user in walk.users),)
 
     def holds(answer: Any) -> bool:
         found = {one for one in _described(answer) if one.principal in mine or one.name.startswith(walk.base)}
         return found == walk.there
 
-    await walk.trial.until("DescribeAcls", everything, holds, f"the ACLs are {_texts(walk.there)}")
+    await walk.trial.until("DescribeAcls", ANY_FILTER, holds, f"the ACLs are {_texts(walk.there)}")
 
 
 def _described(answer: Any) -> set[Acl]:
-    return {_acl_of(one, acl) for one in answer.resources for acl in one.acls}
-
-
-def _acl_of(resource: Any, acl: Any) -> Acl:
-    """Return an ACL from the parts of an answer that name its resource and its rule."""
-    return Acl(
-        resource.resource_type,
-        resource.resource_name,
-        resource.pattern_type,
-        acl.principal,
-        acl.host,
-        acl.operation,
-        acl.permission_type,
-    )
-
-
-def _as_creation(acl: Acl) -> dict[str, Any]:
-    return {
-        "resource_type": acl.resource_type,
-        "resource_name": acl.name,
-        "resource_pattern_type": acl.pattern,
-        "principal": acl.principal,
-        "host": acl.host,
-        "operation": acl.operation,
-        "permission_type": acl.permission,
-    }
-
-
-def _exactly(acl: Acl) -> dict[str, Any]:
-    return {
-        "resource_type_filter": acl.resource_type,
-        "resource_name_filter": acl.name,
-        "pattern_type_filter": acl.pattern,
-        "principal_filter": acl.principal,
-        "host_filter": acl.host,
-        "operation": acl.operation,
-        "permission_type": acl.permission,
-    }
+    return {Acl.of_answer(one, acl) for one in answer.resources for acl in one.acls}
 
 
 def _is_found(acl: Acl, wanted: dict[str, Any]) -> bool:
@@ -293,7 +234,7 @@ def _filter_text(wanted: dict[str, Any]) -> str:
 async def _user_connection(walk: Acls, stack: AsyncExitStack) -> Wire | None:
     """Log in as the first user, whose password is made here; None where nobody can."""
     trial = walk.trial
-    if trial.stage.newest("Metadata") < METADATA_VERSION_MIN or not await _offers_scram(trial):
+    if trial.fixture.newest("Metadata") < METADATA_VERSION_MIN or not await _offers_scram(trial):
         return None
     user, password = walk.users[0], walk.random.randbytes(12).hex()
     salt = walk.random.randbytes(16)
@@ -310,10 +251,10 @@ async def _user_connection(walk: Acls, stack: AsyncExitStack) -> Wire | None:
         trial.ask, "AlterUserScramCredentials", {"deletions": [{"name": user, "mechanism": SCRAM_SHA_256}]}
     )
     for name in walk.names[:2]:
-        await make_topic(await trial.wire(), trial.stage, name, controller=await trial.wire("CreateTopics"))
+        await make_topic(await trial.wire(), trial.fixture, name, controller=await trial.wire("CreateTopics"))
     walk.topics = walk.names[:2]
-    settings = replace(trial.stage.target.settings, sasl=SaslCredentials(MECHANISM, user, password))
-    target = replace(trial.stage.target, settings=settings)
+    settings = replace(trial.fixture.target.settings, sasl=SaslCredentials(MECHANISM, user, password))
+    target = replace(trial.fixture.target, settings=settings)
     with trio.move_on_after(READY_S):
         while True:
             try:
@@ -325,16 +266,16 @@ async def _user_connection(walk: Acls, stack: AsyncExitStack) -> Wire | None:
 
 
 async def _offers_scram(trial: Trial) -> bool:
-    if trial.stage.target.settings.sasl is None or not trial.stage.serves("AlterUserScramCredentials"):
+    if trial.fixture.target.settings.sasl is None or not trial.fixture.serves("AlterUserScramCredentials"):
         return False
-    async with trial.stage.target.connect(log_in=False) as wire:
+    async with trial.fixture.target.connect(log_in=False) as wire:
         answer = await wire.ask(make("SaslHandshake", 1, {"mechanism": MECHANISM}), 1)
         return not answer.error_code
 
 
 async def _decisions(walk: Acls) -> None:
     """See that the user may do with each topic what the ACLs say, and does not see the others."""
-    version = walk.trial.stage.newest("Metadata")
+    version = walk.trial.fixture.newest("Metadata")
     asked = {
         "topics": [{"name": name} for name in walk.topics],
         "allow_auto_topic_creation": False,

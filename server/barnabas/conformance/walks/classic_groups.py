@@ -13,7 +13,7 @@ from typing import Any
 
 import trio
 
-from barnabas.conformance.stage import PARTITIONS, PAUSE_S, READY_S
+from barnabas.conformance.fixture import PARTITIONS, PAUSE_S, READY_S
 from barnabas.conformance.suites.acting import committed
 from barnabas.conformance.tables.groups import joining, syncing
 from barnabas.conformance.trial import Trial
@@ -78,7 +78,7 @@ class Group(Walk):
         return joining(self.id, member.id, group_instance_id=member.instance, **timeouts)
 
 
-async def play(trial: Trial) -> None:
+async def run(trial: Trial) -> None:
     """Members of a classic group join, are assigned, commit, come back and leave as the model of the group says."""
     async with AsyncExitStack() as stack:
         walk = Group.of(trial)

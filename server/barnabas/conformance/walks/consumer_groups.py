@@ -8,7 +8,7 @@ from typing import Any
 
 import trio
 
-from barnabas.conformance.stage import PAUSE_S, READY_S
+from barnabas.conformance.fixture import PAUSE_S, READY_S
 from barnabas.conformance.suites.acting import committed
 from barnabas.conformance.tables.new_groups import entering
 from barnabas.conformance.trial import Trial
@@ -82,7 +82,7 @@ class Group(Walk):
         member.held = given
 
 
-async def play(trial: Trial) -> None:
+async def run(trial: Trial) -> None:
     """No partition of a consumer group is given to two members, and in the end each is assigned, evenly."""
     walk = Group.of(trial)
     walk.topics = [await trial.new_topic(PARTITIONS) for _ in range(TOPICS)]

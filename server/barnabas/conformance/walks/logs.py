@@ -79,7 +79,7 @@ class Topics(Walk):
         return values
 
 
-async def play(trial: Trial) -> None:
+async def run(trial: Trial) -> None:
     """Whatever is appended, read, deleted, committed and sent again, the model of a log says what is answered."""
     topics = [await trial.new_topic(PARTITIONS) for _ in range(TOPICS)]
     producers = [await begin(trial) for _ in range(PRODUCERS)]
@@ -102,7 +102,7 @@ async def play(trial: Trial) -> None:
         _commit,
         _fetch_offset,
     ]
-    if trial.stage.serves("DeleteRecords"):
+    if trial.fixture.serves("DeleteRecords"):
         steps.append(_delete)
     for _ in range(STEPS):
         await walk.random.choice(steps)(walk)

@@ -77,7 +77,7 @@ class Transactions(Walk):
         return next(is_open, len(log))
 
 
-async def play(trial: Trial) -> None:
+async def run(trial: Trial) -> None:
     """Readers see what the model of transactions says, whoever commits, aborts and is fenced meanwhile."""
     walk = Transactions.of(trial)
     walk.topic = await trial.new_topic(PARTITIONS)
@@ -97,9 +97,9 @@ async def play(trial: Trial) -> None:
 
 def _protocols(trial: Trial) -> list[bool]:
     """Return whether version 2 is asked for, for each protocol that the broker serves."""
-    stage = trial.stage
-    kinds = [False] if stage.versions[0][0] <= V1["Produce"] else []
-    if stage.features.get("transaction.version", 0) >= 2 and stage.newest("Produce") >= V2["Produce"]:
+    fixture = trial.fixture
+    kinds = [False] if fixture.versions[0][0] <= V1["Produce"] else []
+    if fixture.features.get("transaction.version", 0) >= 2 and fixture.newest("Produce") >= V2["Produce"]:
         kinds.append(True)
     return kinds
 

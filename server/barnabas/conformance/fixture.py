@@ -49,8 +49,8 @@ METADATA, PRODUCE, CREATE_TOPICS, DELETE_TOPICS, LIST_OFFSETS, DELETE_GROUPS, LI
 
 
 @dataclass(slots=True)
-class Stage:
-    """One run against one broker; made by `open_stage`."""
+class Fixture:
+    """One run against one broker; made by `open_fixture`."""
 
     target: Target
     versions: Versions
@@ -121,10 +121,10 @@ class Stage:
 UNKNOWN_ID = bytes(range(1, 17))
 
 
-async def open_stage(target: Target, seed: int) -> Stage:
+async def open_fixture(target: Target, seed: int) -> Fixture:
     """Learn what the broker is. Raises ClientError, ExchangeError."""
     versions, answer = await learn_versions(target)
-    stage = Stage(
+    fixture = Fixture(
         target,
         versions,
         {one.name: one.max_version_level for one in answer.finalized_features},
@@ -132,19 +132,19 @@ async def open_stage(target: Target, seed: int) -> Stage:
         PREFIX + secrets.token_hex(3),
         seed,
     )
-    stage.unknown = stage.unknown_transaction = f"{stage.prefix}-unknown"
-    await _drop_versions_for_show(stage)
-    stage.metadata_version, found = await ask_for_cluster(target, versions, with_topics=False)
-    stage.cluster_id, stage.controller_id, stage.brokers = (
+    fixture.unknown = fixture.unknown_transaction = f"{fixture.prefix}-unknown"
+    await _drop_versions_for_show(fixture)
+    fixture.metadata_version, found = await ask_for_cluster(target, versions, with_topics=False)
+    fixture.cluster_id, fixture.controller_id, fixture.brokers = (
         found.cluster_id,
         found.controller_id,
         len(found.brokers),
     )
-    stage.node_id = _node_at(target.endpoint, found.brokers)
+    fixture.node_id = _node_at(target.endpoint, found.brokers)
     for node in found.brokers:
-        if node.node_id == stage.controller_id != stage.node_id:
-            stage.controller = replace(target, endpoint=Endpoint(node.host, node.port))
-    return stage
+        if node.node_id == fixture.controller_id != fixture.node_id:
+            fixture.controller = replace(target, endpoint=Endpoint(node.host, node.port))
+    return fixture
 
 
 def _node_at(endpoint: Endpoint, brokers: Sequence[Any]) -> int:
@@ -154,52 +154,52 @@ def _node_at(endpoint: Endpoint, brokers: Sequence[Any]) -> int:
     return int((exactly or by_port or [brokers[0].node_id])[0])
 
 
-async def _drop_versions_for_show(stage: Stage) -> None:
+async def _drop_versions_for_show(fixture: Fixture) -> None:
     """Leave out versions of Produce that are advertised for old clients' sake and not served (KIP-896)."""
-    low, high = stage.versions.get(PRODUCE, (0, -1))
+    low, high = fixture.versions.get(PRODUCE, (0, -1))
     if low >= FIRST_PRODUCE_4 or high < LAST_PRODUCE_4:
         return
     row = BY_KEY[PRODUCE]
-    async with stage.target.connect() as wire:
+    async with fixture.target.connect() as wire:
         try:
-            await wire.ask(row.request(stage.names(), low), low)
+            await wire.ask(row.request(fixture.names(), low), low)
         except ClosedByBrokerError:
-            stage.versions[PRODUCE] = FIRST_PRODUCE_4, high
+            fixture.versions[PRODUCE] = FIRST_PRODUCE_4, high
 
 
-async def find_coordinators(wire: Wire, stage: Stage) -> None:
+async def find_coordinators(wire: Wire, fixture: Fixture) -> None:
     """Have the broker make its coordinators' topics, and find names that are coordinated here.
 
     Raises ExchangeError, OSError where there are none after a while.
     """
-    if not stage.serves("FindCoordinator"):
+    if not fixture.serves("FindCoordinator"):
         return
     deadline = trio.current_time() + READY_S
-    while not await _is_coordinated(wire, stage, stage.unknown, 0, deadline):
-        stage.unknown = stage.fresh("unknown")
-    if stage.newest("FindCoordinator") >= 1 and stage.serves("InitProducerId"):
-        while not await _is_coordinated(wire, stage, stage.unknown_transaction, 1, deadline):
-            stage.unknown_transaction = stage.fresh("unknown")
-        if stage.serves("EndTxn"):
-            await _wait_for_transactions(wire, stage, deadline)
+    while not await _is_coordinated(wire, fixture, fixture.unknown, 0, deadline):
+        fixture.unknown = fixture.fresh("unknown")
+    if fixture.newest("FindCoordinator") >= 1 and fixture.serves("InitProducerId"):
+        while not await _is_coordinated(wire, fixture, fixture.unknown_transaction, 1, deadline):
+            fixture.unknown_transaction = fixture.fresh("unknown")
+        if fixture.serves("EndTxn"):
+            await _wait_for_transactions(wire, fixture, deadline)
 
 
-async def _is_coordinated(wire: Wire, stage: Stage, name: str, key_type: int, deadline: float) -> bool:
+async def _is_coordinated(wire: Wire, fixture: Fixture, name: str, key_type: int, deadline: float) -> bool:
     """Say whether this broker coordinates a name, as soon as it has a coordinator. Raises OSError after the deadline."""
-    version = stage.newest("FindCoordinator")
+    version = fixture.newest("FindCoordinator")
     asked = {"key": name, "coordinator_keys": [name], "key_type": key_type}
     while trio.current_time() < deadline:
         answer = await wire.ask(make("FindCoordinator", version, asked), version)
         found = answer.coordinators[0] if answer.coordinators else answer
         if not found.error_code:
-            return stage.brokers == 1 or bool(found.node_id == stage.node_id)
+            return fixture.brokers == 1 or bool(found.node_id == fixture.node_id)
         await trio.sleep(PAUSE_S)
     raise OSError(f"no coordinator is found here in {READY_S:g} s")
 
 
-async def _wait_for_transactions(wire: Wire, stage: Stage, deadline: float) -> None:
-    version = stage.newest("EndTxn")
-    asked = {"transactional_id": stage.unknown_transaction, "producer_id": 1, "producer_epoch": 0}
+async def _wait_for_transactions(wire: Wire, fixture: Fixture, deadline: float) -> None:
+    version = fixture.newest("EndTxn")
+    asked = {"transactional_id": fixture.unknown_transaction, "producer_id": 1, "producer_epoch": 0}
     while trio.current_time() < deadline:
         answer = await wire.ask(make("EndTxn", version, asked), version)
         if answer.error_code not in COORDINATOR_COMES:
@@ -209,7 +209,7 @@ async def _wait_for_transactions(wire: Wire, stage: Stage, deadline: float) -> N
 
 async def make_topic(
     wire: Wire,
-    stage: Stage,
+    fixture: Fixture,
     name: str,
     partitions: int = 1,
     configs: Mapping[str, str] | None = None,
@@ -220,13 +220,13 @@ async def make_topic(
 
     `controller` is the connection on which it is made, where that is not the broker's.
     """
-    stage.topics.add(name)
-    if stage.serves("CreateTopics"):
-        version = stage.newest("CreateTopics")
+    fixture.topics.add(name)
+    if fixture.serves("CreateTopics"):
+        version = fixture.newest("CreateTopics")
         topic: dict[str, Any] = {"name": name, "num_partitions": partitions, "replication_factor": 1}
-        if stage.brokers > 1:
+        if fixture.brokers > 1:
             assigned = [
-                {"partition_index": index, "broker_ids": [stage.node_id]} for index in range(partitions)
+                {"partition_index": index, "broker_ids": [fixture.node_id]} for index in range(partitions)
             ]
             topic |= {"num_partitions": -1, "replication_factor": -1, "assignments": assigned}
         topic["configs"] = [{"name": key, "value": value} for key, value in (configs or {}).items()]
@@ -237,53 +237,55 @@ async def make_topic(
             raise OSError(f"the topic cannot be made: {code_name(answer.topics[0].error_code)}")
     elif configs:
         raise OSError("the topic cannot be made: CreateTopics is not served")
-    version = stage.newest("Metadata")
+    version = fixture.newest("Metadata")
     asked = make(
         "Metadata",
         version,
-        {"topics": [{"name": name}], "allow_auto_topic_creation": not stage.serves("CreateTopics")},
+        {"topics": [{"name": name}], "allow_auto_topic_creation": not fixture.serves("CreateTopics")},
     )
     with trio.move_on_after(READY_S):
         while True:
             found = (await wire.ask(asked, version)).topics[0]
             is_known = not found.error_code and all(one.leader_id >= 0 for one in found.partitions)
-            if is_known and found.partitions and await _is_led(wire, stage, name, len(found.partitions)):
+            if is_known and found.partitions and await _is_led(wire, fixture, name, len(found.partitions)):
                 return bytes(found.topic_id)
             await trio.sleep(PAUSE_S)
     raise OSError(f"the topic has no leader after {READY_S:g} s")
 
 
-async def _is_led(wire: Wire, stage: Stage, name: str, partitions: int) -> bool:
+async def _is_led(wire: Wire, fixture: Fixture, name: str, partitions: int) -> bool:
     """Say whether the leaders serve: a broker may know of itself as leader a moment before it is."""
-    if not stage.serves("ListOffsets"):
+    if not fixture.serves("ListOffsets"):
         return True
-    version = stage.newest("ListOffsets")
+    version = fixture.newest("ListOffsets")
     asked = [{"partition_index": index, "timestamp": -1} for index in range(partitions)]
     values = {"replica_id": -1, "topics": [{"name": name, "partitions": asked}]}
     return not error_codes(await wire.ask(make("ListOffsets", version, values), version))
 
 
-async def set_up(stage: Stage) -> None:
+async def set_up(fixture: Fixture) -> None:
     """Make the topic that cases share, with records in its partition 0; what fails is kept for those that need it."""
-    stage.topic = f"{stage.prefix}-table"
+    fixture.topic = f"{fixture.prefix}-table"
     try:
         async with AsyncExitStack() as stack:
-            wire, controller = await _connect_both(stack, stage)
-            await find_coordinators(wire, stage)
-            stage.topic_id = await make_topic(wire, stage, stage.topic, PARTITIONS, controller=controller)
-            version = stage.newest("Produce")
+            wire, controller = await _connect_both(stack, fixture)
+            await find_coordinators(wire, fixture)
+            fixture.topic_id = await make_topic(
+                wire, fixture, fixture.topic, PARTITIONS, controller=controller
+            )
+            version = fixture.newest("Produce")
             data = _ten_records(version)
             topic = {
-                "name": stage.topic,
-                "topic_id": stage.topic_id,
+                "name": fixture.topic,
+                "topic_id": fixture.topic_id,
                 "partition_data": [{"index": 0, "records": data}],
             }
             asked = make("Produce", version, {"acks": -1, "timeout_ms": 30_000, "topic_data": [topic]})
             answer = await wire.ask(asked, version)
             codes = error_codes(answer)
-            stage.topic_problem = f"records cannot be appended: {code_name(codes[0].code)}" if codes else ""
+            fixture.topic_problem = f"records cannot be appended: {code_name(codes[0].code)}" if codes else ""
     except (ClientError, ExchangeError, OSError) as error:
-        stage.topic_problem = str(error)
+        fixture.topic_problem = str(error)
 
 
 def _ten_records(version: int) -> bytes:
@@ -301,54 +303,54 @@ def _ten_records(version: int) -> bytes:
     return encode_batch(records)
 
 
-async def _connect_both(stack: AsyncExitStack, stage: Stage) -> tuple[Wire, Wire]:
+async def _connect_both(stack: AsyncExitStack, fixture: Fixture) -> tuple[Wire, Wire]:
     """Connect to the broker and to the controller, which may be the same."""
-    wire = await stack.enter_async_context(stage.target.connect())
-    if stage.controller is None:
+    wire = await stack.enter_async_context(fixture.target.connect())
+    if fixture.controller is None:
         return wire, wire
-    return wire, await stack.enter_async_context(stage.controller.connect())
+    return wire, await stack.enter_async_context(fixture.controller.connect())
 
 
-async def clean_up(stage: Stage) -> None:
+async def clean_up(fixture: Fixture) -> None:
     """Remove the run's groups and topics, and note what is left."""
     try:
         async with AsyncExitStack() as stack:
-            wire, controller = await _connect_both(stack, stage)
-            await _remove_groups(wire, stage)
-            await _remove_topics(wire, controller, stage)
+            wire, controller = await _connect_both(stack, fixture)
+            await _remove_groups(wire, fixture)
+            await _remove_topics(wire, controller, fixture)
     except (ClientError, ExchangeError, OSError) as error:
-        stage.left.append(f"topics and groups {stage.prefix}-* may be left: {error}")
+        fixture.left.append(f"topics and groups {fixture.prefix}-* may be left: {error}")
 
 
-async def _remove_groups(wire: Wire, stage: Stage) -> None:
-    if not (stage.serves("DeleteGroups") and stage.serves("ListGroups")):
-        if stage.groups:
-            stage.left.append(f"groups {stage.prefix}-*: DeleteGroups is not served")
+async def _remove_groups(wire: Wire, fixture: Fixture) -> None:
+    if not (fixture.serves("DeleteGroups") and fixture.serves("ListGroups")):
+        if fixture.groups:
+            fixture.left.append(f"groups {fixture.prefix}-*: DeleteGroups is not served")
         return
-    version = stage.newest("ListGroups")
+    version = fixture.newest("ListGroups")
     listed = await wire.ask(make("ListGroups", version, {}), version)
-    mine = [one.group_id for one in listed.groups if one.group_id.startswith(stage.prefix)]
+    mine = [one.group_id for one in listed.groups if one.group_id.startswith(fixture.prefix)]
     if not mine:
         return
-    version = stage.newest("DeleteGroups")
+    version = fixture.newest("DeleteGroups")
     answer = await wire.ask(make("DeleteGroups", version, {"groups_names": mine}), version)
     for one in answer.results:
         if one.error_code and code_name(one.error_code) not in ("GROUP_ID_NOT_FOUND",):
-            stage.left.append(f"group {one.group_id}: {code_name(one.error_code)}")
+            fixture.left.append(f"group {one.group_id}: {code_name(one.error_code)}")
 
 
-async def _remove_topics(wire: Wire, controller: Wire, stage: Stage) -> None:
-    version = stage.newest("Metadata")
+async def _remove_topics(wire: Wire, controller: Wire, fixture: Fixture) -> None:
+    version = fixture.newest("Metadata")
     everything = await wire.ask(make("Metadata", version, {"topics": None if version else []}), version)
-    mine = [one.name for one in everything.topics if (one.name or "").startswith(stage.prefix)]
+    mine = [one.name for one in everything.topics if (one.name or "").startswith(fixture.prefix)]
     if not mine:
         return
-    if not stage.serves("DeleteTopics"):
-        stage.left.append(f"{len(mine)} topics {stage.prefix}-*: DeleteTopics is not served")
+    if not fixture.serves("DeleteTopics"):
+        fixture.left.append(f"{len(mine)} topics {fixture.prefix}-*: DeleteTopics is not served")
         return
-    version = stage.newest("DeleteTopics")
+    version = fixture.newest("DeleteTopics")
     named = {"topics": [{"name": name} for name in mine], "topic_names": mine, "timeout_ms": 30_000}
     answer = await controller.ask(make("DeleteTopics", version, named), version)
     for one in answer.responses:
         if one.error_code and code_name(one.error_code) != "UNKNOWN_TOPIC_OR_PARTITION":
-            stage.left.append(f"topic {one.name}: {code_name(one.error_code)}")
+            fixture.left.append(f"topic {one.name}: {code_name(one.error_code)}")
