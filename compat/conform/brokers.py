@@ -177,7 +177,7 @@ SKIPPED: dict[str, tuple[str, ...]] = {
     ),
     "kfake": ("connections/an unknown API", "connections/one that ends beside another"),
 }
-"""Cases that are not played, as they end the process: frames that cannot be parsed and members that name other protocols
+"""Cases that are not run, as they end the process: frames that cannot be parsed and members that name other protocols
 (assertions of the mock cluster), an unknown API key (a nil pointer in kfake)."""
 
 SECURED = {

@@ -63,7 +63,7 @@ def _differences(what: str, results: dict[str, Any]) -> Iterator[str]:
     failed = [case for case in results["cases"] if case["verdict"] == "failed"]
     if results.get("skipped"):
         patterns = ", ".join(f"`{pattern}`" for pattern in results["skipped"])
-        yield f"Not played, as they end the process: {patterns}."
+        yield f"Not run, as they end the process: {patterns}."
         yield ""
     for line in results["left"]:
         yield f"Left behind: {_without_names(line)}"

@@ -21,7 +21,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from compat.fuzz import live, pure, requests, simulated
-from compat.fuzz.target import Finding, Play, Target
+from compat.fuzz.target import Finding, RunRound, Target
 
 TARGETS: list[Target] = [*simulated.TARGETS, *live.TARGETS, requests.TARGET, *pure.TARGETS]
 ROUND_INPUTS = 20_000
@@ -30,10 +30,10 @@ FOUND = Path(__file__).resolve().parents[2] / ".data" / "fuzz"
 
 @dataclass
 class Running:
-    """A target that is played: how much it was sent, and what was found."""
+    """A target that is run: how much it was sent, and what was found."""
 
     target: Target
-    play: Play
+    run_round: RunRound
     close: Callable[[], list[Finding]]
     inputs: int = 0
     rounds: int = 0
@@ -98,13 +98,13 @@ def main(given: list[str]) -> int:
 
 
 def _is_done(one: Running, count: int, rounds: int) -> bool:
-    """Whether it has been played enough; without a bound never."""
+    """Whether it has been run enough; without a bound never."""
     return bool((count and one.inputs >= count) or (rounds and one.rounds >= rounds))
 
 
 def _play(one: Running, seed: int, inputs: int, directory: Path) -> None:
     began = time.monotonic()
-    result = one.play(random.Random(f"{seed} {one.target.name}"), inputs)
+    result = one.run_round(random.Random(f"{seed} {one.target.name}"), inputs)
     one.seconds += time.monotonic() - began
     one.rounds += 1
     one.inputs += result.inputs

@@ -64,7 +64,7 @@ class GuidedLogin:
                     result = Round()
                     stream = await world.network.host("client").dial(broker.host, 9092)
                     line = _line(stream)
-                    await Session(random.Random(0), line, result, held).play_bytes(data)
+                    await Session(random.Random(0), line, result, held).run_bytes(data)
                     stream.transport.close()
                     self._outbox.put([one.text for one in (*result.findings, *watch.findings)])
                     watch.findings.clear()

@@ -31,7 +31,7 @@ from compat.fuzz.session import (
     line_of,
 )
 from compat.fuzz.simulated import ADMIN, credentials, set_up, settings
-from compat.fuzz.target import Finding, Growth, Play, Round, Target, rss_bytes
+from compat.fuzz.target import Finding, Growth, Round, RunRound, Target, rss_bytes
 from compat.matrix.brokers import Barnabas, BrokerError
 from tests.support.certificates import Files, written
 
@@ -98,8 +98,8 @@ class Live:
                 await asker.log_in(who)
             yield asker
 
-    def play(self, rng: random.Random, count: int) -> Round:
-        """Play a round, and see that the broker lives and lets in whoever may come in."""
+    def run_round(self, rng: random.Random, count: int) -> Round:
+        """Run a round, and see that the broker lives and lets in whoever may come in."""
         result: Round = trio.run(partial(self._play, rng, count))
         self._growth.look()
         return result
@@ -108,7 +108,7 @@ class Live:
         result = Round()
         self._held.now_s = logins.hour_s()
 
-        async def play() -> None:
+        async def sessions() -> None:
             while result.inputs < count:
                 seed = rng.getrandbits(64)
                 try:
@@ -123,7 +123,7 @@ class Live:
 
         async with trio.open_nursery() as nursery:
             for _ in range(AT_ONCE):
-                nursery.start_soon(play)
+                nursery.start_soon(sessions)
         await self.judge(result)
         return result
 
@@ -177,8 +177,8 @@ def _line(stream: trio.abc.HalfCloseableStream) -> Line:
 
 
 async def frames(rng: random.Random, stream: trio.SocketStream, result: Round, held: Held) -> None:
-    """Play a session as it is."""
-    await Session(rng, _line(stream), result, held).play()
+    """Run a session as it is."""
+    await Session(rng, _line(stream), result, held).run()
 
 
 # --- TLS ------------------------------------------------------------------------------------------------------------
@@ -315,7 +315,7 @@ def _no_records(data: bytes) -> str:
 
 
 async def frames_over_tls(rng: random.Random, stream: trio.SocketStream, result: Round, held: Held) -> None:
-    """Play a session behind a handshake that is right."""
+    """Run a session behind a handshake that is right."""
     secured = trio.SSLStream(stream, CONTEXT, server_hostname="localhost", https_compatible=True)
     with trio.move_on_after(ANSWER_SECONDS_MAX) as waiting:
         try:
@@ -327,13 +327,13 @@ async def frames_over_tls(rng: random.Random, stream: trio.SocketStream, result:
         result.found("no handshake in time")
         return
     line = line_of(secured, _line(stream).end)
-    await Session(rng, line, result, held).play()
+    await Session(rng, line, result, held).run()
 
 
 def _target(name: str, takes: str, protocol: str, session: Play1) -> Target:
-    def begin() -> tuple[Play, Callable[[], list[Finding]]]:
+    def begin() -> tuple[RunRound, Callable[[], list[Finding]]]:
         live = Live(protocol, session)
-        return live.play, live.close
+        return live.run_round, live.close
 
     return Target(name, takes, begin, is_live=True)
 

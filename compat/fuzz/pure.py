@@ -35,7 +35,7 @@ from barnabas.transactions.shard import TransactionShard
 from barnabas.wire import registry
 from barnabas.wire.errors import DecodeError, EncodeError
 from barnabas.wire.generated.index import APIS
-from compat.fuzz.target import Growth, Play, Round, Target
+from compat.fuzz.target import Growth, Round, RunRound, Target
 from compat.hostile.messages import EXTREMES, filled
 from compat.kit.wire import encode, message
 
@@ -380,7 +380,7 @@ PURE = [
 ]
 
 
-# --- played at random -----------------------------------------------------------------------------------------------
+# --- run at random --------------------------------------------------------------------------------------------------
 
 
 def corpus_of(name: str) -> list[bytes]:
@@ -421,11 +421,11 @@ def changed(data: bytes, rng: random.Random, others: list[bytes]) -> bytes:
     return bytes(found)
 
 
-def _player(pure: Pure) -> tuple[Play, Callable[[], list]]:  # type: ignore[type-arg]
+def _runner(pure: Pure) -> tuple[RunRound, Callable[[], list]]:  # type: ignore[type-arg]
     seeds = [*pure.seeds(), *corpus_of(pure.name)]
     growth = Growth()
 
-    def play(rng: random.Random, count: int) -> Round:
+    def run_round(rng: random.Random, count: int) -> Round:
         with quiet_logs():
             return rounds(rng, count)
 
@@ -443,11 +443,11 @@ def _player(pure: Pure) -> tuple[Play, Callable[[], list]]:  # type: ignore[type
         growth.look()
         return result
 
-    return play, growth.findings
+    return run_round, growth.findings
 
 
 def _target(pure: Pure) -> Target:
-    return Target(pure.name, pure.takes, lambda: _player(pure))
+    return Target(pure.name, pure.takes, lambda: _runner(pure))
 
 
 TARGETS = [_target(one) for one in PURE]

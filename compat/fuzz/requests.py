@@ -20,7 +20,7 @@ import trio
 from barnabas import apis
 from compat.fuzz.live import Live, frames
 from compat.fuzz.session import ANSWER_SECONDS_MAX
-from compat.fuzz.target import Finding, Play, Round, Target
+from compat.fuzz.target import Finding, Round, RunRound, Target
 from compat.hostile.attacks.frames import CHANGES_BROKER, NEVER_MUTATED
 from compat.hostile.messages import filled, framed, mutated
 from compat.kit.wire import encode, message
@@ -120,7 +120,7 @@ class Crowd:
         self._open: dict[int, Conversation] = {}
         self._last: deque[bytes] = deque(maxlen=REMEMBERED)
 
-    def play(self, count: int) -> Round:
+    def run(self, count: int) -> Round:
         """Go on until the broker has taken so many frames."""
         result = Round()
         try:
@@ -185,15 +185,15 @@ class Requests:
         self._live: Live | None = None
         self._rounds = 0
 
-    def play(self, rng: random.Random, count: int) -> Round:
-        """Play a round, and see that the broker lives."""
+    def run_round(self, rng: random.Random, count: int) -> Round:
+        """Run a round, and see that the broker lives."""
         before: list[Finding] = []
         if self._rounds % FRESH_ROUNDS == 0:
             before = self.close()
         self._rounds += 1
         if self._live is None:
             self._live = Live("PLAINTEXT", frames)
-        result = Crowd(self._live.endpoint, rng, self._whole).play(count)
+        result = Crowd(self._live.endpoint, rng, self._whole).run(count)
         result.findings += before
         trio.run(self._live.judge, result)
         return result
@@ -204,9 +204,9 @@ class Requests:
         return live.close() if live is not None else []
 
 
-def _open() -> tuple[Play, Callable[[], list[Finding]]]:
+def _open() -> tuple[RunRound, Callable[[], list[Finding]]]:
     requests = Requests()
-    return requests.play, requests.close
+    return requests.run_round, requests.close
 
 
 TARGET = Target(

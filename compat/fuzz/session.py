@@ -165,7 +165,7 @@ def line_of(stream: trio.abc.Stream, end: Callable[[], Awaitable[None]]) -> Line
 
 
 class Session:
-    """Lifecycle: `play`, once."""
+    """Lifecycle: `run`, once."""
 
     def __init__(self, rng: random.Random, line: Line, result: Round, held: Held) -> None:
         self._held = held
@@ -184,7 +184,7 @@ class Session:
         """Whether what was sent can be told apart: all sizes are right."""
         self._next_id = 0
 
-    async def play(self) -> None:
+    async def run(self) -> None:
         """Send, read the answers until the broker closes, and judge them."""
         async with trio.open_nursery() as nursery:
             # Whoever does not read while it sends may wait for a broker that waits for it.
@@ -195,7 +195,7 @@ class Session:
             nursery.cancel_scope.cancel()
         self._judge()
 
-    async def play_bytes(self, data: bytes) -> None:
+    async def run_bytes(self, data: bytes) -> None:
         """Send what a client sends in its whole life, and judge the answers."""
         rest = data
         while len(rest) >= 4 and 0 <= (size := struct.unpack_from(">i", rest)[0]) <= len(rest) - 4:

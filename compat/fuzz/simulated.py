@@ -32,7 +32,7 @@ from compat.fuzz import logins
 from compat.fuzz.asking import Asker
 from compat.fuzz.held import Held, Kerberos, TokenPair, kerberos
 from compat.fuzz.session import SECRET_TOPIC, SECRETS, Line, Session, line_of
-from compat.fuzz.target import Finding, Growth, Play, Round, Target
+from compat.fuzz.target import Finding, Growth, Round, RunRound, Target
 
 AT_ONCE = 32
 NOW_S = BEGIN_MS // 1000
@@ -169,20 +169,20 @@ def _line(stream: SimulatedStream) -> Line:
 
 
 async def _round(world: World, broker: SimulatedBroker, rng: random.Random, count: int, held: Held) -> Round:
-    """Play sessions, some at a time, until so many inputs were sent; then see that right logins are let in."""
+    """Run sessions, some at a time, until so many inputs were sent; then see that right logins are let in."""
     result = Round()
 
-    async def play() -> None:
+    async def sessions() -> None:
         while result.inputs < count:
             stream = await world.network.host("client").dial(broker.host, 9092)
             try:
-                await Session(random.Random(rng.getrandbits(64)), _line(stream), result, held).play()
+                await Session(random.Random(rng.getrandbits(64)), _line(stream), result, held).run()
             finally:
                 stream.transport.close()
 
     async with trio.open_nursery() as nursery:
         for _ in range(AT_ONCE):
-            nursery.start_soon(play)
+            nursery.start_soon(sessions)
     world.network.reset()
     for mechanism in logins.MECHANISMS[:4]:
         async with _logged_in(world, broker, credentials(mechanism, NOW_S)) as asker:
@@ -210,7 +210,7 @@ async def _objects() -> int:
 
 
 class SimulatedLogins:
-    """Worlds of a broker; each plays one round, so that a seed repeats it."""
+    """Worlds of a broker; each runs one round, so that a seed repeats it."""
 
     def __init__(self, *, with_kerberos: bool = True) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="barnabas-fuzz-")
@@ -223,8 +223,8 @@ class SimulatedLogins:
             api.load()
         self._objects: list[int] = []
 
-    def play(self, rng: random.Random, count: int) -> Round:
-        """Play a round in a world of its own."""
+    def run_round(self, rng: random.Random, count: int) -> Round:
+        """Run a round in a world of its own."""
         held = Held(NOW_S, kerberos=self._kerberos)
         watch = LogWatch(held)
         with watched(watch):
@@ -277,9 +277,9 @@ OBJECTS_MAX = 5_000
 """How many more objects a broker may keep after thousands of connections: caches of names, first uses of modules."""
 
 
-def _open() -> tuple[Play, Callable[[], list[Finding]]]:
+def _open() -> tuple[RunRound, Callable[[], list[Finding]]]:
     logins_ = SimulatedLogins()
-    return logins_.play, logins_.close
+    return logins_.run_round, logins_.close
 
 
 TARGETS = [

@@ -35,17 +35,17 @@ class Round:
 
 
 FINDINGS_MAX = 10
-Play = Callable[[random.Random, int], Round]
-"""Plays a round of about so many inputs."""
+RunRound = Callable[[random.Random, int], Round]
+"""Runs a round of about so many inputs."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A row of the table. `open` makes what plays rounds; `close` ends it, and returns what is found then."""
+    """A row of the table. `open` makes what runs rounds; `close` ends it, and returns what is found then."""
 
     name: str
     takes: str
-    open: Callable[[], tuple[Play, Callable[[], list[Finding]]]]
+    open: Callable[[], tuple[RunRound, Callable[[], list[Finding]]]]
     is_live: bool = False
     """Whether it needs a broker process."""
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from compat.kit.play import Pending, Play, Scene, SceneError
+from compat.kit.scenarios import Pending, Scenario, ScenarioError, ScenarioRun
 from compat.kit.wire import Values
 
 MEMBER_ID_REQUIRED = 79
@@ -19,11 +19,11 @@ SESSION_MS = 10_000
 REBALANCE_MS = 2_000
 TOPIC = "groups-of-members"
 BACKS = tuple(range(10))
-Asking = Callable[[Play, "Stage"], Pending]
+Asking = Callable[[ScenarioRun, "GroupFixture"], Pending]
 
 
 @dataclass
-class Stage:
+class GroupFixture:
     """A group in some state: who is in it by client id, and who waits."""
 
     group: str
@@ -65,37 +65,39 @@ def joining(group: str, member_id: str = "", instance_id: str | None = None, **c
     } | changes
 
 
-def join(play: Play, stage: Stage, who: str, instance_id: str | None = None, **changes: Any) -> Pending:
+def join(
+    run: ScenarioRun, fixture: GroupFixture, who: str, instance_id: str | None = None, **changes: Any
+) -> Pending:
     """Begin to join, and join again with the id that the first answer gives."""
-    asked = joining(stage.group, stage.members.get(who, ""), instance_id, **changes)
-    pending = play.begin(f"{who} joins", "JoinGroup", who, **asked)
-    if who in stage.members or instance_id is not None or play.version("JoinGroup") < 4:
+    asked = joining(fixture.group, fixture.members.get(who, ""), instance_id, **changes)
+    pending = run.begin(f"{who} joins", "JoinGroup", who, **asked)
+    if who in fixture.members or instance_id is not None or run.version("JoinGroup") < 4:
         return pending
-    first = play.end(pending)
-    stage.members[who] = first["MemberId"]
+    first = run.end(pending)
+    fixture.members[who] = first["MemberId"]
     if first["ErrorCode"] != MEMBER_ID_REQUIRED:
-        raise SceneError(f"{who} is answered {first['ErrorCode']}")
+        raise ScenarioError(f"{who} is answered {first['ErrorCode']}")
     asked["MemberId"] = first["MemberId"]
-    return play.begin(f"{who} joins with the id", "JoinGroup", who, **asked)
+    return run.begin(f"{who} joins with the id", "JoinGroup", who, **asked)
 
 
-def joined(play: Play, stage: Stage, who: str, pending: Pending) -> None:
+def joined(run: ScenarioRun, fixture: GroupFixture, who: str, pending: Pending) -> None:
     """Take up what JoinGroup answers."""
-    answer = play.end(pending)
-    stage.members[who] = answer["MemberId"]
-    stage.generation = answer["GenerationId"]
+    answer = run.end(pending)
+    fixture.members[who] = answer["MemberId"]
+    fixture.generation = answer["GenerationId"]
 
 
-def syncing(stage: Stage, who: str, *assigned: str, **changes: Any) -> Values:
+def syncing(fixture: GroupFixture, who: str, *assigned: str, **changes: Any) -> Values:
     """A SyncGroup request; the leader assigns everybody a partition."""
     entries = [
-        {"MemberId": stage.members[name], "Assignment": assignment(TOPIC, number)}
+        {"MemberId": fixture.members[name], "Assignment": assignment(TOPIC, number)}
         for number, name in enumerate(assigned)
     ]
     return {
-        "GroupId": stage.group,
-        "GenerationId": stage.generation,
-        "MemberId": stage.id(who),
+        "GroupId": fixture.group,
+        "GenerationId": fixture.generation,
+        "MemberId": fixture.id(who),
         "ProtocolType": "consumer",
         "ProtocolName": "range",
         "Assignments": entries,
@@ -111,134 +113,134 @@ def leaving(group: str, *members: tuple[str, str | None]) -> Values:
 # --- states -----------------------------------------------------------------------------------------------------
 
 
-def absent(play: Play) -> Stage:
+def absent(run: ScenarioRun) -> GroupFixture:
     """Nobody has ever heard of the group."""
-    return Stage(play.group)
+    return GroupFixture(run.group)
 
 
-def only_offsets(play: Play) -> Stage:
+def only_offsets(run: ScenarioRun) -> GroupFixture:
     """Somebody has committed, who is no member."""
     topic = {
         "Name": TOPIC,
-        "TopicId": play.topic(TOPIC),
+        "TopicId": run.topic(TOPIC),
         "Partitions": [{"PartitionIndex": 0, "CommittedOffset": 7}],
     }
-    play.ask(
+    run.ask(
         "set-up: commit", "OffsetCommit",
-        GroupId=play.group, GenerationIdOrMemberEpoch=-1, Topics=[topic],
+        GroupId=run.group, GenerationIdOrMemberEpoch=-1, Topics=[topic],
     )  # fmt: skip
-    return Stage(play.group)
+    return GroupFixture(run.group)
 
 
-def empty(play: Play) -> Stage:
+def empty(run: ScenarioRun) -> GroupFixture:
     """There was a member, who has left."""
-    stage = stable_alone(play)
-    play.ask(
-        "set-up: anna leaves", "LeaveGroup", "anna", **leaving(stage.group, (stage.members["anna"], None))
+    fixture = stable_alone(run)
+    run.ask(
+        "set-up: anna leaves", "LeaveGroup", "anna", **leaving(fixture.group, (fixture.members["anna"], None))
     )
-    return stage
+    return fixture
 
 
-def pending(play: Play) -> Stage:
+def pending(run: ScenarioRun) -> GroupFixture:
     """Somebody has been given a member id and has not come back with it (from v4 on)."""
-    stage = Stage(play.group)
-    first = play.end(play.begin("set-up: anna asks", "JoinGroup", "anna", **joining(stage.group)))
-    stage.members["anna"] = first["MemberId"]
-    return stage
+    fixture = GroupFixture(run.group)
+    first = run.end(run.begin("set-up: anna asks", "JoinGroup", "anna", **joining(fixture.group)))
+    fixture.members["anna"] = first["MemberId"]
+    return fixture
 
 
-def completing_alone(play: Play, **changes: Any) -> Stage:
+def completing_alone(run: ScenarioRun, **changes: Any) -> GroupFixture:
     """One member has joined and not synced."""
-    stage = Stage(play.group)
-    joined(play, stage, "anna", join(play, stage, "anna", **changes))
-    return stage
+    fixture = GroupFixture(run.group)
+    joined(run, fixture, "anna", join(run, fixture, "anna", **changes))
+    return fixture
 
 
-def stable_alone(play: Play, **changes: Any) -> Stage:
+def stable_alone(run: ScenarioRun, **changes: Any) -> GroupFixture:
     """One member, who has its assignment."""
-    stage = completing_alone(play, **changes)
-    play.ask("set-up: anna syncs", "SyncGroup", "anna", **syncing(stage, "anna", "anna"))
-    return stage
+    fixture = completing_alone(run, **changes)
+    run.ask("set-up: anna syncs", "SyncGroup", "anna", **syncing(fixture, "anna", "anna"))
+    return fixture
 
 
-def preparing(play: Play) -> Stage:
+def preparing(run: ScenarioRun) -> GroupFixture:
     """A second member waits for the first to join again."""
-    stage = stable_alone(play)
-    stage.waiting.append(join(play, stage, "bert"))
-    return stage
+    fixture = stable_alone(run)
+    fixture.waiting.append(join(run, fixture, "bert"))
+    return fixture
 
 
-def completing(play: Play, **changes: Any) -> Stage:
+def completing(run: ScenarioRun, **changes: Any) -> GroupFixture:
     """Two have joined, and one of them waits for the assignment."""
-    stage = stable_alone(play, **changes)
-    late = join(play, stage, "bert", **changes)
-    joined(play, stage, "anna", join(play, stage, "anna", **changes))
-    joined(play, stage, "bert", late)
-    stage.waiting.append(play.begin("bert syncs", "SyncGroup", "bert", **syncing(stage, "bert")))
-    return stage
+    fixture = stable_alone(run, **changes)
+    late = join(run, fixture, "bert", **changes)
+    joined(run, fixture, "anna", join(run, fixture, "anna", **changes))
+    joined(run, fixture, "bert", late)
+    fixture.waiting.append(run.begin("bert syncs", "SyncGroup", "bert", **syncing(fixture, "bert")))
+    return fixture
 
 
-def stable(play: Play, **changes: Any) -> Stage:
+def stable(run: ScenarioRun, **changes: Any) -> GroupFixture:
     """Two members, and what each of them reads."""
-    stage = completing(play, **changes)
-    play.ask("set-up: anna assigns", "SyncGroup", "anna", **syncing(stage, "anna", "anna", "bert"))
-    play.end(stage.waiting.pop())
-    return stage
+    fixture = completing(run, **changes)
+    run.ask("set-up: anna assigns", "SyncGroup", "anna", **syncing(fixture, "anna", "anna", "bert"))
+    run.end(fixture.waiting.pop())
+    return fixture
 
 
-def full(play: Play) -> Stage:
+def full(run: ScenarioRun) -> GroupFixture:
     """As many as may be in: three."""
-    stage = stable(play)
-    last = join(play, stage, "carl")
-    again = join(play, stage, "anna"), join(play, stage, "bert")
+    fixture = stable(run)
+    last = join(run, fixture, "carl")
+    again = join(run, fixture, "anna"), join(run, fixture, "bert")
     for who, request in zip(("anna", "bert", "carl"), (*again, last), strict=True):
-        joined(play, stage, who, request)
-    play.ask("set-up: anna assigns", "SyncGroup", "anna", **syncing(stage, "anna", "anna", "bert", "carl"))
-    return stage
+        joined(run, fixture, who, request)
+    run.ask("set-up: anna assigns", "SyncGroup", "anna", **syncing(fixture, "anna", "anna", "bert", "carl"))
+    return fixture
 
 
-def stable_static(play: Play, **changes: Any) -> Stage:
+def stable_static(run: ScenarioRun, **changes: Any) -> GroupFixture:
     """Two static members."""
-    stage = Stage(play.group)
-    joined(play, stage, "anna", join(play, stage, "anna", "i-anna", **changes))
-    late = join(play, stage, "bert", "i-bert", **changes)
-    joined(play, stage, "anna", join(play, stage, "anna", "i-anna", **changes))
-    joined(play, stage, "bert", late)
-    play.ask(
+    fixture = GroupFixture(run.group)
+    joined(run, fixture, "anna", join(run, fixture, "anna", "i-anna", **changes))
+    late = join(run, fixture, "bert", "i-bert", **changes)
+    joined(run, fixture, "anna", join(run, fixture, "anna", "i-anna", **changes))
+    joined(run, fixture, "bert", late)
+    run.ask(
         "set-up: anna assigns",
         "SyncGroup",
         "anna",
-        **syncing(stage, "anna", "anna", "bert", GroupInstanceId="i-anna"),
+        **syncing(fixture, "anna", "anna", "bert", GroupInstanceId="i-anna"),
     )
-    play.ask("set-up: bert syncs", "SyncGroup", "bert", **syncing(stage, "bert", GroupInstanceId="i-bert"))
-    return stage
+    run.ask("set-up: bert syncs", "SyncGroup", "bert", **syncing(fixture, "bert", GroupInstanceId="i-bert"))
+    return fixture
 
 
-def stable_pending(play: Play) -> Stage:
+def stable_pending(run: ScenarioRun) -> GroupFixture:
     """Two members, and one who has been given a member id and has not come back with it."""
-    stage = stable(play)
-    first = play.begin("set-up: carl asks", "JoinGroup", "carl", version=9, **joining(stage.group))
-    stage.members["carl"] = play.end(first)["MemberId"]
-    return stage
+    fixture = stable(run)
+    first = run.begin("set-up: carl asks", "JoinGroup", "carl", version=9, **joining(fixture.group))
+    fixture.members["carl"] = run.end(first)["MemberId"]
+    return fixture
 
 
-def deleted(play: Play) -> Stage:
+def deleted(run: ScenarioRun) -> GroupFixture:
     """There was a group, until somebody deleted it."""
-    stage = empty(play)
-    play.ask("set-up: delete", "DeleteGroups", GroupsNames=[stage.group])
-    return stage
+    fixture = empty(run)
+    run.ask("set-up: delete", "DeleteGroups", GroupsNames=[fixture.group])
+    return fixture
 
 
-def of_connect(play: Play) -> Stage:
+def of_connect(run: ScenarioRun) -> GroupFixture:
     """One member that is no consumer, with metadata that only its own kind can read."""
-    stage = Stage(play.group)
+    fixture = GroupFixture(run.group)
     protocols = [{"Name": "sessioned", "Metadata": b"\x01config"}]
-    joined(play, stage, "anna", join(play, stage, "anna", ProtocolType="connect", Protocols=protocols))
-    play.ask(
+    joined(run, fixture, "anna", join(run, fixture, "anna", ProtocolType="connect", Protocols=protocols))
+    run.ask(
         "set-up: anna syncs", "SyncGroup", "anna",
-        **syncing(stage, "anna", "anna", ProtocolType="connect", ProtocolName="sessioned"),
+        **syncing(fixture, "anna", "anna", ProtocolType="connect", ProtocolName="sessioned"),
     )  # fmt: skip
-    return stage
+    return fixture
 
 
 STATES = {
@@ -257,7 +259,7 @@ def _protocol(name: str, metadata: bytes = b"") -> list[Values]:
     return [{"Name": name, "Metadata": metadata or subscription(TOPIC)}]
 
 
-JOINS: dict[str, Callable[[Stage], Values]] = {
+JOINS: dict[str, Callable[[GroupFixture], Values]] = {
     "new": lambda s: joining(s.group),
     "new, other protocols": lambda s: joining(s.group, Protocols=_protocol("mine")),
     "new, other type": lambda s: joining(s.group, ProtocolType="connect"),
@@ -297,7 +299,7 @@ JOINS: dict[str, Callable[[Stage], Values]] = {
     "no group, no session": lambda s: joining("", SessionTimeoutMs=-1),
 }  # fmt: skip
 
-SYNCS: dict[str, Callable[[Stage], Values]] = {
+SYNCS: dict[str, Callable[[GroupFixture], Values]] = {
     "anna assigns": lambda s: syncing(s, "anna", *s.members),
     "anna": lambda s: syncing(s, "anna"),
     "anna, next generation": lambda s: syncing(s, "anna", GenerationId=s.generation + 1),
@@ -320,11 +322,15 @@ SYNCS: dict[str, Callable[[Stage], Values]] = {
 }
 
 
-def _beat(stage: Stage, who: str, **changes: Any) -> Values:
-    return {"GroupId": stage.group, "GenerationId": stage.generation, "MemberId": stage.id(who)} | changes
+def _beat(fixture: GroupFixture, who: str, **changes: Any) -> Values:
+    return {
+        "GroupId": fixture.group,
+        "GenerationId": fixture.generation,
+        "MemberId": fixture.id(who),
+    } | changes
 
 
-HEARTBEATS: dict[str, Callable[[Stage], Values]] = {
+HEARTBEATS: dict[str, Callable[[GroupFixture], Values]] = {
     "anna": lambda s: _beat(s, "anna"),
     "bert": lambda s: _beat(s, "bert"),
     "anna, next generation": lambda s: _beat(s, "anna", GenerationId=s.generation + 1),
@@ -338,7 +344,7 @@ HEARTBEATS: dict[str, Callable[[Stage], Values]] = {
     "no group": lambda s: _beat(s, "anna", GroupId=""),
 }
 
-LEAVES: dict[str, Callable[[Stage], Values]] = {
+LEAVES: dict[str, Callable[[GroupFixture], Values]] = {
     "anna": lambda s: leaving(s.group, (s.id("anna"), None)),
     "bert": lambda s: leaving(s.group, (s.id("bert"), None)),
     "carl": lambda s: leaving(s.group, (s.id("carl"), None)),
@@ -359,7 +365,7 @@ LEAVES: dict[str, Callable[[Stage], Values]] = {
 }
 
 
-def requests() -> Iterator[tuple[str, str, Callable[[Stage], Values]]]:
+def requests() -> Iterator[tuple[str, str, Callable[[GroupFixture], Values]]]:
     """Label, API and the values of everything that is asked in every state."""
     for api, asked in (
         ("JoinGroup", JOINS), ("SyncGroup", SYNCS), ("Heartbeat", HEARTBEATS), ("LeaveGroup", LEAVES),
@@ -368,34 +374,39 @@ def requests() -> Iterator[tuple[str, str, Callable[[Stage], Values]]]:
             yield label, api, values
 
 
-def cell(state: Callable[[Play], Stage], api: str, values: Callable[[Stage], Values], play: Play) -> None:
+def cell(
+    state: Callable[[ScenarioRun], GroupFixture],
+    api: str,
+    values: Callable[[GroupFixture], Values],
+    run: ScenarioRun,
+) -> None:
     """Bring a group into a state, ask one thing, and see what has become of it."""
-    stage = state(play)
-    asked = play.begin("asked", api, "carl", **values(stage))
-    waits = play.waits(asked)
+    fixture = state(run)
+    asked = run.begin("asked", api, "carl", **values(fixture))
+    waits = run.waits(asked)
     if not waits:
-        play.end(asked)
-    play.ask("then described", "DescribeGroups", version=5, Groups=[stage.group])
-    for other in stage.waiting:
-        if not play.waits(other):
-            play.end(other)
-    play.ask("anna's heartbeat", "Heartbeat", "anna", **_beat(stage, "anna"))
-    end(play, stage, asked)
+        run.end(asked)
+    run.ask("then described", "DescribeGroups", version=5, Groups=[fixture.group])
+    for other in fixture.waiting:
+        if not run.waits(other):
+            run.end(other)
+    run.ask("anna's heartbeat", "Heartbeat", "anna", **_beat(fixture, "anna"))
+    end(run, fixture, asked)
 
 
-def end(play: Play, stage: Stage, *asked: Pending) -> None:
+def end(run: ScenarioRun, fixture: GroupFixture, *asked: Pending) -> None:
     """All leave who are in it, so that nobody waits any more."""
-    for who, member_id in stage.members.items():
-        play.ask(f"{who} leaves", "LeaveGroup", who, **leaving(stage.group, (member_id, None)))
-    for pending_ in (*stage.waiting, *asked):
+    for who, member_id in fixture.members.items():
+        run.ask(f"{who} leaves", "LeaveGroup", who, **leaving(fixture.group, (member_id, None)))
+    for pending_ in (*fixture.waiting, *asked):
         if pending_.is_open:
-            play.end(pending_)
-    play.ask("at last described", "DescribeGroups", version=5, Groups=[stage.group])
+            run.end(pending_)
+    run.ask("at last described", "DescribeGroups", version=5, Groups=[fixture.group])
 
 
-def scenes() -> Iterator[Scene]:
+def scenarios() -> Iterator[Scenario]:
     """The matrix, in the newest versions and the oldest, and where it matters in those between."""
     for state_name, state in STATES.items():
         for label, api, values in requests():
             backs = BACKS if state_name in ("stable", "stable static") else (0, 9)
-            yield Scene(f"{state_name}: {api} {label}", partial(cell, state, api, values), backs)
+            yield Scenario(f"{state_name}: {api} {label}", partial(cell, state, api, values), backs)

@@ -14,14 +14,14 @@ from compat.groups import classic, members, offsets, transactions
 from compat.groups.known_differences import KNOWN
 from compat.kafka import KafkaError
 from compat.kit.compare import judge
-from compat.kit.play import common_versions, compare
+from compat.kit.scenarios import common_versions, compare
 from compat.kit.sides import Side, StartError, both
 
 SUBJECTS = {
-    "classic": classic.scenes,
-    "offsets": offsets.scenes,
-    "members": members.scenes,
-    "transactions": transactions.scenes,
+    "classic": classic.scenarios,
+    "offsets": offsets.scenarios,
+    "members": members.scenarios,
+    "transactions": transactions.scenarios,
 }
 SETTINGS = {
     "num.partitions": "3",
@@ -75,15 +75,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m compat.groups.compare", description=__doc__)
     parser.add_argument("--version", default="4.x", help="which Kafka (default: the newest here)")
     parser.add_argument("--subject", action="append", choices=SUBJECTS, help="only this one; may be repeated")
-    parser.add_argument("--only", default="", metavar="REGEX", help="only scenes whose name matches")
+    parser.add_argument("--only", default="", metavar="REGEX", help="only scenarios whose name matches")
     parser.add_argument("--all-versions", action="store_true", help="not only the newest and the oldest")
     parser.add_argument(
         "--each", action="store_true", help="show every difference, not only one of each kind"
     )
     options = parser.parse_args()
     subjects = options.subject or list(SUBJECTS)
-    wanted = [scene for name in subjects for scene in SUBJECTS[name]() if re.search(options.only, scene.name)]
-    scenes = [scene if options.all_versions else scene.at_the_ends() for scene in wanted]
+    wanted = [
+        scenario
+        for name in subjects
+        for scenario in SUBJECTS[name]()
+        if re.search(options.only, scenario.name)
+    ]
+    scenarios = [scenario if options.all_versions else scenario.at_the_ends() for scenario in wanted]
     started = time.monotonic()
     is_old = options.version.startswith("3")  # it has other bounds for groups of members with epochs
     settings = {key: value for key, value in SETTINGS.items() if not (is_old and ".share." in key)}
@@ -91,11 +96,11 @@ def main() -> int:
         for side in (kafka, barnabas):
             await_coordinators(side)
         versions = common_versions(kafka, barnabas)
-        result = compare(scenes, kafka, barnabas, KNOWN, versions)
+        result = compare(scenarios, kafka, barnabas, KNOWN, versions)
     all_asked = not options.only and not options.subject
     bad = judge(result.differences, KNOWN, complete=all_asked, together=not options.each)
     print(
-        f"{result.scenes} scenes, {result.answers} answers, {len(result.differences)} differences, "
+        f"{result.scenarios} scenarios, {result.answers} answers, {len(result.differences)} differences, "
         f"{bad} of them not as known; {time.monotonic() - started:.0f} s"
     )
     return 1 if bad else 0

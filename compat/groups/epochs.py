@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from compat.groups.classic import MEMBER_ID_REQUIRED, TOPIC, Stage, joining, syncing
-from compat.kit.play import Play, SceneError
+from compat.groups.classic import MEMBER_ID_REQUIRED, TOPIC, GroupFixture, joining, syncing
+from compat.kit.scenarios import ScenarioError, ScenarioRun
 from compat.kit.wire import Values
 
 REBALANCE_MS = 5_000
@@ -18,7 +18,7 @@ CONSUMER, SHARE, STREAMS = "ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "Str
 
 
 @dataclass
-class EpochStage(Stage):
+class EpochGroupFixture(GroupFixture):
     """A group of members with epochs; `generation` is anna's epoch."""
 
     api: str = CONSUMER
@@ -27,27 +27,31 @@ class EpochStage(Stage):
     """What each member has, as heartbeats report it."""
 
 
-def beat(stage: Stage, who: str, epoch: int | None = None, **changes: Any) -> Values:
+def beat(fixture: GroupFixture, who: str, epoch: int | None = None, **changes: Any) -> Values:
     """A heartbeat that says nothing new."""
     if epoch is None:
-        epoch = stage.epochs.get(who, stage.generation) if isinstance(stage, EpochStage) else stage.generation
-    return {"GroupId": stage.group, "MemberId": stage.id(who), "MemberEpoch": epoch} | changes
+        epoch = (
+            fixture.epochs.get(who, fixture.generation)
+            if isinstance(fixture, EpochGroupFixture)
+            else fixture.generation
+        )
+    return {"GroupId": fixture.group, "MemberId": fixture.id(who), "MemberEpoch": epoch} | changes
 
 
-def entering(stage: Stage, who: str, **changes: Any) -> Values:
+def entering(fixture: GroupFixture, who: str, **changes: Any) -> Values:
     """The heartbeat of a consumer that joins."""
-    member_id = stage.members.setdefault(who, f"id-of-{who}")
+    member_id = fixture.members.setdefault(who, f"id-of-{who}")
     return {
-        "GroupId": stage.group, "MemberId": member_id, "MemberEpoch": 0, "RebalanceTimeoutMs": REBALANCE_MS,
+        "GroupId": fixture.group, "MemberId": member_id, "MemberEpoch": 0, "RebalanceTimeoutMs": REBALANCE_MS,
         "SubscribedTopicNames": [TOPIC], "TopicPartitions": [],
     } | changes  # fmt: skip
 
 
-def entering_share(stage: Stage, who: str, **changes: Any) -> Values:
+def entering_share(fixture: GroupFixture, who: str, **changes: Any) -> Values:
     """The heartbeat of a member of a share group that joins."""
-    member_id = stage.members.setdefault(who, f"id-of-{who}")
+    member_id = fixture.members.setdefault(who, f"id-of-{who}")
     return {
-        "GroupId": stage.group,
+        "GroupId": fixture.group,
         "MemberId": member_id,
         "MemberEpoch": 0,
         "SubscribedTopicNames": [TOPIC],
@@ -60,11 +64,11 @@ def topology(epoch: int = 1, *parts: Values) -> Values:
     return {"Epoch": epoch, "Subtopologies": list(parts) or [one]}
 
 
-def entering_streams(stage: Stage, who: str, **changes: Any) -> Values:
+def entering_streams(fixture: GroupFixture, who: str, **changes: Any) -> Values:
     """The heartbeat of a member of a streams group that joins."""
-    member_id = stage.members.setdefault(who, f"id-of-{who}")
+    member_id = fixture.members.setdefault(who, f"id-of-{who}")
     return {
-        "GroupId": stage.group, "MemberId": member_id, "MemberEpoch": 0, "RebalanceTimeoutMs": REBALANCE_MS,
+        "GroupId": fixture.group, "MemberId": member_id, "MemberEpoch": 0, "RebalanceTimeoutMs": REBALANCE_MS,
         "Topology": topology(), "ActiveTasks": [], "StandbyTasks": [], "WarmupTasks": [], "ProcessId": f"process-{who}",
         "ClientTags": [], "TaskOffsets": None, "TaskEndOffsets": None,
     } | changes  # fmt: skip
@@ -81,140 +85,144 @@ QUIET: dict[str, Values] = {
 }  # fmt: skip
 
 
-def quiet(stage: EpochStage, who: str, **changes: Any) -> Values:
+def quiet(fixture: EpochGroupFixture, who: str, **changes: Any) -> Values:
     """A heartbeat between changes, as clients send them."""
-    return beat(stage, who) | QUIET[stage.api] | changes
+    return beat(fixture, who) | QUIET[fixture.api] | changes
 
 
-def take(stage: EpochStage, who: str, answer: Values) -> None:
+def take(fixture: EpochGroupFixture, who: str, answer: Values) -> None:
     """Take up what a heartbeat answers."""
     if answer.get("ErrorCode", 0):
-        raise SceneError(f"{who} is answered {answer}")
-    stage.epochs[who] = answer["MemberEpoch"]
-    stage.members[who] = answer["MemberId"] or stage.members[who]
-    if stage.api == STREAMS:
+        raise ScenarioError(f"{who} is answered {answer}")
+    fixture.epochs[who] = answer["MemberEpoch"]
+    fixture.members[who] = answer["MemberId"] or fixture.members[who]
+    if fixture.api == STREAMS:
         if answer["ActiveTasks"] is not None:
-            stage.has[who] = {key: answer[key] for key in ("ActiveTasks", "StandbyTasks", "WarmupTasks")}
+            fixture.has[who] = {key: answer[key] for key in ("ActiveTasks", "StandbyTasks", "WarmupTasks")}
     elif answer["Assignment"] is not None:
-        stage.has[who] = {"TopicPartitions": answer["Assignment"]["TopicPartitions"]}
-    stage.generation = stage.epochs.get("anna", 0)
+        fixture.has[who] = {"TopicPartitions": answer["Assignment"]["TopicPartitions"]}
+    fixture.generation = fixture.epochs.get("anna", 0)
 
 
-def enter(play: Play, stage: EpochStage, who: str, **changes: Any) -> None:
+def enter(run: ScenarioRun, fixture: EpochGroupFixture, who: str, **changes: Any) -> None:
     """Join."""
     take(
-        stage,
+        fixture,
         who,
-        play.ask(f"set-up: {who} joins", stage.api, who, **ENTERING[stage.api](stage, who, **changes)),
+        run.ask(f"set-up: {who} joins", fixture.api, who, **ENTERING[fixture.api](fixture, who, **changes)),
     )
 
 
-def report(play: Play, stage: EpochStage, who: str, label: str = "set-up", **changes: Any) -> None:
+def report(
+    run: ScenarioRun, fixture: EpochGroupFixture, who: str, label: str = "set-up", **changes: Any
+) -> None:
     """Say what one has, and take what is given."""
-    has = stage.has.get(who, {}) if stage.api != SHARE else {}
+    has = fixture.has.get(who, {}) if fixture.api != SHARE else {}
     take(
-        stage, who, play.ask(f"{label}: {who} reports", stage.api, who, **quiet(stage, who, **has, **changes))
+        fixture,
+        who,
+        run.ask(f"{label}: {who} reports", fixture.api, who, **quiet(fixture, who, **has, **changes)),
     )
 
 
-def settle(play: Play, stage: EpochStage, *who: str, rounds: int = 3, **changes: Any) -> None:
+def settle(run: ScenarioRun, fixture: EpochGroupFixture, *who: str, rounds: int = 3, **changes: Any) -> None:
     """Let everybody take their steps."""
     for _ in range(rounds):
         for name in who:
-            report(play, stage, name, **changes)
+            report(run, fixture, name, **changes)
 
 
 # --- states -----------------------------------------------------------------------------------------------------
 
 
-def _begun(play: Play, api: str = CONSUMER) -> EpochStage:
-    play.topic(TOPIC)
-    return EpochStage(play.group, api=api)
+def _begun(run: ScenarioRun, api: str = CONSUMER) -> EpochGroupFixture:
+    run.topic(TOPIC)
+    return EpochGroupFixture(run.group, api=api)
 
 
-def consumer_alone(play: Play) -> EpochStage:
+def consumer_alone(run: ScenarioRun) -> EpochGroupFixture:
     """One consumer with all partitions."""
-    stage = _begun(play)
-    enter(play, stage, "anna")
-    report(play, stage, "anna")
-    return stage
+    fixture = _begun(run)
+    enter(run, fixture, "anna")
+    report(run, fixture, "anna")
+    return fixture
 
 
-def consumer_stable(play: Play) -> EpochStage:
+def consumer_stable(run: ScenarioRun) -> EpochGroupFixture:
     """Two consumers who have what they shall have."""
-    stage = consumer_alone(play)
-    enter(play, stage, "bert")
-    settle(play, stage, "anna", "bert")
-    return stage
+    fixture = consumer_alone(run)
+    enter(run, fixture, "bert")
+    settle(run, fixture, "anna", "bert")
+    return fixture
 
 
-def consumer_moving(play: Play) -> EpochStage:
+def consumer_moving(run: ScenarioRun) -> EpochGroupFixture:
     """A second consumer waits for what the first must give up."""
-    stage = consumer_alone(play)
-    enter(play, stage, "bert")
-    return stage
+    fixture = consumer_alone(run)
+    enter(run, fixture, "bert")
+    return fixture
 
 
-def consumer_full(play: Play) -> EpochStage:
+def consumer_full(run: ScenarioRun) -> EpochGroupFixture:
     """As many as may be in: three."""
-    stage = consumer_stable(play)
-    enter(play, stage, "carl")
-    settle(play, stage, "anna", "bert", "carl")
-    return stage
+    fixture = consumer_stable(run)
+    enter(run, fixture, "carl")
+    settle(run, fixture, "anna", "bert", "carl")
+    return fixture
 
 
-def consumer_empty(play: Play) -> EpochStage:
+def consumer_empty(run: ScenarioRun) -> EpochGroupFixture:
     """There was a consumer, who has left."""
-    stage = consumer_alone(play)
-    play.ask("set-up: anna leaves", stage.api, "anna", **quiet(stage, "anna") | {"MemberEpoch": -1})
-    return stage
+    fixture = consumer_alone(run)
+    run.ask("set-up: anna leaves", fixture.api, "anna", **quiet(fixture, "anna") | {"MemberEpoch": -1})
+    return fixture
 
 
-def consumer_static(play: Play) -> EpochStage:
+def consumer_static(run: ScenarioRun) -> EpochGroupFixture:
     """Two static consumers."""
-    stage = _begun(play)
+    fixture = _begun(run)
     for who in ("anna", "bert"):
-        enter(play, stage, who, InstanceId=f"i-{who}")
+        enter(run, fixture, who, InstanceId=f"i-{who}")
     for _ in range(3):
         for who in ("anna", "bert"):
-            report(play, stage, who, InstanceId=f"i-{who}")
-    return stage
+            report(run, fixture, who, InstanceId=f"i-{who}")
+    return fixture
 
 
-def consumer_static_away(play: Play) -> EpochStage:
+def consumer_static_away(run: ScenarioRun) -> EpochGroupFixture:
     """Two static consumers, one of whom has left for a while."""
-    stage = consumer_static(play)
-    away = quiet(stage, "anna", InstanceId="i-anna") | {"MemberEpoch": -2}
-    play.ask("set-up: anna leaves for a while", stage.api, "anna", **away)
-    return stage
+    fixture = consumer_static(run)
+    away = quiet(fixture, "anna", InstanceId="i-anna") | {"MemberEpoch": -2}
+    run.ask("set-up: anna leaves for a while", fixture.api, "anna", **away)
+    return fixture
 
 
-def consumer_with_classic(play: Play) -> EpochStage:
+def consumer_with_classic(run: ScenarioRun) -> EpochGroupFixture:
     """Anna uses the new protocol, bert the classic one."""
-    stage = consumer_alone(play)
-    first = play.ask("set-up: bert asks", "JoinGroup", "bert", version=9, **joining(stage.group))
+    fixture = consumer_alone(run)
+    first = run.ask("set-up: bert asks", "JoinGroup", "bert", version=9, **joining(fixture.group))
     if first["ErrorCode"] != MEMBER_ID_REQUIRED:
-        raise SceneError(f"bert is answered {first['ErrorCode']}")
-    stage.members["bert"] = first["MemberId"]
+        raise ScenarioError(f"bert is answered {first['ErrorCode']}")
+    fixture.members["bert"] = first["MemberId"]
     for number in range(3):
-        asked = joining(stage.group, first["MemberId"], RebalanceTimeoutMs=REBALANCE_MS)
-        answer = play.ask(f"set-up: bert joins {number}", "JoinGroup", "bert", version=9, **asked)
-        stage.epochs["bert"] = answer["GenerationId"]
-        asked = syncing(stage, "bert", GenerationId=answer["GenerationId"])
-        play.ask(f"set-up: bert syncs {number}", "SyncGroup", "bert", version=5, **asked)
-        report(play, stage, "anna")
-    return stage
+        asked = joining(fixture.group, first["MemberId"], RebalanceTimeoutMs=REBALANCE_MS)
+        answer = run.ask(f"set-up: bert joins {number}", "JoinGroup", "bert", version=9, **asked)
+        fixture.epochs["bert"] = answer["GenerationId"]
+        asked = syncing(fixture, "bert", GenerationId=answer["GenerationId"])
+        run.ask(f"set-up: bert syncs {number}", "SyncGroup", "bert", version=5, **asked)
+        report(run, fixture, "anna")
+    return fixture
 
 
-def share_alone(play: Play) -> EpochStage:
+def share_alone(run: ScenarioRun) -> EpochGroupFixture:
     """One member of a share group."""
-    stage = _begun(play, SHARE)
-    enter(play, stage, "anna")
-    play.until(
+    fixture = _begun(run, SHARE)
+    enter(run, fixture, "anna")
+    run.until(
         "set-up: anna is assigned", SHARE, lambda answer: _has_all(answer),
-        **beat(stage, "anna", SubscribedTopicNames=[TOPIC]),
+        **beat(fixture, "anna", SubscribedTopicNames=[TOPIC]),
     )  # fmt: skip
-    return share_epochs(play, stage, "anna")
+    return share_epochs(run, fixture, "anna")
 
 
 def _has_all(answer: Values) -> bool:
@@ -222,56 +230,56 @@ def _has_all(answer: Values) -> bool:
     return sum(len(topic["Partitions"]) for topic in topics) == 3
 
 
-def share_epochs(play: Play, stage: EpochStage, *who: str) -> EpochStage:
+def share_epochs(run: ScenarioRun, fixture: EpochGroupFixture, *who: str) -> EpochGroupFixture:
     """How many steps it took is the brokers' own affair: from here on it counts by who is described."""
-    group = play.look("ShareGroupDescribe", 1, GroupIds=[stage.group])["Groups"][0]
+    group = run.look("ShareGroupDescribe", 1, GroupIds=[fixture.group])["Groups"][0]
     for member in group["Members"]:
         for name in who:
-            if member["MemberId"] == stage.members[name]:
-                stage.epochs[name] = member["MemberEpoch"]
-    stage.generation = stage.epochs.get("anna", 0)
-    return stage
+            if member["MemberId"] == fixture.members[name]:
+                fixture.epochs[name] = member["MemberEpoch"]
+    fixture.generation = fixture.epochs.get("anna", 0)
+    return fixture
 
 
-def share_stable(play: Play) -> EpochStage:
+def share_stable(run: ScenarioRun) -> EpochGroupFixture:
     """Two members of a share group."""
-    stage = share_alone(play)
-    enter(play, stage, "bert")
-    report(play, stage, "anna")
-    return stage
+    fixture = share_alone(run)
+    enter(run, fixture, "bert")
+    report(run, fixture, "anna")
+    return fixture
 
 
-def share_empty(play: Play) -> EpochStage:
+def share_empty(run: ScenarioRun) -> EpochGroupFixture:
     """There was a member, who has left."""
-    stage = share_alone(play)
-    play.ask("set-up: anna leaves", SHARE, "anna", **quiet(stage, "anna") | {"MemberEpoch": -1})
-    return stage
+    fixture = share_alone(run)
+    run.ask("set-up: anna leaves", SHARE, "anna", **quiet(fixture, "anna") | {"MemberEpoch": -1})
+    return fixture
 
 
-def streams_alone(play: Play) -> EpochStage:
+def streams_alone(run: ScenarioRun) -> EpochGroupFixture:
     """One member of a streams application."""
-    stage = _begun(play, STREAMS)
-    enter(play, stage, "anna")
-    report(play, stage, "anna")
-    return stage
+    fixture = _begun(run, STREAMS)
+    enter(run, fixture, "anna")
+    report(run, fixture, "anna")
+    return fixture
 
 
-def streams_stable(play: Play) -> EpochStage:
+def streams_stable(run: ScenarioRun) -> EpochGroupFixture:
     """Two members of a streams application."""
-    stage = streams_alone(play)
-    enter(play, stage, "bert")
-    settle(play, stage, "anna", "bert")
-    return stage
+    fixture = streams_alone(run)
+    enter(run, fixture, "bert")
+    settle(run, fixture, "anna", "bert")
+    return fixture
 
 
-def streams_empty(play: Play) -> EpochStage:
+def streams_empty(run: ScenarioRun) -> EpochGroupFixture:
     """There was a member, who has left."""
-    stage = streams_alone(play)
-    play.ask("set-up: anna leaves", STREAMS, "anna", **quiet(stage, "anna") | {"MemberEpoch": -1})
-    return stage
+    fixture = streams_alone(run)
+    run.ask("set-up: anna leaves", STREAMS, "anna", **quiet(fixture, "anna") | {"MemberEpoch": -1})
+    return fixture
 
 
-EPOCH_STATES: dict[str, Callable[[Play], EpochStage]] = {
+EPOCH_STATES: dict[str, Callable[[ScenarioRun], EpochGroupFixture]] = {
     state.__name__.replace("_", " "): state
     for state in (
         consumer_alone, consumer_stable, consumer_moving, consumer_full, consumer_empty, consumer_static,
@@ -281,9 +289,9 @@ EPOCH_STATES: dict[str, Callable[[Play], EpochStage]] = {
 }  # fmt: skip
 
 
-def end(play: Play, stage: EpochStage) -> None:
+def end(run: ScenarioRun, fixture: EpochGroupFixture) -> None:
     """All leave who are in it."""
-    for who, member_id in stage.members.items():
-        gone = {"GroupId": stage.group, "MemberId": member_id, "MemberEpoch": -1} | QUIET[stage.api]
-        play.ask(f"{who} leaves", stage.api, who, **gone)
-    play.ask("at last listed", "DescribeGroups", version=5, Groups=[stage.group])
+    for who, member_id in fixture.members.items():
+        gone = {"GroupId": fixture.group, "MemberId": member_id, "MemberEpoch": -1} | QUIET[fixture.api]
+        run.ask(f"{who} leaves", fixture.api, who, **gone)
+    run.ask("at last listed", "DescribeGroups", version=5, Groups=[fixture.group])

@@ -23,7 +23,7 @@ from compat.groups.compare import await_coordinators
 from compat.groups.roles import ALL, CLASSIC, Role
 from compat.kafka import KafkaError, RealKafka, ToolProcess, free_port, release
 from compat.kit.compare import Difference, KnownDifference, differences_between, judge
-from compat.kit.play import Play, both_serve, common_versions
+from compat.kit.scenarios import ScenarioRun, both_serve, common_versions
 from compat.kit.sides import Side, StartError, barnabas
 from compat.log.handover import found_topics, register, to_kafkas_meta_properties
 
@@ -117,21 +117,21 @@ def main() -> int:
                     directory.mkdir(parents=True)
                 else:
                     directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="handover-")))
-                differences += run(case, directory, jvm)
+                differences += hand_over(case, directory, jvm)
     bad = judge(differences, KNOWN, complete=not options.case)
     print(f"{len(differences)} differences, {bad} of them not as known")
     return 1 if bad else 0
 
 
-def run(case: Case, directory: Path, jvm: ToolProcess) -> list[Difference]:
+def hand_over(case: Case, directory: Path, jvm: ToolProcess) -> list[Difference]:
     """Write, end, copy, continue with both, compare."""
     written = directory / "written"
     with writing(case, written) as (side, logs, end):
         await_coordinators(side)
         versions = common_versions(side)
-        play = Play(side, case.name, 0, versions)
-        stages = [role.enter(play) for role in case.roles]
-        play.close()
+        run = ScenarioRun(side, case.name, 0, versions)
+        fixtures = [role.enter(run) for role in case.roles]
+        run.close()
         before = tools(case, side.port, jvm)
         end()
     if not case.clean:
@@ -151,11 +151,11 @@ def run(case: Case, directory: Path, jvm: ToolProcess) -> list[Difference]:
             keep |= {f"tool {label}": text for label, text in after.items()}
             if case.clean:
                 keep |= {f"tool {label} as before": text == before[label] for label, text in after.items()}
-            play = Play(side, case.name, 0, versions, _topics=play._topics)
-            for role, stage in zip(case.roles, stages, strict=True):
-                role.go_on(play, stage)
-            play.close()
-            keep |= play.answers
+            run = ScenarioRun(side, case.name, 0, versions, _topics=run._topics)
+            for role, fixture in zip(case.roles, fixtures, strict=True):
+                role.go_on(run, fixture)
+            run.close()
+            keep |= run.answers
     print(f"{case.name}: {len(case.roles)} roles, {len(theirs)} answers", flush=True)
     return [
         Difference(f"{case.name}: {label}", *one)

@@ -7,14 +7,14 @@ from functools import partial
 from typing import Any
 
 from compat.groups import classic
-from compat.groups.classic import TOPIC, Stage
+from compat.groups.classic import TOPIC, GroupFixture
 from compat.groups.epochs import (
     CONSUMER,
     EPOCH_STATES,
     QUIET,
     SHARE,
     STREAMS,
-    EpochStage,
+    EpochGroupFixture,
     beat,
     entering,
     entering_share,
@@ -22,31 +22,31 @@ from compat.groups.epochs import (
     topology,
 )
 from compat.groups.offsets import end
-from compat.kit.play import Play, Scene
+from compat.kit.scenarios import Scenario, ScenarioRun
 from compat.kit.wire import Values
 
 BACKS = (0, 1)
 OTHER = "groups-of-others"
 UNKNOWN_ID = bytes(range(16))
-Asked = dict[str, Callable[[Stage], Values]]
+Asked = dict[str, Callable[[GroupFixture], Values]]
 
 
-def _quiet(api: str, stage: Stage, who: str, epoch: int | None = None, **changes: Any) -> Values:
-    return beat(stage, who, epoch) | QUIET[api] | changes
+def _quiet(api: str, fixture: GroupFixture, who: str, epoch: int | None = None, **changes: Any) -> Values:
+    return beat(fixture, who, epoch) | QUIET[api] | changes
 
 
-def _has(stage: Stage, who: str) -> Values:
-    return dict(stage.has.get(who, {})) if isinstance(stage, EpochStage) else {}
+def _has(fixture: GroupFixture, who: str) -> Values:
+    return dict(fixture.has.get(who, {})) if isinstance(fixture, EpochGroupFixture) else {}
 
 
-def _some(stage: Stage, who: str, keep: int) -> Values:
+def _some(fixture: GroupFixture, who: str, keep: int) -> Values:
     """What somebody has, but only so many partitions of it."""
-    topics = _has(stage, who).get("TopicPartitions") or []
+    topics = _has(fixture, who).get("TopicPartitions") or []
     return {"TopicPartitions": [topic | {"Partitions": topic["Partitions"][:keep]} for topic in topics]}
 
 
-def _epoch(stage: Stage, who: str) -> int:
-    return stage.epochs.get(who, 0) if isinstance(stage, EpochStage) else stage.generation
+def _epoch(fixture: GroupFixture, who: str) -> int:
+    return fixture.epochs.get(who, 0) if isinstance(fixture, EpochGroupFixture) else fixture.generation
 
 
 def of_any(api: str, enter: Callable[..., Values]) -> Asked:
@@ -189,10 +189,10 @@ def of_streamers() -> Asked:
     many_tasks = [{"SubtopologyId": "0", "Partitions": [99]}]
     changelog = {"Name": "x-changelog", "Partitions": 0, "ReplicationFactor": 1, "TopicConfigs": []}
 
-    def with_topology(*parts: Values, epoch: int = 1) -> Callable[[Stage], Values]:
+    def with_topology(*parts: Values, epoch: int = 1) -> Callable[[GroupFixture], Values]:
         return lambda s: entering_streams(s, "carl", Topology=topology(epoch, *parts))
 
-    def staying(**changes: Any) -> Callable[[Stage], Values]:
+    def staying(**changes: Any) -> Callable[[GroupFixture], Values]:
         return lambda s: _quiet(STREAMS, s, "anna", **changes)
 
     return of_any(STREAMS, entering_streams) | {
@@ -266,79 +266,87 @@ STRANGERS = ("absent", "only offsets", "empty", "pending", "stable", "preparing"
 """States of classic groups in which the newer protocols are tried too."""
 
 
-def describe(play: Play, label: str, stage: Stage) -> None:
+def describe(run: ScenarioRun, label: str, fixture: GroupFixture) -> None:
     """What every API says of the group."""
-    play.ask(f"{label} described as classic", "DescribeGroups", Groups=[stage.group])
+    run.ask(f"{label} described as classic", "DescribeGroups", Groups=[fixture.group])
     for api in DESCRIBES.values():
-        if api not in play.versions:
+        if api not in run.versions:
             continue
-        play.ask(f"{label}: {api}", api, GroupIds=[stage.group, f"no-{stage.group}"])
-    listed = [one for one in play.look("ListGroups", 5)["Groups"] if one["GroupId"] == stage.group]
-    play.note(f"{label} listed", listed)
+        run.ask(f"{label}: {api}", api, GroupIds=[fixture.group, f"no-{fixture.group}"])
+    listed = [one for one in run.look("ListGroups", 5)["Groups"] if one["GroupId"] == fixture.group]
+    run.note(f"{label} listed", listed)
 
 
-def cell(state: Callable[[Play], Stage], api: str, values: Callable[[Stage], Values], play: Play) -> None:
+def cell(
+    state: Callable[[ScenarioRun], GroupFixture],
+    api: str,
+    values: Callable[[GroupFixture], Values],
+    run: ScenarioRun,
+) -> None:
     """Bring a group into a state, send a heartbeat, and see what has become of the group and of its members."""
-    play.topic(OTHER)
-    play.topic(TOPIC)
-    stage = state(play)
-    asked = values(stage)
-    answer = play.ask("asked", api, "carl", **asked)
-    describe(play, "then", stage)
+    run.topic(OTHER)
+    run.topic(TOPIC)
+    fixture = state(run)
+    asked = values(fixture)
+    answer = run.ask("asked", api, "carl", **asked)
+    describe(run, "then", fixture)
     if not answer.get("ErrorCode") and asked["MemberEpoch"] >= 0:
         epoch = answer["MemberEpoch"]
-        play.ask(
+        run.ask(
             "and again",
             api,
             "carl",
             **(asked | QUIET[api] | {"MemberEpoch": epoch, "MemberId": answer["MemberId"]}),
         )
     for who in ("anna", "bert"):
-        if who in stage.members and isinstance(stage, EpochStage):
-            has = _has(stage, who) if stage.api != SHARE else {}
-            play.ask(f"{who} after that", stage.api, who, **_quiet(stage.api, stage, who, **has))
-    describe(play, "at last", stage)
-    end(play, stage)
+        if who in fixture.members and isinstance(fixture, EpochGroupFixture):
+            has = _has(fixture, who) if fixture.api != SHARE else {}
+            run.ask(f"{who} after that", fixture.api, who, **_quiet(fixture.api, fixture, who, **has))
+    describe(run, "at last", fixture)
+    end(run, fixture)
 
 
 def classic_cell(
-    state: Callable[[Play], Stage], api: str, values: Callable[[Stage], Values], play: Play
+    state: Callable[[ScenarioRun], GroupFixture],
+    api: str,
+    values: Callable[[GroupFixture], Values],
+    run: ScenarioRun,
 ) -> None:
     """A request of the classic protocol to a group of members with epochs."""
-    stage = state(play)
-    asked = play.begin("asked", api, "carl", **values(stage))
-    if not play.waits(asked):
-        play.end(asked)
-    describe(play, "then", stage)
+    fixture = state(run)
+    asked = run.begin("asked", api, "carl", **values(fixture))
+    if not run.waits(asked):
+        run.end(asked)
+    describe(run, "then", fixture)
     for who in ("anna", "bert"):
-        has = _has(stage, who) if isinstance(stage, EpochStage) and stage.api != SHARE else {}
-        if who in stage.members and isinstance(stage, EpochStage):
-            play.ask(f"{who} after that", stage.api, who, **_quiet(stage.api, stage, who, **has))
-    end(play, stage)
+        has = _has(fixture, who) if isinstance(fixture, EpochGroupFixture) and fixture.api != SHARE else {}
+        if who in fixture.members and isinstance(fixture, EpochGroupFixture):
+            run.ask(f"{who} after that", fixture.api, who, **_quiet(fixture.api, fixture, who, **has))
+    end(run, fixture)
     if asked.is_open:
-        play.end(asked)
+        run.end(asked)
 
 
-def scenes() -> Iterator[Scene]:
+def scenarios() -> Iterator[Scenario]:
     """Heartbeats of each protocol in each state, and requests of the classic protocol in those of the others."""
     for name, state in EPOCH_STATES.items():
         for api, asked in ASKED.items():
             own = name.split()[0].capitalize() in api
             for label, values in asked.items():
                 if own or label in STRANGE_REQUESTS:
-                    yield Scene(
+                    yield Scenario(
                         f"{name}: {api} {label}", partial(cell, state, api, values), BACKS if own else (0,)
                     )
         for label, api, request in classic.requests():
             if not name.startswith("consumer") and label not in STRANGE_CLASSIC:
                 continue
-            yield Scene(f"{name}: {api} {label}", partial(classic_cell, state, api, request), (0, 9))
+            yield Scenario(f"{name}: {api} {label}", partial(classic_cell, state, api, request), (0, 9))
     for name in STRANGERS:
         for api, asked in ASKED.items():
             for label, values in asked.items():
                 if label in STRANGE_REQUESTS or name == "absent":
-                    scene = partial(cell, classic.STATES[name], api, values)
-                    yield Scene(f"{name}: {api} {label}", scene, BACKS)
+                    scenario = partial(cell, classic.STATES[name], api, values)
+                    yield Scenario(f"{name}: {api} {label}", scenario, BACKS)
 
 
 STRANGE_CLASSIC = ("new", "new static", "unknown", "anna", "no group")

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 from compat.groups import classic, epochs
-from compat.groups.classic import TOPIC, Stage
-from compat.groups.epochs import EPOCH_STATES, EpochStage
-from compat.kit.play import Play, Scene
+from compat.groups.classic import TOPIC, GroupFixture
+from compat.groups.epochs import EPOCH_STATES, EpochGroupFixture
+from compat.kit.scenarios import Scenario, ScenarioRun
 from compat.kit.wire import ZERO_UUID, Values
 
 BACKS = tuple(range(10))
@@ -32,12 +32,12 @@ def place(ids: Ids, name: str, *partitions: int, offset: int = 5, **changes: Any
     return {"Name": name, "TopicId": ids.get(name, UNKNOWN_ID), "Partitions": entries}
 
 
-def committing(stage: Stage, who: str, *topics: Values, **changes: Any) -> Values:
+def committing(fixture: GroupFixture, who: str, *topics: Values, **changes: Any) -> Values:
     """An OffsetCommit of a member, or of nobody."""
     return {
-        "GroupId": stage.group,
-        "GenerationIdOrMemberEpoch": stage.generation if who else -1,
-        "MemberId": stage.id(who) if who else "",
+        "GroupId": fixture.group,
+        "GenerationIdOrMemberEpoch": fixture.generation if who else -1,
+        "MemberId": fixture.id(who) if who else "",
         "Topics": list(topics),
     } | changes
 
@@ -46,7 +46,7 @@ def _one(ids: Ids) -> Values:
     return place(ids, TOPIC, 0)
 
 
-COMMITS: dict[str, Callable[[Stage, Ids], Values]] = {
+COMMITS: dict[str, Callable[[GroupFixture, Ids], Values]] = {
     "anna": lambda s, ids: committing(s, "anna", _one(ids)),
     "anna, next generation": lambda s, ids: committing(
         s, "anna", _one(ids), GenerationIdOrMemberEpoch=s.generation + 1
@@ -89,17 +89,17 @@ COMMITS: dict[str, Callable[[Stage, Ids], Values]] = {
 }
 
 
-def end(play: Play, stage: Stage) -> None:
+def end(run: ScenarioRun, fixture: GroupFixture) -> None:
     """All leave who are in the group."""
-    if isinstance(stage, EpochStage):
-        epochs.end(play, stage)
+    if isinstance(fixture, EpochGroupFixture):
+        epochs.end(run, fixture)
     else:
-        classic.end(play, stage)
+        classic.end(run, fixture)
 
 
-def topics_of(play: Play) -> Ids:
-    """The topics of these scenes, made."""
-    return {name: play.topic(name) for name in (TOPIC, OTHER)}
+def topics_of(run: ScenarioRun) -> Ids:
+    """The topics of these scenarios, made."""
+    return {name: run.topic(name) for name in (TOPIC, OTHER)}
 
 
 def fetching(group: str, topics: list[Values] | None = None, **changes: Any) -> Values:
@@ -111,36 +111,40 @@ def fetching(group: str, topics: list[Values] | None = None, **changes: Any) -> 
     }
 
 
-def look(play: Play, label: str, group: str, **changes: Any) -> None:
+def look(run: ScenarioRun, label: str, group: str, **changes: Any) -> None:
     """All that a group has committed; in the oldest version nobody can ask for everything."""
-    if play.version("OffsetFetch") >= 2:
-        play.ask(label, "OffsetFetch", **fetching(group, None, **changes))
+    if run.version("OffsetFetch") >= 2:
+        run.ask(label, "OffsetFetch", **fetching(group, None, **changes))
     else:
         topics = [{"Name": name, "PartitionIndexes": [0, 1, 2]} for name in (TOPIC, OTHER)]
-        play.ask(label, "OffsetFetch", **fetching(group, topics))
+        run.ask(label, "OffsetFetch", **fetching(group, topics))
 
 
-def commit_cell(state: Callable[[Play], Stage], values: Callable[[Stage, Ids], Values], play: Play) -> None:
+def commit_cell(
+    state: Callable[[ScenarioRun], GroupFixture],
+    values: Callable[[GroupFixture, Ids], Values],
+    run: ScenarioRun,
+) -> None:
     """Commit once, and see what is committed, and whether the group is as it was."""
-    ids = topics_of(play)
-    stage = state(play)
-    play.ask("asked", "OffsetCommit", "anna", **values(stage, ids))
-    look(play, "then fetched", stage.group)
-    listed = [one for one in play.look("ListGroups", 5)["Groups"] if one["GroupId"] == stage.group]
-    play.note("then listed", listed)
-    end(play, stage)
+    ids = topics_of(run)
+    fixture = state(run)
+    run.ask("asked", "OffsetCommit", "anna", **values(fixture, ids))
+    look(run, "then fetched", fixture.group)
+    listed = [one for one in run.look("ListGroups", 5)["Groups"] if one["GroupId"] == fixture.group]
+    run.note("then listed", listed)
+    end(run, fixture)
 
 
-def _by_version(play: Play, ids: Ids, name: str, *partitions: int) -> Values:
+def _by_version(run: ScenarioRun, ids: Ids, name: str, *partitions: int) -> Values:
     topic: Values = {"PartitionIndexes": list(partitions), "Name": name}
-    if play.version("OffsetFetch") >= 10:
+    if run.version("OffsetFetch") >= 10:
         topic["TopicId"] = ids.get(name, UNKNOWN_ID)
-    elif play.version("OffsetFetch") >= 8:
+    elif run.version("OffsetFetch") >= 8:
         topic.pop("TopicId", None)
     return topic
 
 
-FETCHES: dict[str, Callable[[Play, Stage, Ids], Values]] = {
+FETCHES: dict[str, Callable[[ScenarioRun, GroupFixture, Ids], Values]] = {
     "everything": lambda p, s, ids: fetching(s.group),
     "one": lambda p, s, ids: fetching(s.group, [_by_version(p, ids, TOPIC, 0)]),
     "some": lambda p, s, ids: fetching(
@@ -176,16 +180,18 @@ FETCHES: dict[str, Callable[[Play, Stage, Ids], Values]] = {
 
 
 def fetch_cell(
-    state: Callable[[Play], Stage], values: Callable[[Play, Stage, Ids], Values], play: Play
+    state: Callable[[ScenarioRun], GroupFixture],
+    values: Callable[[ScenarioRun, GroupFixture, Ids], Values],
+    run: ScenarioRun,
 ) -> None:
     """Fetch from a group that has committed, if it could."""
-    ids = topics_of(play)
-    stage = state(play)
-    who = "anna" if "anna" in stage.members else ""
-    commit = committing(stage, who, place(ids, TOPIC, 0, 1), place(ids, OTHER, 0, CommittedMetadata=None))
-    play.ask("commit", "OffsetCommit", "anna", version=9, **commit)
-    play.ask("asked", "OffsetFetch", "anna", **values(play, stage, ids))
-    end(play, stage)
+    ids = topics_of(run)
+    fixture = state(run)
+    who = "anna" if "anna" in fixture.members else ""
+    commit = committing(fixture, who, place(ids, TOPIC, 0, 1), place(ids, OTHER, 0, CommittedMetadata=None))
+    run.ask("commit", "OffsetCommit", "anna", version=9, **commit)
+    run.ask("asked", "OffsetFetch", "anna", **values(run, fixture, ids))
+    end(run, fixture)
 
 
 DELETES: dict[str, Any] = {
@@ -199,36 +205,38 @@ DELETES: dict[str, Any] = {
 }
 
 
-def delete_cell(state: Callable[[Play], Stage], places: list[tuple[str, int]], play: Play) -> None:
+def delete_cell(
+    state: Callable[[ScenarioRun], GroupFixture], places: list[tuple[str, int]], run: ScenarioRun
+) -> None:
     """Delete offsets of a group, then the group itself, in this state and when it is empty."""
-    ids = topics_of(play)
-    stage = state(play)
-    who = "anna" if "anna" in stage.members else ""
-    commit = committing(stage, who, place(ids, TOPIC, 0, 1), place(ids, OTHER, 0))
-    play.ask("commit", "OffsetCommit", "anna", version=9, **commit)
+    ids = topics_of(run)
+    fixture = state(run)
+    who = "anna" if "anna" in fixture.members else ""
+    commit = committing(fixture, who, place(ids, TOPIC, 0, 1), place(ids, OTHER, 0))
+    run.ask("commit", "OffsetCommit", "anna", version=9, **commit)
     topics = [
         {"Name": name, "Partitions": [{"PartitionIndex": index} for at, index in places if at == name]}
         for name in dict.fromkeys(name for name, _ in places)
     ]
-    play.ask("asked", "OffsetDelete", GroupId=stage.group, Topics=topics)
-    look(play, "then fetched", stage.group)
-    play.ask("delete", "DeleteGroups", GroupsNames=[stage.group])
-    end(play, stage)
-    play.ask("delete at last", "DeleteGroups", GroupsNames=[stage.group, "no-such-group", ""])
-    play.ask("delete again", "DeleteGroups", GroupsNames=[stage.group, stage.group])
-    play.ask("delete nothing", "DeleteGroups", GroupsNames=[])
-    play.ask("delete of nobody", "OffsetDelete", GroupId="", Topics=topics)
-    play.ask("delete of an absent group", "OffsetDelete", GroupId=stage.group, Topics=topics)
-    look(play, "at last fetched", stage.group)
+    run.ask("asked", "OffsetDelete", GroupId=fixture.group, Topics=topics)
+    look(run, "then fetched", fixture.group)
+    run.ask("delete", "DeleteGroups", GroupsNames=[fixture.group])
+    end(run, fixture)
+    run.ask("delete at last", "DeleteGroups", GroupsNames=[fixture.group, "no-such-group", ""])
+    run.ask("delete again", "DeleteGroups", GroupsNames=[fixture.group, fixture.group])
+    run.ask("delete nothing", "DeleteGroups", GroupsNames=[])
+    run.ask("delete of nobody", "OffsetDelete", GroupId="", Topics=topics)
+    run.ask("delete of an absent group", "OffsetDelete", GroupId=fixture.group, Topics=topics)
+    look(run, "at last fetched", fixture.group)
 
 
-def scenes() -> Iterator[Scene]:
+def scenarios() -> Iterator[Scenario]:
     """Every state with every commit, fetch and deletion."""
     for name, state in STATES.items():
         backs = BACKS if name in MANY_BACKS else (0,)
         for label, commit in COMMITS.items():
-            yield Scene(f"{name}: OffsetCommit {label}", partial(commit_cell, state, commit), backs)
+            yield Scenario(f"{name}: OffsetCommit {label}", partial(commit_cell, state, commit), backs)
         for label, fetch in FETCHES.items():
-            yield Scene(f"{name}: OffsetFetch {label}", partial(fetch_cell, state, fetch), backs)
+            yield Scenario(f"{name}: OffsetFetch {label}", partial(fetch_cell, state, fetch), backs)
         for label, places in DELETES.items():
-            yield Scene(f"{name}: OffsetDelete {label}", partial(delete_cell, state, places), (0, 2))
+            yield Scenario(f"{name}: OffsetDelete {label}", partial(delete_cell, state, places), (0, 2))

@@ -13,10 +13,10 @@ from typing import Any
 
 from compat.groups import classic, epochs, offsets, transactions
 from compat.groups.classic import TOPIC, leaving, syncing
-from compat.groups.epochs import CONSUMER, SHARE, STREAMS, EpochStage, enter, quiet, settle
+from compat.groups.epochs import CONSUMER, SHARE, STREAMS, EpochGroupFixture, enter, quiet, settle
 from compat.groups.members import describe
-from compat.kit.play import Play
 from compat.kit.records import record_batch
+from compat.kit.scenarios import ScenarioRun
 from compat.kit.wire import Connection, Values
 
 LONG_MS = 600_000
@@ -31,36 +31,36 @@ class Role:
     """A group or a transactional id."""
 
     name: str
-    enter: Callable[[Play], Any]
-    go_on: Callable[[Play, Any], None]
+    enter: Callable[[ScenarioRun], Any]
+    go_on: Callable[[ScenarioRun, Any], None]
 
 
-def _named(play: Play, name: str) -> Play:
-    """The same play, with names of this role's own."""
-    return Play(play.side, name, play.back, play.versions, play.answers, _topics=play._topics)
+def _named(run: ScenarioRun, name: str) -> ScenarioRun:
+    """The same run, with names of this role's own."""
+    return ScenarioRun(run.side, name, run.back, run.versions, run.answers, _topics=run._topics)
 
 
-def role(name: str, begin: Callable[[Play], Any], go_on: Callable[[Play, Any], None]) -> Role:
+def role(name: str, begin: Callable[[ScenarioRun], Any], go_on: Callable[[ScenarioRun, Any], None]) -> Role:
     """A role whose labels begin with its name."""
 
-    def entered(play: Play) -> Any:
-        return begin(_named(play, name))
+    def entered(run: ScenarioRun) -> Any:
+        return begin(_named(run, name))
 
-    def gone_on(play: Play, stage: Any) -> None:
-        mine = Play(play.side, name, play.back, play.versions, _topics=play._topics)
-        go_on(mine, stage)
+    def gone_on(run: ScenarioRun, fixture: Any) -> None:
+        mine = ScenarioRun(run.side, name, run.back, run.versions, _topics=run._topics)
+        go_on(mine, fixture)
         mine.close()
         for label, answer in mine.answers.items():
-            play.answers[f"{name}: {label}"] = answer
+            run.answers[f"{name}: {label}"] = answer
 
     return Role(name, entered, gone_on)
 
 
-def _commit(play: Play, stage: Any, who: str, *places: tuple[str, int, int], **changes: Any) -> None:
-    ids = offsets.topics_of(play)
+def _commit(run: ScenarioRun, fixture: Any, who: str, *places: tuple[str, int, int], **changes: Any) -> None:
+    ids = offsets.topics_of(run)
     topics = [offsets.place(ids, topic, partition, offset=offset) for topic, partition, offset in places]
-    answer = play.ask(
-        "commit", "OffsetCommit", version=9, **offsets.committing(stage, who, *topics, **changes)
+    answer = run.ask(
+        "commit", "OffsetCommit", version=9, **offsets.committing(fixture, who, *topics, **changes)
     )
     codes = {p["ErrorCode"] for topic in answer["Topics"] for p in topic["Partitions"]}
     assert codes == {0}, codes
@@ -69,111 +69,111 @@ def _commit(play: Play, stage: Any, who: str, *places: tuple[str, int, int], **c
 # --- classic groups ---------------------------------------------------------------------------------------------
 
 
-def classic_static(play: Play) -> classic.Stage:
+def classic_static(run: ScenarioRun) -> classic.GroupFixture:
     """Two static members, and offsets."""
-    stage = classic.stable_static(play, SessionTimeoutMs=LONG_MS)
-    _commit(play, stage, "anna", (TOPIC, 0, 4), (TOPIC, 1, 7), GroupInstanceId="i-anna")
-    return stage
+    fixture = classic.stable_static(run, SessionTimeoutMs=LONG_MS)
+    _commit(run, fixture, "anna", (TOPIC, 0, 4), (TOPIC, 1, 7), GroupInstanceId="i-anna")
+    return fixture
 
 
-def classic_dynamic(play: Play) -> classic.Stage:
+def classic_dynamic(run: ScenarioRun) -> classic.GroupFixture:
     """Two dynamic members, and offsets."""
-    stage = classic.stable(play, SessionTimeoutMs=LONG_MS)
-    _commit(play, stage, "bert", (TOPIC, 0, 2), (OTHER, 1, 1))
-    return stage
+    fixture = classic.stable(run, SessionTimeoutMs=LONG_MS)
+    _commit(run, fixture, "bert", (TOPIC, 0, 2), (OTHER, 1, 1))
+    return fixture
 
 
-def classic_empty(play: Play) -> classic.Stage:
+def classic_empty(run: ScenarioRun) -> classic.GroupFixture:
     """A group whose members have left."""
-    stage = classic.empty(play)
-    _commit(play, stage, "", (TOPIC, 2, 3))
-    return stage
+    fixture = classic.empty(run)
+    _commit(run, fixture, "", (TOPIC, 2, 3))
+    return fixture
 
 
-def classic_offsets(play: Play) -> classic.Stage:
+def classic_offsets(run: ScenarioRun) -> classic.GroupFixture:
     """A group that only keeps offsets, some of which have been deleted."""
-    stage = classic.absent(play)
-    _commit(play, stage, "", (TOPIC, 2, 3), (OTHER, 0, 9))
+    fixture = classic.absent(run)
+    _commit(run, fixture, "", (TOPIC, 2, 3), (OTHER, 0, 9))
     gone = [{"Name": OTHER, "Partitions": [{"PartitionIndex": 0}]}]
-    play.ask("delete", "OffsetDelete", GroupId=stage.group, Topics=gone)
-    return stage
+    run.ask("delete", "OffsetDelete", GroupId=fixture.group, Topics=gone)
+    return fixture
 
 
-def classic_goes_on(play: Play, stage: classic.Stage) -> None:
+def classic_goes_on(run: ScenarioRun, fixture: classic.GroupFixture) -> None:
     """Heartbeats, assignments and offsets as before; then a static member comes back, and all leave."""
-    describe(play, "found", stage)
-    offsets.look(play, "offsets", stage.group)
-    is_static = "static" in play.name
-    for who in sorted(stage.members):
+    describe(run, "found", fixture)
+    offsets.look(run, "offsets", fixture.group)
+    is_static = "static" in run.name
+    for who in sorted(fixture.members):
         instance = {"GroupInstanceId": f"i-{who}"} if is_static else {}
-        beat = {"GroupId": stage.group, "GenerationId": stage.generation, "MemberId": stage.id(who)}
-        play.ask(f"{who} beats", "Heartbeat", who, **beat, **instance)
-        play.ask(f"{who} syncs", "SyncGroup", who, **syncing(stage, who, **instance))
-        ids = offsets.topics_of(play)
-        play.ask(
+        beat = {"GroupId": fixture.group, "GenerationId": fixture.generation, "MemberId": fixture.id(who)}
+        run.ask(f"{who} beats", "Heartbeat", who, **beat, **instance)
+        run.ask(f"{who} syncs", "SyncGroup", who, **syncing(fixture, who, **instance))
+        ids = offsets.topics_of(run)
+        run.ask(
             f"{who} commits", "OffsetCommit", who,
-            **offsets.committing(stage, who, offsets.place(ids, TOPIC, 2, offset=11), **instance),
+            **offsets.committing(fixture, who, offsets.place(ids, TOPIC, 2, offset=11), **instance),
         )  # fmt: skip
     if is_static:
-        asked = classic.joining(stage.group, "", "i-bert", SessionTimeoutMs=LONG_MS)
-        play.ask("bert comes back", "JoinGroup", "bert", **asked)
-    offsets.look(play, "offsets then", stage.group)
-    for who, member_id in stage.members.items():
-        play.ask(f"{who} leaves", "LeaveGroup", who, **leaving(stage.group, (member_id, None)))
-    describe(play, "at last", stage)
+        asked = classic.joining(fixture.group, "", "i-bert", SessionTimeoutMs=LONG_MS)
+        run.ask("bert comes back", "JoinGroup", "bert", **asked)
+    offsets.look(run, "offsets then", fixture.group)
+    for who, member_id in fixture.members.items():
+        run.ask(f"{who} leaves", "LeaveGroup", who, **leaving(fixture.group, (member_id, None)))
+    describe(run, "at last", fixture)
 
 
 # --- groups with epochs -----------------------------------------------------------------------------------------
 
 
-def consumer_static(play: Play) -> EpochStage:
+def consumer_static(run: ScenarioRun) -> EpochGroupFixture:
     """Two static consumers, one of whom is away for a while, and offsets."""
-    stage = epochs.consumer_static(play)
-    _commit(play, stage, "bert", (TOPIC, 1, 5), GenerationIdOrMemberEpoch=stage.epochs["bert"])
-    gone = quiet(stage, "anna", InstanceId="i-anna") | {"MemberEpoch": -2}
-    play.ask("anna leaves for a while", CONSUMER, "anna", **gone)
-    return stage
+    fixture = epochs.consumer_static(run)
+    _commit(run, fixture, "bert", (TOPIC, 1, 5), GenerationIdOrMemberEpoch=fixture.epochs["bert"])
+    gone = quiet(fixture, "anna", InstanceId="i-anna") | {"MemberEpoch": -2}
+    run.ask("anna leaves for a while", CONSUMER, "anna", **gone)
+    return fixture
 
 
-def consumer_pattern(play: Play) -> EpochStage:
+def consumer_pattern(run: ScenarioRun) -> EpochGroupFixture:
     """A consumer by a pattern and one by name, with other assignors."""
-    offsets.topics_of(play)
-    stage = EpochStage(play.group)
-    enter(play, stage, "anna", SubscribedTopicNames=None, SubscribedTopicRegex="groups-of-(members|others)")
-    play.until(
+    offsets.topics_of(run)
+    fixture = EpochGroupFixture(run.group)
+    enter(run, fixture, "anna", SubscribedTopicNames=None, SubscribedTopicRegex="groups-of-(members|others)")
+    run.until(
         "anna is assigned", CONSUMER, lambda answer: bool((answer["Assignment"] or {}).get("TopicPartitions")), "anna",
-        **quiet(stage, "anna"),
+        **quiet(fixture, "anna"),
     )  # fmt: skip
-    stage.epochs["anna"] = play.look("ConsumerGroupDescribe", 1, GroupIds=[stage.group])["Groups"][0][
+    fixture.epochs["anna"] = run.look("ConsumerGroupDescribe", 1, GroupIds=[fixture.group])["Groups"][0][
         "GroupEpoch"
     ]
-    ids = offsets.topics_of(play)
-    stage.has["anna"] = {
+    ids = offsets.topics_of(run)
+    fixture.has["anna"] = {
         "TopicPartitions": [{"TopicId": topic, "Partitions": [0, 1, 2]} for topic in ids.values()]
     }
-    enter(play, stage, "bert", ServerAssignor="range")
-    settle(play, stage, "anna", "bert")
-    _commit(play, stage, "anna", (OTHER, 0, 6), GenerationIdOrMemberEpoch=stage.epochs["anna"])
-    return stage
+    enter(run, fixture, "bert", ServerAssignor="range")
+    settle(run, fixture, "anna", "bert")
+    _commit(run, fixture, "anna", (OTHER, 0, 6), GenerationIdOrMemberEpoch=fixture.epochs["anna"])
+    return fixture
 
 
-def consumer_moving(play: Play) -> EpochStage:
+def consumer_moving(run: ScenarioRun) -> EpochGroupFixture:
     """A consumer must still give up what another waits for."""
-    return epochs.consumer_moving(play)
+    return epochs.consumer_moving(run)
 
 
-def consumer_mixed(play: Play) -> EpochStage:
+def consumer_mixed(run: ScenarioRun) -> EpochGroupFixture:
     """A member of each protocol."""
-    return epochs.consumer_with_classic(play)
+    return epochs.consumer_with_classic(run)
 
 
-def streams(play: Play) -> EpochStage:
+def streams(run: ScenarioRun) -> EpochGroupFixture:
     """Two members of an application with a state."""
-    play.topic(STREAM)
-    play.topic(f"{play.group}-store-changelog")
-    stage = EpochStage(play.group, api=STREAMS)
+    run.topic(STREAM)
+    run.topic(f"{run.group}-store-changelog")
+    fixture = EpochGroupFixture(run.group, api=STREAMS)
     changelog = {
-        "Name": f"{play.group}-store-changelog",
+        "Name": f"{run.group}-store-changelog",
         "Partitions": 0,
         "ReplicationFactor": 1,
         "TopicConfigs": [],
@@ -181,56 +181,58 @@ def streams(play: Play) -> EpochStage:
     part = {"SubtopologyId": "0", "SourceTopics": [STREAM], "StateChangelogTopics": [changelog]}
     for who in ("anna", "bert"):
         host = {"Host": f"host-of-{who}", "Port": 7}
-        enter(play, stage, who, Topology=epochs.topology(1, part), UserEndpoint=host, RackId="r1")
-        settle(play, stage, *sorted(stage.members))
-    return stage
+        enter(run, fixture, who, Topology=epochs.topology(1, part), UserEndpoint=host, RackId="r1")
+        settle(run, fixture, *sorted(fixture.members))
+    return fixture
 
 
-def epochs_go_on(play: Play, stage: EpochStage) -> None:
+def epochs_go_on(run: ScenarioRun, fixture: EpochGroupFixture) -> None:
     """Heartbeats as before, offsets as before; then everybody comes back, and leaves."""
-    describe(play, "found", stage)
-    offsets.look(play, "offsets", stage.group)
+    describe(run, "found", fixture)
+    offsets.look(run, "offsets", fixture.group)
     for number in range(3):
-        for who in sorted(stage.members):
-            has = stage.has.get(who, {}) if stage.api != SHARE and number else {}
-            play.ask(f"{who} beats {number}", stage.api, who, **quiet(stage, who, **has))
-    describe(play, "then", stage)
-    if stage.api == CONSUMER and "static" in play.name:
-        again = epochs.entering(stage, "anna", MemberId="id-of-another-anna", InstanceId="i-anna")
-        play.ask("anna comes back", CONSUMER, "anna", **again)
-        describe(play, "after that", stage)
-    for who, member_id in stage.members.items():
-        gone = {"GroupId": stage.group, "MemberId": member_id, "MemberEpoch": -1} | epochs.QUIET[stage.api]
-        play.ask(f"{who} leaves", stage.api, who, **gone)
-    describe(play, "at last", stage)
+        for who in sorted(fixture.members):
+            has = fixture.has.get(who, {}) if fixture.api != SHARE and number else {}
+            run.ask(f"{who} beats {number}", fixture.api, who, **quiet(fixture, who, **has))
+    describe(run, "then", fixture)
+    if fixture.api == CONSUMER and "static" in run.name:
+        again = epochs.entering(fixture, "anna", MemberId="id-of-another-anna", InstanceId="i-anna")
+        run.ask("anna comes back", CONSUMER, "anna", **again)
+        describe(run, "after that", fixture)
+    for who, member_id in fixture.members.items():
+        gone = {"GroupId": fixture.group, "MemberId": member_id, "MemberEpoch": -1} | epochs.QUIET[
+            fixture.api
+        ]
+        run.ask(f"{who} leaves", fixture.api, who, **gone)
+    describe(run, "at last", fixture)
 
 
 SHARED = "groups-of-sharers"
 
 
-def sharing(play: Play) -> EpochStage:
+def sharing(run: ScenarioRun) -> EpochGroupFixture:
     """A member of a share group; records are accepted, released, rejected and held."""
-    topic_id = play.topic(SHARED, 1)
-    stage = EpochStage(play.group, api=SHARE)
-    enter(play, stage, "anna", SubscribedTopicNames=[SHARED])
-    play.until(
+    topic_id = run.topic(SHARED, 1)
+    fixture = EpochGroupFixture(run.group, api=SHARE)
+    enter(run, fixture, "anna", SubscribedTopicNames=[SHARED])
+    run.until(
         "anna is assigned", SHARE, lambda answer: bool((answer["Assignment"] or {}).get("TopicPartitions")), "anna",
-        **epochs.beat(stage, "anna", SubscribedTopicNames=[SHARED]),
+        **epochs.beat(fixture, "anna", SubscribedTopicNames=[SHARED]),
     )  # fmt: skip
     batches = [
         {"FirstOffset": first, "LastOffset": last, "AcknowledgeTypes": [kind]}
         for first, last, kind in ((0, 1, ACCEPT), (2, 2, RELEASE), (3, 3, REJECT), (5, 5, ACCEPT))
     ]
-    with play.side.connect("anna") as connection:
-        session = Session(play, stage, topic_id, connection)
+    with run.side.connect("anna") as connection:
+        session = Session(run, fixture, topic_id, connection)
         session.fetch()  # from here on there is a start
         records = record_batch([b"%d" % n for n in range(8)], time.time_ns() // 1_000_000)
         data = {"Name": SHARED, "PartitionData": [{"Index": 0, "Records": records}]}
-        play.ask("write", "Produce", version=8, Acks=-1, TimeoutMs=9_000, TopicData=[data])
+        run.ask("write", "Produce", version=8, Acks=-1, TimeoutMs=9_000, TopicData=[data])
         acquired = session.fetch_some()
         assert acquired == [(0, 7, 1)], acquired
         session.acknowledge(batches)
-    return epochs.share_epochs(play, stage, "anna")
+    return epochs.share_epochs(run, fixture, "anna")
 
 
 ACCEPT, RELEASE, REJECT = 1, 2, 3
@@ -240,17 +242,17 @@ ACCEPT, RELEASE, REJECT = 1, 2, 3
 class Session:
     """A share session, which is one connection's."""
 
-    play: Play
-    stage: EpochStage
+    run: ScenarioRun
+    fixture: EpochGroupFixture
     topic_id: bytes
     connection: Connection
     epoch: int = 0
 
     def _ask(self, api: str, **values: Any) -> Values:
         who = {
-            "GroupId": self.stage.group, "MemberId": self.stage.id("anna"), "ShareSessionEpoch": self.epoch,
+            "GroupId": self.fixture.group, "MemberId": self.fixture.id("anna"), "ShareSessionEpoch": self.epoch,
         }  # fmt: skip
-        answer = self.connection.ask(api, self.play.version(api), who | values)
+        answer = self.connection.ask(api, self.run.version(api), who | values)
         assert answer["ErrorCode"] == 0, answer
         self.epoch += 1
         return answer
@@ -266,10 +268,10 @@ class Session:
             Topics=topics if not self.epoch else [],
         )  # fmt: skip
         return [
-            (run["FirstOffset"], run["LastOffset"], run["DeliveryCount"])
+            (one["FirstOffset"], one["LastOffset"], one["DeliveryCount"])
             for topic in answer["Responses"]
             for partition in topic["Partitions"]
-            for run in partition["AcquiredRecords"]
+            for one in partition["AcquiredRecords"]
         ]
 
     def fetch_some(self) -> list[tuple[int, int, int]]:
@@ -286,49 +288,53 @@ class Session:
         assert answer["Responses"][0]["Partitions"][0]["ErrorCode"] == 0, answer
 
 
-def sharing_goes_on(play: Play, stage: EpochStage) -> None:
+def sharing_goes_on(run: ScenarioRun, fixture: EpochGroupFixture) -> None:
     """Heartbeats as before; what was accepted does not come again, and what was not does."""
-    groups = [{"GroupId": stage.group, "Topics": None}]
-    play.ask("offsets", "DescribeShareGroupOffsets", Groups=groups)
-    describe(play, "found", stage)
-    play.ask("anna beats", SHARE, "anna", **quiet(stage, "anna"))
-    with play.side.connect("anna") as connection:
-        acquired = Session(play, stage, play.topic(SHARED, 1), connection).fetch_some()
-        play.note("acquired", [list(run) for run in acquired])
-    play.ask("offsets then", "DescribeShareGroupOffsets", Groups=groups)
-    play.ask("anna leaves", SHARE, "anna", **quiet(stage, "anna") | {"MemberEpoch": -1})
-    describe(play, "at last", stage)
+    groups = [{"GroupId": fixture.group, "Topics": None}]
+    run.ask("offsets", "DescribeShareGroupOffsets", Groups=groups)
+    describe(run, "found", fixture)
+    run.ask("anna beats", SHARE, "anna", **quiet(fixture, "anna"))
+    with run.side.connect("anna") as connection:
+        acquired = Session(run, fixture, run.topic(SHARED, 1), connection).fetch_some()
+        run.note("acquired", [list(one) for one in acquired])
+    run.ask("offsets then", "DescribeShareGroupOffsets", Groups=groups)
+    run.ask("anna leaves", SHARE, "anna", **quiet(fixture, "anna") | {"MemberEpoch": -1})
+    describe(run, "at last", fixture)
 
 
 # --- transactions -----------------------------------------------------------------------------------------------
 
 
-def prepared(play: Play) -> transactions.Stage:
+def prepared(run: ScenarioRun) -> transactions.TransactionFixture:
     """A transaction that has been ended; what says so may be lost."""
-    stage = transactions.ongoing_written(play)
-    answer = play.ask("end", "EndTxn", **transactions.producer(stage), Committed=True)
-    transactions.settle(play, stage, "ended")
+    fixture = transactions.ongoing_written(run)
+    answer = run.ask("end", "EndTxn", **transactions.producer(fixture), Committed=True)
+    transactions.settle(run, fixture, "ended")
     if answer.get("ProducerId", -1) >= 0:
-        stage.producer_id, stage.epoch, stage.sequence = answer["ProducerId"], answer["ProducerEpoch"], 0
-    return stage
+        fixture.producer_id, fixture.epoch, fixture.sequence = (
+            answer["ProducerId"],
+            answer["ProducerEpoch"],
+            0,
+        )
+    return fixture
 
 
-def transaction_goes_on(play: Play, stage: transactions.Stage, *, commit: bool) -> None:
+def transaction_goes_on(run: ScenarioRun, fixture: transactions.TransactionFixture, *, commit: bool) -> None:
     """The producer writes its next record and ends; then it begins again."""
-    transactions.look(play, stage, "found")
-    topic_id = play.topic(stage.topic)
-    play.until(
+    transactions.look(run, fixture, "found")
+    topic_id = run.topic(fixture.topic)
+    run.until(
         "write", "Produce",
         lambda answer: answer["Responses"][0]["PartitionResponses"][0]["ErrorCode"] != NOT_LEADER_OR_FOLLOWER,
-        **transactions.producing(play, stage, topic_id),
+        **transactions.producing(run, fixture, topic_id),
     )  # fmt: skip
-    play.ask("end", "EndTxn", **transactions.producer(stage), Committed=commit)
-    transactions.look(play, stage, "then")
-    play.until(
+    run.ask("end", "EndTxn", **transactions.producer(fixture), Committed=commit)
+    transactions.look(run, fixture, "then")
+    run.until(
         "begin", "InitProducerId", lambda answer: answer["ErrorCode"] != transactions.CONCURRENT_TRANSACTIONS,
-        version=4, **transactions.initializing(stage),
+        version=4, **transactions.initializing(fixture),
     )  # fmt: skip
-    transactions.look(play, stage, "at last")
+    transactions.look(run, fixture, "at last")
 
 
 def _transactions() -> tuple[Role, ...]:

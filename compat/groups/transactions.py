@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 from zlib import crc32
 
-from compat.kit.play import Play, Scene, SceneError
 from compat.kit.records import record_batch
+from compat.kit.scenarios import Scenario, ScenarioError, ScenarioRun
 from compat.kit.wire import Values
 
 TOPICS = 64
@@ -26,7 +26,7 @@ def topic_of(transactional_id: str) -> str:
 
 
 @dataclass
-class Stage:
+class TransactionFixture:
     """A transactional id and who uses it."""
 
     id: str
@@ -45,23 +45,25 @@ class Stage:
         return f"group-{self.id}"
 
 
-def initializing(stage: Stage, **changes: Any) -> Values:
+def initializing(fixture: TransactionFixture, **changes: Any) -> Values:
     """An InitProducerId of a new instance."""
-    return {"TransactionalId": stage.id, "TransactionTimeoutMs": TIMEOUT_MS} | changes
+    return {"TransactionalId": fixture.id, "TransactionTimeoutMs": TIMEOUT_MS} | changes
 
 
-def producer(stage: Stage, **changes: Any) -> Values:
+def producer(fixture: TransactionFixture, **changes: Any) -> Values:
     """The fields that say who asks."""
     return {
-        "TransactionalId": stage.id,
-        "ProducerId": stage.producer_id,
-        "ProducerEpoch": stage.epoch,
+        "TransactionalId": fixture.id,
+        "ProducerId": fixture.producer_id,
+        "ProducerEpoch": fixture.epoch,
     } | changes
 
 
-def adding(stage: Stage, *topics: tuple[str, list[int]], verify: bool = False, **changes: Any) -> Values:
+def adding(
+    fixture: TransactionFixture, *topics: tuple[str, list[int]], verify: bool = False, **changes: Any
+) -> Values:
     """An AddPartitionsToTxn, in the fields of the old versions and of the new ones."""
-    who = producer(stage, **changes)
+    who = producer(fixture, **changes)
     places = [{"Name": name, "Partitions": partitions} for name, partitions in topics]
     return {
         "Transactions": [who | {"VerifyOnly": verify, "Topics": places}],
@@ -70,136 +72,140 @@ def adding(stage: Stage, *topics: tuple[str, list[int]], verify: bool = False, *
     }
 
 
-def committing(stage: Stage, *topics: str, **changes: Any) -> Values:
+def committing(fixture: TransactionFixture, *topics: str, **changes: Any) -> Values:
     """A TxnOffsetCommit."""
     entries = [
         {
             "Name": name,
             "Partitions": [{"PartitionIndex": 0, "CommittedOffset": 3, "CommittedMetadata": "in it"}],
         }
-        for name in topics or (stage.topic,)
+        for name in topics or (fixture.topic,)
     ]
-    return producer(stage) | {"GroupId": stage.group, "Topics": entries} | changes
+    return producer(fixture) | {"GroupId": fixture.group, "Topics": entries} | changes
 
 
-def _place(stage: Stage, partition: int, **changes: Any) -> Values:
+def _place(fixture: TransactionFixture, partition: int, **changes: Any) -> Values:
     return {
-        "Name": stage.topic,
+        "Name": fixture.topic,
         "Partitions": [{"PartitionIndex": partition, "CommittedOffset": 3} | changes],
     }
 
 
-def producing(play: Play, stage: Stage, topic_id: bytes, **changes: Any) -> Values:
+def producing(run: ScenarioRun, fixture: TransactionFixture, topic_id: bytes, **changes: Any) -> Values:
     """A Produce of one transactional record to partition 0."""
-    who = (stage.producer_id, stage.epoch, stage.sequence)
+    who = (fixture.producer_id, fixture.epoch, fixture.sequence)
     now_ms = time.time_ns() // 1_000_000
     records = record_batch([b"v"], now_ms, producer=changes.pop("who", who), transactional=True)
     data = {"PartitionData": [{"Index": 0, "Records": records}]}
-    return {"TransactionalId": stage.id, "Acks": -1, "TimeoutMs": 9_000} | {
-        "TopicData": [data | ({"TopicId": topic_id} if play.version("Produce") >= 13 else {"Name": stage.topic})]
+    return {"TransactionalId": fixture.id, "Acks": -1, "TimeoutMs": 9_000} | {
+        "TopicData": [data | ({"TopicId": topic_id} if run.version("Produce") >= 13 else {"Name": fixture.topic})]
     } | changes  # fmt: skip
 
 
 # --- states -----------------------------------------------------------------------------------------------------
 
 
-def absent(play: Play) -> Stage:
+def absent(run: ScenarioRun) -> TransactionFixture:
     """Nobody has used this id."""
-    return Stage(play.group)
+    return TransactionFixture(run.group)
 
 
-def empty(play: Play, **changes: Any) -> Stage:
+def empty(run: ScenarioRun, **changes: Any) -> TransactionFixture:
     """A producer has begun and done nothing."""
-    stage = Stage(play.group)
-    answer = play.ask("set-up: begin", "InitProducerId", **initializing(stage, **changes))
+    fixture = TransactionFixture(run.group)
+    answer = run.ask("set-up: begin", "InitProducerId", **initializing(fixture, **changes))
     if answer["ErrorCode"]:
-        raise SceneError(f"InitProducerId is answered {answer['ErrorCode']}")
-    stage.producer_id, stage.epoch = answer["ProducerId"], answer["ProducerEpoch"]
-    return stage
+        raise ScenarioError(f"InitProducerId is answered {answer['ErrorCode']}")
+    fixture.producer_id, fixture.epoch = answer["ProducerId"], answer["ProducerEpoch"]
+    return fixture
 
 
-def ongoing(play: Play) -> Stage:
+def ongoing(run: ScenarioRun) -> TransactionFixture:
     """A transaction with a partition, and nothing written to it."""
-    stage = empty(play)
-    play.ask(
+    fixture = empty(run)
+    run.ask(
         "set-up: add",
         "AddPartitionsToTxn",
-        version=min(3, play.version("AddPartitionsToTxn")),
-        **adding(stage, (stage.topic, [0, 1])),
+        version=min(3, run.version("AddPartitionsToTxn")),
+        **adding(fixture, (fixture.topic, [0, 1])),
     )
-    return stage
+    return fixture
 
 
-def ongoing_written(play: Play) -> Stage:
+def ongoing_written(run: ScenarioRun) -> TransactionFixture:
     """A transaction with a record, and offsets of a group."""
-    stage = ongoing(play)
-    topic_id = play.topic(topic_of(play.group))
-    play.ask("set-up: write", "Produce", **producing(play, stage, topic_id))
-    stage.sequence = 1
-    play.ask("set-up: add offsets", "AddOffsetsToTxn", **producer(stage), GroupId=stage.group)
-    play.ask("set-up: commit offsets", "TxnOffsetCommit", **committing(stage))
-    return stage
+    fixture = ongoing(run)
+    topic_id = run.topic(topic_of(run.group))
+    run.ask("set-up: write", "Produce", **producing(run, fixture, topic_id))
+    fixture.sequence = 1
+    run.ask("set-up: add offsets", "AddOffsetsToTxn", **producer(fixture), GroupId=fixture.group)
+    run.ask("set-up: commit offsets", "TxnOffsetCommit", **committing(fixture))
+    return fixture
 
 
-def ongoing_at_once(play: Play) -> Stage:
+def ongoing_at_once(run: ScenarioRun) -> TransactionFixture:
     """As version 2 of the protocol has it: what is written is part of the transaction without being added."""
-    stage = empty(play)
-    topic_id = play.topic(topic_of(play.group))
-    play.ask("set-up: write", "Produce", **producing(play, stage, topic_id))
-    stage.sequence = 1
-    play.ask("set-up: commit offsets", "TxnOffsetCommit", **committing(stage))
-    return stage
+    fixture = empty(run)
+    topic_id = run.topic(topic_of(run.group))
+    run.ask("set-up: write", "Produce", **producing(run, fixture, topic_id))
+    fixture.sequence = 1
+    run.ask("set-up: commit offsets", "TxnOffsetCommit", **committing(fixture))
+    return fixture
 
 
-def _ended(play: Play, stage: Stage, *, commit: bool) -> Stage:
-    answer = play.ask("set-up: end", "EndTxn", **producer(stage), Committed=commit)
+def _ended(run: ScenarioRun, fixture: TransactionFixture, *, commit: bool) -> TransactionFixture:
+    answer = run.ask("set-up: end", "EndTxn", **producer(fixture), Committed=commit)
     if answer.get("ProducerId", -1) >= 0:
-        stage.producer_id, stage.epoch, stage.sequence = answer["ProducerId"], answer["ProducerEpoch"], 0
-    settle(play, stage, "set-up: ended")
-    return stage
+        fixture.producer_id, fixture.epoch, fixture.sequence = (
+            answer["ProducerId"],
+            answer["ProducerEpoch"],
+            0,
+        )
+    settle(run, fixture, "set-up: ended")
+    return fixture
 
 
-def committed(play: Play) -> Stage:
+def committed(run: ScenarioRun) -> TransactionFixture:
     """The last transaction has been committed."""
-    return _ended(play, ongoing_written(play), commit=True)
+    return _ended(run, ongoing_written(run), commit=True)
 
 
-def aborted(play: Play) -> Stage:
+def aborted(run: ScenarioRun) -> TransactionFixture:
     """The last transaction has been aborted."""
-    return _ended(play, ongoing_written(play), commit=False)
+    return _ended(run, ongoing_written(run), commit=False)
 
 
-def fenced(play: Play) -> Stage:
+def fenced(run: ScenarioRun) -> TransactionFixture:
     """A second instance has begun; who asks is the first."""
-    stage = empty(play)
-    play.ask("set-up: second", "InitProducerId", **initializing(stage))
-    return stage
+    fixture = empty(run)
+    run.ask("set-up: second", "InitProducerId", **initializing(fixture))
+    return fixture
 
 
-def fenced_ongoing(play: Play) -> Stage:
+def fenced_ongoing(run: ScenarioRun) -> TransactionFixture:
     """A second instance has begun while a transaction of the first was open."""
-    stage = ongoing_written(play)
-    play.until(
+    fixture = ongoing_written(run)
+    run.until(
         "set-up: second", "InitProducerId",
-        lambda answer: answer["ErrorCode"] != CONCURRENT_TRANSACTIONS, **initializing(stage),
+        lambda answer: answer["ErrorCode"] != CONCURRENT_TRANSACTIONS, **initializing(fixture),
     )  # fmt: skip
-    return stage
+    return fixture
 
 
-def timed_out(play: Play) -> Stage:
+def timed_out(run: ScenarioRun) -> TransactionFixture:
     """The coordinator has aborted a transaction that was open for too long."""
-    stage = empty(play, TransactionTimeoutMs=200)
-    add = min(3, play.version("AddPartitionsToTxn"))
-    play.ask("set-up: add", "AddPartitionsToTxn", version=add, **adding(stage, (stage.topic, [0, 1])))
-    play.until(
+    fixture = empty(run, TransactionTimeoutMs=200)
+    add = min(3, run.version("AddPartitionsToTxn"))
+    run.ask("set-up: add", "AddPartitionsToTxn", version=add, **adding(fixture, (fixture.topic, [0, 1])))
+    run.until(
         "set-up: timed out", "DescribeTransactions",
         lambda answer: answer["TransactionStates"][0]["TransactionState"] == "CompleteAbort",
-        TransactionalIds=[stage.id],
+        TransactionalIds=[fixture.id],
     )  # fmt: skip
-    return stage
+    return fixture
 
 
-STATES: dict[str, Callable[[Play], Stage]] = {
+STATES: dict[str, Callable[[ScenarioRun], TransactionFixture]] = {
     state.__name__.replace("_", " "): state
     for state in (
         absent,
@@ -219,121 +225,121 @@ STATES: dict[str, Callable[[Play], Stage]] = {
 # --- what is asked ----------------------------------------------------------------------------------------------
 
 
-def _others(stage: Stage, ask: Callable[..., Values]) -> dict[str, Values]:
+def _others(fixture: TransactionFixture, ask: Callable[..., Values]) -> dict[str, Values]:
     """A request of the right producer and of wrong ones."""
     return {
-        "": ask(stage),
-        "older epoch": ask(stage, ProducerEpoch=stage.epoch - 1),
-        "newer epoch": ask(stage, ProducerEpoch=stage.epoch + 1),
-        "no epoch": ask(stage, ProducerEpoch=-1),
-        "largest epoch": ask(stage, ProducerEpoch=32767),
-        "other producer": ask(stage, ProducerId=stage.producer_id + 1_000_000),
-        "no producer": ask(stage, ProducerId=-1, ProducerEpoch=-1),
-        "no transactional id": ask(stage, TransactionalId=""),
-        "other transactional id": ask(stage, TransactionalId=f"other-{stage.id}"),
+        "": ask(fixture),
+        "older epoch": ask(fixture, ProducerEpoch=fixture.epoch - 1),
+        "newer epoch": ask(fixture, ProducerEpoch=fixture.epoch + 1),
+        "no epoch": ask(fixture, ProducerEpoch=-1),
+        "largest epoch": ask(fixture, ProducerEpoch=32767),
+        "other producer": ask(fixture, ProducerId=fixture.producer_id + 1_000_000),
+        "no producer": ask(fixture, ProducerId=-1, ProducerEpoch=-1),
+        "no transactional id": ask(fixture, TransactionalId=""),
+        "other transactional id": ask(fixture, TransactionalId=f"other-{fixture.id}"),
     }
 
 
-def init_requests(stage: Stage) -> dict[str, Values]:
+def init_requests(fixture: TransactionFixture) -> dict[str, Values]:
     """InitProducerId."""
     asked = {
         f"goes on {label}": values
-        for label, values in _others(stage, lambda s, **c: initializing(s) | producer(s, **c)).items()
+        for label, values in _others(fixture, lambda s, **c: initializing(s) | producer(s, **c)).items()
     }
     return asked | {
-        "begins": initializing(stage),
-        "timeout 0": initializing(stage, TransactionTimeoutMs=0),
-        "timeout -1": initializing(stage, TransactionTimeoutMs=-1),
-        "timeout too long": initializing(stage, TransactionTimeoutMs=900_001),
-        "timeout longest": initializing(stage, TransactionTimeoutMs=900_000),
-        "producer without epoch": initializing(stage, ProducerId=stage.producer_id),
-        "epoch without producer": initializing(stage, ProducerEpoch=0),
-        "idempotent": initializing(stage, TransactionalId=None),
-        "idempotent, timeout -1": initializing(stage, TransactionalId=None, TransactionTimeoutMs=-1),
+        "begins": initializing(fixture),
+        "timeout 0": initializing(fixture, TransactionTimeoutMs=0),
+        "timeout -1": initializing(fixture, TransactionTimeoutMs=-1),
+        "timeout too long": initializing(fixture, TransactionTimeoutMs=900_001),
+        "timeout longest": initializing(fixture, TransactionTimeoutMs=900_000),
+        "producer without epoch": initializing(fixture, ProducerId=fixture.producer_id),
+        "epoch without producer": initializing(fixture, ProducerEpoch=0),
+        "idempotent": initializing(fixture, TransactionalId=None),
+        "idempotent, timeout -1": initializing(fixture, TransactionalId=None, TransactionTimeoutMs=-1),
         "idempotent goes on": initializing(
-            stage, TransactionalId=None, ProducerId=stage.producer_id, ProducerEpoch=0
+            fixture, TransactionalId=None, ProducerId=fixture.producer_id, ProducerEpoch=0
         ),
-        "empty id": initializing(stage, TransactionalId=""),
+        "empty id": initializing(fixture, TransactionalId=""),
     }
 
 
-def add_requests(stage: Stage) -> dict[str, Values]:
+def add_requests(fixture: TransactionFixture) -> dict[str, Values]:
     """AddPartitionsToTxn."""
     asked = {
         f"one {label}": values
-        for label, values in _others(stage, lambda s, **c: adding(s, (s.topic, [0]), **c)).items()
+        for label, values in _others(fixture, lambda s, **c: adding(s, (s.topic, [0]), **c)).items()
     }
     asked |= {
         f"only asked {label}": values
         for label, values in _others(
-            stage, lambda s, **c: adding(s, (s.topic, [0]), verify=True, **c)
+            fixture, lambda s, **c: adding(s, (s.topic, [0]), verify=True, **c)
         ).items()
     }
-    several = adding(stage, (stage.topic, [0])) | {
+    several = adding(fixture, (fixture.topic, [0])) | {
         "Transactions": [
-            adding(stage, (stage.topic, [0]))["Transactions"][0],
-            adding(stage, (stage.topic, [0]), TransactionalId=f"other-{stage.id}")["Transactions"][0],
-            adding(stage, (stage.topic, [2]), ("nowhere", [0]), TransactionalId=f"another-{stage.id}")[
+            adding(fixture, (fixture.topic, [0]))["Transactions"][0],
+            adding(fixture, (fixture.topic, [0]), TransactionalId=f"other-{fixture.id}")["Transactions"][0],
+            adding(fixture, (fixture.topic, [2]), ("nowhere", [0]), TransactionalId=f"another-{fixture.id}")[
                 "Transactions"
             ][0],
         ]
     }
     return asked | {
-        "more": adding(stage, (stage.topic, [0, 1, 2])),
-        "none": adding(stage),
-        "no partitions": adding(stage, (stage.topic, [])),
-        "unknown topic": adding(stage, ("nowhere", [0])),
-        "unknown topic and one": adding(stage, ("nowhere", [0]), (stage.topic, [0])),
-        "unknown partition": adding(stage, (stage.topic, [0, 9])),
-        "negative partition": adding(stage, (stage.topic, [-1])),
-        "internal topic": adding(stage, ("__consumer_offsets", [0])),
-        "a partition twice": adding(stage, (stage.topic, [0, 0])),
-        "only asked of more": adding(stage, (stage.topic, [0, 2]), verify=True),
-        "only asked of an unknown topic": adding(stage, ("nowhere", [0]), verify=True),
+        "more": adding(fixture, (fixture.topic, [0, 1, 2])),
+        "none": adding(fixture),
+        "no partitions": adding(fixture, (fixture.topic, [])),
+        "unknown topic": adding(fixture, ("nowhere", [0])),
+        "unknown topic and one": adding(fixture, ("nowhere", [0]), (fixture.topic, [0])),
+        "unknown partition": adding(fixture, (fixture.topic, [0, 9])),
+        "negative partition": adding(fixture, (fixture.topic, [-1])),
+        "internal topic": adding(fixture, ("__consumer_offsets", [0])),
+        "a partition twice": adding(fixture, (fixture.topic, [0, 0])),
+        "only asked of more": adding(fixture, (fixture.topic, [0, 2]), verify=True),
+        "only asked of an unknown topic": adding(fixture, ("nowhere", [0]), verify=True),
         "several": several,
     }
 
 
-def offset_requests(stage: Stage) -> dict[str, Values]:
+def offset_requests(fixture: TransactionFixture) -> dict[str, Values]:
     """AddOffsetsToTxn."""
-    asked = _others(stage, lambda s, **c: producer(s, **c) | {"GroupId": s.group})
+    asked = _others(fixture, lambda s, **c: producer(s, **c) | {"GroupId": s.group})
     return asked | {
-        "no group": producer(stage) | {"GroupId": ""},
-        "other group": producer(stage) | {"GroupId": f"x-{stage.id}"},
+        "no group": producer(fixture) | {"GroupId": ""},
+        "other group": producer(fixture) | {"GroupId": f"x-{fixture.id}"},
     }
 
 
-def commit_requests(stage: Stage) -> dict[str, Values]:
+def commit_requests(fixture: TransactionFixture) -> dict[str, Values]:
     """TxnOffsetCommit."""
-    asked = _others(stage, lambda s, **c: committing(s, **c))
+    asked = _others(fixture, lambda s, **c: committing(s, **c))
     return asked | {
-        "unknown topic": committing(stage, "nowhere"),
-        "unknown topic and one": committing(stage, "nowhere", stage.topic),
-        "no group": committing(stage, GroupId=""),
-        "other group": committing(stage, GroupId=f"x-{stage.id}"),
-        "unknown member": committing(stage, MemberId="nobody", GenerationIdOrMemberEpoch=1),
-        "member without generation": committing(stage, MemberId="nobody"),
-        "generation without member": committing(stage, GenerationIdOrMemberEpoch=3),
-        "an instance": committing(stage, GroupInstanceId="i"),
-        "nothing": committing(stage, Topics=[]),
-        "metadata too long": committing(stage, Topics=[_place(stage, 0, CommittedMetadata="m" * 4097)]),
-        "unknown partition": committing(stage, Topics=[_place(stage, 9)]),
-        "negative": committing(stage, Topics=[_place(stage, 0, CommittedOffset=-3)]),
+        "unknown topic": committing(fixture, "nowhere"),
+        "unknown topic and one": committing(fixture, "nowhere", fixture.topic),
+        "no group": committing(fixture, GroupId=""),
+        "other group": committing(fixture, GroupId=f"x-{fixture.id}"),
+        "unknown member": committing(fixture, MemberId="nobody", GenerationIdOrMemberEpoch=1),
+        "member without generation": committing(fixture, MemberId="nobody"),
+        "generation without member": committing(fixture, GenerationIdOrMemberEpoch=3),
+        "an instance": committing(fixture, GroupInstanceId="i"),
+        "nothing": committing(fixture, Topics=[]),
+        "metadata too long": committing(fixture, Topics=[_place(fixture, 0, CommittedMetadata="m" * 4097)]),
+        "unknown partition": committing(fixture, Topics=[_place(fixture, 9)]),
+        "negative": committing(fixture, Topics=[_place(fixture, 0, CommittedOffset=-3)]),
     }
 
 
-def end_requests(stage: Stage) -> dict[str, Values]:
+def end_requests(fixture: TransactionFixture) -> dict[str, Values]:
     """EndTxn."""
     return {
         f"{word} {label}": values
         for word, commit in (("commit", True), ("abort", False))
         for label, values in _others(
-            stage, lambda s, commit=commit, **c: producer(s, **c) | {"Committed": commit}
+            fixture, lambda s, commit=commit, **c: producer(s, **c) | {"Committed": commit}
         ).items()  # type: ignore[misc]
     }
 
 
-REQUESTS: dict[str, Callable[[Stage], dict[str, Values]]] = {
+REQUESTS: dict[str, Callable[[TransactionFixture], dict[str, Values]]] = {
     "InitProducerId": init_requests,
     "AddPartitionsToTxn": add_requests,
     "AddOffsetsToTxn": offset_requests,
@@ -345,62 +351,66 @@ REQUESTS: dict[str, Callable[[Stage], dict[str, Values]]] = {
 # --- the cells --------------------------------------------------------------------------------------------------
 
 
-def settle(play: Play, stage: Stage, label: str) -> None:
+def settle(run: ScenarioRun, fixture: TransactionFixture, label: str) -> None:
     """Wait until a transaction that ends has ended, and keep what is said of it."""
-    play.until(
+    run.until(
         label, "DescribeTransactions",
         lambda answer: not answer["TransactionStates"][0]["TransactionState"].startswith("Prepare"),
-        TransactionalIds=[stage.id],
+        TransactionalIds=[fixture.id],
     )  # fmt: skip
 
 
-def look(play: Play, stage: Stage, label: str) -> None:
+def look(run: ScenarioRun, fixture: TransactionFixture, label: str) -> None:
     """All that is said of the id, its producer, and what it has committed."""
-    settle(play, stage, f"{label} described")
-    listed = play.look("ListTransactions", 0, ProducerIdFilters=[stage.producer_id])["TransactionStates"]
-    play.note(f"{label} listed", [one for one in listed if one["TransactionalId"].endswith(stage.id)])
-    asked = [{"Name": stage.topic, "PartitionIndexes": [0, 1, 2]}]
-    for at in play.look("DescribeProducers", 0, Topics=asked)["Topics"][0]["Partitions"]:
-        mine = [one for one in at["ActiveProducers"] if one["ProducerId"] == stage.producer_id]
+    settle(run, fixture, f"{label} described")
+    listed = run.look("ListTransactions", 0, ProducerIdFilters=[fixture.producer_id])["TransactionStates"]
+    run.note(f"{label} listed", [one for one in listed if one["TransactionalId"].endswith(fixture.id)])
+    asked = [{"Name": fixture.topic, "PartitionIndexes": [0, 1, 2]}]
+    for at in run.look("DescribeProducers", 0, Topics=asked)["Topics"][0]["Partitions"]:
+        mine = [one for one in at["ActiveProducers"] if one["ProducerId"] == fixture.producer_id]
         for one in mine:
             one["CurrentTxnStartOffset"] = one["CurrentTxnStartOffset"] >= 0
-        play.note(f"{label} producers of {at['PartitionIndex']}", mine)
-    groups = [{"GroupId": stage.group, "Topics": None, "MemberEpoch": -1}]
-    play.ask(f"{label} offsets", "OffsetFetch", version=9, Groups=groups, RequireStable=True)
+        run.note(f"{label} producers of {at['PartitionIndex']}", mine)
+    groups = [{"GroupId": fixture.group, "Topics": None, "MemberEpoch": -1}]
+    run.ask(f"{label} offsets", "OffsetFetch", version=9, Groups=groups, RequireStable=True)
 
 
-def _patiently(play: Play, label: str, api: str, values: Values) -> None:
+def _patiently(run: ScenarioRun, label: str, api: str, values: Values) -> None:
     """Ask; InitProducerId until a transaction that was open has ended: Barnabas waits for it, Kafka has one come again."""
     if api == "InitProducerId":
-        play.until(label, api, lambda answer: answer["ErrorCode"] != CONCURRENT_TRANSACTIONS, **values)
+        run.until(label, api, lambda answer: answer["ErrorCode"] != CONCURRENT_TRANSACTIONS, **values)
     else:
-        play.ask(label, api, **values)
+        run.ask(label, api, **values)
 
 
-def cell(state: Callable[[Play], Stage], api: str, label: str, play: Play) -> None:
+def cell(state: Callable[[ScenarioRun], TransactionFixture], api: str, label: str, run: ScenarioRun) -> None:
     """Bring an id into a state, ask one thing twice, and see what has become of it."""
-    play.topic(topic_of(play.group))
-    stage = state(play)
-    _patiently(play, "asked", api, REQUESTS[api](stage)[label])
-    look(play, stage, "then")
-    _patiently(play, "asked again", api, REQUESTS[api](stage)[label])
-    look(play, stage, "after that")
-    play.until(
+    run.topic(topic_of(run.group))
+    fixture = state(run)
+    _patiently(run, "asked", api, REQUESTS[api](fixture)[label])
+    look(run, fixture, "then")
+    _patiently(run, "asked again", api, REQUESTS[api](fixture)[label])
+    look(run, fixture, "after that")
+    run.until(
         "another begins", "InitProducerId",
-        lambda answer: answer["ErrorCode"] != CONCURRENT_TRANSACTIONS, version=4, **initializing(stage),
+        lambda answer: answer["ErrorCode"] != CONCURRENT_TRANSACTIONS, version=4, **initializing(fixture),
     )  # fmt: skip
-    look(play, stage, "at last")
+    look(run, fixture, "at last")
 
 
-def produce_cell(state: Callable[[Play], Stage], who: Callable[[Stage], Values], play: Play) -> None:
+def produce_cell(
+    state: Callable[[ScenarioRun], TransactionFixture],
+    who: Callable[[TransactionFixture], Values],
+    run: ScenarioRun,
+) -> None:
     """Write in a state."""
-    topic_id = play.topic(topic_of(play.group))
-    stage = state(play)
-    play.ask("asked", "Produce", **producing(play, stage, topic_id, **who(stage)))
-    look(play, stage, "then")
+    topic_id = run.topic(topic_of(run.group))
+    fixture = state(run)
+    run.ask("asked", "Produce", **producing(run, fixture, topic_id, **who(fixture)))
+    look(run, fixture, "then")
 
 
-PRODUCES: dict[str, Callable[[Stage], Values]] = {
+PRODUCES: dict[str, Callable[[TransactionFixture], Values]] = {
     "next": lambda s: {},
     "again": lambda s: {"who": (s.producer_id, s.epoch, max(s.sequence - 1, 0))},
     "a gap": lambda s: {"who": (s.producer_id, s.epoch, s.sequence + 5)},
@@ -412,17 +422,19 @@ PRODUCES: dict[str, Callable[[Stage], Values]] = {
 }
 
 
-def markers(stage: Stage, *, commit: bool, version: int = 2, epoch: int = 0, **changes: Any) -> Values:
-    """A WriteTxnMarkers of the stage's producer."""
+def markers(
+    fixture: TransactionFixture, *, commit: bool, version: int = 2, epoch: int = 0, **changes: Any
+) -> Values:
+    """A WriteTxnMarkers of the fixture's producer."""
     marker = {
-        "ProducerId": stage.producer_id, "ProducerEpoch": stage.epoch, "TransactionResult": commit,
-        "Topics": [{"Name": stage.topic, "PartitionIndexes": [0]}],
+        "ProducerId": fixture.producer_id, "ProducerEpoch": fixture.epoch, "TransactionResult": commit,
+        "Topics": [{"Name": fixture.topic, "PartitionIndexes": [0]}],
         "CoordinatorEpoch": epoch, "TransactionVersion": version,
     }  # fmt: skip
     return {"Markers": [marker | changes]}
 
 
-MARKERS: dict[str, Callable[[Stage], Values]] = {
+MARKERS: dict[str, Callable[[TransactionFixture], Values]] = {
     "commit": lambda s: markers(s, commit=True),
     "abort": lambda s: markers(s, commit=False),
     "abort, next epoch": lambda s: markers(s, commit=False, ProducerEpoch=s.epoch + 1),
@@ -443,18 +455,22 @@ MARKERS: dict[str, Callable[[Stage], Values]] = {
 }
 
 
-def marker_cell(state: Callable[[Play], Stage], values: Callable[[Stage], Values], play: Play) -> None:
+def marker_cell(
+    state: Callable[[ScenarioRun], TransactionFixture],
+    values: Callable[[TransactionFixture], Values],
+    run: ScenarioRun,
+) -> None:
     """Markers from outside, as an admin client writes them to end what hangs."""
-    play.topic(topic_of(play.group))
-    stage = state(play)
-    play.ask("asked", "WriteTxnMarkers", **values(stage))
-    look(play, stage, "then")
+    run.topic(topic_of(run.group))
+    fixture = state(run)
+    run.ask("asked", "WriteTxnMarkers", **values(fixture))
+    look(run, fixture, "then")
 
 
-def filters(play: Play) -> None:
+def filters(run: ScenarioRun) -> None:
     """ListTransactions and DescribeTransactions with every filter."""
-    play.topic(topic_of(play.group))
-    stage = ongoing(play)
+    run.topic(topic_of(run.group))
+    fixture = ongoing(run)
     state = "StateFilters"
     for label, asked in {
         "state": {state: ["Ongoing"]},
@@ -464,69 +480,73 @@ def filters(play: Play) -> None:
         "unknown state": {state: ["Ongoing", "Gone"]},
         "unknown state alone": {state: ["Gone"]},
         "empty state": {state: [""]},
-        "producer": {"ProducerIdFilters": [stage.producer_id]},
-        "producer and unknown": {"ProducerIdFilters": [stage.producer_id, -1]},
+        "producer": {"ProducerIdFilters": [fixture.producer_id]},
+        "producer and unknown": {"ProducerIdFilters": [fixture.producer_id, -1]},
         "unknown producer": {"ProducerIdFilters": [1 << 40]},
         "duration 0": {"DurationFilter": 0},
         "duration long": {"DurationFilter": 1 << 40},
         "duration -1": {"DurationFilter": -1},
         "duration -2": {"DurationFilter": -2},
-        "pattern": {"TransactionalIdPattern": f".*{stage.id}"},
-        "pattern of a part": {"TransactionalIdPattern": stage.id[:4]},
+        "pattern": {"TransactionalIdPattern": f".*{fixture.id}"},
+        "pattern of a part": {"TransactionalIdPattern": fixture.id[:4]},
         "empty pattern": {"TransactionalIdPattern": ""},
         "bad pattern": {"TransactionalIdPattern": "(x"},
     }.items():
         for version in (0, 1, 2):
-            answer = play.look("ListTransactions", version, **asked)
-            found = [one for one in answer["TransactionStates"] if one["TransactionalId"] == stage.id]
-            play.note(f"v{version} {label}", answer | {"TransactionStates": found})
+            answer = run.look("ListTransactions", version, **asked)
+            found = [one for one in answer["TransactionStates"] if one["TransactionalId"] == fixture.id]
+            run.note(f"v{version} {label}", answer | {"TransactionStates": found})
     for label, ids in {
-        "one": [stage.id],
+        "one": [fixture.id],
         "unknown": ["nobody"],
         "empty": [""],
-        "twice": [stage.id] * 2,
+        "twice": [fixture.id] * 2,
         "none": [],
-        "some": [stage.id, "nobody", ""],
+        "some": [fixture.id, "nobody", ""],
     }.items():
-        play.ask(f"describe {label}", "DescribeTransactions", TransactionalIds=ids)
+        run.ask(f"describe {label}", "DescribeTransactions", TransactionalIds=ids)
     for label, topics in {
-        "unknown topic": [("nowhere", [0])], "unknown partition": [(stage.topic, [99, -1])], "empty topic": [("", [0])],
-        "bad topic": [("a b", [0])], "none": [], "no partitions": [(stage.topic, [])],
+        "unknown topic": [("nowhere", [0])], "unknown partition": [(fixture.topic, [99, -1])], "empty topic": [("", [0])],
+        "bad topic": [("a b", [0])], "none": [], "no partitions": [(fixture.topic, [])],
     }.items():  # fmt: skip
         asked = [{"Name": name, "PartitionIndexes": list(partitions)} for name, partitions in topics]
-        play.ask(f"producers of {label}", "DescribeProducers", Topics=asked)
-    play.ask("add to no transaction", "AddPartitionsToTxn", version=5, Transactions=[])
-    play.ask("the end", "EndTxn", **producer(stage), Committed=False)
+        run.ask(f"producers of {label}", "DescribeProducers", Topics=asked)
+    run.ask("add to no transaction", "AddPartitionsToTxn", version=5, Transactions=[])
+    run.ask("the end", "EndTxn", **producer(fixture), Committed=False)
 
 
-def rounds(play: Play) -> None:
+def rounds(run: ScenarioRun) -> None:
     """Transactions one after the other, ended by turns, with the epochs that each of them has."""
-    topic_id = play.topic(topic_of(play.group))
-    stage = empty(play)
+    topic_id = run.topic(topic_of(run.group))
+    fixture = empty(run)
     for number in range(4):
-        if play.version("EndTxn") < 5:
-            play.ask(f"add {number}", "AddPartitionsToTxn", version=3, **adding(stage, (stage.topic, [0])))
-        play.until(
+        if run.version("EndTxn") < 5:
+            run.ask(f"add {number}", "AddPartitionsToTxn", version=3, **adding(fixture, (fixture.topic, [0])))
+        run.until(
             f"write {number}", "Produce",
             lambda answer: answer["Responses"][0]["PartitionResponses"][0]["ErrorCode"] != CONCURRENT_TRANSACTIONS,
-            **producing(play, stage, topic_id),
+            **producing(run, fixture, topic_id),
         )  # fmt: skip
-        stage.sequence += 1
-        ended = play.ask(f"end {number}", "EndTxn", **producer(stage), Committed=number % 2 == 0)
+        fixture.sequence += 1
+        ended = run.ask(f"end {number}", "EndTxn", **producer(fixture), Committed=number % 2 == 0)
         if ended.get("ProducerId", -1) >= 0:
-            stage.producer_id, stage.epoch, stage.sequence = ended["ProducerId"], ended["ProducerEpoch"], 0
-        look(play, stage, f"round {number}")
+            fixture.producer_id, fixture.epoch, fixture.sequence = (
+                ended["ProducerId"],
+                ended["ProducerEpoch"],
+                0,
+            )
+        look(run, fixture, f"round {number}")
 
 
-def scenes() -> Iterator[Scene]:
+def scenarios() -> Iterator[Scenario]:
     """Every state with every request."""
     for name, state in STATES.items():
         for api, asked in REQUESTS.items():
-            for label in asked(Stage("x")):
-                yield Scene(f"{name}: {api} {label}", partial(cell, state, api, label), BACKS)
+            for label in asked(TransactionFixture("x")):
+                yield Scenario(f"{name}: {api} {label}", partial(cell, state, api, label), BACKS)
         for label, who in PRODUCES.items():
-            yield Scene(f"{name}: Produce {label}", partial(produce_cell, state, who), BACKS)
+            yield Scenario(f"{name}: Produce {label}", partial(produce_cell, state, who), BACKS)
         for label, values in MARKERS.items():
-            yield Scene(f"{name}: WriteTxnMarkers {label}", partial(marker_cell, state, values), (0, 1))
-    yield Scene("filters", filters)
-    yield Scene("rounds", rounds, BACKS)
+            yield Scenario(f"{name}: WriteTxnMarkers {label}", partial(marker_cell, state, values), (0, 1))
+    yield Scenario("filters", filters)
+    yield Scenario("rounds", rounds, BACKS)

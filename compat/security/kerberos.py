@@ -52,7 +52,7 @@ JVM_OPTIONS = ("--add-exports=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
 """Without this Kafka cannot tell a replay apart on Java 17, and refuses a login that it means clients to try again."""
 
 
-class Player:
+class KerberosClient:
     """A client that notes what it is answered."""
 
     def __init__(self, side: Side, realm: Realm, aged: Mapping[str, bytes]) -> None:
@@ -60,17 +60,17 @@ class Player:
         self.realm = realm
         self.aged = aged
         self._address = f"localhost:{side.sasl_port}"
-        self.client = RawClient(self._address)
+        self.raw = RawClient(self._address)
         self.is_bare = False
 
     def again(self) -> None:
         """Begin a new connection."""
-        self.client.socket.close()
-        self.client = RawClient(self._address)
+        self.raw.socket.close()
+        self.raw = RawClient(self._address)
 
     def handshake(self, version: int = 1, mechanism: str = "GSSAPI") -> None:
         """Ask for a mechanism."""
-        answer = self.client.ask(SaslHandshakeRequest(mechanism=mechanism), version)
+        answer = self.raw.ask(SaslHandshakeRequest(mechanism=mechanism), version)
         self.is_bare = version == 0
         self.seen.append(
             "closed" if answer is None else f"handshake: {answer.error_code} {sorted(answer.mechanisms)}"
@@ -79,11 +79,11 @@ class Player:
     def token(self, data: bytes | None, *, is_answered: bool = True) -> bytes:
         """Send a token; returns the answer's, empty where the connection was closed."""
         if self.is_bare:
-            self.client.send_frame(data or b"")
-            answered = self.client.frame() if is_answered else b""
+            self.raw.send_frame(data or b"")
+            answered = self.raw.frame() if is_answered else b""
             self.seen.append("closed" if answered is None else "a token" if answered else "no token")
             return answered or b""
-        answer = self.client.ask(SaslAuthenticateRequest(auth_bytes=data or b""), 2)
+        answer = self.raw.ask(SaslAuthenticateRequest(auth_bytes=data or b""), 2)
         if answer is None:
             self.seen.append("closed")
             return b""
@@ -112,58 +112,58 @@ class Player:
 
     def who(self) -> None:
         """Note whether the user may act on the cluster."""
-        answer = self.client.ask(MetadataRequest(topics=[], include_cluster_authorized_operations=True), 8)
+        answer = self.raw.ask(MetadataRequest(topics=[], include_cluster_authorized_operations=True), 8)
         self.seen.append("closed" if answer is None else f"operations {answer.cluster_authorized_operations}")
 
 
-Case = Callable[[Player], None]
+Case = Callable[[KerberosClient], None]
 
 
 def right(principal: str = "alice", suffix: bytes = b"", version: int = 1) -> Case:
     """A login, and what its user may do."""
 
-    def play(player: Player) -> None:
+    def case(client: KerberosClient) -> None:
         if version >= 0:
-            player.handshake(version)
+            client.handshake(version)
         else:
-            player.is_bare = True
-        player.log_in(player.tickets(principal), suffix)
-        player.who()
+            client.is_bare = True
+        client.log_in(client.tickets(principal), suffix)
+        client.who()
 
-    return play
+    return case
 
 
-def first(change: Callable[[Player], bytes]) -> Case:
+def first(change: Callable[[KerberosClient], bytes]) -> Case:
     """A first token."""
 
-    def play(player: Player) -> None:
-        player.handshake()
-        player.token(change(player))
-        player.who()
+    def case(client: KerberosClient) -> None:
+        client.handshake()
+        client.token(change(client))
+        client.who()
 
-    return play
+    return case
 
 
 def last(choose: Callable[[Context], bytes]) -> Case:
     """A choice of security layer."""
 
-    def play(player: Player) -> None:
-        player.handshake()
-        context = player.tickets()
-        context.unwrap(player.offered(context))
-        player.token(choose(context))
-        player.who()
+    def case(client: KerberosClient) -> None:
+        client.handshake()
+        context = client.tickets()
+        context.unwrap(client.offered(context))
+        client.token(choose(context))
+        client.who()
 
-    return play
+    return case
 
 
-def replayed(player: Player) -> None:
+def replayed(client: KerberosClient) -> None:
     """The same first token on two connections."""
-    token = player.tickets().step(None)
+    token = client.tickets().step(None)
     for _ in range(2):
-        player.handshake()
-        player.token(token)
-        player.again()
+        client.handshake()
+        client.token(token)
+        client.again()
 
 
 def out_of_sequence(context: Context) -> bytes:
@@ -172,56 +172,56 @@ def out_of_sequence(context: Context) -> bytes:
     return context.wrap(CHOICE)
 
 
-def with_data_before_the_offer(player: Player) -> None:
+def with_data_before_the_offer(client: KerberosClient) -> None:
     """Something where an empty message is due."""
-    player.handshake()
-    context = player.tickets()
-    context.step(player.token(context.step(None)))
-    player.token(b"something")
-    player.who()
+    client.handshake()
+    context = client.tickets()
+    context.step(client.token(context.step(None)))
+    client.token(b"something")
+    client.who()
 
 
-def ticket_twice(player: Player) -> None:
+def ticket_twice(client: KerberosClient) -> None:
     """A first token when the context stands."""
-    player.handshake()
-    context = player.tickets()
-    context.step(player.token(context.step(None)))
-    player.token(player.tickets().step(None))
-    player.who()
+    client.handshake()
+    context = client.tickets()
+    context.step(client.token(context.step(None)))
+    client.token(client.tickets().step(None))
+    client.who()
 
 
-def after_the_end(player: Player) -> None:
+def after_the_end(client: KerberosClient) -> None:
     """A token after the login."""
-    right()(player)
-    player.token(b"more")
-    player.who()
+    right()(client)
+    client.token(b"more")
+    client.who()
 
 
 def renewed(principal: str = "alice", mechanism: str = "GSSAPI") -> Case:
     """A second login on the same connection."""
 
-    def play(player: Player) -> None:
-        right()(player)
-        player.handshake(mechanism=mechanism)
+    def case(client: KerberosClient) -> None:
+        right()(client)
+        client.handshake(mechanism=mechanism)
         if mechanism == "GSSAPI":
-            player.log_in(player.tickets(principal))
+            client.log_in(client.tickets(principal))
         else:
-            player.token(b"\0plain\0secret")
-        player.who()
+            client.token(b"\0plain\0secret")
+        client.who()
 
-    return play
+    return case
 
 
-def other_request(player: Player) -> None:
+def other_request(client: KerberosClient) -> None:
     """A request in the middle of a login."""
-    player.handshake()
-    player.token(player.tickets().step(None))
-    player.who()
+    client.handshake()
+    client.token(client.tickets().step(None))
+    client.who()
 
 
 def late(name: str) -> Case:
     """A first token that was made some time ago."""
-    return first(lambda player: player.aged[name])
+    return first(lambda client: client.aged[name])
 
 
 CASES: dict[str, Case] = {
@@ -235,12 +235,12 @@ CASES: dict[str, Case] = {
     "bare tokens without a handshake": right(version=-1),
     "a principal whose name is not simple": right("not-simple"),
     "a principal of three parts": right("alice/a/b"),
-    "a ticket for another service": first(lambda player: player.tickets(service="http").step(None) or b""),
-    "a token that is cut": first(lambda player: (player.tickets().step(None) or b"")[:200]),
+    "a ticket for another service": first(lambda client: client.tickets(service="http").step(None) or b""),
+    "a token that is cut": first(lambda client: (client.tickets().step(None) or b"")[:200]),
     "a token with a byte changed": first(
-        lambda player: bytes(b ^ (i == 300) for i, b in enumerate(player.tickets().step(None) or b""))
+        lambda client: bytes(b ^ (i == 300) for i, b in enumerate(client.tickets().step(None) or b""))
     ),
-    "a token and more": first(lambda player: (player.tickets().step(None) or b"") + b"more"),
+    "a token and more": first(lambda client: (client.tickets().step(None) or b"") + b"more"),
     "an empty token": first(lambda _: b""),
     "no token at all": first(lambda _: b"hello"),
     "a token of another mechanism": first(
@@ -266,7 +266,7 @@ CASES: dict[str, Case] = {
     "a login again with another mechanism": renewed(mechanism="PLAIN"),
     "another request during a login": other_request,
     "a key that has changed": first(
-        lambda player: player.tickets().step(None) or b""
+        lambda client: client.tickets().step(None) or b""
     ),  # the last one: it stays changed
 }
 
@@ -332,18 +332,18 @@ def age(realm: Realm) -> dict[str, bytes]:
 
 def seen(case: Case, side: Side, realm: Realm, aged: Mapping[str, bytes]) -> list[str]:
     """What a side answers in one case."""
-    player = Player(side, realm, aged)
+    client = KerberosClient(side, realm, aged)
     try:
-        case(player)
+        case(client)
     except (OSError, KerberosError) as error:
-        player.seen.append(f"{type(error).__name__}: {error}")
+        client.seen.append(f"{type(error).__name__}: {error}")
     finally:
-        player.client.socket.close()
-    return player.seen
+        client.raw.socket.close()
+    return client.seen
 
 
 def compare_tokens(sides: tuple[Side, Side], realm: Realm, names: Collection[str]) -> int:
-    """Play cases on both sides; returns how many differ in a way that is not meant."""
+    """Run cases on both sides; returns how many differ in a way that is not meant."""
     realm.keytab("http/localhost")
     aged = age(realm)
     bad = 0

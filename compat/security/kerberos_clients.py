@@ -131,13 +131,13 @@ def compare_clients(version: str, sides: tuple[Side, Side], realm: Realm) -> int
     for name, client in CLIENTS.items():
         for service, wanted in (("kafka", RECORDS), ("wrong", ["failed"])):
 
-            def play(side: Side) -> list[str]:
+            def seen_on(side: Side) -> list[str]:
                 directory = realm.directory / f"{name}-{service}-{side.name}"  # noqa: B023
                 directory.mkdir()
                 return client(version, side, realm, service, directory)  # noqa: B023
 
             with ThreadPoolExecutor(2) as pool:
-                theirs, ours = pool.map(play, sides)
+                theirs, ours = pool.map(seen_on, sides)
             is_right = theirs == ours == wanted
             bad += not is_right
             print(f"{'same' if is_right else 'differs'}: {name} of service {service}: {len(ours)} lines")

@@ -1,4 +1,4 @@
-"""The same Streams applications on Apache Kafka and on Barnabas, scene by scene: python -m compat.streams.compare.
+"""The same Streams applications on Apache Kafka and on Barnabas, scenario by scenario: python -m compat.streams.compare.
 
 The exit code is 1 when something is seen on one broker that is not seen on the other.
 """
@@ -15,15 +15,15 @@ from compat.kafka import KafkaError
 from compat.kit.java import built
 from compat.kit.sides import Side, StartError, both
 from compat.soak.wordcounts import SETTINGS
+from compat.streams.fixture import ApplicationFixture
 from compat.streams.instances import InstanceError
-from compat.streams.scenes import SCENES
-from compat.streams.stage import Stage
+from compat.streams.scenarios import SCENARIOS
 
 
 def main() -> int:
     """Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m compat.streams.compare", description=__doc__)
-    parser.add_argument("--only", default="", metavar="TEXT", help="scenes with this in their name")
+    parser.add_argument("--only", default="", metavar="TEXT", help="scenarios with this in their name")
     parser.add_argument("--version", default="4.x", help="which Kafka (default: the newest here)")
     options = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="barnabas-streams-"))
@@ -31,7 +31,7 @@ def main() -> int:
     bad = seen = 0
     try:
         with both(SETTINGS, options.version) as sides:
-            for name in SCENES:
+            for name in SCENARIOS:
                 if options.only in name:
                     count, differences = _compare(name, sides, class_path, directory)
                     seen, bad = seen + count, bad + differences
@@ -42,11 +42,11 @@ def main() -> int:
 
 
 def _compare(name: str, sides: tuple[Side, Side], class_path: str, directory: Path) -> tuple[int, int]:
-    """Play a scene on both at once; how much was seen, and how much of it is not the same."""
+    """Run a scenario on both at once; how much was seen, and how much of it is not the same."""
     with ThreadPoolExecutor(2) as pool:
-        stages = [Stage(side, name, class_path, directory / side.name) for side in sides]
-        list(pool.map(_play, stages))
-    theirs, ours = (stage.notes for stage in stages)
+        fixtures = [ApplicationFixture(side, name, class_path, directory / side.name) for side in sides]
+        list(pool.map(_run, fixtures))
+    theirs, ours = (fixture.notes for fixture in fixtures)
     bad = 0
     for number in range(max(len(theirs), len(ours))):
         pair = [notes[number] if number < len(notes) else ("nothing more", None) for notes in (theirs, ours)]
@@ -61,15 +61,15 @@ def _compare(name: str, sides: tuple[Side, Side], class_path: str, directory: Pa
     return len(theirs), bad
 
 
-def _play(stage: Stage) -> None:
-    stage.directory.mkdir(parents=True, exist_ok=True)
+def _run(fixture: ApplicationFixture) -> None:
+    fixture.directory.mkdir(parents=True, exist_ok=True)
     try:
-        SCENES[stage.scene](stage)
+        SCENARIOS[fixture.scenario](fixture)
     except InstanceError as error:
-        stage.note("the scene failed", str(error))
+        fixture.note("the scenario failed", str(error))
     finally:
-        stage.end()
-        stage.forget()
+        fixture.end()
+        fixture.forget()
 
 
 if __name__ == "__main__":

@@ -83,7 +83,7 @@ class Member:
             raise WrongError(f"a member does not {how}") from None
 
 
-def play(class_path: str, bootstrap: str) -> None:
+def run_members(class_path: str, bootstrap: str) -> None:
     """A static member goes for a while and comes back; then it leaves for good. Raises WrongError."""
     side = Side("", int(bootstrap.rpartition(":")[2]))
 
@@ -130,7 +130,7 @@ def main() -> int:
         broker: Broker = Given(options.against) if options.against else Barnabas(Path(directory), SETTINGS)
         broker.start()
         try:
-            play(class_path, broker.bootstrap)
+            run_members(class_path, broker.bootstrap)
         except WrongError as error:
             print(f"FAIL {error}")
             return 1

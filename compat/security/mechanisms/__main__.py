@@ -18,31 +18,31 @@ from compat.kit.sides import StartError
 from compat.kit.wire import WireError
 from compat.security.mechanisms import again, oauth, plain, scram, tls, turns
 from compat.security.mechanisms.known_differences import KNOWN
-from compat.security.mechanisms.scenes import Act, Scene
+from compat.security.mechanisms.scenarios import Act, Scenario
 from compat.security.mechanisms.sides import Secured, both
 
-SUBJECTS: Mapping[str, Callable[[], Iterator[Scene]]] = {
-    "plain": plain.scenes,
-    "scram": scram.scenes,
-    "oauth": oauth.scenes,
-    "turns": turns.scenes,
-    "again": again.scenes,
-    "tls": tls.scenes,
+SUBJECTS: Mapping[str, Callable[[], Iterator[Scenario]]] = {
+    "plain": plain.scenarios,
+    "scram": scram.scenarios,
+    "oauth": oauth.scenarios,
+    "turns": turns.scenarios,
+    "again": again.scenarios,
+    "tls": tls.scenarios,
 }
-SCENES_AT_ONCE = 16
-REPLAYED_AT_ONCE = 4
-"""A scene that differs is played again among few others: brokers that are busy answer late."""
+SCENARIOS_AT_ONCE = 16
+REPEATED_AT_ONCE = 4
+"""A scenario that differs is run again among few others: brokers that are busy answer late."""
 
 
-def played(scene: Scene, sides: tuple[Secured, Secured]) -> tuple[list[Difference], int]:
-    """Play a scene with both; returns the differences, and how much was noted."""
+def compared(scenario: Scenario, sides: tuple[Secured, Secured]) -> tuple[list[Difference], int]:
+    """Run a scenario with both; returns the differences, and how much was noted."""
 
     def with_one(side: Secured) -> dict[str, object]:
         act = Act(side)
         try:
-            scene.act(act)
+            scenario.act(act)
         except (AssertionError, KeyError, TypeError, ValueError, OSError) as error:
-            act.notes["the scene breaks off"] = f"{type(error).__name__}: {error}"
+            act.notes["the scenario breaks off"] = f"{type(error).__name__}: {error}"
         finally:
             act.close()
         return act.notes
@@ -50,7 +50,7 @@ def played(scene: Scene, sides: tuple[Secured, Secured]) -> tuple[list[Differenc
     with ThreadPoolExecutor(2) as pool:
         theirs, ours = pool.map(with_one, sides)
     found = [
-        Difference(f"{scene.name}: {label}", *one)
+        Difference(f"{scenario.name}: {label}", *one)
         for label in dict.fromkeys((*theirs, *ours))
         for one in differences_between("", theirs.get(label, "nothing"), ours.get(label, "nothing"))
     ]
@@ -58,16 +58,16 @@ def played(scene: Scene, sides: tuple[Secured, Secured]) -> tuple[list[Differenc
 
 
 def compare(
-    scenes: Iterable[Scene], sides: tuple[Secured, Secured], replays: int
+    scenarios: Iterable[Scenario], sides: tuple[Secured, Secured], repeats: int
 ) -> tuple[list[Difference], int]:
-    """Play all scenes, and those that differ again; returns the differences, and how much was noted."""
-    all_scenes = list(scenes)
-    with ThreadPoolExecutor(SCENES_AT_ONCE) as pool:
-        results = list(pool.map(lambda scene: played(scene, sides), all_scenes))
-    for _ in range(replays):
+    """Run all scenarios, and those that differ again; returns the differences, and how much was noted."""
+    all_scenarios = list(scenarios)
+    with ThreadPoolExecutor(SCENARIOS_AT_ONCE) as pool:
+        results = list(pool.map(lambda scenario: compared(scenario, sides), all_scenarios))
+    for _ in range(repeats):
         again = [number for number, one in enumerate(results) if not all(map(is_known, one[0]))]
-        with ThreadPoolExecutor(REPLAYED_AT_ONCE) as pool:
-            found = pool.map(lambda number: played(all_scenes[number], sides), again)
+        with ThreadPoolExecutor(REPEATED_AT_ONCE) as pool:
+            found = pool.map(lambda number: compared(all_scenarios[number], sides), again)
             for number, one in zip(again, found, strict=True):
                 results[number] = one
     return [one for found, _ in results for one in found], sum(count for _, count in results)
@@ -83,18 +83,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m compat.security.mechanisms", description=__doc__)
     parser.add_argument("--version", default="4.x", help="which Kafka (default: the newest here)")
     parser.add_argument("--subject", action="append", choices=SUBJECTS, help="only this one; may be repeated")
-    parser.add_argument("--only", default="", metavar="REGEX", help="only scenes whose name matches")
+    parser.add_argument("--only", default="", metavar="REGEX", help="only scenarios whose name matches")
     parser.add_argument(
-        "--replays", type=int, default=2, help="how often a scene that differs is played again"
+        "--repeats", type=int, default=2, help="how often a scenario that differs is run again"
     )
     parser.add_argument("--each", action="store_true", help="show every difference, not one of each kind")
     options = parser.parse_args()
     names = options.subject or list(SUBJECTS)
-    scenes = [scene for name in names for scene in SUBJECTS[name]() if re.search(options.only, scene.name)]
+    scenarios = [
+        scenario for name in names for scenario in SUBJECTS[name]() if re.search(options.only, scenario.name)
+    ]
     begun = time.monotonic()
     try:
         with both(options.version) as sides:
-            differences, notes = compare(scenes, sides, options.replays)
+            differences, notes = compare(scenarios, sides, options.repeats)
     except (KafkaError, StartError, WireError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -102,7 +104,7 @@ def main() -> int:
         differences, KNOWN, complete=not options.subject and not options.only, together=not options.each
     )
     print(
-        f"{len(scenes)} scenes, {notes} looks, {len(differences)} differences, {bad} of them not as known; "
+        f"{len(scenarios)} scenarios, {notes} looks, {len(differences)} differences, {bad} of them not as known; "
         f"{time.monotonic() - begun:.0f} s"
     )
     return 1 if bad else 0

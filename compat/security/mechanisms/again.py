@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from compat.security.mechanisms.clients import Scram, bearer, claims, signed_token
-from compat.security.mechanisms.scenes import FRAMINGS, NAMES, NEWEST, RAW, Act, Login, Scene
+from compat.security.mechanisms.scenarios import FRAMINGS, NAMES, NEWEST, RAW, Act, Login, Scenario
 from compat.security.mechanisms.scram import exchange
 from compat.security.mechanisms.sides import LIFETIME_MS, PASSWORDS
 
@@ -176,13 +176,13 @@ def with_delegation_token(act: Act) -> None:
     login.talk.principal()
 
 
-def scenes() -> Iterator[Scene]:
+def scenarios() -> Iterator[Scenario]:
     """All of them."""
     for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"):
         for framing in FRAMINGS if mechanism == "PLAIN" else (RAW, NEWEST):
             name = f"again {mechanism} {NAMES[framing]}"
-            yield Scene(f"{name}: in time", partial(in_time, mechanism, framing))
-            yield Scene(f"{name}: as somebody else", partial(somebody_else, mechanism, framing))
+            yield Scenario(f"{name}: in time", partial(in_time, mechanism, framing))
+            yield Scenario(f"{name}: as somebody else", partial(somebody_else, mechanism, framing))
     for framing in FRAMINGS:
         name = f"again {NAMES[framing]}"
         for one, other in (
@@ -190,18 +190,18 @@ def scenes() -> Iterator[Scene]:
             ("SCRAM-SHA-256", "SCRAM-SHA-512"),
             ("SCRAM-SHA-512", "PLAIN"),
         ):
-            yield Scene(f"{name}: {one}, then {other}", partial(other_mechanism, one, other, framing))
-        yield Scene(f"{name}: a mechanism that is not there", partial(unknown_mechanism, framing))
-        yield Scene(f"{name}: a wrong password", partial(wrong, framing))
-        yield Scene(f"{name}: too soon", partial(too_soon, framing))
-        yield Scene(f"{name}: after the end", partial(expired, framing))
-        yield Scene(f"{name}: nothing after the end", partial(expired_idle, framing))
-        yield Scene(f"{name}: again after the end", partial(late, framing))
-        yield Scene(f"{name}: a token alone", partial(token_alone, framing))
+            yield Scenario(f"{name}: {one}, then {other}", partial(other_mechanism, one, other, framing))
+        yield Scenario(f"{name}: a mechanism that is not there", partial(unknown_mechanism, framing))
+        yield Scenario(f"{name}: a wrong password", partial(wrong, framing))
+        yield Scenario(f"{name}: too soon", partial(too_soon, framing))
+        yield Scenario(f"{name}: after the end", partial(expired, framing))
+        yield Scenario(f"{name}: nothing after the end", partial(expired_idle, framing))
+        yield Scenario(f"{name}: again after the end", partial(late, framing))
+        yield Scenario(f"{name}: a token alone", partial(token_alone, framing))
         for api in ("ApiVersions", "FindCoordinator"):
-            yield Scene(f"{name}: {api} between", partial(request_between, framing, api))
-    yield Scene("again: bare, then framed", partial(other_framing, RAW, NEWEST))
-    yield Scene("again: framed, then bare", partial(other_framing, NEWEST, RAW))
-    yield Scene("again: ApiVersions before", versions_before)
-    yield Scene("again: a token that has ended", short_token)
-    yield Scene("again: with a delegation token", with_delegation_token)
+            yield Scenario(f"{name}: {api} between", partial(request_between, framing, api))
+    yield Scenario("again: bare, then framed", partial(other_framing, RAW, NEWEST))
+    yield Scenario("again: framed, then bare", partial(other_framing, NEWEST, RAW))
+    yield Scenario("again: ApiVersions before", versions_before)
+    yield Scenario("again: a token that has ended", short_token)
+    yield Scenario("again: with a delegation token", with_delegation_token)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from compat.security.mechanisms.clients import bearer, claims, hmac_token, signed_token, unsecured_token
-from compat.security.mechanisms.scenes import FRAMINGS, NAMES, NEWEST, RAW, Act, Scene
+from compat.security.mechanisms.scenarios import FRAMINGS, NAMES, NEWEST, RAW, Act, Scenario
 from compat.security.mechanisms.sides import Keys
 
 KID = {"alg": "RS256", "kid": "one"}
@@ -148,28 +148,28 @@ def after_refusal(message: Made, framing: int, act: Act) -> None:
     login.talk.ends()
 
 
-def scenes() -> Iterator[Scene]:
+def scenarios() -> Iterator[Scenario]:
     """All of them."""
     for framing in FRAMINGS:
         name = f"OAUTHBEARER {NAMES[framing]}"
         for what in ("right", "expired", "another key"):
-            yield Scene(f"{name}: {what}", partial(with_message, SIGNED[what], "LOGIN", framing))
-        yield Scene(
+            yield Scenario(f"{name}: {what}", partial(with_message, SIGNED[what], "LOGIN", framing))
+        yield Scenario(
             f"{name}: a right token after a refusal", partial(after_refusal, SIGNED["right"], framing)
         )
-        yield Scene(f"{name}: nothing after a refusal", partial(after_refusal, lambda keys: b"", framing))
+        yield Scenario(f"{name}: nothing after a refusal", partial(after_refusal, lambda keys: b"", framing))
     for framing in (RAW, NEWEST):
         name = f"OAUTHBEARER {NAMES[framing]}"
         for what, made in SIGNED.items():
             if what not in ("right", "expired", "another key"):
-                yield Scene(f"{name}: {what}", partial(with_message, made, "LOGIN", framing))
+                yield Scenario(f"{name}: {what}", partial(with_message, made, "LOGIN", framing))
         for what, message in MESSAGES.items():
             given = partial(_given, message)
-            yield Scene(f"{name}: {what}", partial(with_message, given, "LOGIN", framing))
+            yield Scenario(f"{name}: {what}", partial(with_message, given, "LOGIN", framing))
     for what, made in UNSECURED.items():
-        yield Scene(f"unsecured: {what}", partial(with_message, made, "UNSECURED", NEWEST))
+        yield Scenario(f"unsecured: {what}", partial(with_message, made, "UNSECURED", NEWEST))
     for what, message in MESSAGES.items():
-        yield Scene(
+        yield Scenario(
             f"unsecured: {what}", partial(with_message, partial(_given, message), "UNSECURED", NEWEST)
         )
 

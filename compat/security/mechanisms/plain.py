@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from compat.security.mechanisms.scenes import FRAMINGS, NAMES, NEWEST, Act, Scene
+from compat.security.mechanisms.scenarios import FRAMINGS, NAMES, NEWEST, Act, Scenario
 
 RIGHT = b"\0alice\0wonder land"
 RECEIVE_SIZE_MAX = 524_288
@@ -74,13 +74,13 @@ def after_failure(framing: int, act: Act) -> None:
     login.token("right", RIGHT)
 
 
-def scenes() -> Iterator[Scene]:
+def scenarios() -> Iterator[Scenario]:
     """All of them."""
     for framing in FRAMINGS:
         name = f"PLAIN {NAMES[framing]}"
         for what, token in TOKENS.items():
-            yield Scene(f"{name}: {what}", partial(with_token, token, framing))
-        yield Scene(f"{name}: again", partial(again, framing))
-        yield Scene(f"{name}: after a failure", partial(after_failure, framing))
+            yield Scenario(f"{name}: {what}", partial(with_token, token, framing))
+        yield Scenario(f"{name}: again", partial(again, framing))
+        yield Scenario(f"{name}: after a failure", partial(after_failure, framing))
         for size in (RECEIVE_SIZE_MAX, RECEIVE_SIZE_MAX + 1):
-            yield Scene(f"{name}: a frame of {size}", partial(sizes, framing, size))
+            yield Scenario(f"{name}: a frame of {size}", partial(sizes, framing, size))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from compat.security.mechanisms.clients import Scram
-from compat.security.mechanisms.scenes import FRAMINGS, NAMES, NEWEST, RAW, Act, Login, Scene
+from compat.security.mechanisms.scenarios import FRAMINGS, NAMES, NEWEST, RAW, Act, Login, Scenario
 from compat.security.mechanisms.sides import PASSWORDS
 
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -206,24 +206,24 @@ def _of_token(scram: Scram, challenge: bytes) -> object:
     return shown
 
 
-def scenes() -> Iterator[Scene]:
+def scenarios() -> Iterator[Scenario]:
     """All of them."""
     for mechanism in MECHANISMS:
         for framing in FRAMINGS:
             name = f"{mechanism} {NAMES[framing]}"
             for what in ("right", "wrong password", "unknown user"):
-                yield Scene(f"{name}: {what}", partial(with_client, mechanism, CLIENTS[what], framing))
-            yield Scene(f"{name}: replayed", partial(replayed, mechanism, framing))
-            yield Scene(f"{name}: a message too many", partial(twice, mechanism, framing))
+                yield Scenario(f"{name}: {what}", partial(with_client, mechanism, CLIENTS[what], framing))
+            yield Scenario(f"{name}: replayed", partial(replayed, mechanism, framing))
+            yield Scenario(f"{name}: a message too many", partial(twice, mechanism, framing))
         for framing in (RAW, NEWEST):
             name = f"{mechanism} {NAMES[framing]}"
             for what, client in list(CLIENTS.items())[3:]:
-                yield Scene(f"{name}: {what}", partial(with_client, mechanism, client, framing))
+                yield Scenario(f"{name}: {what}", partial(with_client, mechanism, client, framing))
             for what, message in FIRSTS.items():
-                yield Scene(f"{name}: first: {what}", partial(with_first, mechanism, message, framing))
+                yield Scenario(f"{name}: first: {what}", partial(with_first, mechanism, message, framing))
             for what, final in FINALS.items():
-                yield Scene(f"{name}: final: {what}", partial(with_final, mechanism, final, framing))
-            yield Scene(f"{name}: the final message first", partial(final_first, mechanism, framing))
-            yield Scene(f"{name}: the other hash", partial(other_mechanism, mechanism, framing))
+                yield Scenario(f"{name}: final: {what}", partial(with_final, mechanism, final, framing))
+            yield Scenario(f"{name}: the final message first", partial(final_first, mechanism, framing))
+            yield Scenario(f"{name}: the other hash", partial(other_mechanism, mechanism, framing))
             for what in ("right", "in capitals", "wrong key", "unknown", "not said"):
-                yield Scene(f"{name}: token: {what}", partial(with_token, mechanism, framing, what))
+                yield Scenario(f"{name}: token: {what}", partial(with_token, mechanism, framing, what))

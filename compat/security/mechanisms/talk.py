@@ -29,7 +29,7 @@ Shown = Callable[[bytes], Any]
 
 
 class Talk:
-    """A connection. `notes` are shared by the talks of one scene."""
+    """A connection. `notes` are shared by the talks of one scenario."""
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from compat.kit.certificates import Signed
-from compat.security.mechanisms.scenes import Act, Login, Scene
+from compat.security.mechanisms.scenarios import Act, Login, Scenario
 from compat.security.mechanisms.sides import Keys
 
 LISTENERS = ("NONE", "REQUESTED", "REQUIRED")
@@ -106,20 +106,20 @@ def login_without_sasl(act: Act) -> None:
     talk.works()
 
 
-def scenes() -> Iterator[Scene]:
+def scenarios() -> Iterator[Scenario]:
     """All of them."""
     for listener in LISTENERS:
         for version in VERSIONS:
             for what in CERTIFICATES:
                 name = f"TLS {version} {listener.lower()}: {what}"
-                yield Scene(name, partial(with_certificate, listener, version, what))
-    yield Scene("TLS 1.0", partial(old_version, ssl.TLSVersion.TLSv1))
-    yield Scene("TLS 1.1", partial(old_version, ssl.TLSVersion.TLSv1_1))
+                yield Scenario(name, partial(with_certificate, listener, version, what))
+    yield Scenario("TLS 1.0", partial(old_version, ssl.TLSVersion.TLSv1))
+    yield Scenario("TLS 1.1", partial(old_version, ssl.TLSVersion.TLSv1_1))
     for name in ("ECDHE-RSA-AES256-GCM-SHA384", "ECDHE-RSA-CHACHA20-POLY1305", "DHE-RSA-AES128-GCM-SHA256", "AES128-SHA",
                  "NULL-SHA256", "ADH-AES128-SHA256"):  # fmt: skip
-        yield Scene(f"TLS cipher {name}", partial(cipher, name))
+        yield Scenario(f"TLS cipher {name}", partial(cipher, name))
     for listener in ("NONE", "REQUIRED", "ENCRYPTED"):
-        yield Scene(f"TLS: no handshake {listener.lower()}", partial(no_tls, listener))
+        yield Scenario(f"TLS: no handshake {listener.lower()}", partial(no_tls, listener))
     for what, data in {
         "nothing": b"",
         "a record cut short": bytes.fromhex("16030100ff0100"),
@@ -129,8 +129,8 @@ def scenes() -> Iterator[Scene]:
         "HTTP": b"GET / HTTP/1.1\r\n\r\n",
         "a record that is too long": bytes.fromhex("160301ffff") + bytes(70_000),
     }.items():
-        yield Scene(f"TLS: {what}", partial(bytes_for_tls, data))
-    yield Scene("TLS where none is expected", tls_for_none)
-    yield Scene("TLS: a login", with_login)
-    yield Scene("TLS: a request before a login", before_login)
-    yield Scene("TLS: a login where there is none", login_without_sasl)
+        yield Scenario(f"TLS: {what}", partial(bytes_for_tls, data))
+    yield Scenario("TLS where none is expected", tls_for_none)
+    yield Scenario("TLS: a login", with_login)
+    yield Scenario("TLS: a request before a login", before_login)
+    yield Scenario("TLS: a login where there is none", login_without_sasl)

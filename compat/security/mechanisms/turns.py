@@ -8,7 +8,7 @@ from functools import partial
 
 from compat.kit.wire import Values
 from compat.security.mechanisms.plain import RIGHT
-from compat.security.mechanisms.scenes import FRAMINGS, NAMES, NEWEST, RAW, Act, Scene
+from compat.security.mechanisms.scenarios import FRAMINGS, NAMES, NEWEST, RAW, Act, Scenario
 from compat.security.mechanisms.talk import framed
 
 SOFTWARE = {"ClientSoftwareName": "kit", "ClientSoftwareVersion": "1"}
@@ -201,43 +201,45 @@ def byte_by_byte(act: Act) -> None:
     talk.works()
 
 
-def scenes() -> Iterator[Scene]:
+def scenarios() -> Iterator[Scenario]:
     """All of them."""
     for what, request in REQUESTS.items():
-        yield Scene(f"before: {what}", partial(first, *request))
-        yield Scene(f"after ApiVersions: {what}", partial(after_versions, *request))
-        yield Scene(f"after a token: {what}", partial(after_first_token, *request))
+        yield Scenario(f"before: {what}", partial(first, *request))
+        yield Scenario(f"after ApiVersions: {what}", partial(after_versions, *request))
+        yield Scenario(f"after a token: {what}", partial(after_first_token, *request))
         if request[0] != "SaslAuthenticate":
             for framing in (RAW, NEWEST):
                 name = f"for a token {NAMES[framing]}: {what}"
-                yield Scene(name, partial(after_handshake, framing, *request))
+                yield Scenario(name, partial(after_handshake, framing, *request))
     asked = ("ApiVersions", 3, SOFTWARE)
-    yield Scene("for a token v2: ApiVersions", partial(after_handshake, NEWEST, *asked))
-    yield Scene("for a token bare: ApiVersions", partial(after_handshake, RAW, *asked))
-    yield Scene("after a token: ApiVersions", partial(after_first_token, *asked))
-    yield Scene(
+    yield Scenario("for a token v2: ApiVersions", partial(after_handshake, NEWEST, *asked))
+    yield Scenario("for a token bare: ApiVersions", partial(after_handshake, RAW, *asked))
+    yield Scenario("after a token: ApiVersions", partial(after_first_token, *asked))
+    yield Scenario(
         "after a token: SaslHandshake", partial(after_first_token, "SaslHandshake", 1, {"Mechanism": "PLAIN"})
     )
     for version in (0, 1, 2, 3, 4, 5, 99):
-        yield Scene(f"ApiVersions v{version}", partial(versions, version, SOFTWARE if version > 2 else {}))
+        yield Scenario(f"ApiVersions v{version}", partial(versions, version, SOFTWARE if version > 2 else {}))
     for what, software in {
         "no name": {"ClientSoftwareName": "", "ClientSoftwareVersion": "1"},
         "a name with a space": {"ClientSoftwareName": "a b", "ClientSoftwareVersion": "1"},
         "no version": {"ClientSoftwareName": "kit", "ClientSoftwareVersion": ""},
     }.items():
-        yield Scene(f"ApiVersions v3 with {what}", partial(versions, 3, software))
-    yield Scene("ApiVersions twice", versions_twice)
-    yield Scene("ApiVersions of an unknown version, then of a known one", unknown_then_right)
+        yield Scenario(f"ApiVersions v3 with {what}", partial(versions, 3, software))
+    yield Scenario("ApiVersions twice", versions_twice)
+    yield Scenario("ApiVersions of an unknown version, then of a known one", unknown_then_right)
     for version in (0, 1, 2, 99):
         for mechanism in ("PLAIN", "GSSAPI", "plain", "", "SCRAM-SHA-1", "x" * 10_000):
-            yield Scene(
+            yield Scenario(
                 f"handshake v{version} {mechanism[:20] or 'nothing'}", partial(handshake, version, mechanism)
             )
     for framing in FRAMINGS:
-        yield Scene(f"handshake twice {NAMES[framing]}", partial(handshake_twice, framing))
+        yield Scenario(f"handshake twice {NAMES[framing]}", partial(handshake_twice, framing))
         if framing in (RAW, NEWEST):
-            yield Scene(f"tokens in the other framing than {NAMES[framing]}", partial(other_framing, framing))
-    yield Scene("SaslAuthenticate of an unknown version", unknown_version)
+            yield Scenario(
+                f"tokens in the other framing than {NAMES[framing]}", partial(other_framing, framing)
+            )
+    yield Scenario("SaslAuthenticate of an unknown version", unknown_version)
     for what, request in {
         "handshake v0": ("SaslHandshake", 0, {"Mechanism": "PLAIN"}),
         "handshake v1": ("SaslHandshake", 1, {"Mechanism": "PLAIN"}),
@@ -247,12 +249,14 @@ def scenes() -> Iterator[Scene]:
         "ApiVersions": ("ApiVersions", 3, SOFTWARE),
     }.items():
         for framing in (RAW, NEWEST):
-            yield Scene(f"after a login {NAMES[framing]}: {what}", partial(after_login, framing, *request))
-        yield Scene(f"without logins: {what}", partial(without_sasl, *request))
+            yield Scenario(f"after a login {NAMES[framing]}: {what}", partial(after_login, framing, *request))
+        yield Scenario(f"without logins: {what}", partial(without_sasl, *request))
     for what, data in FRAMES.items():
-        yield Scene(f"before: {what}", partial(frame, data))
+        yield Scenario(f"before: {what}", partial(frame, data))
         for framing in (RAW, NEWEST):
             if what != "a token of PLAIN":
-                yield Scene(f"for a token {NAMES[framing]}: {what}", partial(frame_for_token, framing, data))
-    yield Scene("everything at once", at_once)
-    yield Scene("byte by byte", byte_by_byte)
+                yield Scenario(
+                    f"for a token {NAMES[framing]}: {what}", partial(frame_for_token, framing, data)
+                )
+    yield Scenario("everything at once", at_once)
+    yield Scenario("byte by byte", byte_by_byte)

@@ -63,7 +63,7 @@ async def test_a_broker_that_says_too_much_is_found_out(answers, said):
     result = Round()
     for seed in range(3000):
         try:
-            await Session(random.Random(seed), Answers(answers), result, Held(0)).play()
+            await Session(random.Random(seed), Answers(answers), result, Held(0)).run()
         except* (struct.error, IndexError, TypeError, ValueError, EncodeError):
             pass  # this broker cannot answer in a version that was never published
         if any(said in finding.text for finding in result.findings):
@@ -76,7 +76,7 @@ def test_a_broker_says_and_keeps_nothing_before_a_login():
     seed = int(os.environ.get("BARNABAS_TEST_SEED", random.randrange(2**32)))
     print(f"BARNABAS_TEST_SEED={seed}")
     logins = SimulatedLogins()
-    result = logins.play(random.Random(seed), examples(1_000))
+    result = logins.run_round(random.Random(seed), examples(1_000))
     assert [*result.findings, *logins.close()] == []
     assert result.inputs >= 1_000
 
@@ -86,9 +86,9 @@ def test_functions_that_take_the_bytes_of_strangers(name):
     seed = int(os.environ.get("BARNABAS_TEST_SEED", random.randrange(2**32)))
     print(f"BARNABAS_TEST_SEED={seed}")
     (target,) = (one for one in pure.TARGETS if one.name == name)
-    play, close = target.open()
+    run_round, close = target.open()
     count = examples(20 if name == "recovery" else 300)
-    assert [*play(random.Random(seed), count).findings, *close()] == []
+    assert [*run_round(random.Random(seed), count).findings, *close()] == []
     (chosen,) = (one for one in pure.PURE if one.name == name)
     for data in pure.corpus_of(name):
         chosen.check(data)

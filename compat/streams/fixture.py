@@ -1,4 +1,4 @@
-"""What a scene has at hand on one broker: topics, words that are sent, instances, and what is seen of the group.
+"""What a scenario has at hand on one broker: topics, words that are sent, instances, and what is seen of the group.
 
 The rule: what is noted must be the same on both brokers, so nothing random, and nothing that depends on the pace.
 """
@@ -39,11 +39,11 @@ ROLES = ("ActiveTasks", "StandbyTasks", "WarmupTasks")
 
 
 @dataclass
-class Stage:
-    """One scene on one broker. `notes` is what is compared."""
+class ApplicationFixture:
+    """One scenario on one broker. `notes` is what is compared."""
 
     side: Side
-    scene: str
+    scenario: str
     class_path: str
     directory: Path
     notes: list[tuple[str, Any]] = field(default_factory=list)
@@ -80,7 +80,7 @@ class Stage:
             {"Name": name.replace("_", "."), "ConfigOperation": SET, "Value": value}
             for name, value in settings.items()
         ]
-        resource = {"ResourceType": GROUP, "ResourceName": self.scene, "Configs": configs}
+        resource = {"ResourceType": GROUP, "ResourceName": self.scenario, "Configs": configs}
         with self.side.connect() as connection:
             answer = connection.ask("IncrementalAlterConfigs", 1, {"Resources": [resource]})
         self.note("configured", [one["ErrorCode"] for one in answer["Responses"]])
@@ -104,7 +104,7 @@ class Stage:
     def start(self, number: int, program: str = "words", **options: Any) -> Instance:
         """Start an instance, or start it again in its directory."""
         instance = self.instances.get(number) or Instance(
-            self.class_path, program, self.bootstrap, self.scene, number, self.directory, **options
+            self.class_path, program, self.bootstrap, self.scenario, number, self.directory, **options
         )
         self.instances[number] = instance
         instance.start()
@@ -120,7 +120,9 @@ class Stage:
     def described(self) -> Values:
         """The group, by StreamsGroupDescribe."""
         with self.side.connect() as connection:
-            found: Values = connection.ask("StreamsGroupDescribe", 0, {"GroupIds": [self.scene]})["Groups"][0]
+            found: Values = connection.ask("StreamsGroupDescribe", 0, {"GroupIds": [self.scenario]})[
+                "Groups"
+            ][0]
         return found
 
     def settled(self, members: int) -> Values:
@@ -135,7 +137,7 @@ class Stage:
             if here and time.monotonic() - since > QUIET_S:
                 return group
             time.sleep(0.25)
-        raise InstanceError(f"{self.scene}: no agreement of {members} members: {group}")
+        raise InstanceError(f"{self.scenario}: no agreement of {members} members: {group}")
 
     def see(self, label: str, members: int) -> None:
         """Note how many tasks each member and each instance has, and how many have gone from one that stays.

@@ -1,4 +1,4 @@
-"""What a scene is: a name, and what is said to a broker; and the first steps of each login."""
+"""What a scenario is: a name, and what is said to a broker; and the first steps of each login."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMES = {RAW: "bare", 0: "v0", 1: "v1", 2: "v2"}
 
 @dataclass
 class Act:
-    """One scene with one broker."""
+    """One scenario with one broker."""
 
     side: Secured
     notes: Notes = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Act:
 
 
 @dataclass(frozen=True)
-class Scene:
+class Scenario:
     """What is done; all that comes of it is in the notes of `Act`."""
 
     name: str

@@ -1,12 +1,12 @@
-"""Scenes that are played with two brokers: a few clients, some of whom wait, and all that each of them is answered.
+"""Scenarios that are run against two brokers: a few clients, some of whom wait, and all that each of them is answered.
 
-    def first_join(play: Play) -> None:
-        play.ask("anna joins", "JoinGroup", "anna", GroupId=play.group, ...)
+    def first_join(run: ScenarioRun) -> None:
+        run.ask("anna joins", "JoinGroup", "anna", GroupId=run.group, ...)
 
-    differences = compare([Scene("first join", first_join)], kafka, barnabas)
+    differences = compare([Scenario("first join", first_join)], kafka, barnabas)
 
-The rule: a scene uses what it is answered, such as member ids, and names of its own, so that scenes do not meet; what is
-random is compared by when it was first seen. A scene that differs is played again with few others before it counts:
+The rule: a scenario uses what it is answered, such as member ids, and names of its own, so that scenarios do not meet;
+what is random is compared by when it was first seen. A scenario that differs is run again with few others before it counts:
 brokers that are busy answer late.
 """
 
@@ -30,15 +30,15 @@ ANSWER_WITHIN_S = 0.3
 """Who is not answered in this time waits for something else to happen."""
 SETTLE_S = 10.0
 AGAIN = 1
-"""How often a scene that differs is played again."""
-SCENES_AT_ONCE = 12
+"""How often a scenario that differs is run again."""
+SCENARIOS_AT_ONCE = 12
 AGAIN_AT_ONCE = 4
 TIMES = re.compile(r".*(Timestamp|TimeMs|StartTimeMs)")
 RANDOM_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|^[A-Za-z0-9_-]{22}$")
 
 
-class SceneError(Exception):
-    """A scene cannot go on with what it was answered."""
+class ScenarioError(Exception):
+    """A scenario cannot go on with what it was answered."""
 
 
 Versions = dict[str, tuple[int, int]]
@@ -46,16 +46,16 @@ Versions = dict[str, tuple[int, int]]
 
 
 @dataclass(frozen=True)
-class Scene:
-    """What is played. It is played in the newest version of each API, and in those that are `backs` older."""
+class Scenario:
+    """What is run, in the newest version of each API, and in those that are `backs` older."""
 
     name: str
-    act: Callable[[Play], None]
+    act: Callable[[ScenarioRun], None]
     backs: Sequence[int] = (0,)
 
-    def at_the_ends(self) -> Scene:
+    def at_the_ends(self) -> Scenario:
         """The same in the newest version and the oldest alone."""
-        return Scene(self.name, self.act, sorted({self.backs[0], self.backs[-1]}))
+        return Scenario(self.name, self.act, sorted({self.backs[0], self.backs[-1]}))
 
 
 @dataclass
@@ -70,8 +70,8 @@ class Pending:
 
 
 @dataclass
-class Play:
-    """One scene with one broker: asks, and keeps what is answered by label."""
+class ScenarioRun:
+    """One scenario with one broker: asks, and keeps what is answered by label."""
 
     side: Side
     name: str
@@ -85,11 +85,11 @@ class Play:
 
     @property
     def group(self) -> str:
-        """A group's name, or a transactional id, that is this scene's alone."""
+        """A group's name, or a transactional id, that is this scenario's alone."""
         return re.sub(r"[^a-z0-9]+", "-", self.name.lower()) + f"-{self.back}"
 
     def version(self, api: str) -> int:
-        """The version of an API that this play speaks."""
+        """The version of an API that this run speaks."""
         oldest, newest = self.versions[api]
         return max(oldest, newest - self.back)
 
@@ -241,54 +241,58 @@ class Result:
     """What a comparison has found, and how much was asked."""
 
     differences: list[Difference]
-    scenes: int
+    scenarios: int
     answers: int
 
 
 def compare(
-    scenes: Iterable[Scene], theirs: Side, ours: Side, known: Sequence[KnownDifference], versions: Versions
+    scenarios: Iterable[Scenario],
+    theirs: Side,
+    ours: Side,
+    known: Sequence[KnownDifference],
+    versions: Versions,
 ) -> Result:
-    """Play all scenes with both brokers, some at once."""
-    plays = [(scene, back) for scene in scenes for back in scene.backs]
-    result = Result([], len(plays), 0)
+    """Run all scenarios against both brokers, some at once."""
+    runs = [(scenario, back) for scenario in scenarios for back in scenario.backs]
+    result = Result([], len(runs), 0)
 
-    def play(scene: Scene, back: int, turn: int) -> tuple[list[Difference], int]:
-        name = scene.name if not turn else f"{scene.name} again {turn}"
-        both = [Play(side, name, back, versions) for side in (theirs, ours)]
+    def compared(scenario: Scenario, back: int, turn: int) -> tuple[list[Difference], int]:
+        name = scenario.name if not turn else f"{scenario.name} again {turn}"
+        both = [ScenarioRun(side, name, back, versions) for side in (theirs, ours)]
         with ThreadPoolExecutor(2) as pool:
-            list(pool.map(lambda one: _act(scene, one), both))
-        label = f"{scene.name} -{back}" if len(scene.backs) > 1 else scene.name
+            list(pool.map(lambda one: _act(scenario, one), both))
+        label = f"{scenario.name} -{back}" if len(scenario.backs) > 1 else scenario.name
         return list(_compare(label, name, *both)), len(both[0].answers)
 
     def unknown(found: list[Difference]) -> bool:
         return not all(any(one.covers(difference) for one in known) for difference in found)
 
-    with ThreadPoolExecutor(SCENES_AT_ONCE) as pool:
-        played = list(pool.map(lambda one: play(*one, 0), plays))
+    with ThreadPoolExecutor(SCENARIOS_AT_ONCE) as pool:
+        results = list(pool.map(lambda one: compared(*one, 0), runs))
     for turn in range(1, AGAIN + 1):
-        again = [number for number, (found, _) in enumerate(played) if unknown(found)]
+        again = [number for number, (found, _) in enumerate(results) if unknown(found)]
         with ThreadPoolExecutor(AGAIN_AT_ONCE) as pool:
-            replayed = list(pool.map(lambda number: play(*plays[number], turn), again))  # noqa: B023
-        for number, one in zip(again, replayed, strict=True):
-            played[number] = one
-    for found, answers in played:
+            repeated = list(pool.map(lambda number: compared(*runs[number], turn), again))  # noqa: B023
+        for number, one in zip(again, repeated, strict=True):
+            results[number] = one
+    for found, answers in results:
         result.differences += found
         result.answers += answers
     return result
 
 
-def _act(scene: Scene, play: Play) -> None:
+def _act(scenario: Scenario, run: ScenarioRun) -> None:
     try:
-        scene.act(play)
-    except (KeyError, IndexError, TypeError, ConnectionError, SceneError) as error:
-        play.note("the scene breaks off", f"{type(error).__name__}: {error}")
+        scenario.act(run)
+    except (KeyError, IndexError, TypeError, ConnectionError, ScenarioError) as error:
+        run.note("the scenario breaks off", f"{type(error).__name__}: {error}")
     finally:
-        play.close()
+        run.close()
         # Lists of all groups are to stay short.
-        play.look("DeleteGroups", 1, GroupsNames=[play.group])
+        run.look("DeleteGroups", 1, GroupsNames=[run.group])
 
 
-def _compare(label: str, name: str, theirs: Play, ours: Play) -> Iterable[Difference]:
+def _compare(label: str, name: str, theirs: ScenarioRun, ours: ScenarioRun) -> Iterable[Difference]:
     for what in dict.fromkeys([*theirs.answers, *ours.answers]):
         pair = theirs.answers.get(what, "nothing"), ours.answers.get(what, "nothing")
         for found in differences_between("", *pair):
