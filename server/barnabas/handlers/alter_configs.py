@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.handlers.config_alteration import altered
+from barnabas.handlers.config_alteration import ConfigAlteration
 from barnabas.wire.generated.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 
 if TYPE_CHECKING:
@@ -28,10 +28,8 @@ async def handle(
     security: ListenerSecurity,
 ) -> AlterConfigsResponse:
     """Alter all resources in one change; one that is refused does not keep the others back."""
-    answers = await altered(
+    alteration = ConfigAlteration(
         context,
-        request.resources,
-        Answer,
         replace_all=True,
         validate_only=request.validate_only,
         metadata=metadata,
@@ -40,4 +38,4 @@ async def handle(
         broker_id=broker_id,
         security=security,
     )
-    return AlterConfigsResponse(responses=answers)
+    return AlterConfigsResponse(responses=await alteration.apply(request.resources, Answer))

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from encodings import utf_16_le
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from barnabas.cluster.internal_topics import OFFSETS_TOPIC
 from barnabas.errors import RequestError
+from barnabas.groups.group import LAST_WITHOUT_MEMBER_EPOCHS, Committer
 from barnabas.groups.shard import GroupShard
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.statemachine.decision import Decision
@@ -57,14 +58,14 @@ class Partition(Protocol):
     committed_metadata: str | None
 
 
-class Topic(Protocol):
-    """A topic in a request."""
+class Request(Protocol):
+    """A request of either API; its topics have a name, in OffsetCommit v10 a `topic_id`, and `partitions`."""
 
-    name: str
-
-    @property
-    def partitions(self) -> Sequence[Partition]:
-        """What is to be committed."""
+    group_id: str
+    member_id: str
+    generation_id_or_member_epoch: int
+    group_instance_id: str | None
+    topics: list[Any]
 
 
 class Answer(Protocol):
@@ -75,40 +76,7 @@ class Answer(Protocol):
 
 
 A = TypeVar("A", bound=Answer)
-
-
-async def check_size(
-    group_id: str,
-    topics: Sequence[Topic],
-    *,
-    replicas: Replicas,
-    group_coordinator: GroupCoordinator,
-    budget: LoopBudget,
-) -> None:
-    """See that the offsets fit into a batch of their topic, before anything is done with them.
-
-    Raises INVALID_COMMIT_OFFSET_SIZE, as Kafka does for such a batch, COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR.
-    """
-    count = names_size = 0
-    for number, topic in enumerate(topics, 1):
-        of_topic = len(topic.partitions)
-        count += of_topic
-        names_size += of_topic * len(topic.name)
-        if number % TOPICS_PER_CHECKPOINT == 0:
-            await budget.checkpoint()
-    if count <= COMMITS_AT_ONCE:
-        return
-    topic_partition = (OFFSETS_TOPIC, await group_coordinator.partition_of(group_id))
-    try:
-        bytes_max = replicas.leader(*topic_partition).log.config.max_message_bytes
-    except RequestError as error:
-        raise RequestError(ErrorCode.NOT_COORDINATOR, error.message) from error
-    size = count * (RECORD_BYTES_MIN + len(group_id)) + names_size
-    if size > bytes_max:
-        raise RequestError(
-            ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-            f"{count} offsets make a batch of more than {size} bytes; {bytes_max} are possible",
-        )
+T = TypeVar("T")
 
 
 class Commits:
@@ -117,24 +85,78 @@ class Commits:
     def __init__(
         self,
         context: RequestContext,
-        group_id: str,
+        request: Request,
         *,
         retention_ms: int = BROKER_RETENTION,
         metadata: MetadataStore,
+        replicas: Replicas,
         group_coordinator: GroupCoordinator,
         budget: LoopBudget,
     ) -> None:
         self._context = context
-        self._group_id = group_id
+        self._request = request
         self._retention_ms = retention_ms
         self._metadata = metadata
+        self._replicas = replicas
         self._group_coordinator = group_coordinator
         self._budget = budget
         self._requested: list[RequestedCommit] = []
         self._accepted: list[Answer] = []
         self._taken = 0
 
-    async def take(self, topic: str, partitions: Sequence[Partition], new_answer: Callable[[], A]) -> list[A]:
+    async def take(
+        self,
+        new_topic: Callable[[Any, list[A]], T],
+        new_partition: Callable[[], A],
+        *,
+        by_id: bool = False,
+        in_zookeeper: bool = False,
+    ) -> list[T]:
+        """Take the offsets that can be committed; returns the topics' answers.
+
+        `new_topic` makes one of a topic and its partitions' answers. `by_id`: whether topics are named by their ids.
+        `in_zookeeper`: whether the offsets are kept there, where they need not fit into a batch.
+
+        Raises INVALID_COMMIT_OFFSET_SIZE, COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR.
+        """
+        if not in_zookeeper:
+            await self._check_size()
+        answers = []
+        for topic in self._request.topics:
+            name = (self._metadata.image.topic_name(topic.topic_id) or "") if by_id else topic.name
+            answers.append(new_topic(topic, await self._take(name, topic.partitions, new_partition)))
+        return answers
+
+    async def _check_size(self) -> None:
+        """See that the offsets fit into a batch of their topic, before anything is done with them.
+
+        Raises INVALID_COMMIT_OFFSET_SIZE, as Kafka does for such a batch, COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR.
+        """
+        count = names_size = 0
+        for number, topic in enumerate(self._request.topics, 1):
+            of_topic = len(topic.partitions)
+            count += of_topic
+            names_size += of_topic * len(topic.name)
+            if number % TOPICS_PER_CHECKPOINT == 0:
+                await self._budget.checkpoint()
+        if count <= COMMITS_AT_ONCE:
+            return
+        group_id = self._request.group_id
+        topic_partition = (OFFSETS_TOPIC, await self._group_coordinator.partition_of(group_id))
+        try:
+            bytes_max = self._replicas.leader(*topic_partition).log.config.max_message_bytes
+        except RequestError as error:
+            raise RequestError(ErrorCode.NOT_COORDINATOR, error.message) from error
+        size = count * (RECORD_BYTES_MIN + len(group_id)) + names_size
+        if size > bytes_max:
+            raise RequestError(
+                ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+                f"{count} offsets make a batch of more than {size} bytes; {bytes_max} are possible",
+            )
+
+    async def _take(
+        self, topic: str, partitions: Sequence[Partition], new_answer: Callable[[], A]
+    ) -> list[A]:
         """Take the offsets of a topic, "" for one that is not known by its id; returns its partitions' answers."""
         may_read = self._context.authorizes(Operation.READ, ResourceType.TOPIC, topic)
         answers = []
@@ -205,7 +227,7 @@ class Commits:
         failure: int = ErrorCode.NONE
         refused: dict[TopicPartition, RequestError] = {}
         try:
-            refused = await offsets.commit(self._group_id, wanted)
+            refused = await offsets.commit(self._request.group_id, wanted)
         except RequestError as error:
             failure = error.code
         for one, answer in zip(self._requested, self._accepted, strict=True):
@@ -217,22 +239,33 @@ class Commits:
     async def write(
         self,
         some: Sequence[RequestedCommit],
-        check: Callable[[GroupShard, Decision], None],
         *,
+        check: Callable[[], None] = lambda: None,
         producer: Producer | None = None,
     ) -> None:
-        """Write some of the offsets, in the transaction of `producer` if there is one, unless `check` raises.
+        """Write some of the offsets for the member that commits, in the transaction of `producer` if there is one.
 
-        Raises INVALID_COMMIT_OFFSET_SIZE where they are more than a batch can hold.
+        Raises what `check`, which is called at the moment of the decision, and the group say against it, and
+        INVALID_COMMIT_OFFSET_SIZE where they are more than a batch can hold.
         """
+        request, context = self._request, self._context
+        committer = Committer(
+            request.member_id,
+            request.generation_id_or_member_epoch,
+            request.group_instance_id,
+            [one.commit[0] for one in some],
+            context.api_version if producer is None else LAST_WITHOUT_MEMBER_EPOCHS,
+            transactional=producer is not None,
+        )
 
         def decide(shard: GroupShard, out: Decision) -> None:
-            check(shard, out)
-            shard.commit(self._group_id, [one.commit for one in some if not one.is_too_long], out)
+            check()
+            shard.check_commit(request.group_id, committer, context.now_ms, out)
+            shard.commit(request.group_id, [one.commit for one in some if not one.is_too_long], out)
             out.producer = producer
 
         try:
-            await self._group_coordinator.perform(self._group_id, decide)
+            await self._group_coordinator.perform(request.group_id, decide)
         except RequestError as error:
             if error.code == ErrorCode.UNKNOWN_SERVER_ERROR:  # more than a batch can hold
                 raise RequestError(ErrorCode.INVALID_COMMIT_OFFSET_SIZE) from error

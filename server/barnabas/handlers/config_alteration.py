@@ -93,193 +93,194 @@ class Answer(Protocol):
 A = TypeVar("A", bound=Answer)
 
 
-async def altered(
-    context: RequestContext,
-    resources: Sequence[Any],
-    new_answer: Callable[[], A],
-    *,
-    replace_all: bool,
-    validate_only: bool,
-    metadata: MetadataStore,
-    config: BrokerConfig,
-    budget: LoopBudget,
-    broker_id: int,
-    security: ListenerSecurity,
-) -> list[A]:
-    """Alter all resources in one change, and answer each; one that is refused does not keep the others back."""
-    changes = await _wanted_changes(resources, replace_all=replace_all, budget=budget)
-    await _alter(
-        changes,
-        replace_all=replace_all,
-        validate_only=validate_only,
-        metadata=metadata,
-        config=config,
-        budget=budget,
-        broker_id=broker_id,
-        security=security,
-        context=context,
-    )
-    answers = []
-    for change in changes:
-        answer = new_answer()
-        answer.resource_type, answer.resource_name, answer.error_message = *change.key, None
-        if change.refused is not None:
-            answer.error_code, answer.error_message = change.refused.code, change.refused.message
-        answers.append(answer)
-        await budget.checkpoint()
-    return answers
+class ConfigAlteration:
+    """What one request does to the settings of resources. Lifecycle: `apply`, once.
 
-
-async def _wanted_changes(
-    resources: Sequence[Any], *, replace_all: bool, budget: LoopBudget
-) -> list[ResourceChange]:
-    """What a request asks for; all of it is refused where it is more than Apache Kafka takes in one request."""
-    count = 0
-    for resource in resources:
-        count += len(resource.configs)
-        await budget.checkpoint()
-    too_many = None
-    if count > ALTERATIONS_PER_REQUEST_MAX:
-        too_many = RequestError(
-            ErrorCode.POLICY_VIOLATION,
-            f"{count} settings are changed; at most {ALTERATIONS_PER_REQUEST_MAX} in one request",
-        )
-    changes = []
-    for resource in resources:
-        change = ResourceChange(resource.resource_type, resource.resource_name, [], too_many)
-        if too_many is None:
-            change.alterations = [
-                Alteration(entry.name, SET if replace_all else entry.config_operation, entry.value)
-                for entry in resource.configs
-            ]
-        changes.append(change)
-        await budget.checkpoint()
-    return changes
-
-
-async def _alter(
-    wanted: Sequence[ResourceChange],
-    *,
-    replace_all: bool,
-    validate_only: bool,
-    metadata: MetadataStore,
-    config: BrokerConfig,
-    budget: LoopBudget,
-    broker_id: int,
-    security: ListenerSecurity,
-    context: RequestContext,
-) -> None:
-    """Change the own settings of resources, all in one change; `replace_all` begins with none of them.
-
-    Each that cannot be changed as a whole is `refused`: INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION,
-    INVALID_TOPIC_EXCEPTION, INVALID_CONFIG. Raises StorageError.
+    `replace_all` begins with none of a resource's own settings, as AlterConfigs does.
     """
-    counts: Counter[tuple[int, str]] = Counter()
-    for one in wanted:
-        counts[one.key] += 1
-        await budget.checkpoint()
-    for one in wanted:
-        if one.refused is not None:
-            continue
-        try:
-            if counts[one.key] > 1:
-                raise RequestError(ErrorCode.INVALID_REQUEST, "the resource is named twice")
-            _check_alterations(one.alterations)
-            check_type(one.resource_type, config)
-            if one.resource_type == BROKER:
-                check_broker_name(one.name, broker_id=broker_id)
-            require_on_resource(context, Operation.ALTER_CONFIGS, one.resource_type, one.name)
-            if one.resource_type != BROKER_LOGGER:
-                _check_resource(one.resource_type, one.name, broker_id=broker_id)
-            elif replace_all:
-                raise RequestError(ErrorCode.INVALID_REQUEST, "loggers can only be altered one by one")
-            else:
-                _alter_loggers(one.name, one.alterations, validate_only=validate_only, broker_id=broker_id)
-        except RequestError as error:
-            one.refused = detached(error)
-        await budget.checkpoint()
 
-    await _check_security(wanted, metadata.image, config, security, replace_all=replace_all)
+    def __init__(
+        self,
+        context: RequestContext,
+        *,
+        replace_all: bool,
+        validate_only: bool,
+        metadata: MetadataStore,
+        config: BrokerConfig,
+        budget: LoopBudget,
+        broker_id: int,
+        security: ListenerSecurity,
+    ) -> None:
+        self._context = context
+        self._replace_all = replace_all
+        self._validate_only = validate_only
+        self._metadata = metadata
+        self._config = config
+        self._budget = budget
+        self._broker_id = broker_id
+        self._security = security
 
-    def decide(image: ClusterImage) -> Iterator[Change]:
+    async def apply(self, resources: Sequence[Any], new_answer: Callable[[], A]) -> list[A]:
+        """Alter all resources in one change, and answer each; one that is refused does not keep the others back.
+
+        Raises StorageError.
+        """
+        changes = await self._wanted_changes(resources)
+        await self._check(changes)
+        await self._check_security(changes)
+        await self._change(changes)
+        answers = []
+        for change in changes:
+            answer = new_answer()
+            answer.resource_type, answer.resource_name, answer.error_message = *change.key, None
+            if change.refused is not None:
+                answer.error_code, answer.error_message = change.refused.code, change.refused.message
+            answers.append(answer)
+            await self._budget.checkpoint()
+        return answers
+
+    async def _wanted_changes(self, resources: Sequence[Any]) -> list[ResourceChange]:
+        """What a request asks for; all of it is refused where it is more than Apache Kafka takes in one request."""
+        count = 0
+        for resource in resources:
+            count += len(resource.configs)
+            await self._budget.checkpoint()
+        too_many = None
+        if count > ALTERATIONS_PER_REQUEST_MAX:
+            too_many = RequestError(
+                ErrorCode.POLICY_VIOLATION,
+                f"{count} settings are changed; at most {ALTERATIONS_PER_REQUEST_MAX} in one request",
+            )
+        changes = []
+        for resource in resources:
+            change = ResourceChange(resource.resource_type, resource.resource_name, [], too_many)
+            if too_many is None:
+                change.alterations = [
+                    Alteration(entry.name, SET if self._replace_all else entry.config_operation, entry.value)
+                    for entry in resource.configs
+                ]
+            changes.append(change)
+            await self._budget.checkpoint()
+        return changes
+
+    async def _check(self, wanted: Sequence[ResourceChange]) -> None:
+        """Refuse what can be refused without looking at what is set, and set the levels of loggers.
+
+        The codes: INVALID_REQUEST, INVALID_TOPIC_EXCEPTION, INVALID_CONFIG, and those of the authorizer.
+        """
+        counts: Counter[tuple[int, str]] = Counter()
         for one in wanted:
-            if one.refused is None and one.resource_type != BROKER_LOGGER:
-                try:
-                    change = _changed(image, one, replace_all=replace_all, config=config)
-                except RequestError as error:
-                    one.refused = detached(error)
-                else:
-                    yield change
+            counts[one.key] += 1
+            await self._budget.checkpoint()
+        for one in wanted:
+            if one.refused is not None:
+                continue
+            try:
+                if counts[one.key] > 1:
+                    raise RequestError(ErrorCode.INVALID_REQUEST, "the resource is named twice")
+                self._check_resource(one)
+            except RequestError as error:
+                one.refused = detached(error)
+            await self._budget.checkpoint()
 
-    if validate_only:
-        for _ in decide(metadata.image):
-            await budget.checkpoint()
-        return
-    await metadata.change(decide)
-    for one in wanted:
-        if one.resource_type == BROKER and one.refused is None:
-            _log_unknown(context, one, config)
-            await budget.checkpoint()
+    def _check_resource(self, one: ResourceChange) -> None:
+        _check_alterations(one.alterations)
+        check_type(one.resource_type, self._config)
+        if one.resource_type == BROKER:
+            check_broker_name(one.name, broker_id=self._broker_id)
+        require_on_resource(self._context, Operation.ALTER_CONFIGS, one.resource_type, one.name)
+        if one.resource_type != BROKER_LOGGER:
+            _check_resource(one.resource_type, one.name, broker_id=self._broker_id)
+        elif self._replace_all:
+            raise RequestError(ErrorCode.INVALID_REQUEST, "loggers can only be altered one by one")
+        else:
+            _alter_loggers(
+                one.name, one.alterations, validate_only=self._validate_only, broker_id=self._broker_id
+            )
 
+    async def _check_security(self, wanted: Sequence[ResourceChange]) -> None:
+        """Refuse settings of TLS and SASL with which a listener could not go on: keys are read before they are taken."""
+        image, config = self._metadata.image, self._config
+        for one in wanted:
+            if one.resource_type != BROKER or one.refused is not None:
+                continue
+            if not any(concerns_security(alteration.name) for alteration in one.alterations):
+                continue
+            try:
+                before = {} if self._replace_all else image.settings_of(BROKER, one.name)
+                settings = _altered(BROKER, before, one.alterations, config)
+                _check_settings(BROKER, one.name, settings, config=config)
+                others = image.settings_of(BROKER, "") if one.name else {}
+                trial = (
+                    config.with_dynamic(others, settings) if one.name else config.with_dynamic(settings, {})
+                )
+                await self._security.check(trial)
+            except RequestError as error:
+                one.refused = detached(error)
+            except SettingError as error:
+                one.refused = RequestError(ErrorCode.INVALID_REQUEST, str(error))
 
-async def _check_security(
-    wanted: Sequence[ResourceChange],
-    image: ClusterImage,
-    config: BrokerConfig,
-    security: ListenerSecurity,
-    *,
-    replace_all: bool,
-) -> None:
-    """Refuse settings of TLS and SASL with which a listener could not go on: keys are read before they are taken."""
-    for one in wanted:
-        if one.resource_type != BROKER or one.refused is not None:
-            continue
-        if not any(concerns_security(alteration.name) for alteration in one.alterations):
-            continue
-        try:
-            before = image.settings_of(BROKER, one.name)
-            settings = _altered(BROKER, {} if replace_all else before, one.alterations, config)
-            _check_settings(BROKER, one.name, settings, config=config)
-            others = image.settings_of(BROKER, "") if one.name else {}
-            trial = config.with_dynamic(others, settings) if one.name else config.with_dynamic(settings, {})
-            await security.check(trial)
-        except RequestError as error:
-            one.refused = detached(error)
-        except SettingError as error:
-            one.refused = RequestError(ErrorCode.INVALID_REQUEST, str(error))
+    async def _change(self, wanted: Sequence[ResourceChange]) -> None:
+        """Change the own settings of all resources that are not refused, in one change.
 
+        Refuses those that cannot be changed as a whole: INVALID_CONFIG, INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION.
+        """
 
-def _changed(
-    image: ClusterImage, wanted: ResourceChange, *, replace_all: bool, config: BrokerConfig
-) -> ConfigChanged:
-    resource_type, name = wanted.key
-    before = image.settings_of(resource_type, name)
-    if resource_type == BROKER and config.kept_for_all:
-        settings = _with_kept(name, before, wanted, config, replace_all=replace_all)
-    else:
-        settings = _altered(resource_type, {} if replace_all else before, wanted.alterations, config)
-    _check_settings(resource_type, name, settings, config=config)
-    if resource_type == TOPIC and name not in image.topics:
-        raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-    return ConfigChanged(resource_type, name, tuple(sorted(settings.items())))
+        def decide(image: ClusterImage) -> Iterator[Change]:
+            for one in wanted:
+                if one.refused is None and one.resource_type != BROKER_LOGGER:
+                    try:
+                        change = self._changed(image, one)
+                    except RequestError as error:
+                        one.refused = detached(error)
+                    else:
+                        yield change
 
+        if self._validate_only:
+            for _ in decide(self._metadata.image):
+                await self._budget.checkpoint()
+            return
+        await self._metadata.change(decide)
+        for one in wanted:
+            if one.resource_type == BROKER and one.refused is None:
+                _log_unknown(self._context, one, self._config)
+                await self._budget.checkpoint()
 
-def _with_kept(
-    name: str, before: Mapping[str, str], wanted: ResourceChange, config: BrokerConfig, *, replace_all: bool
-) -> dict[str, str]:
-    """Settings of brokers after these alterations, where some are always those of all brokers (KIP-966).
+    def _changed(self, image: ClusterImage, wanted: ResourceChange) -> ConfigChanged:
+        resource_type, name = wanted.key
+        before = image.settings_of(resource_type, name)
+        if resource_type == BROKER and self._config.kept_for_all:
+            settings = self._with_kept(before, wanted)
+        else:
+            first = {} if self._replace_all else before
+            settings = _altered(resource_type, first, wanted.alterations, self._config)
+        _check_settings(resource_type, name, settings, config=self._config)
+        if resource_type == TOPIC and name not in image.topics:
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+        return ConfigChanged(resource_type, name, tuple(sorted(settings.items())))
 
-    They can neither be set for one broker nor be taken away from all. Raises INVALID_CONFIG.
-    """
-    kept = config.kept_for_all if not name else {}
-    settings = _altered(BROKER, {} if replace_all else {**kept, **before}, wanted.alterations, config)
-    named = {alteration.name: alteration.operation for alteration in wanted.alterations}
-    for setting in config.kept_for_all:
-        if name and named.get(setting, DELETE) != DELETE:
-            raise RequestError(ErrorCode.INVALID_CONFIG, f"{setting} is a setting of all brokers, not of one")
-        if not name and setting not in settings:
-            raise RequestError(ErrorCode.INVALID_CONFIG, f"{setting} cannot be taken away from all brokers")
-    return {key: text for key, text in settings.items() if key not in kept or key in before or key in named}
+    def _with_kept(self, before: Mapping[str, str], wanted: ResourceChange) -> dict[str, str]:
+        """Settings of brokers after these alterations, where some are always those of all brokers (KIP-966).
+
+        They can neither be set for one broker nor be taken away from all. Raises INVALID_CONFIG.
+        """
+        name, of_all = wanted.name, self._config.kept_for_all
+        kept = of_all if not name else {}
+        first = {} if self._replace_all else {**kept, **before}
+        settings = _altered(BROKER, first, wanted.alterations, self._config)
+        named = {alteration.name: alteration.operation for alteration in wanted.alterations}
+        for setting in of_all:
+            if name and named.get(setting, DELETE) != DELETE:
+                raise RequestError(
+                    ErrorCode.INVALID_CONFIG, f"{setting} is a setting of all brokers, not of one"
+                )
+            if not name and setting not in settings:
+                raise RequestError(
+                    ErrorCode.INVALID_CONFIG, f"{setting} cannot be taken away from all brokers"
+                )
+        return {
+            key: text for key, text in settings.items() if key not in kept or key in before or key in named
+        }
 
 
 def _check_alterations(alterations: Sequence[Alteration]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.handlers.config_alteration import altered
+from barnabas.handlers.config_alteration import ConfigAlteration
 from barnabas.wire.generated.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -31,10 +31,8 @@ async def handle(
     security: ListenerSecurity,
 ) -> IncrementalAlterConfigsResponse:
     """Alter all resources in one change; one that is refused does not keep the others back."""
-    answers = await altered(
+    alteration = ConfigAlteration(
         context,
-        request.resources,
-        Answer,
         replace_all=False,
         validate_only=request.validate_only,
         metadata=metadata,
@@ -43,4 +41,4 @@ async def handle(
         broker_id=broker_id,
         security=security,
     )
-    return IncrementalAlterConfigsResponse(responses=answers)
+    return IncrementalAlterConfigsResponse(responses=await alteration.apply(request.resources, Answer))

@@ -6,13 +6,9 @@ generation and carries a timestamp; v2-v4 a retention time; v6 leader epochs; v7
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from barnabas.groups.group import Committer
-from barnabas.groups.shard import GroupShard
-from barnabas.handlers.committing import Commits, RequestedCommit, check_size
-from barnabas.statemachine.decision import Decision
+from barnabas.handlers.committing import Commits
 from barnabas.wire.generated.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 
 if TYPE_CHECKING:
@@ -42,50 +38,29 @@ async def handle(
 ) -> OffsetCommitResponse:
     """Commit what can be committed; each partition has its own answer."""
     in_zookeeper = consumer_offsets if context.api_version < COORDINATED_SINCE else None
-    if in_zookeeper is None:
-        await check_size(
-            request.group_id,
-            request.topics,
-            replicas=replicas,
-            group_coordinator=group_coordinator,
-            budget=budget,
-        )
     commits = Commits(
         context,
-        request.group_id,
+        request,
         retention_ms=request.retention_time_ms,
         metadata=metadata,
+        replicas=replicas,
         group_coordinator=group_coordinator,
         budget=budget,
     )
-    response = OffsetCommitResponse()
-    for topic in request.topics:
-        name = topic.name
-        if context.api_version >= TOPIC_IDS_SINCE:
-            name = metadata.image.topic_name(topic.topic_id) or ""
-        answers = await commits.take(name, topic.partitions, PartitionAnswer)
-        response.topics.append(TopicAnswer(name=topic.name, topic_id=topic.topic_id, partitions=answers))
-
+    topics = await commits.take(
+        _topic_answer,
+        PartitionAnswer,
+        by_id=context.api_version >= TOPIC_IDS_SINCE,
+        in_zookeeper=in_zookeeper is not None,
+    )
     if in_zookeeper is not None:
         await commits.commit_in_zookeeper(in_zookeeper)
-        return response
+    else:
+        await commits.commit(commits.write)
+    return OffsetCommitResponse(topics=topics)
 
-    async def commit(some: Sequence[RequestedCommit]) -> None:
-        def check(shard: GroupShard, out: Decision) -> None:
-            shard.check_commit(
-                request.group_id,
-                Committer(
-                    request.member_id,
-                    request.generation_id_or_member_epoch,
-                    request.group_instance_id,
-                    [one.commit[0] for one in some],
-                    context.api_version,
-                ),
-                context.now_ms,
-                out,
-            )
 
-        await commits.write(some, check)
-
-    await commits.commit(commit)
-    return response
+def _topic_answer(
+    topic: OffsetCommitRequest.OffsetCommitRequestTopic, partitions: list[PartitionAnswer]
+) -> TopicAnswer:
+    return TopicAnswer(name=topic.name, topic_id=topic.topic_id, partitions=partitions)

@@ -11,11 +11,8 @@ from typing import TYPE_CHECKING
 
 from barnabas.cluster.internal_topics import OFFSETS_TOPIC
 from barnabas.errors import RequestError
-from barnabas.groups.group import Committer
-from barnabas.groups.shard import GroupShard
-from barnabas.handlers.committing import Commits, RequestedCommit, check_size
+from barnabas.handlers.committing import Commits, RequestedCommit
 from barnabas.handlers.transactional import Admission, Part
-from barnabas.statemachine.decision import Decision
 from barnabas.transactions.transaction import Producer
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
@@ -47,20 +44,15 @@ async def handle(
     budget: LoopBudget,
 ) -> TxnOffsetCommitResponse:
     """Commit what can be committed; each partition has its own answer."""
-    await check_size(
-        request.group_id,
-        request.topics,
+    commits = Commits(
+        context,
+        request,
+        metadata=metadata,
         replicas=replicas,
         group_coordinator=group_coordinator,
         budget=budget,
     )
-    commits = Commits(
-        context, request.group_id, metadata=metadata, group_coordinator=group_coordinator, budget=budget
-    )
-    response = TxnOffsetCommitResponse()
-    for topic in request.topics:
-        answers = await commits.take(topic.name, topic.partitions, PartitionAnswer)
-        response.topics.append(TopicAnswer(name=topic.name, partitions=answers))
+    topics = await commits.take(_topic_answer, PartitionAnswer)
     admission = Admission(
         transactional_id=request.transactional_id,
         implicit=context.api_version >= IMPLICIT_SINCE,
@@ -80,23 +72,17 @@ async def handle(
         if topic_partition in refused:
             raise refused[topic_partition]
 
-        def check(shard: GroupShard, out: Decision) -> None:
+        def check() -> None:
             if (why_not := admission.refusal(part)) is not None:
                 raise why_not
-            shard.check_commit(
-                request.group_id,
-                Committer(
-                    request.member_id,
-                    request.generation_id_or_member_epoch,
-                    request.group_instance_id,
-                    [one.commit[0] for one in some],
-                    transactional=True,
-                ),
-                context.now_ms,
-                out,
-            )
 
-        await commits.write(some, check, producer=producer)
+        await commits.write(some, check=check, producer=producer)
 
     await commits.commit(commit)
-    return response
+    return TxnOffsetCommitResponse(topics=topics)
+
+
+def _topic_answer(
+    topic: TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic, partitions: list[PartitionAnswer]
+) -> TopicAnswer:
+    return TopicAnswer(name=topic.name, partitions=partitions)
