@@ -14,7 +14,7 @@ from barnabas.config.loading import BrokerConfig
 from barnabas.control.clock import VirtualClock
 from barnabas.control.faulting import Faulting
 from barnabas.control.host import Host
-from barnabas.control.keeping import keep_clients
+from barnabas.control.keep_clients import keep_clients
 from barnabas.control.recorder import Filter, Recorded, Recorder
 
 T = TypeVar("T")

@@ -25,7 +25,6 @@ from barnabas.broker.housekeeping import Housekeeping
 from barnabas.broker.image_follower import ImageFollower
 from barnabas.broker.interpreter import give_back_memory
 from barnabas.broker.listener import Connections
-from barnabas.broker.newcomers import Newcomers
 from barnabas.broker.open_files import allow_open_files, connections_max
 from barnabas.broker.pipeline import Pipeline
 from barnabas.broker.quotas import broker_quotas
@@ -36,6 +35,7 @@ from barnabas.broker.stalls import StallMeter
 from barnabas.broker.startup import advertised_endpoints, open_listeners, parse_metrics_address
 from barnabas.broker.storage import opened_storage
 from barnabas.broker.storage_parts import Membership, Storage
+from barnabas.broker.unauthenticated import UnauthenticatedConnections
 from barnabas.cluster.internal_topics import SHARE_TOPIC
 from barnabas.config import broker as settings
 from barnabas.config.authorizer import token_secret_key
@@ -354,7 +354,7 @@ def _assemble(
         limits,
         idle_seconds_max=config.get(settings.CONNECTIONS_MAX_IDLE_MS) / 1000,
         count_max=connections_max(allow_open_files()),
-        newcomers=Newcomers(
+        unauthenticated=UnauthenticatedConnections(
             config.get(settings.MAX_UNAUTHENTICATED_CONNECTIONS),
             config.get(settings.AUTHENTICATION_TIMEOUT_MS) / 1000,
         ),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas.broker.handing_over import hand_over
+from barnabas.broker.controlled_shutdown import shut_down_controlled
 from barnabas.broker.startup import StartupError
 from barnabas.broker.storage_parts import Membership
 from barnabas.cluster import protocol_version
@@ -220,7 +220,7 @@ class Participation:
 
     async def end(self) -> None:
         """Hand over what this broker leads."""
-        await hand_over(
+        await shut_down_controlled(
             self._config,
             self._broker_id,
             self._store.broker_epoch,

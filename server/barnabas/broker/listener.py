@@ -17,7 +17,7 @@ import trio
 
 from barnabas.broker.channel import NO_SECURITY
 from barnabas.broker.connection import Connection, ConnectionParts
-from barnabas.broker.newcomers import Newcomers
+from barnabas.broker.unauthenticated import UnauthenticatedConnections
 from barnabas.requests.context import ConnectionInfo
 
 if TYPE_CHECKING:
@@ -125,10 +125,10 @@ class Connections:
         *,
         idle_seconds_max: float,
         count_max: int | None,
-        newcomers: Newcomers | None = None,
+        unauthenticated: UnauthenticatedConnections | None = None,
         doorkeeper: Doorkeeper | None = None,
     ) -> None:
-        """`count_max` is what the system allows, None for any number; `newcomers` bounds who has not authenticated.
+        """`count_max` is what the system allows, None for any number; `unauthenticated` bounds who has not authenticated.
 
         `doorkeeper` is as in `Seams`.
         """
@@ -141,7 +141,7 @@ class Connections:
         self._ids = count(1)
         self._open: dict[Connection, None] = {}  # in the order in which they came, as no set has them
         self._idle_seconds_max = idle_seconds_max
-        self._newcomers = Newcomers() if newcomers is None else newcomers
+        self._unauthenticated = UnauthenticatedConnections() if unauthenticated is None else unauthenticated
 
     def __len__(self) -> int:
         return len(self._open)
@@ -230,7 +230,7 @@ class Connections:
         )
         channel = listener.channel
         connection = Connection(
-            self.parts, transport, info, channel=channel, on_arrived=self._newcomers.discard
+            self.parts, transport, info, channel=channel, on_arrived=self._unauthenticated.discard
         )
         self._open[connection] = None
         self.limits.opened(listener.name, host)
@@ -240,13 +240,13 @@ class Connections:
 
     def _greet(self, connection: Connection) -> None:
         """Count a connection whose peer has not said who it is; too many of them push out one another."""
-        pushed_out = self._newcomers.add(connection, self.parts.now_s())
+        pushed_out = self._unauthenticated.add(connection, self.parts.now_s())
         if pushed_out is not None:
             host = pushed_out.info.peer_address[0]
             self.parts.log_limit.log(
                 log, logging.WARNING, "connections closed before their login", host,
                 "closing %s: %d connections have not authenticated, most of them from %s",
-                pushed_out.info, len(self._newcomers), host,
+                pushed_out.info, len(self._unauthenticated), host,
             )  # fmt: skip
             pushed_out.scope.cancel()
 
@@ -255,7 +255,7 @@ class Connections:
             await connection.serve()
         finally:
             self._open.pop(connection, None)
-            self._newcomers.discard(connection)
+            self._unauthenticated.discard(connection)
             self.limits.closed(connection.info.listener, connection.info.peer_address[0])
 
     async def close_excess_forever(self) -> None:
@@ -281,11 +281,11 @@ class Connections:
         Those that have sent nothing since the last check are inactive from then on.
         """
         while True:
-            shortest_s = min(self._idle_seconds_max, self._newcomers.seconds_max)
+            shortest_s = min(self._idle_seconds_max, self._unauthenticated.seconds_max)
             pause_s = min(IDLE_CHECK_SECONDS, max(shortest_s / 2, 0.05))
             await trio.sleep(pause_s)
             await self._mark_inactive(self.parts.now_s() - pause_s)
-            for connection in self._newcomers.overdue(self.parts.now_s()):
+            for connection in self._unauthenticated.overdue(self.parts.now_s()):
                 log.debug("closing %s: it has not authenticated in time", connection.info)
                 connection.scope.cancel()
             limit = self.parts.now_s() - self._idle_seconds_max

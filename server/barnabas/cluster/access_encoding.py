@@ -13,7 +13,7 @@ from barnabas.cluster.access_changes import (
     DelegationTokenRemoved,
     ScramCredentialChanged,
 )
-from barnabas.cluster.forms import Form
+from barnabas.cluster.change_codec import ChangeCodec
 from barnabas.cluster.image import Change, ClusterImage
 from barnabas.quotas.entities import entity_of
 from barnabas.security import scram
@@ -73,23 +73,23 @@ def _acl_body(change: AclAdded | AclRemoved) -> dict[str, Any]:
     }  # fmt: skip
 
 
-FORMS: Mapping[str, Form[Any]] = {
-    form.kind.__name__: form
-    for form in (
-        Form(ScramCredentialChanged, _scram_body, _scram),
-        Form(DelegationTokenChanged, _token_body, _token),
-        Form(
+CODECS: Mapping[str, ChangeCodec[Any]] = {
+    codec.kind.__name__: codec
+    for codec in (
+        ChangeCodec(ScramCredentialChanged, _scram_body, _scram),
+        ChangeCodec(DelegationTokenChanged, _token_body, _token),
+        ChangeCodec(
             DelegationTokenRemoved,
             lambda change: {"id": change.token_id},
             lambda body: DelegationTokenRemoved(body["id"]),
         ),
-        Form(
+        ChangeCodec(
             ClientQuotaChanged,
             lambda change: {"entity": dict(change.entity.parts), "quotas": dict(change.quotas)},
             _quotas,
         ),
-        Form(AclAdded, _acl_body, lambda body: AclAdded(_acl(body))),
-        Form(AclRemoved, _acl_body, lambda body: AclRemoved(_acl(body))),
+        ChangeCodec(AclAdded, _acl_body, lambda body: AclAdded(_acl(body))),
+        ChangeCodec(AclRemoved, _acl_body, lambda body: AclRemoved(_acl(body))),
     )
 }
 

@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from barnabas.cluster.change_codec import ChangeCodec
 from barnabas.cluster.changes import (
     ConfigChanged,
     LogDirsRegistered,
@@ -20,7 +21,6 @@ from barnabas.cluster.changes import (
     TopicCreated,
     TopicDeleted,
 )
-from barnabas.cluster.forms import Form
 from barnabas.cluster.image import Change, ClusterImage, PartitionInfo, TopicInfo
 from barnabas.errors import RequestError
 from barnabas.records.crc import crc32c
@@ -71,18 +71,18 @@ def decode_line(data: bytes) -> Line:
 def encode(change: Change) -> str:
     """Return one change as one line of JSON, without the newline. Raises TypeError for a kind that is not kept."""
     name = type(change).__name__
-    form = _form(name)
-    if form is None:
+    codec = _codec(name)
+    if codec is None:
         raise TypeError(f"{name} is not kept: it is true only while a broker runs")
-    return json.dumps({"change": name, **form.body(change)}, separators=(",", ":"))
+    return json.dumps({"change": name, **codec.body(change)}, separators=(",", ":"))
 
 
 def _change(body: dict[str, Any]) -> Change:
     """Return the change in a line's object. Raises ValueError, KeyError or TypeError for what `encode` never wrote."""
-    form = _form(body["change"])
-    if form is None:
+    codec = _codec(body["change"])
+    if codec is None:
         raise ValueError(f"unknown change {body['change']!r}")
-    change: Change = form.change(body)
+    change: Change = codec.change(body)
     return change
 
 
@@ -106,10 +106,10 @@ def _partitions(rows: list[Any]) -> tuple[PartitionInfo, ...]:
     )
 
 
-_FORMS: Mapping[str, Form[Any]] = {
-    form.kind.__name__: form
-    for form in (
-        Form(
+_CODECS: Mapping[str, ChangeCodec[Any]] = {
+    codec.kind.__name__: codec
+    for codec in (
+        ChangeCodec(
             TopicCreated,
             lambda change: {
                 "name": change.topic.name,
@@ -118,7 +118,7 @@ _FORMS: Mapping[str, Form[Any]] = {
             },
             _topic_created,
         ),
-        Form(
+        ChangeCodec(
             PartitionsAdded,
             lambda change: {
                 "name": change.name,
@@ -126,7 +126,7 @@ _FORMS: Mapping[str, Form[Any]] = {
             },
             lambda body: PartitionsAdded(body["name"], _partitions(body["partitions"])),
         ),
-        Form(
+        ChangeCodec(
             PartitionChanged,
             lambda change: {
                 "name": change.name,
@@ -135,8 +135,10 @@ _FORMS: Mapping[str, Form[Any]] = {
             },
             _partition_changed,
         ),
-        Form(TopicDeleted, lambda change: {"name": change.name}, lambda body: TopicDeleted(body["name"])),
-        Form(
+        ChangeCodec(
+            TopicDeleted, lambda change: {"name": change.name}, lambda body: TopicDeleted(body["name"])
+        ),
+        ChangeCodec(
             ConfigChanged,
             lambda change: {
                 "type": change.resource_type,
@@ -145,12 +147,12 @@ _FORMS: Mapping[str, Form[Any]] = {
             },
             lambda body: ConfigChanged(body["type"], body["name"], tuple(body["settings"].items())),
         ),
-        Form(
+        ChangeCodec(
             ProducerIdsAllocated,
             lambda change: {"next_id": change.next_id},
             lambda body: ProducerIdsAllocated(body["next_id"]),
         ),
-        Form(
+        ChangeCodec(
             LogDirsRegistered,
             lambda change: {
                 "broker": change.broker_id,
@@ -163,13 +165,13 @@ _FORMS: Mapping[str, Form[Any]] = {
 """The kinds of change that are kept, by name, beside those of `access_encoding`."""
 
 
-def _form(name: str) -> Form[Any] | None:
-    form = _FORMS.get(name)
-    if form is None:
-        from barnabas.cluster.access_encoding import FORMS
+def _codec(name: str) -> ChangeCodec[Any] | None:
+    codec = _CODECS.get(name)
+    if codec is None:
+        from barnabas.cluster.access_encoding import CODECS
 
-        form = FORMS.get(name)
-    return form
+        codec = CODECS.get(name)
+    return codec
 
 
 def changes_of(whole: ClusterImage) -> list[Change]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from barnabas.control.clock import FACTOR_MAX, SECONDS_MAX
-from barnabas.control.keeping import keep_clients
+from barnabas.control.keep_clients import keep_clients
 from barnabas.control.routes.base import Call, ControlError, Route
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""How a kind of change is kept as JSON. Pure."""
+"""One kind of change as JSON: written and read. Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from barnabas.cluster.image import Change
 C = TypeVar("C", bound=Change)
 
 
-class Form(Generic[C]):
-    """How changes of one kind are kept: as the body of an object, and back. The kind's name is the object's `change`."""
+class ChangeCodec(Generic[C]):
+    """Writes and reads changes of one kind: as the body of an object, and back.
+
+    The kind's name is the object's `change`.
+    """
 
     __slots__ = ("body", "change", "kind")
 

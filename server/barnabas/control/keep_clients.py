@@ -1,4 +1,4 @@
-"""Clients that outlive a step of the clock: their sessions and connections are put off by as much.
+"""Keeping clients while the clock is advanced: their sessions, logins and idle connections end later by as much.
 
 The rule: only what depends on hearing of a client is put off: sessions, logins, idle connections. Transactions, retention,
 offsets, locks and tokens are not.

@@ -1,4 +1,4 @@
-"""The stop of a broker in a cluster: the controller moves away what it leads, so that clients see no error.
+"""Controlled shutdown of a broker in a cluster: the controller moves away what it leads, so that clients see no error.
 
 The rule: the broker serves while it hands over, and stops in the end whatever the controller says.
 """
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 VERSION_MAX = 3
 
 
-async def hand_over(
+async def shut_down_controlled(
     config: BrokerConfig,
     broker_id: int,
     broker_epoch: int,

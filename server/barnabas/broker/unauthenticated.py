@@ -1,6 +1,6 @@
 """Connections whose peers have not said who they are: bounded in number and time.
 
-The rule: whoever opens many of them pushes out its own. A newcomer is let in even when there are as many as may be: the
+The rule: whoever opens many of them pushes out its own. Another one is let in even when there are as many as may be: the
 oldest one of the address that has most of them goes.
 """
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from barnabas.broker.connection import Connection
 
 
-class Newcomers:
+class UnauthenticatedConnections:
     """Connections in a TLS handshake or a login, by the address they come from."""
 
     def __init__(self, count_max: int = 1000, seconds_max: float = 60.0) -> None:
