@@ -112,7 +112,10 @@ class ToolProcess:
         try:
             self._process.stdin.write(f"{line}\n".encode())
             self._process.stdin.flush()
-            code, _, size = self._process.stdout.readline().decode().partition(" ")
+            answer = b"\n"
+            while answer == b"\n":  # a client that a tool has left behind may write a line, too
+                answer = self._process.stdout.readline()
+            code, _, size = answer.decode().partition(" ")
             text = self._process.stdout.read(int(size or 0)).decode()
         except BrokenPipeError:
             code = ""

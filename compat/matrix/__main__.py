@@ -70,7 +70,7 @@ def arguments(given: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--missing",
         action="store_true",
-        help="with --as-version: only clients that earlier runs have not tried",
+        help="with --as-version: only clients that earlier runs have not tried, or that failed",
     )
     parser.add_argument("--security", action="store_true", help="each client in each protocol and mechanism")
     parser.add_argument(

@@ -12,7 +12,7 @@ import sys
 from barnabas.testing import RunningBroker
 from barnabas.wire.generated.api_versions import ApiVersionsRequest
 from compat.kafka import KafkaError, RealKafka, release
-from compat.releases import published
+from compat.releases import messages, published
 from tests.support.raw_client import RawClient
 
 NOT_SERVED = {55, 58, 64, 80, 81}
@@ -65,7 +65,21 @@ def main(given: list[str]) -> int:
         metavar="A,B",
         help="releases whose jars are read (default: %(default)s; none)",
     )
+    parser.add_argument(
+        "--messages",
+        default="",
+        metavar="VERSION",
+        help="only: which messages of that release our codecs lack (4.4.0)",
+    )
     options = parser.parse_args(given)
+    if options.messages:
+        try:
+            lacks = messages.lacking(options.messages)
+        except KafkaError as error:
+            print(f"compat.releases: {error}", file=sys.stderr)
+            return 1
+        print(*lacks, sep="\n")
+        return 1 if lacks else 0
     jars = {"all": list(published.NEWEST), "none": []}.get(options.jars, options.jars.split(","))
     lines = [] if options.lines == "none" else options.lines.split(",")
     if unknown := set(jars) - published.NEWEST.keys():

@@ -28,6 +28,15 @@ NOT_SAID_TO_CLIENTS: dict[str, set[int]] = {"2.7": {52, 53, 54, 55}}
 def published(version: str) -> dict[int, tuple[int, int]]:
     """Return (first, last) version by key that a release has published. Raises KafkaError."""
     require("javac", "a JDK 17 (Debian: apt-get install openjdk-17-jdk-headless)")
+    command = ["java", "-cp", f"{_compiled()}:{fetched(version)}/*", "Keys"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise KafkaError(f"{version} does not say what it serves: {done.stderr.strip()[-300:]}")
+    return dict(_rows(done.stdout.split()))
+
+
+def fetched(version: str) -> Path:
+    """Return the directory with a release's kafka-clients and what it needs. Raises KafkaError."""
     require("mvn", "Maven (Debian: apt-get install maven)")
     place = PLACE / version
     if not (place / "done").exists():
@@ -35,11 +44,7 @@ def published(version: str) -> dict[int, tuple[int, int]]:
         place.mkdir(parents=True)
         maven(HERE / "pom.xml", place, f"-Dkafka.version={version}")
         (place / "done").touch()
-    command = ["java", "-cp", f"{_compiled()}:{place}/*", "Keys"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise KafkaError(f"{version} does not say what it serves: {done.stderr.strip()[-300:]}")
-    return dict(_rows(done.stdout.split()))
+    return place
 
 
 def _compiled() -> Path:
