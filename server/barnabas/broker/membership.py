@@ -16,6 +16,7 @@ from barnabas.broker.joining import Participation
 from barnabas.broker.peer_security import for_peers
 from barnabas.client import ClientSettings
 from barnabas.cluster.image import BROKER, TOPIC
+from barnabas.cluster.zookeeper.missed_elections import MissedElections
 from barnabas.cluster.zookeeper.session import ZooKeeperError
 from barnabas.config import broker as settings
 from barnabas.config.cluster import inter_broker_listener
@@ -94,7 +95,8 @@ def membership_parts(
     participation = Participation(
         config, storage.broker_id, endpoints, store, peers, storage.logs, environment.wall_clock_ms
     )
-    runs = (store.run, channels.run, controller.run, contact.run, reporter.run)
+    missed = MissedElections(storage.broker_id, zookeeper, store, peers, budget)
+    runs = (store.run, channels.run, controller.run, contact.run, reporter.run, missed.run)
     return MembershipParts(controller, store, runs, participation)
 
 

@@ -122,6 +122,66 @@ def test_a_broker_that_is_only_silent_leads_until_its_session_ends() -> None:
     in_world(program)
 
 
+def test_a_leader_that_only_zookeeper_is_cut_off_from_learns_of_the_next_one_from_other_brokers() -> None:
+    async def program(world: World) -> None:
+        async with clustered(world, 1, 2, 3) as cluster, cluster.client(request_timeout_ms=20_000) as client:
+            await cluster.create(client)
+            cut = cluster.leader()
+            session = cluster.machines[cut].session
+            assert session is not None
+            waited = []
+
+            async def wait_for_replicas() -> None:
+                """Produce to the broker that is cut off, again and again: each request is answered."""
+                begun = trio.current_time()
+                await produce(client, b"a", timeout_ms=20_000)
+                waited.append(trio.current_time() - begun)
+
+            with quiet_logs():
+                session.disconnect()
+                await cluster.until(lambda: cluster.leader() not in (-1, cut))
+                moved_at = trio.current_time()
+                async with trio.open_nursery() as waiting:
+                    for _ in range(3):
+                        waiting.start_soon(wait_for_replicas)
+                    await cluster.until(
+                        lambda: (known := cluster.known(cut)) is not None and known.leader != cut
+                    )
+                assert trio.current_time() - moved_at < 1
+                assert max(waited) < 1
+                assert cut not in cluster.live()
+                session.connect_soon()
+                await cluster.until(lambda: cluster.isr() == {1, 2, 3})
+            assert await consume(client) == [b"a"] * 3
+            await cluster.until_equal()
+
+    in_world(program)
+
+
+def test_brokers_lead_on_while_nobody_reaches_zookeeper() -> None:
+    async def program(world: World) -> None:
+        async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
+            await cluster.create(client)
+            leader = cluster.leader()
+            sessions = [machine.session for machine in cluster.machines.values()]
+            with quiet_logs():
+                for session in sessions:
+                    assert session is not None
+                    session.disconnect()
+                for _ in range(10):
+                    await trio.sleep(SESSION_S / 20)
+                    await produce(client, b"a")
+                assert (known := cluster.known(leader)) is not None
+                assert known.leader == leader
+                for session in sessions:
+                    assert session is not None
+                    session.connect_soon()
+                await produce(client, b"b")
+            assert await consume(client) == [b"a"] * 10 + [b"b"]
+
+    in_world(program)
+
+
 @pytest.mark.parametrize("is_controller", [False, True])
 def test_a_broker_that_refuses_connections_and_lives_is_taken_back(is_controller: bool) -> None:
     async def program(world: World) -> None:

@@ -1,0 +1,162 @@
+"""Elections that a broker misses while ZooKeeper alone is out of its reach: it asks the other brokers who leads.
+
+The controller sends nothing more to a broker whose session has ended, so that a broker which is cut off from ZooKeeper, and
+not from its clients, would go on to lead: producers with acks=all would wait for replicas that follow somebody else, until
+their requests time out. What other brokers say can be believed, as nobody but a controller makes a higher leader epoch.
+
+The rule: only a higher leader epoch changes anything, and only for partitions that this broker believes to lead. Nothing is
+asked while ZooKeeper is connected, and nobody stops to lead because ZooKeeper alone is gone, as in Apache Kafka.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import trio
+
+from barnabas.cluster.changes import PartitionChanged
+from barnabas.cluster.control_requests import NO_EPOCH
+from barnabas.cluster.image import NO_TOPIC_ID
+from barnabas.cluster.peers import PeerUnavailableError
+from barnabas.cluster.zookeeper.session import SessionState
+from barnabas.errors import StorageError
+from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
+
+if TYPE_CHECKING:
+    from barnabas.cluster.image import Change, ClusterImage
+    from barnabas.cluster.peers import Peers
+    from barnabas.cluster.zookeeper.session import ZooKeeper
+    from barnabas.cluster.zookeeper.store import ZooKeeperStore
+    from barnabas.loop_budget import LoopBudget
+
+log = logging.getLogger(__name__)
+
+ASK_SECONDS = 0.2
+"""How often another broker is asked whether it still counts this one, a request of some 30 bytes."""
+TIMEOUT_SECONDS = 1.0
+TOPICS_AT_ONCE = 100
+CHANNEL = "missed elections"
+
+
+class MissedElections:
+    """Takes over leaders from other brokers' metadata while ZooKeeper is not connected. Lifecycle: `run` in a task."""
+
+    def __init__(
+        self, broker_id: int, zookeeper: ZooKeeper, store: ZooKeeperStore, peers: Peers, budget: LoopBudget
+    ) -> None:
+        self._broker_id = broker_id
+        self._zookeeper = zookeeper
+        self._store = store
+        self._peers = peers
+        self._budget = budget
+        self._disconnected = trio.Event()
+        self._last_asked = broker_id
+        zookeeper.watch_session(self._session_is)
+
+    def _session_is(self, state: SessionState) -> None:
+        if state is SessionState.CONNECTED:
+            self._disconnected = trio.Event()
+        else:
+            self._disconnected.set()
+
+    async def run(self) -> None:
+        """Ask while ZooKeeper is not connected, until cancelled or the session is closed."""
+        while not self._zookeeper.is_closed:
+            await self._disconnected.wait()
+            await trio.sleep(ASK_SECONDS)
+            if self._disconnected.is_set():
+                try:
+                    await self._ask(self._next_broker())
+                except PeerUnavailableError as error:
+                    log.debug("it is not known who leads: %s", error)
+                except StorageError as error:
+                    log.debug("the store is closed: %s", error)
+                    return
+
+    def _next_broker(self) -> int:
+        """Return another broker, each in its turn; this one where it is the only one."""
+        others = sorted(one for one in self._store.image.brokers if one != self._broker_id)
+        self._last_asked = next(
+            (one for one in others if one > self._last_asked), others[0] if others else self._broker_id
+        )
+        return self._last_asked
+
+    async def _ask(self, other: int) -> None:
+        """Ask one broker. Raises PeerUnavailableError, StorageError."""
+        if other == self._broker_id:
+            return
+        response = await self._metadata(other, ())
+        if any(broker.node_id == self._broker_id for broker in response.brokers):
+            return
+        topics = await self._topics_led()
+        for at in range(0, len(topics), TOPICS_AT_ONCE):
+            await self._take_over(other, await self._metadata(other, topics[at : at + TOPICS_AT_ONCE]))
+
+    async def _metadata(self, other: int, topics: Sequence[str]) -> MetadataResponse:
+        request = MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in topics],
+            allow_auto_topic_creation=False,
+        )
+        response: MetadataResponse = await self._peers.ask(
+            other, request, timeout_s=TIMEOUT_SECONDS, channel=CHANNEL
+        )
+        return response
+
+    async def _topics_led(self) -> list[str]:
+        """Return the topics of which this broker believes to lead partitions that others have replicas of."""
+        found = []
+        for name, topic in self._store.image.topics.items():
+            if any(one.leader == self._broker_id and len(one.replicas) > 1 for one in topic.partitions):
+                found.append(name)
+            await self._budget.checkpoint()
+        return found
+
+    async def _take_over(self, other: int, response: MetadataResponse) -> None:
+        changes: list[Change] = []
+
+        def decide(image: ClusterImage) -> Iterable[Change]:
+            changes[:] = later_leaders(image, response, self._broker_id)
+            return changes
+
+        await self._store.publish(decide)
+        if changes:
+            log.warning(
+                "broker %d does not count this broker any more, which is cut off from ZooKeeper: "
+                "%d partitions that it has led are led by others now",
+                other,
+                len(changes),
+            )
+
+
+def later_leaders(image: ClusterImage, response: MetadataResponse, broker_id: int) -> list[Change]:
+    """Return what a broker's metadata say of partitions that this broker believes to lead, where others do by now.
+
+    The partition epoch is not among the metadata: whatever the controller says of the same leader epoch is newer.
+    """
+    changes: list[Change] = []
+    for topic in response.topics:
+        known = image.topics.get(topic.name or "")
+        if known is None or (NO_TOPIC_ID not in (known.id, topic.topic_id) and known.id != topic.topic_id):
+            continue
+        for partition in topic.partitions:
+            index = partition.partition_index
+            before = known.partitions[index] if index < len(known.partitions) else None
+            if (
+                before is None
+                or before.leader != broker_id
+                or partition.leader_id in (-1, broker_id)
+                or partition.leader_epoch <= before.leader_epoch
+            ):
+                continue
+            now = replace(
+                before,
+                leader=partition.leader_id,
+                isr=tuple(partition.isr_nodes),
+                leader_epoch=partition.leader_epoch,
+                partition_epoch=NO_EPOCH,
+            )
+            changes.append(PartitionChanged(known.name, index, now))
+    return changes

@@ -1,0 +1,68 @@
+"""What a broker that ZooKeeper is cut off from believes of other brokers' metadata."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.cluster.changes import PartitionChanged
+from barnabas.cluster.control_requests import of_leader_and_isr
+from barnabas.cluster.image import ClusterImage, PartitionInfo, TopicInfo
+from barnabas.cluster.zookeeper.missed_elections import later_leaders
+from barnabas.wire.generated.leader_and_isr import LeaderAndIsrRequest
+from barnabas.wire.generated.metadata import MetadataResponse
+
+TOPIC_ID, OTHER_ID = b"t" * 16, b"o" * 16
+LED = PartitionInfo(leader=1, replicas=(1, 2, 3), isr=(1, 2, 3), leader_epoch=4, partition_epoch=7)
+IMAGE = ClusterImage("cluster", topics={"t": TopicInfo("t", TOPIC_ID, (LED,))})
+
+
+def told(leader: int, leader_epoch: int, *, topic_id: bytes = TOPIC_ID, index: int = 0) -> MetadataResponse:
+    """Metadata of one partition."""
+    partition = MetadataResponse.MetadataResponsePartition(
+        partition_index=index, leader_id=leader, leader_epoch=leader_epoch, isr_nodes=[2, 3]
+    )
+    topic = MetadataResponse.MetadataResponseTopic(name="t", topic_id=topic_id, partitions=[partition])
+    return MetadataResponse(topics=[topic])
+
+
+@pytest.mark.parametrize("topic_id", [TOPIC_ID, bytes(16)])
+def test_a_higher_leader_epoch_is_believed(topic_id: bytes) -> None:
+    (change,) = later_leaders(IMAGE, told(2, 5, topic_id=topic_id), 1)
+    assert change == PartitionChanged("t", 0, PartitionInfo(2, (1, 2, 3), (2, 3), 5, -1))
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        pytest.param(told(2, 4), id="the same epoch"),
+        pytest.param(told(2, 3), id="an older epoch"),
+        pytest.param(told(2, -1), id="an epoch that is not told (Metadata before v7)"),
+        pytest.param(told(-1, 5), id="no leader"),
+        pytest.param(told(1, 5), id="this broker itself, which the controller will tell"),
+        pytest.param(told(2, 5, topic_id=OTHER_ID), id="another topic of the name"),
+        pytest.param(told(2, 5, index=1), id="a partition that is not known here"),
+    ],
+)
+def test_nothing_else_is(response: MetadataResponse) -> None:
+    assert not later_leaders(IMAGE, response, 1)
+
+
+def test_what_a_replica_follows_is_left_to_the_controller() -> None:
+    followed = PartitionInfo(leader=3, replicas=(1, 2, 3), isr=(1, 2, 3), leader_epoch=4)
+    image = ClusterImage("cluster", topics={"t": TopicInfo("t", TOPIC_ID, (followed,))})
+    assert not later_leaders(image, told(2, 5), 1)
+
+
+def test_the_controller_has_the_last_word_on_the_same_leader_epoch() -> None:
+    (change,) = later_leaders(IMAGE, told(2, 5), 1)
+    assert isinstance(change, PartitionChanged)
+    image = ClusterImage("cluster", topics={"t": TopicInfo("t", TOPIC_ID, (change.partition,))})
+    state = LeaderAndIsrRequest.LeaderAndIsrPartitionState(
+        partition_index=0, leader=2, leader_epoch=5, isr=[2], partition_epoch=9, replicas=[1, 2, 3]
+    )
+    topic = LeaderAndIsrRequest.LeaderAndIsrTopicState(
+        topic_name="t", topic_id=TOPIC_ID, partition_states=[state]
+    )
+    learned = of_leader_and_isr(image, LeaderAndIsrRequest(topic_states=[topic]), 1)
+    (later,) = [one for one in learned.changes if isinstance(one, PartitionChanged)]
+    assert later.partition == PartitionInfo(2, (1, 2, 3), (2,), 5, 9)
