@@ -23,6 +23,7 @@ from kafka import KafkaConsumer
 from barnabas.testing.running import import_path
 from compat.cluster.load import QUICK, Load, check, read_all
 from compat.cluster.nodes import ClusterError, wait_until
+from compat.kit.ending import end_servers_at_sigterm
 
 TOPIC = "orders"
 PARTITIONS = 12
@@ -39,6 +40,7 @@ class Demo:
         command = [sys.executable, "-m", "barnabas", "cluster", "--brokers", "3", "--port", "0"]
         command += ["--dir", str(directory), *arguments]
         step(f"$ {shlex.join(['barnabas', *command[3:]])}")
+        end_servers_at_sigterm()
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": import_path()}
         )

@@ -34,7 +34,7 @@ from compat.cluster.nodes import (
 )
 from compat.kafka import free_port, release, tool_command
 from compat.kit.certificates import Authority
-from compat.kit.sides import PASSWORD, Side, end_brokers_at_sigterm
+from compat.kit.sides import PASSWORD, Side
 
 ADMIN, BROKER, ALICE, MALLORY = "admin", "broker", "alice", "mallory"
 BROKERS_PASSWORD = "between brokers"
@@ -376,7 +376,6 @@ ALWAYS = "brokers_are_allowed"
 
 def run(directory: Path, kinds: tuple[str, ...], chosen: list[str]) -> None:
     """Run steps in one cluster. Raises CertificateError, ClusterError, KafkaError."""
-    end_brokers_at_sigterm()
     peers = Peers(directory, kinds)
     with peers.cluster as cluster:
         for name in chosen:

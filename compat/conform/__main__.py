@@ -22,7 +22,6 @@ from barnabas.testing.running import import_path
 from compat.conform.brokers import BROKERS, ROOT, SECURED, SKIPPED, TOOLS, Broker, UnavailableError
 from compat.conform.tables import page
 from compat.kafka import KafkaError
-from compat.kit.sides import end_brokers_at_sigterm
 
 KEPT = TOOLS / "results"
 PAGE = ROOT / "docs" / "conformance" / "README.md"
@@ -56,7 +55,6 @@ def main() -> int:
     options = parser.parse_args()
     if options.write and options.select:
         parser.error("--write needs all cases")
-    end_brokers_at_sigterm()
     found: dict[str, tuple[str, dict[str, Any]]] = {}
     for name in options.names or OF_PAGE:
         try:

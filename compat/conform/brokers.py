@@ -17,6 +17,7 @@ from barnabas import __version__
 from barnabas.testing.running import import_path
 from compat.kafka import RealKafka, free_port
 from compat.kafka.releases import release
+from compat.kit.ending import end_servers_at_sigterm
 from compat.kit.sides import PASSWORD, Side, barnabas
 from compat.security.sides import ADMIN, barnabas_alone, kafka_alone
 
@@ -150,6 +151,7 @@ def kfake() -> Iterator[Broker]:
 def _speaking(command: list[str]) -> Iterator[str]:
     """A process that prints one line and ends with its standard input."""
     environment = {**os.environ, "PYTHONPATH": f"{import_path()}{os.pathsep}{ROOT}"}
+    end_servers_at_sigterm()
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
     ) as process:

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from compat.kafka.releases import KafkaError, Release, fetch
+from compat.kit.ending import end_servers_at_sigterm
 
 STOP_TIMEOUT_S = 30
 STOP_POLL_S = 0.05
@@ -45,6 +46,7 @@ class JavaProcess:
         self._popen: subprocess.Popen[bytes] | None = None
 
     def start(self, command: list[str], environment: dict[str, str] | None = None) -> None:
+        end_servers_at_sigterm()
         with self.output.open("ab") as output:
             self._popen = subprocess.Popen(
                 command,

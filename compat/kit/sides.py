@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from barnabas.testing.running import import_path
 from compat.kafka import RealKafka, free_port
+from compat.kit.ending import end_servers_at_sigterm
 from compat.kit.wire import Connection, WireError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,17 +50,11 @@ class Side:
         return connection
 
 
-def end_brokers_at_sigterm() -> None:
-    """Have SIGTERM end this program as an exception does: whoever ends it must not leave brokers behind."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-
-
 @contextmanager
 def both(
     settings: Mapping[str, str] | None = None, version: str = "4.x", *, classpath: str = ""
 ) -> Iterator[tuple[Side, Side]]:
     """(Apache Kafka, Barnabas), running; `classpath` has plugins of Kafka's. Raises KafkaError, StartError."""
-    end_brokers_at_sigterm()
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="compare-")))
         kafka = RealKafka(version, data=directory / "kafka", settings=settings, classpath=classpath)
@@ -83,6 +77,7 @@ def barnabas(properties: Path, module: Sequence[str] = ("barnabas", "serve", "--
     log = properties.with_suffix(".out")
     command = [sys.executable, "-m", *module, str(properties)]
     environment = {**os.environ, "PYTHONPATH": f"{import_path()}{os.pathsep}{ROOT}"}
+    end_servers_at_sigterm()
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=output, env=environment)
     assert process.stdout is not None

@@ -22,6 +22,7 @@ from typing import Any
 
 from barnabas.testing.running import import_path
 from compat.kafka import RealKafka
+from compat.kit.ending import end_servers_at_sigterm
 from compat.log import dumps, workload
 
 SETTINGS = {"offsets.topic.num.partitions": "2", "transaction.state.log.num.partitions": "2"}
@@ -60,6 +61,7 @@ def barnabas(directory: Path) -> Iterator[str]:
     for name, value in SETTINGS.items():
         command += ["--set", f"{name}={value}"]
     environment = {"PYTHONPATH": import_path()}
+    end_servers_at_sigterm()
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as broker:
         assert broker.stdout is not None
         try:

@@ -22,11 +22,12 @@ from typing import Protocol
 from barnabas.testing.running import import_path
 from compat.kafka import RealKafka
 from compat.kafka.process import LIGHT_JVM
+from compat.kit.ending import end_servers_at_sigterm
 
 ROOT = Path(__file__).resolve().parents[2]
 READY = "bootstrap.servers="
 METRICS = " metrics=http://"
-READY_TIMEOUT_S = 30
+READY_TIMEOUT_S = 90
 STOP_TIMEOUT_S = 30
 SIGNALS = {"term": signal.SIGTERM, "kill": signal.SIGKILL}
 # All that is set: clients that cannot create topics get what the others ask for.
@@ -98,6 +99,7 @@ class Barnabas(Broker):
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]
         environment = {**os.environ, "PYTHONPATH": import_path()}
+        end_servers_at_sigterm()
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=log, env=environment, preexec_fn=self._in_child

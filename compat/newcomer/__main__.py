@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from compat.kit.ending import end_servers_at_sigterm
+
 ROOT = Path(__file__).resolve().parents[2]
 NOBODY = 65534
 HIDDEN = re.compile(r"(java.*|mvn|gcc.*|g\+\+.*|cc|c\+\+|clang.*|c89.*|c99.*|.*-linux-gnu-g.*)")
@@ -96,6 +98,7 @@ class Machine:
 
         Its exit code is 0; that of `make` says that it was told to end.
         """
+        end_servers_at_sigterm()
         with subprocess.Popen(
             [*AS_NOBODY, *map(str, command)], cwd=self.checkout, env={**self.environment, **more}, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from barnabas.testing.running import import_path
 from compat.kafka import KafkaError, free_port, release, tool_command
+from compat.kit.ending import end_servers_at_sigterm
 from compat.kit.sides import ROOT, StartError
 
 CLIENTS = ROOT / "compat" / "clients"
@@ -92,6 +93,7 @@ def running(directory: Path) -> Iterator[Demo]:
         sys.executable, "-m", "barnabas", "serve", "--demo-security", str(directory / "demo"),
         "--set", f"listeners=SASL_SSL://localhost:{sasl},SSL://localhost:{tls}",
     ]  # fmt: skip
+    end_servers_at_sigterm()
     log = directory / "broker.log"
     with log.open("wb") as errors:
         process = subprocess.Popen(

@@ -18,6 +18,8 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+from compat.kit.ending import end_servers_at_sigterm
+
 PACKAGES = ("krb5-kdc", "krb5-admin-server")
 PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local", "kinit")
 PLACES = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"))
@@ -176,6 +178,7 @@ kdc = FILE:{self.directory}/kdc.log
 
     def _begin(self) -> bool:
         """Start the process; false where another one has taken its port."""
+        end_servers_at_sigterm()
         with (self.directory / "krb5kdc.out").open("ab") as output:
             self._process = process = subprocess.Popen(
                 [program("krb5kdc"), "-n", "-r", NAME],

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from compat.kafka import RealKafka, free_port
 from compat.kafka.broker import COMMON_SETTINGS
-from compat.kit.sides import PASSWORD, Side, barnabas, end_brokers_at_sigterm
+from compat.kit.sides import PASSWORD, Side, barnabas
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 AUTHORIZERS = {
@@ -69,7 +69,6 @@ def both(
 @contextmanager
 def kafka_alone(version: str, mode: str = "kraft", more: Mapping[str, str] | None = None) -> Iterator[Side]:
     """Apache Kafka, running. Raises KafkaError."""
-    end_brokers_at_sigterm()
     with tempfile.TemporaryDirectory(prefix="compare-") as name:
         data = Path(name)
         port, sasl_port, controller_port = free_port(), free_port(), 0

@@ -23,6 +23,7 @@ from kazoo.client import KazooClient
 from compat.kafka import KafkaError, RealKafka, ZooKeeperServer, free_port, release
 from compat.kafka.broker import COMMON_SETTINGS
 from compat.kafka.process import LIGHT_JVM
+from compat.kit.ending import end_servers_at_sigterm
 from compat.kit.sides import StartError, barnabas
 from compat.security.kdc import NAME, Realm, RealmError
 
@@ -129,6 +130,7 @@ def own_zookeeper(directory: Path, _options: tuple[str, ...] = ()) -> Iterator[s
     """Start `barnabas zookeeper` with the JAAS file of a directory; gives its HOST:PORT."""
     command = [sys.executable, "-m", "barnabas", "zookeeper", "--listen", "localhost:0"]
     command += ["--data", str(directory / "zookeeper"), "--jaas", str(directory / "server.jaas")]
+    end_servers_at_sigterm()
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None

@@ -21,6 +21,7 @@ from typing import Any
 
 from barnabas.testing.running import import_path
 from compat.kafka.releases import KafkaError
+from compat.kit.ending import end_servers_at_sigterm
 from compat.matrix import clients
 from compat.matrix.brokers import ApacheKafka, Barnabas, Broker
 
@@ -114,6 +115,7 @@ def _tap(bootstrap: str, directory: Path) -> Iterator[str]:
         "tap", bootstrap, "--listen", "127.0.0.1:0", "--quiet", "--json", str(directory / "tap.json"),
         "--pcap", str(directory / "tap.pcapng"),
     )  # fmt: skip
+    end_servers_at_sigterm()
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         line = process.stderr.readline()

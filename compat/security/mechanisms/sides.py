@@ -19,7 +19,7 @@ from compat.kafka import RealKafka, free_port
 from compat.kafka.broker import COMMON_SETTINGS
 from compat.kafka.process import LIGHT_JVM
 from compat.kit.certificates import Authority, Signed
-from compat.kit.sides import barnabas, end_brokers_at_sigterm
+from compat.kit.sides import barnabas
 from compat.kit.wire import Connection, Values
 from compat.security.mechanisms.clients import SALT, salted
 
@@ -146,7 +146,6 @@ def settings(ports: Mapping[str, int], keys: Keys, controller_port: int = 0) -> 
 @contextmanager
 def both(version: str) -> Iterator[tuple[Secured, Secured]]:
     """(Apache Kafka, Barnabas), running, with the same users. Raises KafkaError, StartError, WireError."""
-    end_brokers_at_sigterm()
     with tempfile.TemporaryDirectory(prefix="mechanisms-") as name:
         directory = Path(name)
         keys = make_keys(directory / "keys")

@@ -1,5 +1,10 @@
 """The comparisons' own reading of the schemas agrees with the broker's codecs, and their judgement can fail."""
 
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from barnabas.wire import registry
@@ -8,6 +13,7 @@ from compat.kit.compare import Difference, KnownDifference, judge
 from compat.kit.records import record_batch
 from compat.kit.wire import WireError, decode, encode, message
 
+ROOT = Path(__file__).resolve().parents[3]
 WISH = {
     "Topics": [
         {
@@ -62,3 +68,27 @@ def test_what_is_not_meant_and_what_is_gone_both_fail(capsys):
     assert judge([], [KnownDifference("create", ".*/ErrorCode", "because")]) == 1
     assert judge([difference], [KnownDifference("delete", ".*", "because")]) == 2
     assert "no longer there" in capsys.readouterr().out
+
+
+def test_a_program_that_is_terminated_ends_what_it_has_started() -> None:
+    """As a comparison does: its server is a process that would outlive it."""
+    program = (
+        "import subprocess, sys, time\n"
+        "from compat.kit.ending import end_servers_at_sigterm\n"
+        "end_servers_at_sigterm()\n"
+        "server = subprocess.Popen(['sleep', '600'])\n"
+        "try:\n"
+        "    print(server.pid, flush=True)\n"
+        "    time.sleep(600)\n"
+        "finally:\n"
+        "    server.terminate()\n"
+        "    print('ended by', -server.wait(), flush=True)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as process:
+        assert process.stdout is not None
+        assert int(process.stdout.readline())
+        process.terminate()
+        assert process.stdout.read() == f"ended by {int(signal.SIGTERM)}\n"
+        assert process.wait() == 128 + signal.SIGTERM

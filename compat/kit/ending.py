@@ -1,0 +1,24 @@
+"""How programs that start servers end: those servers end with them."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from types import FrameType
+
+
+def end_servers_at_sigterm() -> None:
+    """Have SIGTERM end this program as an exception does, which ends the servers that it has started.
+
+    What starts a server calls it, so that no program has to think of it; a handler that is there stays. A second SIGTERM
+    does not break off the ending. SIGINT is KeyboardInterrupt as it is.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _end)
+
+
+def _end(number: int, _frame: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit(128 + number)
