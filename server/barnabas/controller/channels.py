@@ -66,6 +66,16 @@ class _Channel:
         """Whether nobody listens at the broker's address."""
         self._wake = trio.Event()
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing is to be sent or reported any more."""
+        return self.scope.cancel_called
+
+    def close(self) -> None:
+        """Forget what was to be sent, and end the task, which notices it when it waits next."""
+        self.waiting.clear()
+        self.scope.cancel()
+
     def add(self, request: Outgoing, answered: Answered) -> None:
         self.waiting.append((request, answered))
         self._wake.set()
@@ -116,8 +126,7 @@ class ConnectedChannels:
         """See ControlChannels."""
         channel = self._channels.pop(broker_id, None)
         if channel is not None:
-            channel.waiting.clear()
-            channel.scope.cancel()
+            channel.close()
 
     def send(self, request: Outgoing, answered: Answered) -> None:
         """See ControlChannels."""
@@ -146,7 +155,8 @@ class ConnectedChannels:
                         )
                     except EncodeError as error:
                         log.error("a request for broker %d cannot be sent: %s", channel.broker.id, error)
-                        channel.waiting.popleft()
+                        if not channel.is_closed:
+                            channel.waiting.popleft()
                         continue
                     except ClientError as error:
                         if connection is not None:
@@ -161,6 +171,8 @@ class ConnectedChannels:
                         await self._look(channel)
                         await trio.sleep(RETRY_SECONDS)
                         continue
+                    if channel.is_closed:  # since the response came, and before this task was woken
+                        return
                     failures = 0
                     if channel.is_refused and not response.error_code:
                         channel.is_refused = False
@@ -177,7 +189,8 @@ class ConnectedChannels:
         endpoint = channel.broker.endpoint(self._listener)
         if channel.is_refused or endpoint is None:
             return
-        if await is_refused(self._network, endpoint.host, endpoint.port) and not channel.is_refused:
+        refused = await is_refused(self._network, endpoint.host, endpoint.port)
+        if refused and not channel.is_refused and not channel.is_closed:
             channel.is_refused = True
             self._contact(channel.broker, False)
 
