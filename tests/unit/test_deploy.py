@@ -5,7 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 from barnabas.broker.startup import advertised_listeners, parse_endpoint
 from barnabas.cli import _add_serve
@@ -51,6 +56,21 @@ def test_what_the_image_is_built_of_is_there_and_not_left_out_of_its_context():
     assert (ROOT / requirements).exists()
     ignored = (ROOT / ".dockerignore").read_text().split()
     assert not {requirements, "pyproject.toml", "hatch_build.py", "server", "README.md"} & set(ignored)
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd here")
+def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path):
+    unit = (ROOT / "deploy/barnabas.service").read_text()
+    (tmp_path / "barnabas.service").write_text(
+        re.sub(r"^ExecStart=\S+", f"ExecStart={sys.executable}", unit, flags=re.M)  # it is not installed here
+    )
+    done = subprocess.run(
+        ["systemd-analyze", "verify", tmp_path / "barnabas.service"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_the_unit_starts_a_broker_of_a_cluster_that_keeps_its_data_where_the_unit_may_write():
