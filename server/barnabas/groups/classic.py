@@ -11,8 +11,8 @@ generation gets its assignment.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, ClassVar
 
 from barnabas.errors import RequestError
 from barnabas.groups.classic_state import ClassicState
@@ -27,9 +27,11 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """How long a member that has just joined may wait for the others before it counts as gone (Kafka's constant)."""
 
 
-@dataclass(slots=True)
 class ClassicGroup(ClassicState):
     """One group. Lifecycle: made by the first join or commit, ended by a tombstone."""
+
+    __slots__ = ()
+    kind: ClassVar[str] = "classic"
 
     # --- joining --------------------------------------------------------------------------------------------
 

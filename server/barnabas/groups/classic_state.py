@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
-from typing import ClassVar, Self
+from typing import Self
 
 from barnabas.errors import PeerError, RequestError
 from barnabas.groups.embedded import CONSUMER, read_subscription
@@ -24,8 +24,6 @@ BYTES_PER_TOPIC = 32
 @dataclass(slots=True)
 class ClassicState:
     """One group, without what requests do to it."""
-
-    kind: ClassVar[str] = "classic"
 
     id: str
     settings: GroupSettings

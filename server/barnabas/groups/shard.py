@@ -134,9 +134,10 @@ class GroupShard:
     def event_size(self, group_id: str, member_id: str, *, says_more: bool = True) -> int:
         """Return about how many topics and partitions an event of a member goes through; 0 if that never is much."""
         group: Any = self.groups.get(group_id)
-        if not isinstance(group, EpochGroup):
+        if group is None or group.kind == ClassicGroup.kind:
             return 0
-        return group.size_for(member_id, self.image().topics, says_more=says_more)
+        size: int = group.size_for(member_id, self.image().topics, says_more=says_more)
+        return size
 
     def subscription_size(self, group_id: str) -> int:
         """Return about how much is gone through to know what the members of a classic group read."""
