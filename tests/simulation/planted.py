@@ -15,7 +15,10 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+import trio
+
 from barnabas.coordination.markers import LocalMarkers
+from barnabas.coordination.shares import Shares
 from barnabas.groups.classic import ClassicGroup
 from barnabas.groups.consumer import membership
 from barnabas.groups.shard import GroupShard
@@ -182,6 +185,40 @@ def _keeps_others(batch_filter: BatchFilter, _: Any, record: Any) -> bool:
     )
 
 
+def _release_while_ending() -> Patch:
+    """Share sessions whose connections close while the broker ends are released by tasks that cannot begin any more."""
+
+    async def run(shares: Shares) -> None:
+        async with trio.open_nursery() as nursery:
+            shares._nursery = nursery
+            nursery.start_soon(shares.state.run)
+            nursery.start_soon(shares.partitions.run)
+            await trio.sleep_forever()
+
+    return Shares, "run", run
+
+
+def _forget_log_dirs() -> Patch:
+    """A log dir that the broker has made is gone after a power cut, with all that was synced in it."""
+    sync_dir = MemoryDisk.sync_dir
+
+    def sync_other_dir(disk: MemoryDisk, path: str) -> None:
+        if path != "/":
+            sync_dir(disk, path)
+
+    return MemoryDisk, "sync_dir", sync_other_dir
+
+
+FORMER_BUGS: dict[str, Callable[[], Patch]] = {
+    "share sessions released while the broker ends": _release_while_ending,
+    "log dirs gone after a power cut": _forget_log_dirs,
+}
+"""Bugs that histories have found in the broker."""
+KEPT_SEEDS = {
+    "share sessions released while the broker ends": 1,
+    "log dirs gone after a power cut": 10,
+}
+"""A history that finds each of them, put back. If none from there on does any more, `seeds_until_found` finds another."""
 BUGS: dict[str, Callable[[], Patch]] = {
     "acknowledged before it is written": _acknowledge_before_write,
     "acknowledged before it is synced": _acknowledge_before_sync,
@@ -196,6 +233,7 @@ BUGS: dict[str, Callable[[], Patch]] = {
     "offsets of aborted transactions count": _commit_aborted_offsets,
     "offsets of committed transactions forgotten": _forget_committed_offsets,
     "last value of a key compacted away": _drop_last_of_key,
+    **FORMER_BUGS,
 }
 
 

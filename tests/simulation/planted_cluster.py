@@ -27,6 +27,7 @@ from barnabas.cluster.zookeeper.store import ZooKeeperStore
 from barnabas.controller import elections
 from barnabas.controller.runtime import ControllerRuntime
 from barnabas.controller.znodes import ControllerZnodes
+from barnabas.log.manager import LogManager
 from barnabas.replicas.following import FollowerLog
 from barnabas.replicas.replica import Replica
 from barnabas.replication.leader import LeaderState
@@ -187,6 +188,39 @@ def _acknowledge_when_deposed() -> list[Patch]:
     return [(Replica, "close_waiters", close_waiters)]
 
 
+def _stopped_cleanly_while_waiting() -> list[Patch]:
+    """A broker that is stopped before others have taken over leaves the mark of a clean shutdown."""
+    close = LogManager.close
+
+    def close_as_clean(logs: LogManager) -> None:
+        logs.stays_unclean = False
+        close(logs)
+
+    return [(LogManager, "close", close_as_clean)]
+
+
+def _new_without_logs() -> list[Patch]:
+    """A broker whose log dirs have lost all logs takes itself for one that has never had any."""
+    opened = LogManager.open
+
+    def open_as_new(logs: LogManager, now_ms: int) -> None:
+        opened(logs, now_ms)
+        logs.is_unclean = logs.is_unclean and len(logs) > 0
+
+    return [(LogManager, "open", open_as_new)]
+
+
+def _follow_before_registered() -> list[Patch]:
+    """A broker that is back, and not registered, does what a controller sends to the one before it."""
+    follow = ZooKeeperStore.follow
+
+    async def follow_at_once(store: ZooKeeperStore, decide: Any) -> Any:
+        store._is_registered.set()
+        return await follow(store, decide)
+
+    return [(ZooKeeperStore, "follow", follow_at_once)]
+
+
 BUGS: dict[str, Callable[[], list[Patch]]] = {
     "committed before the ISR has it": _commit_before_in_sync,
     "committed once min.insync.replicas have it": _commit_with_one_follower,
@@ -200,6 +234,9 @@ BUGS: dict[str, Callable[[], list[Patch]]] = {
     "requests of old controllers are obeyed": _obey_old_controllers,
     "controllers go on after their session": _zombie_controllers,
     "acknowledged when deposed": _acknowledge_when_deposed,
+    "stopped cleanly while waiting for successors": _stopped_cleanly_while_waiting,
+    "new without logs": _new_without_logs,
+    "following before it is registered": _follow_before_registered,
 }
 
 
@@ -208,16 +245,19 @@ FOUND_BY = {
     "committed once min.insync.replicas have it": ("lose_leader_of_lagging", 0),
     "truncated to the high watermark": ("lose_two_leaders", 0),
     "not truncated": ("leave_with_more", 0),
-    "joining replicas do not count": ("lose_leader_of_joining_controller", 0),
+    "joining replicas do not count": ("lose_leader_of_joining_controller", 2),
     "leaving replicas do not count": ("lose_leader_of_lagging_controller", 0),
-    "in sync before the high watermark": ("lose_leader_of_joining", 6),
+    "in sync before the high watermark": ("lose_leader_of_joining", 11),
     "elected out of sync": ("lose_leader_of_lagging", 5),
-    "back before others have taken over": ("power_of_controller", 0),
-    "requests of old controllers are obeyed": ("late_requests", 6),
+    "back before others have taken over": ("power_of_controller", 8),
+    "requests of old controllers are obeyed": ("late_requests", 10),
     "controllers go on after their session": ("two_controllers", 0),
     "acknowledged when deposed": ("leave_with_more", 0),
+    "following before it is registered": ("power_of_controller", 2),
 }
 """The fault that brings each bug out, and the first directed history with nothing but it that has found the bug."""
+FORMER_BUGS = ("back before others have taken over", "following before it is registered")
+"""Histories have found these in the broker."""
 
 
 @contextmanager
