@@ -26,7 +26,14 @@ from compat.kafka import KafkaError
 KEPT = TOOLS / "results"
 PAGE = ROOT / "docs" / "conformance" / "README.md"
 MUST_PASS = ("kafka-4", "kafka-3.9", "barnabas", "barnabas-cluster", "kafka-4-secured", "barnabas-secured")
-OF_PAGE = tuple(name for name in BROKERS if name not in SECURED)
+CLUSTERS = ("barnabas-cluster",)
+WITHOUT_LOGINS = tuple(name for name in BROKERS if name not in SECURED)
+ELSEWHERE = "Three brokers of ours on ZooKeeper have [a page of their own](cluster.md).\n"
+PAGES = {
+    PAGE: (tuple(name for name in WITHOUT_LOGINS if name not in CLUSTERS), ELSEWHERE),
+    PAGE.with_name("cluster.md"): (CLUSTERS, ""),
+}
+"""Who is on which page, and what else its head says."""
 SEED = 1
 
 
@@ -37,7 +44,7 @@ def main() -> int:
         "names",
         nargs="*",
         metavar="NAME",
-        help=f"one of {', '.join(BROKERS)} (default: {', '.join(OF_PAGE)})",
+        help=f"one of {', '.join(BROKERS)} (default: {', '.join(WITHOUT_LOGINS)})",
     )
     parser.add_argument(
         "--random", type=int, default=20, metavar="N", help="how many random walks (default: 20)"
@@ -50,13 +57,13 @@ def main() -> int:
     parser.add_argument(
         "--write",
         action="store_true",
-        help=f"write {PAGE.relative_to(ROOT)}, of the others as they were kept",
+        help="write the page of those that are named, of the others as they were kept",
     )
     options = parser.parse_args()
     if options.write and options.select:
         parser.error("--write needs all cases")
     found: dict[str, tuple[str, dict[str, Any]]] = {}
-    for name in options.names or OF_PAGE:
+    for name in options.names or WITHOUT_LOGINS:
         try:
             with BROKERS[name]() as broker:  # type: ignore[attr-defined]
                 print(f"{broker.what} at {broker.address}", flush=True)
@@ -67,9 +74,11 @@ def main() -> int:
         except (KafkaError, UnavailableError) as error:
             print(f"{name}: {error}", file=sys.stderr)
     if options.write or (not options.names and not options.select):
-        judged = [found[name] if name in found else _kept(name) for name in OF_PAGE]
-        PAGE.parent.mkdir(exist_ok=True)
-        PAGE.write_text(page([one for one in judged if one is not None]), encoding="utf-8")
+        for path, (names, more) in PAGES.items():
+            if found.keys() & names:
+                judged = [found[name] if name in found else _kept(name) for name in names]
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(page([one for one in judged if one is not None], more), encoding="utf-8")
     failed = [name for name in MUST_PASS if name in found and found[name][1]["summary"]["failed"]]
     return 1 if failed else 0
 

@@ -18,9 +18,9 @@ is, and how to run it: [how-to](../how-to/test-your-broker.md).
 """
 
 
-def page(judged: Sequence[Judged]) -> str:
-    """Return the page."""
-    lines = [HEAD, *_summary(judged), "", *_by_group(judged)]
+def page(judged: Sequence[Judged], more: str = "") -> str:
+    """Return the page; `more` ends its head."""
+    lines = [HEAD + more, *_summary(judged), "", *_by_group(judged)]
     for what, results in judged:
         lines += ["", *_differences(what, results)]
     return "\n".join(lines) + "\n"

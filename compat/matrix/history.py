@@ -50,7 +50,7 @@ OLDEST: Mapping[str, tuple[str, str]] = {
     "kafka-python": ("0.10.1", CREATES_TOPICS),
     "kafka-python-1.4.7": ("0.10.1", CREATES_TOPICS),
     "kafka-python-2.0.2": ("0.10.1", CREATES_TOPICS),
-    "kafka-tools": ("2.1", "Kafka's tools 4.x do without the versions that older brokers have (KIP-896)"),
+    "kafka-tools": ("2.4", "kafka-topics leaves the replication factor to the broker (KIP-464)"),
     "kafkajs": ("0.10.1", CREATES_TOPICS),
     "kcat": ("0.8.0", "librdkafka is told of releases before 0.10 with `broker.version.fallback`"),
     "rskafka": ("0.11.0", "asks for versions, writes batches"),
