@@ -74,7 +74,6 @@ NEWER: Mapping[tuple[str, str], tuple[str, str]] = {
             for client in (
                 "confluent-kafka",
                 "franz-go",
-                "java",
                 "java-2.8",
                 "java-3.9",
                 "kafka-go",
@@ -84,6 +83,7 @@ NEWER: Mapping[tuple[str, str], tuple[str, str]] = {
         ],
         ("2.3", "its program changes settings with IncrementalAlterConfigs (KIP-339)"),
     ),
+    ("java", "admin"): ("2.4", "its program deletes committed offsets with OffsetDelete (KIP-496)"),
     ("kafka-tools", "idempotent-produce"): ("2.8", "kafka-transactions.sh describes producers (KIP-664)"),
     ("kafka-tools", "transactions"): ("3.0", "kafka-transactions.sh lists transactions (KIP-664)"),
     **dict.fromkeys(

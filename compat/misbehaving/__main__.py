@@ -82,6 +82,7 @@ ROWS = (
         (
             OFF_BY_ONE,
             ("confluent-kafka", "it drops the answer, and waits for socket.timeout.ms, a minute"),
+            ("kafkajs", "it drops the answer, and waits for requestTimeout, half a minute each time"),
         ),
     ),
     Row("late by the byte", ("Produce,Fetch -> delay_us_per_byte=5",), PRODUCE),
