@@ -74,8 +74,6 @@ NEWER: Mapping[tuple[str, str], tuple[str, str]] = {
             for client in (
                 "confluent-kafka",
                 "franz-go",
-                "java-2.8",
-                "java-3.9",
                 "kafka-go",
                 "kafka-python",
                 "sarama",
@@ -83,7 +81,10 @@ NEWER: Mapping[tuple[str, str], tuple[str, str]] = {
         ],
         ("2.3", "its program changes settings with IncrementalAlterConfigs (KIP-339)"),
     ),
-    ("java", "admin"): ("2.4", "its program deletes committed offsets with OffsetDelete (KIP-496)"),
+    **dict.fromkeys(
+        [("java", "admin"), ("java-2.8", "admin"), ("java-3.9", "admin")],
+        ("2.4", "its program deletes committed offsets with OffsetDelete (KIP-496)"),
+    ),
     ("kafka-tools", "idempotent-produce"): ("2.8", "kafka-transactions.sh describes producers (KIP-664)"),
     ("kafka-tools", "transactions"): ("3.0", "kafka-transactions.sh lists transactions (KIP-664)"),
     **dict.fromkeys(
