@@ -8,7 +8,6 @@ asking for it closes the connection. Old versions stay in, since clients infer f
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -59,7 +58,6 @@ _ALTERED_RESOURCES = (
 )
 
 
-@dataclass(frozen=True)
 class Api:
     """One served API. Codecs and handler are imported when the first request for it arrives.
 
@@ -67,18 +65,33 @@ class Api:
     handler asks for itself: for each resource that the request or the answer names, or one instead of another, as its
     head comment says. `controller` marks those that only the cluster's controller may answer; another broker answers
     NOT_CONTROLLER, as Kafka does without forwarding (3.9 in ZooKeeper mode). `feature` is the one of the cluster that must
-    be on (KIP-584); without it the answer is UNSUPPORTED_VERSION.
+    be on (KIP-584); without it the answer is UNSUPPORTED_VERSION. `member_only` marks what only a broker in a cluster on
+    ZooKeeper serves: what its controller and its brokers say to each other.
     """
 
-    key: int
-    min_version: int
-    max_version: int
-    whole: tuple[Access, ...] = ()
-    each: tuple[Access, ...] = ()
-    controller: bool = False
-    feature: str = ""
-    member_only: bool = False
-    """Whether only a broker in a cluster on ZooKeeper serves it: what its controller and its brokers say to each other."""
+    def __init__(
+        self,
+        key: int,
+        min_version: int,
+        max_version: int,
+        whole: tuple[Access, ...] = (),
+        each: tuple[Access, ...] = (),
+        controller: bool = False,
+        feature: str = "",
+        member_only: bool = False,
+    ) -> None:
+        self.key = key
+        self.min_version = min_version
+        self.max_version = max_version
+        self.whole = whole
+        self.each = each
+        self.controller = controller
+        self.feature = feature
+        self.member_only = member_only
+
+    def in_versions(self, first: int, last: int) -> Api:
+        """Return the same API, served from the first to the last of these versions."""
+        return Api(**row_of(self) | {"min_version": first, "max_version": last})
 
     @cached_property
     def name(self) -> str:
@@ -107,6 +120,13 @@ class Api:
         for part in (self.decoders, self.handle):  # asking for them imports them
             assert part is not None
 
+
+def row_of(api: Api) -> dict[str, Any]:
+    """Return what an API is made of: the arguments of `Api`."""
+    return {name: getattr(api, name) for name in _COLUMNS}
+
+
+_COLUMNS = ("key", "min_version", "max_version", "whole", "each", "controller", "feature", "member_only")
 
 CONSUMERS, SHARES, STREAMS = "group.version", "share.version", "streams.version"
 

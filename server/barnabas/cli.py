@@ -7,6 +7,7 @@ one sub-command needs is imported by that sub-command.
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib import import_module
@@ -68,14 +69,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
+    if arguments and arguments[0] in TOOLS:
+        tool = import_module(TOOLS[arguments[0]][0])
+        return int(tool.main(arguments[1:]))
     parser = Parser(prog="barnabas", description="A broker that speaks Apache Kafka's wire protocol.")
     parser.add_argument("--version", action="version", version=f"barnabas {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_serve(commands)
-    _add_tools(commands)
-    if arguments and arguments[0] in TOOLS:
-        tool = import_module(TOOLS[arguments[0]][0])
-        return int(tool.main(arguments[1:]))
+    if not arguments or arguments[0] != "serve":  # each parser of a command takes time to make
+        _add_tools(commands)
     options = parser.parse_args(arguments)
     code: int = options.run(options)
     return code
@@ -180,6 +182,7 @@ def _add_tools(commands: Any) -> None:
 
 
 def _serve(options: argparse.Namespace) -> int:
+    gc.disable()  # what a start makes stays, so looking for garbage in it is in vain; `run` switches it on again
     from barnabas import log_lines
     from barnabas.config.loading import BrokerConfig, explain_unknown
     from barnabas.config.setting import SettingError
@@ -266,11 +269,9 @@ def _run_serve(options: argparse.Namespace, config: BrokerConfig, given: Mapping
             return USAGE_ERROR
         from barnabas.localcluster.workers import run as run_workers
 
+        gc.enable()
         return run_workers(config, given, options.workers, options.log_level)
 
-    import gc
-
-    gc.disable()  # what a start makes stays, so looking for garbage in it is in vain; `run` switches it on again
     if is_tested:
         from barnabas.control.process import run as run_with_control
 

@@ -6,11 +6,10 @@ Clients look here for what no API version tells them, such as whether EndTxn bum
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Feature:
+class Feature(NamedTuple):
     """One feature: the levels that are supported, and the level that is switched on (0 is off)."""
 
     name: str
@@ -19,8 +18,7 @@ class Feature:
     finalized_level: int
 
 
-@dataclass(frozen=True, slots=True)
-class RecordVersions:
+class RecordVersions(NamedTuple):
     """In which versions the values of internal topics are written; every known version is read.
 
     The defaults are what Apache Kafka writes since 2.3. Before 2.1 it wrote 1 for both (0 for groups before 0.10.1), 2 for
@@ -44,7 +42,7 @@ def finalized(features: Iterable[Feature], levels: Mapping[str, int] | None) -> 
     """Return features at the cluster's levels; at their own if the cluster has none (None)."""
     if levels is None:
         return tuple(features)
-    return tuple(replace(feature, finalized_level=levels.get(feature.name, 0)) for feature in features)
+    return tuple(feature._replace(finalized_level=levels.get(feature.name, 0)) for feature in features)
 
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3

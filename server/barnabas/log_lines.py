@@ -10,7 +10,6 @@ import logging
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TextIO
 
 LINES_MAX = 500
@@ -33,11 +32,13 @@ def begin(level: str) -> None:
     logging.basicConfig(level=level.upper(), handlers=[handler])
 
 
-@dataclass(slots=True)
 class _Period:
-    ends: float
-    last: logging.LogRecord
-    count: int = 0
+    __slots__ = ("count", "ends", "last")
+
+    def __init__(self, ends: float, last: logging.LogRecord) -> None:
+        self.ends = ends
+        self.last = last
+        self.count = 0
 
 
 class LimitedHandler(logging.StreamHandler[TextIO]):

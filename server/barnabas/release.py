@@ -7,9 +7,8 @@ with the versions of all releases before it, or with `kafka.version` that of one
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from barnabas import apis
 from barnabas.config import broker as settings
@@ -27,8 +26,7 @@ from barnabas.apis import Api
 PRODUCE = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseProfile:
+class ReleaseProfile(NamedTuple):
     """One release, or line of releases."""
 
     name: str
@@ -37,9 +35,9 @@ class ReleaseProfile:
     features: tuple[Feature, ...]
     features_epoch: int = 0
     """Would count the changes of feature levels; they are fixed. -1 where there is nothing like it."""
-    record_versions: RecordVersions = field(default_factory=RecordVersions)
+    record_versions: RecordVersions = RecordVersions()
     """In which versions internal topics are written."""
-    advertised_first: Mapping[int, int] = field(default_factory=dict)
+    advertised_first: Mapping[int, int] = MappingProxyType({})
     """First versions that are advertised and not served, by key."""
     kept_for_all: tuple[str, ...] = ()
     """Settings that are always settings of all brokers, and never of a single one (KIP-966)."""
@@ -58,7 +56,7 @@ class ReleaseProfile:
         in_cluster = is_clustered(config)
         with_members = in_cluster or self.advertises_member_apis
         return {
-            key: api if in_cluster or not api.member_only else _Refused(**vars_of(api))
+            key: api if in_cluster or not api.member_only else _Refused(**apis.row_of(api))
             for key, api in self.apis.items()
             if (with_telemetry or key not in apis.TELEMETRY) and (with_members or not api.member_only)
         }
@@ -75,11 +73,6 @@ class _Refused(Api):
 
 async def _refuse(_context: Any, _request: Any) -> NoReturn:
     raise RequestError(ErrorCode.STALE_CONTROLLER_EPOCH, "this broker has no controller but itself")
-
-
-def vars_of(api: Api) -> dict[str, Any]:
-    """Return what an API is made of."""
-    return {one.name: getattr(api, one.name) for one in fields(api)}
 
 
 KAFKA_4 = ReleaseProfile(
@@ -114,9 +107,7 @@ def release(name: str) -> ReleaseProfile:
     for key, (first, last) in releases.versions_of(name).items():
         api = apis.BY_KEY.get(key)
         if api is not None and max(first, api.min_version) <= min(last, api.max_version):
-            rows[key] = replace(
-                api, min_version=max(first, api.min_version), max_version=min(last, api.max_version)
-            )
+            rows[key] = api.in_versions(max(first, api.min_version), min(last, api.max_version))
     has_kraft = releases.is_at_least(name, "4.0")
     return ReleaseProfile(
         name=name,
@@ -136,7 +127,7 @@ def _features_of(name: str) -> tuple[Feature, ...]:
     features = [_TRANSACTIONS, _GROUPS]
     if releases.is_at_least(name, "4.1"):
         is_final = releases.is_at_least(name, "4.2")
-        features += [one if is_final else replace(one, finalized_level=_OFF) for one in (_SHARES, _STREAMS)]
+        features += [one if is_final else one._replace(finalized_level=_OFF) for one in (_SHARES, _STREAMS)]
     return tuple(features)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -102,6 +101,6 @@ async def broker_to_ask(
     clock = Clock()
     environment = real_environment(disk, clock)
     if threads is not None:
-        environment = replace(environment, threads=threads)
+        environment = environment._replace(threads=threads)
     async with assembled(BrokerConfig(values), environment, budget=budget) as broker:
         yield kind(broker, clock)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from barnabas.cluster.image import Change, ClusterImage, Delta
 from barnabas.cluster.store import Decide, Subscriber
@@ -46,5 +45,5 @@ class StandingImage:
 def seen_in_cluster(ask: Asked, changes: Iterable[Change]) -> StandingImage:
     """Let the handlers of a broker see its image with `changes`, as a part of a cluster; returns what they see."""
     metadata = StandingImage(ask.services.metadata.image.apply(changes))
-    ask.services = replace(ask.services, metadata=metadata)
+    ask.services = ask.services._replace(metadata=metadata)
     return metadata

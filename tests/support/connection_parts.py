@@ -15,6 +15,19 @@ from barnabas.loop_budget import LoopBudget
 from barnabas.requests.log_limit import LogLimit
 from barnabas.requests.memory import Memory
 
+NAMES = (
+    "pipeline",
+    "memory",
+    "buffers",
+    "budget",
+    "stalls",
+    "log_limit",
+    "handshakes",
+    "frame_bytes_max",
+    "now_s",
+    "on_closed",
+)
+
 
 class NobodyAnswers:
     """A pipeline of a broker that is asked nothing."""
@@ -40,3 +53,8 @@ def connection_parts(**changed: Any) -> ConnectionParts:
         "on_closed": bool,
     }
     return ConnectionParts(**{**parts, **changed})
+
+
+def copied(parts: ConnectionParts, **changed: Any) -> ConnectionParts:
+    """Return the same parts with those that are `changed`; a test can put others in place of them later, too."""
+    return ConnectionParts(**{name: getattr(parts, name) for name in NAMES} | changed)

@@ -19,9 +19,10 @@ from barnabas.log.config import LogConfig
 from barnabas.log.manager import LogManager
 from barnabas.loop_budget import LoopBudget
 from barnabas.records.steps import run
+from barnabas.replicas.context import ReplicaContext
 from barnabas.replicas.following import Fetched, FetchPosition, FollowerLog
 from barnabas.replicas.manager import Replicas
-from barnabas.replicas.replica import ACKS_ALL, Replica, ReplicaContext
+from barnabas.replicas.replica import ACKS_ALL, Replica
 from barnabas.replication.leader import IsrChange
 from barnabas.testing.memory_disk import MemoryDisk
 from barnabas.wire.generated.errors import ErrorCode

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import replace
 
 import trio
 
@@ -99,7 +98,7 @@ class SharedMetadata:
         info = self.partition(topic, index)
         self.change(
             PartitionChanged(
-                topic, index, replace(info, replicas=replicas, partition_epoch=info.partition_epoch + 1)
+                topic, index, info._replace(replicas=replicas, partition_epoch=info.partition_epoch + 1)
             )
         )
 
@@ -109,8 +108,7 @@ class SharedMetadata:
         """Let another broker lead in a new epoch; what is left of the ISR are those who live, or `isr`."""
         info = self.partition(topic, index)
         live = tuple(one for one in info.isr if one in self.image.brokers or one == leader)
-        new = replace(
-            info,
+        new = info._replace(
             leader=leader,
             isr=live if isr is None else tuple(isr),
             leader_epoch=info.leader_epoch + 1,

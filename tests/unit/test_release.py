@@ -1,7 +1,5 @@
 """A release profile decides what a broker serves and writes."""
 
-from dataclasses import replace
-
 from barnabas.broker.assembly import assembled
 from barnabas.config.loading import BrokerConfig
 from barnabas.environment.real import real_environment
@@ -11,8 +9,7 @@ from barnabas.release import KAFKA_4
 
 async def test_coordinators_write_the_versions_of_the_profile(tmp_path):
     config = BrokerConfig({"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"})
-    old = replace(
-        KAFKA_4,
+    old = KAFKA_4._replace(
         features=(Feature("transaction.version", 0, 2, 0),),
         record_versions=RecordVersions(group_metadata=1, offset_commit=1),
     )

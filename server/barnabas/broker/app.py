@@ -7,7 +7,6 @@ whoever has assembled it closes the rest.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import trio
@@ -31,20 +30,41 @@ class Participation(Protocol):
         """Hand over what the broker leads, while it still serves."""
 
 
-@dataclass(slots=True, eq=False)
 class Broker:
     """One broker. Lifecycle: made by `assembly.assembled`, `serve` in a task, `stop`."""
 
-    services: Services
-    memory: Memory
-    listeners: list[Listener]
-    connections: Connections
-    metrics_address: MetricsAddress | None
-    metrics: MetricsEndpoint | None
-    stopping: trio.Event
-    """Set when the broker is to stop, by whoever asks for it or because no log dir works any more."""
-    participation: Participation | None = None
-    """None where the broker is alone."""
+    __slots__ = (
+        "connections",
+        "listeners",
+        "memory",
+        "metrics",
+        "metrics_address",
+        "participation",
+        "services",
+        "stopping",
+    )
+
+    def __init__(
+        self,
+        services: Services,
+        memory: Memory,
+        listeners: list[Listener],
+        connections: Connections,
+        metrics_address: MetricsAddress | None,
+        metrics: MetricsEndpoint | None,
+        stopping: trio.Event,
+        participation: Participation | None = None,
+    ) -> None:
+        self.services = services
+        self.memory = memory
+        self.listeners = listeners
+        self.connections = connections
+        self.metrics_address = metrics_address
+        self.metrics = metrics
+        self.stopping = stopping
+        """Set when the broker is to stop, by whoever asks for it or because no log dir works any more."""
+        self.participation = participation
+        """None where the broker is alone."""
 
     @property
     def bootstrap(self) -> str:

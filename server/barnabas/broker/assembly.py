@@ -204,7 +204,13 @@ def _assemble(
         background.start_soon(made.run)
         return made
 
-    shares = Lazy(make_shares, "barnabas.coordination.shares", "encodings.utf_16_be", beside=threads.run)
+    shares = Lazy(
+        make_shares,
+        "barnabas.coordination.shares",
+        "barnabas.coordination.entries",
+        "encodings.utf_16_be",
+        beside=threads.run,
+    )
     telemetry = Lazy(make_telemetry, "barnabas.metrics.client_telemetry", "barnabas.telemetry.payload")
 
     served = release.served_by(config)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import trio
@@ -56,23 +55,45 @@ class Answering(Protocol):
         """Answer a request; false when its connection must be closed. Raises PeerError, OSError."""
 
 
-@dataclass
 class ConnectionParts:
-    """What all connections of a broker share; `on_closed` is told the id of each that is at its end.
+    """What all connections of a broker share; `on_closed` is told the id of each that is at its end."""
 
-    Its types are imported for more than typing: a compiled class with fields looks them up.
-    """
+    __slots__ = (
+        "budget",
+        "buffers",
+        "frame_bytes_max",
+        "handshakes",
+        "log_limit",
+        "memory",
+        "now_s",
+        "on_closed",
+        "pipeline",
+        "stalls",
+    )
 
-    pipeline: Answering
-    memory: Memory
-    buffers: BufferPool
-    budget: LoopBudget
-    stalls: StallMeter
-    log_limit: LogLimit
-    handshakes: Handshakes
-    frame_bytes_max: int
-    now_s: Callable[[], float]
-    on_closed: Callable[[int], None]
+    def __init__(
+        self,
+        pipeline: Answering,
+        memory: Memory,
+        buffers: BufferPool,
+        budget: LoopBudget,
+        stalls: StallMeter,
+        log_limit: LogLimit,
+        handshakes: Handshakes,
+        frame_bytes_max: int,
+        now_s: Callable[[], float],
+        on_closed: Callable[[int], None],
+    ) -> None:
+        self.pipeline = pipeline
+        self.memory = memory
+        self.buffers = buffers
+        self.budget = budget
+        self.stalls = stalls
+        self.log_limit = log_limit
+        self.handshakes = handshakes
+        self.frame_bytes_max = frame_bytes_max
+        self.now_s = now_s
+        self.on_closed = on_closed
 
 
 class Connection:

@@ -6,7 +6,6 @@ The rule: a part that asks other brokers stands around the one that does the sam
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.broker.group_settings import group_settings
@@ -35,14 +34,13 @@ if TYPE_CHECKING:
     from barnabas.release import ReleaseProfile
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
+class Ports(NamedTuple):
     """What is done here or at another broker; `runs` are their tasks, `subscribers` follow the image."""
 
     topic_creation: TopicCreation
     producer_ids: ProducerIds
-    runs: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
-    subscribers: list[Subscriber] = field(default_factory=list)
+    runs: list[Callable[[], Awaitable[None]]]
+    subscribers: list[Subscriber]
 
 
 class CoordinationParts(NamedTuple):
@@ -110,7 +108,7 @@ def _ports(config: BrokerConfig, environment: Environment, storage: Storage) -> 
     metadata, broker_id, peers = storage.metadata, storage.broker_id, storage.peers
     local = LocalTopicCreation(config, metadata, environment.entropy)
     if peers is None:
-        return Ports(local, LocalProducerIds(metadata))
+        return Ports(local, LocalProducerIds(metadata), [], [])
     from barnabas.cluster.controller_creation import ControllerTopicCreation
     from barnabas.coordination.controller_producer_ids import ControllerProducerIds
 

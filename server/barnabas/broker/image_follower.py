@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from barnabas.cluster.image import BROKER, CLIENT_METRICS, TOPIC
 from barnabas.config import broker as settings
-from barnabas.log.config import LogConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.image import Delta
     from barnabas.config.loading import BrokerConfig
     from barnabas.lazy import Lazy
+    from barnabas.log.config import LogConfig
     from barnabas.log.manager import LogManager
     from barnabas.metrics.client_telemetry import Telemetry
     from barnabas.replicas.manager import Replicas
@@ -51,11 +51,14 @@ class ImageFollower:
 
     async def prepare(self, delta: Delta) -> None:
         """Make the logs of new partitions."""
-        default = LogConfig.of(self._config.topic_values({})) if delta.topics else None
+        default: LogConfig | None = None
 
         def config_for(topic: str) -> LogConfig:
-            if default is None or delta.new.settings_of(TOPIC, topic):
+            nonlocal default
+            if delta.new.settings_of(TOPIC, topic):
                 return self._log_config(topic, delta)
+            if default is None:
+                default = self._log_config(topic, delta)
             return default
 
         await self._replicas.prepare(delta, config_for, self._now_ms())
@@ -88,4 +91,6 @@ class ImageFollower:
         await self._replicas.reconfigure(changed, lambda topic: self._log_config(topic, delta))
 
     def _log_config(self, topic: str, delta: Delta) -> LogConfig:
+        from barnabas.log.config import LogConfig  # there are logs
+
         return LogConfig.of(self._config.topic_values(delta.new.settings_of(TOPIC, topic)))

@@ -23,6 +23,7 @@ from barnabas.config.cluster import inter_broker_listener
 from barnabas.errors import StorageError
 from barnabas.log.config import LogConfig
 from barnabas.replicas.alter_partition import RemoteAlterPartition
+from barnabas.replicas.context import ReplicaContext
 from barnabas.replicas.failures import LogDirFailures
 from barnabas.replicas.fetcher import FetcherParts
 from barnabas.replicas.fetching import ReplicaFetchers
@@ -30,7 +31,6 @@ from barnabas.replicas.flushing import Flusher
 from barnabas.replicas.isr_writing import WrittenIsrs
 from barnabas.replicas.lost_dirs import LostDirs
 from barnabas.replicas.manager import Replicas
-from barnabas.replicas.replica import ReplicaContext
 from barnabas.replicas.throttling import ReplicationThrottle
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import trio
 
 from barnabas import output
-from barnabas.broker import interpreter
+from barnabas.broker import connection, interpreter
 from barnabas.broker.assembly import assembled
 from barnabas.broker.seams import NO_SEAMS, Seams
 from barnabas.broker.startup import StartupError, exposures
@@ -23,7 +23,6 @@ from barnabas.config.authorizer import has_authorizer
 from barnabas.config.cluster import is_clustered
 from barnabas.environment.real import real_environment
 from barnabas.errors import StorageError
-from barnabas.records import scan
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -129,7 +128,7 @@ def say_ready(broker: Broker, others: str = "") -> None:
     for warning in exposures(broker.listeners, has_authorizer=has_authorizer(broker.services.config)):
         log.warning("%s", warning)
     metrics = f" metrics={broker.metrics_address.url}" if broker.metrics_address is not None else ""
-    code = "compiled" if scan.__file__.endswith(tuple(EXTENSION_SUFFIXES)) else "interpreted"
+    code = "compiled" if connection.__file__.endswith(tuple(EXTENSION_SUFFIXES)) else "interpreted"
     data = ",".join(broker.services.config.log_dirs)
     member = ""
     if broker.participation is not None:

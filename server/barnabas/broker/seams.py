@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from barnabas.broker.pipeline import Interceptor, Sender
@@ -20,8 +19,7 @@ Doorkeeper = Callable[[str, "Transport"], "Taker | None"]
 """Asked for each accepted connection on the listener of this name: who takes it first, None for the broker at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Seams:
+class Seams(NamedTuple):
     """What stands there; None where nothing does."""
 
     interceptor: Interceptor | None = None

@@ -7,8 +7,7 @@ agree, which a test sees to. Parts that few brokers need are made when a handler
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from barnabas.apis import Api
@@ -36,8 +35,7 @@ if TYPE_CHECKING:
     from barnabas.requests.piecework import Piecework
 
 
-@dataclass(frozen=True, slots=True)
-class Services:
+class Services(NamedTuple):
     """The parts of one broker that requests are about."""
 
     config: BrokerConfig

@@ -21,12 +21,12 @@ from barnabas.coordination.adoption import adopt_logs, lead_all, set_aside_delet
 from barnabas.errors import StorageError
 from barnabas.ids import new_uuid, uuid_text
 from barnabas.log.logdir import make_dir
+from barnabas.replicas.context import ReplicaContext
 from barnabas.replicas.failures import LogDirFailures
 from barnabas.replicas.flushing import Flusher
 from barnabas.replicas.in_sync import LocalAlterPartition
 from barnabas.replicas.lost_dirs import LostDirs, lost_dirs
 from barnabas.replicas.manager import Replicas
-from barnabas.replicas.replica import ReplicaContext
 
 if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig

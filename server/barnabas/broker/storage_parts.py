@@ -6,15 +6,13 @@ The rule: nothing here belongs to one of the two.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from barnabas.broker.open_files import allow_open_files, open_segments_max
 from barnabas.cluster.image import TOPIC, ClusterImage, Delta
 from barnabas.config import broker as settings
-from barnabas.log.config import LogConfig
 from barnabas.log.manager import LogManager
 from barnabas.replicas.ports import AlterPartition
-from barnabas.replicas.replica import Replica
 
 if TYPE_CHECKING:
     from barnabas.cluster.peers import Peers
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.zookeeper.store import ZooKeeperStore
     from barnabas.config.loading import BrokerConfig
     from barnabas.environment import Environment
+    from barnabas.log.config import LogConfig
     from barnabas.replicas.failures import LogDirFailures
     from barnabas.replicas.fetching import ReplicaFetchers
     from barnabas.replicas.flushing import Flusher
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from barnabas.replicas.manager import Replicas
 
 
-class AlterPartitionTask(AlterPartition[Replica], Protocol):
+class AlterPartitionTask(AlterPartition[Any], Protocol):
     """Carries proposals for the ISR to the controller in a task of its own."""
 
     async def run(self) -> None:
@@ -89,8 +88,14 @@ def new_log_manager(
 
 
 def log_configs(config: BrokerConfig, store: MetadataStore) -> Callable[[str], LogConfig]:
-    """The settings of a topic\'s logs, as the newest image has them."""
-    return lambda topic: LogConfig.of(config.topic_values(store.image.settings_of(TOPIC, topic)))
+    """The settings of a topic's logs, as the newest image has them."""
+
+    def config_for(topic: str) -> LogConfig:
+        from barnabas.log.config import LogConfig  # not on the way of a start without logs
+
+        return LogConfig.of(config.topic_values(store.image.settings_of(TOPIC, topic)))
+
+    return config_for
 
 
 async def follow_first(

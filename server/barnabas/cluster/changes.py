@@ -6,8 +6,6 @@ of credentials, quotas and ACLs are in `access_changes`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from barnabas.cluster.image import (
     NO_TOPIC_ID,
     TOPIC,
@@ -22,11 +20,13 @@ from barnabas.cluster.image import (
 )
 
 
-@dataclass(frozen=True, slots=True)
 class TopicCreated(Change):
     """A new topic, or an id for one that had none."""
 
-    topic: TopicInfo
+    __slots__ = __match_args__ = ("topic",)
+
+    def __init__(self, topic: TopicInfo) -> None:
+        self.topic = topic
 
     def apply(self, draft: Draft) -> None:
         """Add the topic, its id, and its name among those that are similar."""
@@ -46,12 +46,14 @@ class TopicCreated(Change):
         subjects.topics[self.topic.name] = None
 
 
-@dataclass(frozen=True, slots=True)
 class PartitionsAdded(Change):
     """A topic has got more partitions, after those it had."""
 
-    name: str
-    partitions: tuple[PartitionInfo, ...]
+    __slots__ = __match_args__ = ("name", "partitions")
+
+    def __init__(self, name: str, partitions: tuple[PartitionInfo, ...]) -> None:
+        self.name = name
+        self.partitions = partitions
 
     def apply(self, draft: Draft) -> None:
         """Append the partitions."""
@@ -62,13 +64,15 @@ class PartitionsAdded(Change):
         subjects.topics[self.name] = None
 
 
-@dataclass(frozen=True, slots=True)
 class PartitionChanged(Change):
     """One partition of a topic has other leaders or replicas."""
 
-    name: str
-    index: int
-    partition: PartitionInfo
+    __slots__ = __match_args__ = ("name", "index", "partition")
+
+    def __init__(self, name: str, index: int, partition: PartitionInfo) -> None:
+        self.name = name
+        self.index = index
+        self.partition = partition
 
     def apply(self, draft: Draft) -> None:
         """Replace the partition."""
@@ -79,11 +83,13 @@ class PartitionChanged(Change):
         subjects.topics[self.name] = None
 
 
-@dataclass(frozen=True, slots=True)
 class TopicDeleted(Change):
     """A topic is gone, and its settings with it."""
 
-    name: str
+    __slots__ = __match_args__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def apply(self, draft: Draft) -> None:
         """Remove the topic, its id and its settings."""
@@ -101,14 +107,19 @@ class TopicDeleted(Change):
         subjects.topics[self.name] = None
 
 
-@dataclass(frozen=True, slots=True)
 class ConfigChanged(Change):
     """A resource's own settings, all of them, are now these."""
 
-    resource_type: int
-    resource_name: str
-    settings: tuple[tuple[str, str], ...] = field(repr=False)
-    """Passwords may be among them: they are in no message."""
+    __slots__ = __match_args__ = ("resource_type", "resource_name", "settings")
+
+    def __init__(self, resource_type: int, resource_name: str, settings: tuple[tuple[str, str], ...]) -> None:
+        self.resource_type = resource_type
+        self.resource_name = resource_name
+        self.settings = settings
+
+    def __repr__(self) -> str:
+        """Leave out the settings: passwords may be among them."""
+        return f"ConfigChanged({self.resource_type}, {self.resource_name!r})"
 
     def apply(self, draft: Draft) -> None:
         """Replace the settings of the resource."""
@@ -119,69 +130,81 @@ class ConfigChanged(Change):
         subjects.configs[self.resource_type, self.resource_name] = None
 
 
-@dataclass(frozen=True, slots=True)
 class BrokerRegistered(Change):
     """A broker has come, or come back with other endpoints."""
 
-    broker: BrokerInfo
+    __slots__ = __match_args__ = ("broker",)
+
+    def __init__(self, broker: BrokerInfo) -> None:
+        self.broker = broker
 
     def apply(self, draft: Draft) -> None:
         """Add the broker, or replace what was known of it."""
         draft.brokers.put(self.broker.id, self.broker)
 
 
-@dataclass(frozen=True, slots=True)
 class BrokerUnregistered(Change):
     """A broker has gone: it was shut down, or its session has expired."""
 
-    broker_id: int
+    __slots__ = __match_args__ = ("broker_id",)
+
+    def __init__(self, broker_id: int) -> None:
+        self.broker_id = broker_id
 
     def apply(self, draft: Draft) -> None:
         """Remove the broker."""
         draft.brokers.put(self.broker_id, None)
 
 
-@dataclass(frozen=True, slots=True)
 class ControllerChanged(Change):
     """Another broker is the controller, -1 for none; its epoch grows with each election."""
 
-    controller_id: int
-    epoch: int = 0
+    __slots__ = __match_args__ = ("controller_id", "epoch")
+
+    def __init__(self, controller_id: int, epoch: int = 0) -> None:
+        self.controller_id = controller_id
+        self.epoch = epoch
 
     def apply(self, draft: Draft) -> None:
         """Replace the controller."""
         draft.controller_id, draft.controller_epoch = self.controller_id, self.epoch
 
 
-@dataclass(frozen=True, slots=True)
 class ProducerIdsAllocated(Change):
     """Producer ids below `next_id` may have been handed out."""
 
-    next_id: int
+    __slots__ = __match_args__ = ("next_id",)
+
+    def __init__(self, next_id: int) -> None:
+        self.next_id = next_id
 
     def apply(self, draft: Draft) -> None:
         """Set the next producer id."""
         draft.next_producer_id = self.next_id
 
 
-@dataclass(frozen=True, slots=True)
 class LogDirsRegistered(Change):
     """The log dirs in which a broker may have something, by their directory ids (KIP-858)."""
 
-    broker_id: int
-    directory_ids: frozenset[bytes]
+    __slots__ = __match_args__ = ("broker_id", "directory_ids")
+
+    def __init__(self, broker_id: int, directory_ids: frozenset[bytes]) -> None:
+        self.broker_id = broker_id
+        self.directory_ids = directory_ids
 
     def apply(self, draft: Draft) -> None:
         """Replace the broker's log dirs."""
         draft.log_dirs.put(self.broker_id, self.directory_ids)
 
 
-@dataclass(frozen=True, slots=True)
 class FeaturesChanged(Change):
     """The levels at which features are finalized, all of them, are now these; the epoch counts such changes."""
 
-    levels: tuple[tuple[str, int], ...]
-    epoch: int
+    __slots__ = __match_args__ = ("levels", "epoch")
+
+    def __init__(self, levels: tuple[tuple[str, int], ...], epoch: int) -> None:
+        self.levels = levels
+        self.epoch = epoch
 
     def apply(self, draft: Draft) -> None:
         """Replace the levels and the epoch."""

@@ -7,7 +7,7 @@ unless its (leader epoch, partition epoch) is older than what is known, and what
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from barnabas.cluster.changes import (
@@ -189,8 +189,7 @@ def of_stop_replica(image: ClusterImage, request: StopReplicaRequest, broker_id:
             learned.errors[stopped.key] = ErrorCode.FENCED_LEADER_EPOCH
         elif stopped.deletes:
             left = tuple(other for other in info.replicas if other != broker_id)
-            gone = replace(
-                info,
+            gone = info._replace(
                 leader=-1 if info.leader == broker_id else info.leader,
                 replicas=left,
                 isr=tuple(other for other in info.isr if other != broker_id),
@@ -249,7 +248,7 @@ def _of_topic(
         return
     if topic_id not in (NO_TOPIC_ID, known.id):
         # The same topic: controllers before 2.8 told no ids (KIP-516).
-        known = replace(known, id=topic_id)
+        known = known._replace(id=topic_id)
         yield TopicCreated(known)
     before = len(known.partitions)
     for index, info in infos.items():

@@ -6,7 +6,8 @@ The rule: each topic is decided on as if those before it were there already, and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 from barnabas.cluster import controller
 from barnabas.cluster.image import Change, ClusterImage
@@ -15,16 +16,15 @@ from barnabas.errors import RequestError, detached
 from barnabas.wire.generated.errors import ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
-class NewTopic:
+class NewTopic(NamedTuple):
     """A topic that is asked for; `assignments` has the replicas by partition, empty where only counts are given."""
 
     name: str
     topic_id: bytes
     partitions: int
     replication_factor: int
-    assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
-    settings: Mapping[str, str] = field(default_factory=dict)
+    assignments: Mapping[int, Sequence[int]] = MappingProxyType({})
+    settings: Mapping[str, str] = MappingProxyType({})
 
 
 def create_topics(

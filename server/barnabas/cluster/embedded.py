@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import trio
 
@@ -38,14 +37,16 @@ REWRITE_LINES_MIN = 1000
 """A journal is rewritten at start when it has at least so many lines, and most of them are superseded."""
 
 
-@dataclass(slots=True, eq=False)
 class _PendingChange:
     """A change that somebody waits for: `image` is the one just after it."""
 
-    decide: Decide
-    image: ClusterImage | None = None
-    failure: Exception | None = None
-    done: trio.Event = field(default_factory=trio.Event)
+    __slots__ = ("decide", "done", "failure", "image")
+
+    def __init__(self, decide: Decide) -> None:
+        self.decide = decide
+        self.image: ClusterImage | None = None
+        self.failure: Exception | None = None
+        self.done: trio.Event = trio.Event()
 
 
 class EmbeddedStore:

@@ -6,9 +6,8 @@ The rule: an image never changes; `apply` makes a new one that shares all that s
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, MutableMapping
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from barnabas.cluster.layered_map import copied
 from barnabas.security.acls import NO_ACLS, Acls
@@ -36,10 +35,10 @@ NO_TOPIC_ID = bytes(16)
 
 INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 _NONE: Settings = MappingProxyType({})
+_NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionInfo:
+class PartitionInfo(NamedTuple):
     """Who has a partition: broker ids, and the epochs that fence out those who believe something older."""
 
     leader: int
@@ -56,8 +55,7 @@ class PartitionInfo:
 
     def with_sole_leader(self, leader: int) -> PartitionInfo:
         """Return the same with this leader alone in sync, in a new epoch: what only others had is given up."""
-        return replace(
-            self,
+        return self._replace(
             leader=leader,
             isr=(leader,),
             leader_epoch=self.leader_epoch + 1,
@@ -66,11 +64,10 @@ class PartitionInfo:
 
     def with_sole_replica(self, broker_id: int) -> PartitionInfo:
         """Return the same with this broker as its only replica, in a new epoch."""
-        return replace(self.with_sole_leader(broker_id), replicas=(broker_id,))
+        return self.with_sole_leader(broker_id)._replace(replicas=(broker_id,))
 
 
-@dataclass(frozen=True, slots=True)
-class TopicInfo:
+class TopicInfo(NamedTuple):
     """A topic: its id (16 bytes, never used for another topic) and its partitions by index.
 
     The id is NO_TOPIC_ID where the cluster's controller gives none (before Kafka 2.8).
@@ -86,8 +83,7 @@ class TopicInfo:
         return self.name in INTERNAL_TOPICS
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerInfo:
+class BrokerInfo(NamedTuple):
     """A live broker; its endpoints are (host, port) by listener name.
 
     `epoch` grows with each registration of the broker (KIP-380), -1 where that is not known.
@@ -99,30 +95,29 @@ class BrokerInfo:
     epoch: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterImage:
+class ClusterImage(NamedTuple):
     """All that is known of the cluster; `version` counts the changes that led here."""
 
     cluster_id: str
     version: int = 0
     controller_id: int = -1
     controller_epoch: int = 0
-    brokers: Mapping[int, BrokerInfo] = field(default_factory=dict)
-    topics: Mapping[str, TopicInfo] = field(default_factory=dict)
-    names_by_id: Mapping[bytes, str] = field(default_factory=dict)
-    configs: Mapping[ResourceKey, Settings] = field(default_factory=dict, repr=False)
+    brokers: Mapping[int, BrokerInfo] = _NOTHING
+    topics: Mapping[str, TopicInfo] = _NOTHING
+    names_by_id: Mapping[bytes, str] = _NOTHING
+    configs: Mapping[ResourceKey, Settings] = _NOTHING
     next_producer_id: int = 0
-    log_dirs: Mapping[int, frozenset[bytes]] = field(default_factory=dict)
-    similar: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    log_dirs: Mapping[int, frozenset[bytes]] = _NOTHING
+    similar: Mapping[str, tuple[str, ...]] = _NOTHING
     """Topics with "." or "_" in their names, by the name with "_" in place of each "."."""
     features: Mapping[str, int] | None = None
     """Levels at which features are finalized, those at 0 left out; None: those of the release, as for a broker alone."""
     features_epoch: int = -1
-    scram: Mapping[str, Mapping[str, ScramCredential]] = field(default_factory=dict)
+    scram: Mapping[str, Mapping[str, ScramCredential]] = _NOTHING
     """SCRAM credentials by user, then by mechanism; no user without any."""
-    tokens: Mapping[str, Token] = field(default_factory=dict)
+    tokens: Mapping[str, Token] = _NOTHING
     """Delegation tokens by id, those that have expired until they are removed."""
-    quotas: Mapping[QuotaEntity, Quotas] = field(default_factory=dict)
+    quotas: Mapping[QuotaEntity, Quotas] = _NOTHING
     acls: Acls = NO_ACLS
     """Another object after each change of the ACLs, and only then."""
 
@@ -147,7 +142,7 @@ class ClusterImage:
 
     def at_version(self, version: int) -> ClusterImage:
         """Return the same image, said to be so many changes old."""
-        return replace(self, version=version)
+        return self._replace(version=version)
 
     def apply(self, changes: Iterable[Change]) -> ClusterImage:
         """Return the image after these changes. Takes time for each of them, and to copy the mappings that they change."""
@@ -158,9 +153,25 @@ class ClusterImage:
 
 
 class Change:
-    """What leads from one image to the next; the kinds of it are in `changes`."""
+    """What leads from one image to the next, immutable; the kinds of it are in `changes`.
 
-    __slots__ = ()
+    Equal to another one of the same kind with the same content. `__slots__` of a kind names its content in order.
+    """
+
+    __slots__: tuple[str, ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self._content() == other._content()
+
+    def __hash__(self) -> int:
+        return hash((type(self), *self._content()))
+
+    def __repr__(self) -> str:
+        content = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
+        return f"{type(self).__name__}({content})"
+
+    def _content(self) -> tuple[Any, ...]:
+        return tuple([getattr(self, name) for name in self.__slots__])
 
     def apply(self, draft: Draft) -> None:
         """Carry the change out. Raises KeyError where it is about a topic that is not there."""
@@ -271,7 +282,7 @@ class Draft:
     def image(self) -> ClusterImage:
         """Return the image after the changes so far; nothing is added afterwards."""
         for name, partitions in self.partitions.items():
-            self.topics.put(name, replace(self.topics.now[name], partitions=tuple(partitions)))
+            self.topics.put(name, self.topics.now[name]._replace(partitions=tuple(partitions)))
         return ClusterImage(
             self._before.cluster_id,
             self._before.version + self._count,

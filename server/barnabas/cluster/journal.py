@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from errno import EIO
 
 from barnabas.cluster import encoding
@@ -25,7 +24,6 @@ DAMAGED = "barnabas-metadata.damaged.jsonl"
 """What a damaged journal was like before it was repaired."""
 
 
-@dataclass(slots=True)
 class Content:
     """What the copies of a journal say together.
 
@@ -33,10 +31,13 @@ class Content:
     must be written again. `version` is the number of the last line.
     """
 
-    changes: list[Change] = field(default_factory=list)
-    version: int = 0
-    data: bytes | None = b""
-    lost: list[str] = field(default_factory=list)
+    __slots__ = ("changes", "data", "lost", "version")
+
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+        self.version = 0
+        self.data: bytes | None = b""
+        self.lost: list[str] = []
 
 
 class _Copy:

@@ -7,7 +7,6 @@ controller of all is decided where the broker is put together.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
@@ -36,7 +35,6 @@ class Reassignment(NamedTuple):
     removing: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class ProposedState:
     """What a leader proposes for a partition (KIP-497).
 
@@ -44,13 +42,25 @@ class ProposedState:
     epochs, -1 where they are not known (KIP-903).
     """
 
-    topic: str | None
-    topic_id: bytes | None
-    index: int
-    leader_epoch: int
-    partition_epoch: int
-    isr: tuple[tuple[int, int], ...]
-    recovering: bool = False
+    __slots__ = ("index", "isr", "leader_epoch", "partition_epoch", "recovering", "topic", "topic_id")
+
+    def __init__(
+        self,
+        topic: str | None,
+        topic_id: bytes | None,
+        index: int,
+        leader_epoch: int,
+        partition_epoch: int,
+        isr: tuple[tuple[int, int], ...],
+        recovering: bool = False,
+    ) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.leader_epoch = leader_epoch
+        self.partition_epoch = partition_epoch
+        self.isr = isr
+        self.recovering = recovering
 
 
 class AcceptedState(NamedTuple):

@@ -6,7 +6,6 @@ The rule: a version is compared by its parts; a release without a revision (`2.4
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.config.broker import INTER_BROKER_PROTOCOL_VERSION
@@ -82,8 +81,7 @@ def record_versions(protocol: ProtocolVersion, newest: RecordVersions) -> Record
         offset = 1 if protocol < V2_1_IV0 else 2
     else:
         offset = newest.offset_commit
-    return replace(
-        newest,
+    return newest._replace(
         group_metadata=min(group, newest.group_metadata),
         offset_commit=min(offset, newest.offset_commit),
     )

@@ -6,7 +6,6 @@ The rule: a change that is lost must not make those after it unreadable, and eac
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from barnabas.cluster.changes import (
     PartitionChanged,
@@ -17,7 +16,6 @@ from barnabas.cluster.changes import (
 from barnabas.cluster.image import Change
 
 
-@dataclass(slots=True)
 class Replay:
     """The changes that can be applied one after the other to an empty image.
 
@@ -25,9 +23,12 @@ class Replay:
     `left_out` describes the changes that do not fit.
     """
 
-    changes: list[Change] = field(default_factory=list)
-    deleted: set[bytes] = field(default_factory=set)
-    left_out: list[str] = field(default_factory=list)
+    __slots__ = ("changes", "deleted", "left_out")
+
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+        self.deleted: set[bytes] = set()
+        self.left_out: list[str] = []
 
 
 def replay(changes: Iterable[Change]) -> Replay:

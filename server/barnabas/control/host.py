@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import trio
@@ -171,12 +171,12 @@ class Host:
         """Return the environment of the next broker: its clock, ports and disk are the host's."""
         environment, clock = self._environment, self.clock
         if clock is not None:
-            environment = replace(environment, wall_clock_ms=clock.wall_clock_ms, monotonic=clock.monotonic)
+            environment = environment._replace(wall_clock_ms=clock.wall_clock_ms, monotonic=clock.monotonic)
         self._disk = FaultyDisk(
             environment.disk, self.faulting.faults, clock_ms=lambda: time.monotonic() * 1000
         )
         # A turn of the event loop takes real time, whatever the clock says.
-        return replace(environment, network=self._network, disk=self._disk), LoopBudget(clock=time.monotonic)
+        return environment._replace(network=self._network, disk=self._disk), LoopBudget(clock=time.monotonic)
 
     def stop(self) -> None:
         """Stop cleanly; `run` returns then."""

@@ -5,7 +5,6 @@ The rule: what is old is the image alone; who asks, on which listener and with w
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from barnabas import apis
@@ -34,5 +33,5 @@ class _OldMetadata:
 async def stale_answer(services: Services, image: ClusterImage, context: RequestContext, request: Any) -> Any:
     """Answer a Metadata request as the broker would have when the cluster was as in `image`. Raises RequestError."""
     old: Any = _OldMetadata(services.metadata, image)
-    handler = ready(apis.BY_KEY[METADATA], replace(services, metadata=old))
+    handler = ready(apis.BY_KEY[METADATA], services._replace(metadata=old))
     return await handler(context, request)

@@ -27,7 +27,6 @@ from barnabas.cluster.image import (
     TopicInfo,
 )
 from barnabas.cluster.internal_topics import SHAPES, TRANSACTION_TOPIC
-from barnabas.coordination.internal_topics import read_entries
 from barnabas.coordination.producer_ids import BLOCK_SIZE
 from barnabas.ids import new_uuid
 from barnabas.replicas.lost_dirs import LOST, present_dirs
@@ -139,6 +138,7 @@ def _producer_ids(partition_log: PartitionLog) -> Iterator[int]:
     yield from (entry.producer_id for entry in partition_log.producers.snapshot())
     if partition_log.topic != TRANSACTION_TOPIC:
         return
+    from barnabas.coordination.entries import read_entries
     from barnabas.transactions.records import parse_key, parse_transaction
 
     for entry in read_entries(partition_log):

@@ -198,5 +198,10 @@ def _is_large_part(part: Sequence[tuple[str, frozenset[Any]]], machine: GroupSha
 
 def _import_groups() -> None:
     java = ("encodings.utf_16_be", "encodings.utf_16_le")  # in which Java counts and hashes
-    for name in (*java, "barnabas.groups.shard", "barnabas.groups.share_states"):
+    for name in (
+        *java,
+        "barnabas.coordination.entries",
+        "barnabas.groups.shard",
+        "barnabas.groups.share_states",
+    ):
         import_module(name)

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
-
-from barnabas.records.any_magic import iter_any_records
-from barnabas.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, check_crc, encode_pairs, iter_batches
-from barnabas.records.control import ControlType, parse_type
-from barnabas.records.errors import CorruptRecordsError, RecordsError
-from barnabas.statemachine.decision import Entry
 
 if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.cluster.topic_creation import TopicCreation
-    from barnabas.log.partition_log import PartitionLog
-    from barnabas.records.batch import BatchHeader
     from barnabas.replicas.manager import Replicas
-
-log = logging.getLogger(__name__)
-
-READ_BYTES = 1 << 20
+    from barnabas.statemachine.decision import Entry
 
 
 class InternalTopic:
@@ -66,14 +54,9 @@ class InternalTopic:
         producer: tuple[int, int] | None = None,
     ) -> int:
         """Append records as one batch; returns the offset after them."""
-        producer_id, epoch = producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
-        batch = encode_pairs(
-            records,
-            now_ms,
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            transactional=producer is not None,
-        )
+        from barnabas.coordination.entries import batch_of  # comes with the first shard
+
+        batch = batch_of(records, now_ms, producer)
         led = self._replicas.leader(self._topic, partition)
         return led.append_own(batch, now_ms=now_ms).last_offset + 1
 
@@ -94,54 +77,6 @@ class InternalTopic:
 
     def read(self, partition: int) -> Iterator[Entry]:
         """All batches of a partition, oldest first, up to where it ends by then."""
+        from barnabas.coordination.entries import read_entries
+
         return read_entries(self._replicas.leader(self._topic, partition).log)
-
-
-def read_entries(partition_log: PartitionLog) -> Iterator[Entry]:
-    """All batches of the log of a coordinator's partition, oldest first, up to where it ends by then.
-
-    A batch with a wrong checksum is left out, with an error in the log: what it says is not believed.
-    Raises StorageError, and RecordsError where it cannot be known where the next batch begins.
-    """
-    offset = partition_log.log_start_offset
-    while offset < (end := partition_log.log_end_offset):
-        try:
-            data = partition_log.read(
-                offset, max_bytes=READ_BYTES, upper_offset=end, min_one_batch=True
-            ).to_bytes()
-            if not data:
-                return
-            for position, header in iter_batches(data):
-                offset = header.next_offset
-                if check_crc(data, position, header):
-                    yield from _entries_of(data, position, header)
-                else:
-                    log.error(
-                        "%s: the batch of offsets %d to %d is damaged and left out; %s",
-                        partition_log.dir, header.base_offset, header.last_offset, _advice(partition_log),
-                    )  # fmt: skip
-        except RecordsError as error:
-            raise CorruptRecordsError(
-                f"{error.message}, at offset {offset}; {_advice(partition_log)}"
-            ) from error
-
-
-def _advice(partition_log: PartitionLog) -> str:
-    return (
-        "to cut out what is damaged, stop the broker and run: barnabas log repair --salvage "
-        f"{partition_log.dir}"
-    )
-
-
-def _entries_of(data: bytes, position: int, header: BatchHeader) -> Iterator[Entry]:
-    records = [record for record in iter_any_records(data, position) if record.key is not None]
-    if header.is_control:
-        for record in records:
-            kind = parse_type(record.key)
-            if kind in (ControlType.ABORT, ControlType.COMMIT):
-                yield Entry([], header.producer_id, kind is ControlType.COMMIT)
-        return
-    yield Entry(
-        [(record.key, record.value) for record in records if record.key is not None],
-        header.producer_id if header.is_transactional else NO_PRODUCER_ID,
-    )

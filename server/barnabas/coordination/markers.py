@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.internal_topics import OFFSETS_TOPIC
-from barnabas.records.control import encode_end_marker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +34,8 @@ class LocalMarkers:
         Raises RequestError with INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED or what `Replicas.leader`
         raises; StorageError.
         """
+        from barnabas.records.control import encode_end_marker  # comes with the first log
+
         topic, index = topic_partition
         partition = self._replicas.leader(topic, index)
         now_ms = self._now_ms()

@@ -16,8 +16,7 @@ from barnabas.coordination.errors import client_code, is_in_log, is_refusal
 from barnabas.coordination.journal import Journal
 from barnabas.coordination.shard import M, Replay, Shard
 from barnabas.errors import RequestError, StorageError
-from barnabas.records.batch import NO_PRODUCER_ID
-from barnabas.statemachine.decision import Decision, Entry
+from barnabas.statemachine.decision import NO_PRODUCER_ID, Decision, Entry
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -302,5 +302,5 @@ def _is_large_timer(machine: TransactionShard, key: Hashable) -> bool:
 
 
 def _import_transactions() -> None:
-    for name in ("encodings.utf_16_be", "barnabas.transactions.shard"):  # in the former Java hashes
+    for name in ("encodings.utf_16_be", "barnabas.coordination.entries", "barnabas.transactions.shard"):
         import_module(name)

@@ -7,8 +7,7 @@ sleeps are trio's, whose clock `trio.run` gets; `monotonic` is for measuring, an
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     import trio
@@ -40,8 +39,7 @@ class Threads(Protocol):
         """Call in such a thread: raise trio.Cancelled if whoever waits for it was cancelled."""
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
+class Environment(NamedTuple):
     """One value for all of it."""
 
     wall_clock_ms: Callable[[], int]

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from threading import Lock
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.errors import StorageError
 from barnabas.log import logdir
 from barnabas.log.disk import Disk
-from barnabas.log.partition_log import PartitionLog
 from barnabas.topic_partitions import TopicPartition
 
+if TYPE_CHECKING:
+    from barnabas.log.partition_log import PartitionLog
 
-@dataclass(slots=True)
-class Offsets:
+
+class Offsets(NamedTuple):
     """What the checkpoints of one log dir are going to say."""
 
     recovery_points: dict[TopicPartition, int]
@@ -39,8 +40,7 @@ class Offsets:
             self.clean_offsets[key] = partition_log.clean_offset
 
 
-@dataclass(slots=True)
-class CheckpointPlan:
+class CheckpointPlan(NamedTuple):
     """What is to be written, by log dir; a later plan has a higher number."""
 
     number: int

@@ -7,7 +7,6 @@ Nothing is synced: a log that is empty is made again after a power cut, from the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.log.format import names, properties
@@ -37,16 +36,18 @@ class Wanted(NamedTuple):
     config: LogConfig | None = None
 
 
-@dataclass(slots=True, eq=False)
 class NewLog:
     """A log that is being made, and what has become of it."""
 
-    key: TopicPartition
-    log_dir: str
-    topic_id: bytes | None
-    loader: Loader
-    loaded: LoadedLog | None = None
-    error: OSError | None = None
+    __slots__ = ("error", "key", "loaded", "loader", "log_dir", "topic_id")
+
+    def __init__(self, key: TopicPartition, log_dir: str, topic_id: bytes | None, loader: Loader) -> None:
+        self.key = key
+        self.log_dir = log_dir
+        self.topic_id = topic_id
+        self.loader = loader
+        self.loaded: LoadedLog | None = None
+        self.error: OSError | None = None
 
     def make(self, disk: Disk, *, stays_open: bool) -> None:
         """Make the directory and its files; what is there already under its name is opened."""
@@ -67,8 +68,7 @@ class NewLog:
         self.loaded = loaded
 
 
-@dataclass(slots=True)
-class Creation:
+class Creation(NamedTuple):
     """Logs that are made together."""
 
     disk: Disk
@@ -79,15 +79,16 @@ class Creation:
         """Make all of them; what fails is kept for `LogManager.finish_creation`."""
         stays_open = len(self.logs) <= KEPT_OPEN_MAX
         if len(self.logs) < THREADS:
-            self._make(self.logs, stays_open)
+            self._make_part(self.logs, stays_open)
             return
         with self.workers.executor(THREADS) as executor:
             running = [
-                executor.submit(self._make, self.logs[first::THREADS], stays_open) for first in range(THREADS)
+                executor.submit(self._make_part, self.logs[first::THREADS], stays_open)
+                for first in range(THREADS)
             ]
             for part in running:
                 part.result()
 
-    def _make(self, logs: Sequence[NewLog], stays_open: bool) -> None:
+    def _make_part(self, logs: Sequence[NewLog], stays_open: bool) -> None:
         for log in logs:
             log.make(self.disk, stays_open=stays_open)

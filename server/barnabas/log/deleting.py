@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.errors import StorageError
 
@@ -23,15 +22,17 @@ log = logging.getLogger(__name__)
 THREADS = 4
 
 
-@dataclass(slots=True, eq=False)
 class Leaving:
     """A directory that gets a name which is nobody's, and is removed from `due_ms` on."""
 
-    log_dir: str
-    directory: str
-    renamed: str
-    due_ms: int
-    error: OSError | None = None
+    __slots__ = ("directory", "due_ms", "error", "log_dir", "renamed")
+
+    def __init__(self, log_dir: str, directory: str, renamed: str, due_ms: int) -> None:
+        self.log_dir = log_dir
+        self.directory = directory
+        self.renamed = renamed
+        self.due_ms = due_ms
+        self.error: OSError | None = None
 
     def rename(self, disk: Disk) -> None:
         """Give it the other name; what fails is kept."""
@@ -43,8 +44,7 @@ class Leaving:
             self.error = error
 
 
-@dataclass(slots=True)
-class Deletion:
+class Deletion(NamedTuple):
     """Logs that are deleted together."""
 
     disk: Disk

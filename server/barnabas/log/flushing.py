@@ -6,7 +6,6 @@ in any. Only `finish` moves the recovery point, and not if the log was truncated
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from barnabas.errors import StorageError
@@ -31,20 +30,44 @@ class FlushedLog(Protocol):
         """Move the recovery point, unless the log was truncated since the task was made."""
 
 
-@dataclass(slots=True)
 class FlushTask:
     """What must be synced so that everything before `end_offset` survives a power cut."""
 
-    log: FlushedLog
-    end_offset: int
-    generation: int
-    appended_messages: int
-    leader_epoch: int
-    disk: Disk
-    files: list[File]
-    paths: list[str]
-    directories: list[str]
-    missing: FileNotFoundError | None = None
+    __slots__ = (
+        "appended_messages",
+        "directories",
+        "disk",
+        "end_offset",
+        "files",
+        "generation",
+        "leader_epoch",
+        "log",
+        "missing",
+        "paths",
+    )
+
+    def __init__(
+        self,
+        log: FlushedLog,
+        end_offset: int,
+        generation: int,
+        appended_messages: int,
+        leader_epoch: int,
+        disk: Disk,
+        files: list[File],
+        paths: list[str],
+        directories: list[str],
+    ) -> None:
+        self.log = log
+        self.end_offset = end_offset
+        self.generation = generation
+        self.appended_messages = appended_messages
+        self.leader_epoch = leader_epoch
+        self.disk = disk
+        self.files = files
+        self.paths = paths
+        self.directories = directories
+        self.missing: FileNotFoundError | None = None
 
     def run(self) -> None:
         """Sync; may take long. Raises StorageError; what is not there is judged by `finish`."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from barnabas.errors import lacks_room
 from barnabas.log.config import UNBOUNDED, LogConfig
@@ -54,8 +54,7 @@ class _FilesChangedError(Exception):
     """Files of the directory were changed while it was read: read it again."""
 
 
-@dataclass(slots=True)
-class LoadedLog:
+class LoadedLog(NamedTuple):
     """What was found in a directory, in order: at least one segment, the last one active."""
 
     segments: list[Segment]
@@ -68,7 +67,6 @@ class LoadedLog:
     is_clean: bool
 
 
-@dataclass(slots=True)
 class Loader:
     """Opens one partition. `now_ms` decides which producers have expired.
 
@@ -76,23 +74,59 @@ class Loader:
     `damages` is what was cut out, and what was left behind it.
     """
 
-    disk: Disk
-    pool: OpenFiles
-    directory: str
-    config: LogConfig
-    now_ms: int
-    producer_expiration_ms: int
-    is_clean: bool = False
-    recovery_point: int = 0
-    log_start_offset: int = 0
-    clean_offset: int = 0  # up to where the log was once compacted
-    is_cache_intact: bool = False
-    damages: list[Damage] = field(default_factory=list)
-    lost_bytes: int = 0  # what was taken out of the log
-    _opened: list[Segment] = field(default_factory=list)
-    _checked_offset: int = 0  # all before it has been checked already
-    _restored_offsets: int = 0
-    _is_full_logged: bool = False
+    __slots__ = (
+        "_checked_offset",
+        "_is_full_logged",
+        "_opened",
+        "_restored_offsets",
+        "clean_offset",
+        "config",
+        "damages",
+        "directory",
+        "disk",
+        "is_cache_intact",
+        "is_clean",
+        "log_start_offset",
+        "lost_bytes",
+        "now_ms",
+        "pool",
+        "producer_expiration_ms",
+        "recovery_point",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        pool: OpenFiles,
+        directory: str,
+        config: LogConfig,
+        now_ms: int,
+        producer_expiration_ms: int,
+        is_clean: bool = False,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        clean_offset: int = 0,
+        is_cache_intact: bool = False,
+        _restored_offsets: int = 0,
+        _is_full_logged: bool = False,
+    ) -> None:
+        self.disk = disk
+        self.pool = pool
+        self.directory = directory
+        self.config = config
+        self.now_ms = now_ms
+        self.producer_expiration_ms = producer_expiration_ms
+        self.is_clean = is_clean
+        self.recovery_point = recovery_point
+        self.log_start_offset = log_start_offset
+        self.clean_offset = clean_offset  # up to where the log was once compacted
+        self.is_cache_intact = is_cache_intact
+        self.damages: list[Damage] = []
+        self.lost_bytes = 0  # what was taken out of the log
+        self._opened: list[Segment] = []
+        self._checked_offset = 0  # all before it has been checked already
+        self._restored_offsets = _restored_offsets
+        self._is_full_logged = _is_full_logged
 
     def load(self) -> LoadedLog:
         """Open the log. Raises OSError if the disk fails."""

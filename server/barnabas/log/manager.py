@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from barnabas.errors import StorageError
 from barnabas.log.checkpointing import Checkpointer, CheckpointPlan
-from barnabas.log.config import LogConfig
 from barnabas.log.creating import Creation, NewLog, Wanted
 from barnabas.log.deleting import Deletion, Leaving
 from barnabas.log.disk import Disk, OsDisk, Usage
@@ -24,16 +24,19 @@ from barnabas.log.moving import Move, Moves
 from barnabas.log.openfiles import OPEN_SEGMENTS_MAX, OpenFiles
 from barnabas.log.opening import Opener
 from barnabas.log.ownership import Ownership
-from barnabas.log.partition_log import PartitionLog
-from barnabas.log.producers import PRODUCER_ID_EXPIRATION_MS
 from barnabas.log.registry import LogRegistry
 from barnabas.log.removing import RemovalTask
 from barnabas.log.trash import Trash
 from barnabas.log.workers import OsWorkers, Workers
 from barnabas.topic_partitions import TopicPartition
 
+if TYPE_CHECKING:
+    from barnabas.log.config import LogConfig
+    from barnabas.log.partition_log import PartitionLog
+
 log = logging.getLogger(__name__)
 
+PRODUCER_ID_EXPIRATION_MS = 86_400_000  # producer.id.expiration.ms
 PREFERRED_MAX = 10_000  # log dirs that clients prefer for partitions that do not exist
 
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from errno import ENOENT
+from typing import TYPE_CHECKING
 
 from barnabas.errors import StorageError
 from barnabas.log.format import names
 from barnabas.log.ownership import Ownership
-from barnabas.log.partition_log import PartitionLog
 from barnabas.log.registry import LogRegistry
+
+if TYPE_CHECKING:
+    from barnabas.log.partition_log import PartitionLog
 
 
 def find_missing(

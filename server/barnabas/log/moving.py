@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from errno import ENOENT
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.errors import StorageError
 from barnabas.log.disk import Disk, File
@@ -19,10 +18,12 @@ from barnabas.log.epoch_file import save_epochs
 from barnabas.log.errors import in_doubt
 from barnabas.log.format import names, properties
 from barnabas.log.format.names import DirKind
-from barnabas.log.partition_log import PartitionLog
-from barnabas.log.segment import Segment
 from barnabas.log.trash import Trash
 from barnabas.topic_partitions import TopicPartition
+
+if TYPE_CHECKING:
+    from barnabas.log.partition_log import PartitionLog
+    from barnabas.log.segment import Segment
 
 log = logging.getLogger(__name__)
 
@@ -49,22 +50,34 @@ class Copy(NamedTuple):
     end: int
 
 
-@dataclass(slots=True)
 class Move:
     """A log on its way to `target_dir`; `directory` is where it grows.
 
     Lifecycle: `plan` and `run` in turns until `is_near`, then `LogManager.finish_move`; `cancel` at any time.
     """
 
-    partition_log: PartitionLog
-    target_dir: str
-    directory: str
-    disk: Disk
-    is_cancelled: bool = False
-    copied_end_offset: int = 0  # the log end when the last copy that is done was planned
-    _copied: dict[str, tuple[Segment, int]] = field(default_factory=dict)  # file name -> what, bytes of it
-    _generation: int = 0
-    _planned_end_offset: int = 0
+    __slots__ = (
+        "_copied",
+        "_generation",
+        "_planned_end_offset",
+        "copied_end_offset",
+        "directory",
+        "disk",
+        "is_cancelled",
+        "partition_log",
+        "target_dir",
+    )
+
+    def __init__(self, partition_log: PartitionLog, target_dir: str, directory: str, disk: Disk) -> None:
+        self.partition_log = partition_log
+        self.target_dir = target_dir
+        self.directory = directory
+        self.disk = disk
+        self.is_cancelled = False
+        self.copied_end_offset = 0  # the log end when the last copy that is done was planned
+        self._copied: dict[str, tuple[Segment, int]] = {}  # file name -> what, bytes of it
+        self._generation = 0
+        self._planned_end_offset = 0
 
     @property
     def offset_lag(self) -> int:

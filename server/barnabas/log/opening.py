@@ -7,23 +7,26 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from barnabas.errors import StorageError
 from barnabas.log import logdir
 from barnabas.log.checkpointing import Checkpointer
-from barnabas.log.config import LogConfig
 from barnabas.log.disk import Disk
 from barnabas.log.format import names
 from barnabas.log.format.names import DirKind
-from barnabas.log.loading import LoadedLog, Loader
 from barnabas.log.logdir import Checkpoints
 from barnabas.log.moving import Moves
 from barnabas.log.openfiles import OpenFiles
-from barnabas.log.partition_log import PartitionLog
 from barnabas.log.registry import LogRegistry
 from barnabas.log.trash import Trash
 from barnabas.log.workers import Workers
 from barnabas.topic_partitions import TopicPartition
+
+if TYPE_CHECKING:
+    from barnabas.log.config import LogConfig
+    from barnabas.log.loading import LoadedLog, Loader
+    from barnabas.log.partition_log import PartitionLog
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +63,8 @@ class Opener:
 
     def loader(self, directory: str, config: LogConfig, now_ms: int) -> Loader:
         """Return what opens the log in a directory, or makes it there."""
+        from barnabas.log.loading import Loader  # not on the way of a start without logs
+
         return Loader(
             self._disk, self._pool, directory, config, now_ms=now_ms,
             producer_expiration_ms=self.producer_expiration_ms,
@@ -81,6 +86,8 @@ class Opener:
         now_ms: int,
     ) -> PartitionLog:
         """Make a log of what a loader has loaded in a log dir."""
+        from barnabas.log.partition_log import PartitionLog
+
         partition_log = PartitionLog(
             *key,
             log_dir=path,

@@ -48,12 +48,12 @@ class Ownership:
     def write(self, online: Iterable[str], cluster_id: str, node_id: int) -> None:
         """Make these dirs those of this broker, each with a directory id (KIP-858). Raises StorageError."""
         for path in online:
-            meta = self.meta.setdefault(path, MetaProperties())
-            before = meta.encode()
-            meta.cluster_id, meta.node_id = cluster_id, node_id
-            meta.directory_id = meta.directory_id or self._disk.unique_id()
+            before = self.meta.get(path, MetaProperties())
+            directory_id = before.directory_id or self._disk.unique_id()
+            meta = before._replace(cluster_id=cluster_id, node_id=node_id, directory_id=directory_id)
+            self.meta[path] = meta
             data = meta.encode()
-            if data != before:
+            if data != before.encode():
                 try:
                     self._disk.replace(f"{path}/{names.META_PROPERTIES}", data, sync=True)
                 except OSError as error:

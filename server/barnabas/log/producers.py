@@ -16,7 +16,6 @@ end is not yet below the high watermark, the last stable offset cannot pass its 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from barnabas.errors import RequestError
@@ -68,20 +67,38 @@ class CompletedTransaction(NamedTuple):
     is_aborted: bool
 
 
-@dataclass(slots=True)
 class Producer:
     """One producer; timestamps in ms, -1 for what there is not."""
 
-    producer_id: int
-    producer_epoch: int = NO_PRODUCER_EPOCH
-    coordinator_epoch: int = NO_COORDINATOR_EPOCH
-    last_timestamp: int = NO_TIMESTAMP
-    current_txn_first_offset: int = NO_OFFSET
-    batches: list[ProducedBatch] = field(default_factory=list)
-    first_sequence: int = NO_SEQUENCE
-    """Where the sequence numbers begin that are known to be in the log without a gap up to `last_sequence`."""
-    marker_offset: int = NO_OFFSET
-    """Where its last transaction has ended, as far as that is known since the log was opened."""
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "current_txn_first_offset",
+        "first_sequence",
+        "last_timestamp",
+        "marker_offset",
+        "producer_epoch",
+        "producer_id",
+    )
+
+    def __init__(
+        self,
+        producer_id: int,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        coordinator_epoch: int = NO_COORDINATOR_EPOCH,
+        last_timestamp: int = NO_TIMESTAMP,
+        current_txn_first_offset: int = NO_OFFSET,
+    ) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.coordinator_epoch = coordinator_epoch
+        self.last_timestamp = last_timestamp
+        self.current_txn_first_offset = current_txn_first_offset
+        self.batches: list[ProducedBatch] = []
+        self.first_sequence = NO_SEQUENCE
+        """Where the sequence numbers begin that are known to be in the log without a gap up to `last_sequence`."""
+        self.marker_offset = NO_OFFSET
+        """Where its last transaction has ended, as far as that is known since the log was opened."""
 
     @property
     def last_sequence(self) -> int:

@@ -12,7 +12,6 @@ unfinished group. All other `.swap` files are whole, and what they cover was com
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from barnabas.log.format import names
@@ -26,13 +25,15 @@ class Rename(NamedTuple):
     target: str
 
 
-@dataclass(slots=True)
 class Leftovers:
     """First step: what to remove, and the base offsets of `.swap` logs, whose end offsets step two wants."""
 
-    remove: list[str] = field(default_factory=list)
-    swapped_logs: list[int] = field(default_factory=list)
-    swap_files: list[str] = field(default_factory=list)
+    __slots__ = ("remove", "swap_files", "swapped_logs")
+
+    def __init__(self) -> None:
+        self.remove: list[str] = []
+        self.swapped_logs: list[int] = []
+        self.swap_files: list[str] = []
 
 
 def plan_leftovers(file_names: Iterable[str]) -> Leftovers:
@@ -84,14 +85,16 @@ def plan_swap(
     return sorted(remove), sorted(renames)
 
 
-@dataclass(slots=True)
 class SegmentFiles:
     """A segment as the directory shows it."""
 
-    base_offset: int
-    has_offset_index: bool = False
-    has_time_index: bool = False
-    has_txn_index: bool = False
+    __slots__ = ("base_offset", "has_offset_index", "has_time_index", "has_txn_index")
+
+    def __init__(self, base_offset: int) -> None:
+        self.base_offset = base_offset
+        self.has_offset_index = False
+        self.has_time_index = False
+        self.has_txn_index = False
 
     @property
     def has_indexes(self) -> bool:
@@ -99,8 +102,7 @@ class SegmentFiles:
         return self.has_offset_index and self.has_time_index
 
 
-@dataclass(slots=True)
-class Inventory:
+class Inventory(NamedTuple):
     """Third step: the segments and snapshots, by offset, and index files of no segment."""
 
     segments: list[SegmentFiles]

@@ -6,10 +6,13 @@ The rule: a log that is let go is closed, and what checkpoints say of it is not 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from barnabas.log.checkpointing import Checkpointer
-from barnabas.log.partition_log import PartitionLog
 from barnabas.topic_partitions import TopicPartition
+
+if TYPE_CHECKING:
+    from barnabas.log.partition_log import PartitionLog
 
 
 class LogRegistry:

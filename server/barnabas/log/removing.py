@@ -7,7 +7,6 @@ any. Directories may be renamed or deleted meanwhile: what `run` does not find i
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from errno import EEXIST, ENOTEMPTY
 
 from barnabas.errors import StorageError
@@ -18,16 +17,18 @@ from barnabas.log.trash import Doomed, Trash
 TREES = (f"-{DirKind.DELETE.value}", f"-{DirKind.FUTURE.value}")
 
 
-@dataclass(slots=True)
 class RemovalTask:
     """Files and directories that are due, and what became of them."""
 
-    disk: Disk
-    trash: Trash
-    due: list[Doomed]
-    _removed: dict[Doomed, str] = field(default_factory=dict)  # with the directory in which it was removed
-    _missing: dict[Doomed, tuple[str, OSError]] = field(default_factory=dict)  # where its directory was not
-    _failures: dict[str, OSError] = field(default_factory=dict)  # log dir -> the first error there
+    __slots__ = ("_failures", "_missing", "_removed", "disk", "due", "trash")
+
+    def __init__(self, disk: Disk, trash: Trash, due: list[Doomed]) -> None:
+        self.disk = disk
+        self.trash = trash
+        self.due = due
+        self._removed: dict[Doomed, str] = {}  # with the directory in which it was removed
+        self._missing: dict[Doomed, tuple[str, OSError]] = {}  # where its directory was not
+        self._failures: dict[str, OSError] = {}  # log dir -> the first error there
 
     def run(self, check_cancelled: Callable[[], object] = bool) -> None:
         """Remove; may take long. What fails is kept for `finish`.

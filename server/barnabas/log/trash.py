@@ -7,19 +7,20 @@ by hand. What waits in a directory follows that directory when it is renamed, an
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from heapq import heappop, heappush
 
 
-@dataclass(slots=True, eq=False)
 class Doomed:
     """A file or directory that may be removed from `due_ms` on. `directory` changes when that one is renamed."""
 
-    due_ms: int
-    log_dir: str
-    directory: str
-    name: str
-    is_cancelled: bool = False  # it went with its directory, or its log dir is offline
+    __slots__ = ("directory", "due_ms", "is_cancelled", "log_dir", "name")
+
+    def __init__(self, due_ms: int, log_dir: str, directory: str, name: str) -> None:
+        self.due_ms = due_ms
+        self.log_dir = log_dir
+        self.directory = directory
+        self.name = name
+        self.is_cancelled = False  # it went with its directory, or its log dir is offline
 
     @property
     def path(self) -> str:

@@ -6,8 +6,10 @@ The rule: nothing in `log` starts a thread, sleeps or measures time by itself.
 from __future__ import annotations
 
 import time
-from concurrent.futures import Executor, ThreadPoolExecutor
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 
 class Workers(Protocol):
@@ -28,6 +30,8 @@ class OsWorkers:
 
     def executor(self, threads: int) -> Executor:
         """Return a pool of threads."""
+        from concurrent.futures import ThreadPoolExecutor  # not on the way of every start
+
         return ThreadPoolExecutor(threads, thread_name_prefix="log")
 
     def sleep(self, seconds: float) -> None:

@@ -7,7 +7,7 @@ that there are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 from barnabas.wire.structs import struct_of
@@ -15,14 +15,16 @@ from barnabas.wire.structs import struct_of
 TOPICS_AT_ONCE = 500
 
 
-@dataclass(slots=True)
 class RequestCounts:
     """The requests of one API in one version."""
 
-    count: int = 0
-    seconds: float = 0.0
-    bytes_in: int = 0
-    bytes_out: int = 0
+    __slots__ = ("bytes_in", "bytes_out", "count", "seconds")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.seconds = 0.0
+        self.bytes_in = 0
+        self.bytes_out = 0
 
 
 class RequestMeter:

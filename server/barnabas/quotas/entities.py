@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from ipaddress import ip_address
 from types import MappingProxyType
 from typing import NamedTuple
@@ -142,14 +141,16 @@ EXACT, DEFAULT, ANY = range(3)
 """What a component of a filter matches: a name, the default, any name and the default."""
 
 
-@dataclass(slots=True)
 class QuotaFilter:
     """What DescribeClientQuotas asks for. `strict` leaves out entities with parts that no component is about."""
 
-    strict: bool
-    exact: dict[str, str] = field(default_factory=dict)
-    """Names by type, empty for the default."""
-    any: set[str] = field(default_factory=set)
+    __slots__ = ("any", "exact", "strict")
+
+    def __init__(self, strict: bool) -> None:
+        self.strict = strict
+        self.exact: dict[str, str] = {}
+        """Names by type, empty for the default."""
+        self.any: set[str] = set()
 
     def add(self, kind: str, match_type: int, match: str | None) -> None:
         """Add a component. Raises INVALID_REQUEST, UNSUPPORTED_VERSION for a type of entity that is not known."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import trio
@@ -108,7 +107,7 @@ def changed_isr(image: ClusterImage, broker_id: int, replica: Replica, change: I
         raise RequestError(ErrorCode.INELIGIBLE_REPLICA, "only a broker that lives may join")
     isr = tuple(one for one in info.replicas if one in change.isr)
     log.info("%s-%d: in sync are now %s, were %s", replica.topic, replica.index, list(isr), list(info.isr))
-    return replace(info, isr=isr, partition_epoch=info.partition_epoch + 1)
+    return info._replace(isr=isr, partition_epoch=info.partition_epoch + 1)
 
 
 async def shrink_periodically(replicas: Replicas, budget: LoopBudget, lag_max_ms: Callable[[], int]) -> None:

@@ -14,7 +14,6 @@ from barnabas.cluster.image import NO_TOPIC_ID, PartitionInfo
 from barnabas.errors import RequestError, StorageError
 from barnabas.log.creating import Wanted
 from barnabas.log.format.properties import is_damaged_copy
-from barnabas.replicas.replica import Replica
 from barnabas.replication.roles import Role, Step, is_stale, steps, target_role
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -25,7 +24,8 @@ if TYPE_CHECKING:
     from barnabas.log.manager import LogManager
     from barnabas.log.partition_log import PartitionLog
     from barnabas.loop_budget import LoopBudget
-    from barnabas.replicas.replica import ReplicaContext
+    from barnabas.replicas.context import ReplicaContext
+    from barnabas.replicas.replica import Replica
     from barnabas.topic_partitions import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -54,6 +54,7 @@ class Replicas:
         self._threads = threads
         self._prepared: list[tuple[Replica, PartitionInfo]] = []
         self.lost_dirs: frozenset[bytes] = frozenset()
+        self._has_imported = False
         self.change_count = 0
         """Grows with each replica that comes or goes."""
         self._replicas: dict[tuple[str, int], Replica] = {}
@@ -143,6 +144,9 @@ class Replicas:
         before.
         """
         is_start = not delta.old.version
+        if delta.topics and not self._has_imported:
+            await self._threads.run(_import_logs)
+            self._has_imported = True
         new: list[tuple[Wanted, PartitionInfo]] = []
         for name in delta.topics:
             topic, before = delta.new.topics.get(name), delta.old.topics.get(name)
@@ -176,6 +180,8 @@ class Replicas:
 
     def _add(self, partition_log: PartitionLog, info: PartitionInfo) -> None:
         """Have a replica ready for `publish`; nobody finds it before."""
+        from barnabas.replicas.replica import Replica  # `prepare` has imported it in a thread
+
         replica = Replica(partition_log.topic, partition_log.partition, partition_log, self._context)
         if target_role(info, self._broker_id) is Role.LEADER:
             self._take_role(replica, None, info)
@@ -422,3 +428,11 @@ class Replicas:
                 if replica is not None:
                     replica.log.config = config
             await self._budget.checkpoint()
+
+
+def _import_logs() -> None:
+    """Import what a broker needs from its first partition on: it takes some 20 ms."""
+    from barnabas.log import loading, partition_log
+    from barnabas.replicas import replica
+
+    assert all((loading, partition_log, replica))

@@ -6,10 +6,12 @@ The rule: an implementation is chosen where the broker is assembled; `Replica` i
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from barnabas.errors import RequestError, StorageError
-from barnabas.replication.leader import IsrChange
+
+if TYPE_CHECKING:
+    from barnabas.replication.leader import IsrChange
 
 Replica = TypeVar("Replica", contravariant=True)
 

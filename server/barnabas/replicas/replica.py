@@ -6,8 +6,7 @@ the change concerns. Nobody polls a log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError, StorageError
@@ -27,29 +26,9 @@ if TYPE_CHECKING:
     from barnabas.log.results import AppendResult
     from barnabas.records.steps import Steps
     from barnabas.records.validate import ValidatedBatches
+    from barnabas.replicas.context import ReplicaContext
 
 ACKS_ALL = -1
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaContext:
-    """What all replicas of a broker share.
-
-    `storage_failed` is called with every StorageError, and returns what the client must see; `clock_ms` is a
-    monotonic time; `live_brokers` are the ids of those that may join an ISR; `is_member` says that the broker is one of a
-    cluster, whose controller says which replicas are new.
-    """
-
-    broker_id: int
-    storage_failed: ports.StorageFailed
-    request_flush: Callable[[Replica], None]
-    alter_partition: ports.AlterPartition[Replica]
-    clock_ms: Callable[[], int]
-    lag_max_ms: Callable[[], int]
-    live_brokers: Callable[[], Container[int]]
-    fetchers: ports.Fetchers[Replica] = field(default_factory=ports.NoFetchers)
-    leader_throttle: ports.Throttle[Replica] = field(default_factory=ports.NoThrottle)
-    is_member: bool = False
 
 
 class Replica:

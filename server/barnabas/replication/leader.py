@@ -8,7 +8,6 @@ for it. A replica that is about to join counts already (KIP-497), so that it can
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from barnabas.replication.read_replica import ReadReplica
@@ -19,18 +18,35 @@ NEVER_MS = -(2**62)
 """Long before any time that a clock shows."""
 
 
-@dataclass(slots=True)
 class FollowerState:
     """How far a follower has come, as its fetches tell. Offsets are -1 until it has fetched in this leader epoch."""
 
-    end_offset: int = UNKNOWN_OFFSET
-    log_start_offset: int = UNKNOWN_OFFSET
-    last_fetch_ms: int = 0
-    last_fetch_leader_end_offset: int = UNKNOWN_OFFSET
-    """The leader's log end offset when it last fetched."""
-    last_caught_up_ms: int = NEVER_MS
-    """The last time at which it is known to have had everything that the leader had then."""
-    broker_epoch: int = UNKNOWN_BROKER_EPOCH
+    __slots__ = (
+        "broker_epoch",
+        "end_offset",
+        "last_caught_up_ms",
+        "last_fetch_leader_end_offset",
+        "last_fetch_ms",
+        "log_start_offset",
+    )
+
+    def __init__(
+        self,
+        end_offset: int = UNKNOWN_OFFSET,
+        log_start_offset: int = UNKNOWN_OFFSET,
+        last_fetch_ms: int = 0,
+        last_fetch_leader_end_offset: int = UNKNOWN_OFFSET,
+        last_caught_up_ms: int = NEVER_MS,
+        broker_epoch: int = UNKNOWN_BROKER_EPOCH,
+    ) -> None:
+        self.end_offset = end_offset
+        self.log_start_offset = log_start_offset
+        self.last_fetch_ms = last_fetch_ms
+        self.last_fetch_leader_end_offset = last_fetch_leader_end_offset
+        """The leader's log end offset when it last fetched."""
+        self.last_caught_up_ms = last_caught_up_ms
+        """The last time at which it is known to have had everything that the leader had then."""
+        self.broker_epoch = broker_epoch
 
 
 class IsrChange(NamedTuple):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
@@ -41,29 +40,58 @@ NAME_SHOWN, REASON_SHOWN = 300, 1000
 """So many characters of a name, and of a rule, are logged."""
 
 
-@dataclass(slots=True)
 class ConnectionInfo:
     """One accepted connection: who is at the other end, and which address they dialled.
 
     `client_software_name` and `client_software_version` come with ApiVersions v3+ (KIP-511) and are empty before.
     """
 
-    connection_id: int
-    listener: str
-    security_protocol: str
-    local_address: tuple[str, int]
-    peer_address: tuple[str, int]
-    principal: str = ANONYMOUS
-    client_software_name: str = ""
-    client_software_version: str = ""
-    login: SaslServer | None = None
-    """Where its login stands, which says what may be asked; None on a listener without SASL."""
-    token_authenticated: bool = False
-    """Whether it has logged in with a delegation token (KIP-48)."""
-    muted_ms: int = 0
-    """For how long nothing is read from it after the response, since its client is over a quota (KIP-219)."""
-    request: RequestContext | None = None
-    """The latest request, which may have been answered already."""
+    __slots__ = (
+        "client_software_name",
+        "client_software_version",
+        "connection_id",
+        "listener",
+        "local_address",
+        "login",
+        "muted_ms",
+        "peer_address",
+        "principal",
+        "request",
+        "security_protocol",
+        "token_authenticated",
+    )
+
+    def __init__(
+        self,
+        connection_id: int,
+        listener: str,
+        security_protocol: str,
+        local_address: tuple[str, int],
+        peer_address: tuple[str, int],
+        principal: str = ANONYMOUS,
+        client_software_name: str = "",
+        client_software_version: str = "",
+        login: SaslServer | None = None,
+        token_authenticated: bool = False,
+        muted_ms: int = 0,
+        request: RequestContext | None = None,
+    ) -> None:
+        self.connection_id = connection_id
+        self.listener = listener
+        self.security_protocol = security_protocol
+        self.local_address = local_address
+        self.peer_address = peer_address
+        self.principal = principal
+        self.client_software_name = client_software_name
+        self.client_software_version = client_software_version
+        self.login = login
+        """Where its login stands, which says what may be asked; None on a listener without SASL."""
+        self.token_authenticated = token_authenticated
+        """Whether it has logged in with a delegation token (KIP-48)."""
+        self.muted_ms = muted_ms
+        """For how long nothing is read from it after the response, since its client is over a quota (KIP-219)."""
+        self.request = request
+        """The latest request, which may have been answered already."""
 
     @property
     def reserved(self) -> int:
@@ -91,41 +119,67 @@ class ConnectionInfo:
         return f"{_join(self.peer_address)}->{_join(self.local_address)}#{self.connection_id}"
 
 
-@dataclass(frozen=True, slots=True)
 class Shared:
-    """What all requests of a broker share."""
+    """What all requests of a broker share; without `quotas` nobody is throttled, whatever the quotas are."""
 
-    memory: Memory
-    log_limit: LogLimit
-    authorizer: Authorizer
-    quotas: BrokerQuotas | None = None
-    """None where nobody is throttled, whatever the quotas."""
-    asks_authorizer: bool = field(init=False)
-    """Whether anybody may be refused anything."""
+    __slots__ = ("asks_authorizer", "authorizer", "log_limit", "memory", "quotas")
 
-    def __post_init__(self) -> None:
-        """Look once whether the authorizer is one."""
-        object.__setattr__(self, "asks_authorizer", not isinstance(self.authorizer, AllowEverything))
+    def __init__(
+        self,
+        memory: Memory,
+        log_limit: LogLimit,
+        authorizer: Authorizer,
+        quotas: BrokerQuotas | None = None,
+    ) -> None:
+        self.memory = memory
+        self.log_limit = log_limit
+        self.authorizer = authorizer
+        self.quotas = quotas
+        self.asks_authorizer = not isinstance(authorizer, AllowEverything)
+        """Whether anybody may be refused anything."""
 
 
-@dataclass(slots=True)
 class RequestContext:
     """One request: its header, its connection, and what it shares with others."""
 
-    shared: Shared
-    connection: ConnectionInfo
-    api_key: int
-    api_version: int
-    correlation_id: int
-    client_id: str | None
-    now_ms: int
-    close_after_response: bool = field(default=False)
-    """Set by a handler whose answer must be the connection's last."""
-    reservation: Reservation | None = field(default=None)
-    quotas: RequestQuotas | None = field(default=None)
-    """What the request is charged to; None where nobody has a quota."""
-    delivery: object = field(default=None)
-    """What an interceptor leaves for the sender of the answer."""
+    __slots__ = (
+        "api_key",
+        "api_version",
+        "client_id",
+        "close_after_response",
+        "connection",
+        "correlation_id",
+        "delivery",
+        "now_ms",
+        "quotas",
+        "reservation",
+        "shared",
+    )
+
+    def __init__(
+        self,
+        shared: Shared,
+        connection: ConnectionInfo,
+        api_key: int,
+        api_version: int,
+        correlation_id: int,
+        client_id: str | None,
+        now_ms: int,
+    ) -> None:
+        self.shared = shared
+        self.connection = connection
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.now_ms = now_ms
+        self.close_after_response = False
+        """Set by a handler whose answer must be the connection's last."""
+        self.reservation: Reservation | None = None
+        self.quotas: RequestQuotas | None = None
+        """What the request is charged to; None where nobody has a quota."""
+        self.delivery: object = None
+        """What an interceptor leaves for the sender of the answer."""
 
     def __str__(self) -> str:
         return (

@@ -9,7 +9,6 @@ A partition of which a fetcher has, and knows, everything may be watched; a requ
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from barnabas.errors import RequestError
@@ -41,22 +40,23 @@ class Reader(Protocol):
         """Take note that a watched partition has changed, and is no longer watched."""
 
 
-@dataclass(slots=True, init=False)  # with an __init__ that can be compiled: a fetch may name thousands
 class SessionPartition:
     """What a fetcher wants of one partition, and what it was last told about it."""
 
-    topic: TopicKey
-    index: int
-    fetch_offset: int
-    max_bytes: int
-    current_leader_epoch: int
-    last_fetched_epoch: int
-    log_start_offset: int
-    told_high_watermark: int
-    told_last_stable_offset: int
-    told_log_start_offset: int
-    told_error: bool
-    watch: Watch | None
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "index",
+        "last_fetched_epoch",
+        "log_start_offset",
+        "max_bytes",
+        "told_error",
+        "told_high_watermark",
+        "told_last_stable_offset",
+        "told_log_start_offset",
+        "topic",
+        "watch",
+    )
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class SessionPartition:
         self.told_last_stable_offset = -1
         self.told_log_start_offset = -1
         self.told_error = False
-        self.watch = None
+        self.watch: Watch | None = None
 
     def tell(
         self, high_watermark: int, last_stable_offset: int, log_start_offset: int, *, is_error: bool
@@ -99,7 +99,6 @@ class SessionPartition:
         return is_news
 
 
-@dataclass(slots=True)
 class Session:
     """A fetcher's remembered partitions, in the order in which they are served.
 
@@ -107,18 +106,39 @@ class Session:
     `reader` is told of each that stops to be watched.
     """
 
-    id: int
-    uses_topic_ids: bool
-    created_ms: int
-    used_ms: int
-    epoch: int = EPOCH_INITIAL + 1
-    partitions: dict[tuple[TopicKey, int], SessionPartition] = field(default_factory=dict)
-    changed: dict[tuple[TopicKey, int], SessionPartition] = field(default_factory=dict)
-    reader: Reader | None = None
-    is_open: bool = True
-    looked_at_all_ms: int = 0
-    broker_epoch: int = -1
-    """The one with which a follower has sent its last request."""
+    __slots__ = (
+        "broker_epoch",
+        "changed",
+        "created_ms",
+        "epoch",
+        "id",
+        "is_open",
+        "looked_at_all_ms",
+        "partitions",
+        "reader",
+        "used_ms",
+        "uses_topic_ids",
+    )
+
+    def __init__(
+        self,
+        session_id: int,
+        uses_topic_ids: bool,
+        now_ms: int,
+        partitions: dict[tuple[TopicKey, int], SessionPartition],
+    ) -> None:
+        self.id = session_id
+        self.uses_topic_ids = uses_topic_ids
+        self.created_ms = now_ms
+        self.used_ms = now_ms
+        self.epoch = EPOCH_INITIAL + 1
+        self.partitions = partitions
+        self.changed = dict(partitions)
+        self.reader: Reader | None = None
+        self.is_open = True
+        self.looked_at_all_ms = 0
+        self.broker_epoch = -1
+        """The one with which a follower has sent its last request."""
 
     def due(self, now_ms: int, *, all_after_ms: int, broker_epoch: int = -1) -> list[SessionPartition]:
         """Return the partitions that a request must look at: those that have changed, or all of them.
@@ -209,9 +229,7 @@ class FetchSessions:
         session_id = self._new_id()
         while session_id in self._sessions or session_id <= 0:
             session_id = self._new_id()
-        session = Session(
-            session_id, uses_topic_ids, now_ms, now_ms, partitions=partitions, changed=dict(partitions)
-        )
+        session = Session(session_id, uses_topic_ids, now_ms, partitions)
         self._sessions[session_id] = session
         return session
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import trio
 
@@ -21,13 +20,15 @@ SOURCES_MAX = 50
 OTHER_SOURCES = "other hosts"
 
 
-@dataclass(slots=True)
 class _Period:
-    ends: float
-    logger: logging.Logger
-    level: int
-    lines: int = 0
-    left_out: int = 0
+    __slots__ = ("ends", "left_out", "level", "lines", "logger")
+
+    def __init__(self, ends: float, logger: logging.Logger, level: int) -> None:
+        self.ends = ends
+        self.logger = logger
+        self.level = level
+        self.lines = 0
+        self.left_out = 0
 
 
 class LogLimit:

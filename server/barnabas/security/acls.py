@@ -7,7 +7,6 @@ has cached decisions sees by identity whether they still hold.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum
 from ipaddress import IPv6Address
 from typing import NamedTuple, cast
@@ -124,16 +123,24 @@ Entries = tuple[AccessControlEntry, ...]
 Patterns = Mapping[ResourcePattern, Entries]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Acls:
-    """All ACLs, by principal and pattern. Equal only to itself."""
+    """All ACLs, by principal and pattern, immutable. Equal only to itself."""
 
-    by_principal: Mapping[str, Patterns] = field(default_factory=dict)
-    principals: Mapping[ResourcePattern, frozenset[str]] = field(default_factory=dict)
-    """Whom the ACLs of each pattern name."""
-    prefixes: Mapping[ResourceType, Mapping[int, int]] = field(default_factory=dict)
-    """How many prefixed patterns there are by resource type and length of the prefix."""
-    count: int = 0
+    __slots__ = ("by_principal", "count", "prefixes", "principals")
+
+    def __init__(
+        self,
+        by_principal: Mapping[str, Patterns],
+        principals: Mapping[ResourcePattern, frozenset[str]],
+        prefixes: Mapping[ResourceType, Mapping[int, int]],
+        count: int,
+    ) -> None:
+        self.by_principal = by_principal
+        self.principals = principals
+        """Whom the ACLs of each pattern name."""
+        self.prefixes = prefixes
+        """How many prefixed patterns there are by resource type and length of the prefix."""
+        self.count = count
 
     def __iter__(self) -> Iterator[AclBinding]:
         for patterns in self.by_principal.values():
@@ -192,7 +199,7 @@ class Acls:
 
 
 _NOTHING: Patterns = {}
-NO_ACLS = Acls()
+NO_ACLS = Acls({}, {}, {}, 0)
 
 
 class Draft:

@@ -12,6 +12,8 @@ EVENT_SIZE_MAX = 500
 """From so many names, partitions and the like on an event decides in a thread: a few milliseconds' worth."""
 Record = tuple[bytes, bytes | None]
 """Key and value of a record of an internal topic; no value is a tombstone."""
+NO_PRODUCER_ID = -1
+"""Of an entry whose records are in no transaction."""
 
 
 class ManyReplies(NamedTuple):

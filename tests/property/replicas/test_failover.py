@@ -7,7 +7,6 @@ Each history repeats from its seed.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -55,8 +54,7 @@ class Pair:
 
     def elect(self, leader: int) -> None:
         """The controller makes another in-sync replica the leader."""
-        self.state = replace(
-            self.state,
+        self.state = self.state._replace(
             leader=leader,
             isr=tuple(one for one in self.state.isr if one in self.up) or (leader,),
             leader_epoch=self.state.leader_epoch + 1,
@@ -73,8 +71,8 @@ class Pair:
                 and change.isr - frozenset(state.isr) <= self.up
             )
             if is_valid:
-                self.state = replace(
-                    state, isr=tuple(sorted(change.isr)), partition_epoch=state.partition_epoch + 1
+                self.state = state._replace(
+                    isr=tuple(sorted(change.isr)), partition_epoch=state.partition_epoch + 1
                 )
             epoch = self.state.partition_epoch if is_valid else None
             replica.isr_settled(change, partition_epoch=epoch)
@@ -126,7 +124,7 @@ class Pair:
         if self.state.leader == broker_id:
             self.elect(other)
         else:
-            self.state = replace(self.state, isr=(other,), partition_epoch=self.state.partition_epoch + 1)
+            self.state = self.state._replace(isr=(other,), partition_epoch=self.state.partition_epoch + 1)
         await self.learn(other)
 
     async def come_back(self, broker_id: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 from unittest import mock
 
@@ -106,8 +106,7 @@ class Cluster:
         live = [one for one in self.state.isr if self.replicas[one].is_up]
         leader = self.random.choice(live) if live else -1
         isr = tuple(live) if live else self.state.isr
-        self.state = replace(
-            self.state,
+        self.state = self.state._replace(
             leader=leader,
             isr=isr,
             leader_epoch=self.state.leader_epoch + 1,
@@ -126,7 +125,7 @@ class Cluster:
         epoch = None
         if is_valid:
             epoch = state.partition_epoch + 1
-            self.state = replace(state, isr=tuple(sorted(change.isr)), partition_epoch=epoch)
+            self.state = state._replace(isr=tuple(sorted(change.isr)), partition_epoch=epoch)
         leader = self.replicas[broker_id].leader
         if leader is not None and (not is_valid or self.random.random() < 0.8):
             leader.settled(change, partition_epoch=epoch)
@@ -228,7 +227,7 @@ class Cluster:
             self.elect()
         elif replica.broker_id in state.isr and state.leader >= 0:
             isr = tuple(one for one in state.isr if one != replica.broker_id)
-            self.state = replace(state, isr=isr, partition_epoch=state.partition_epoch + 1)
+            self.state = state._replace(isr=isr, partition_epoch=state.partition_epoch + 1)
 
     def restart(self, replica: Replica) -> None:
         if not replica.is_up:

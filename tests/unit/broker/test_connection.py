@@ -3,7 +3,6 @@
 import socket
 import struct
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 
 import pytest
 import trio
@@ -19,6 +18,7 @@ from barnabas.network.sockets import PlainTransport
 from barnabas.requests.context import ConnectionInfo
 from barnabas.requests.memory import Held, Memory
 from tests.support.broker import broker_to_ask
+from tests.support.connection_parts import copied
 
 API_VERSIONS, METADATA = 18, 3
 KIB = 1024
@@ -33,7 +33,7 @@ def request(key: int, version: int, body: bytes = b"", correlation_id: int = 7) 
 async def broker(tmp_path):
     """What connections share, so that a test can put another part in place of one."""
     async with broker_to_ask(tmp_path) as asked:
-        yield replace(asked.broker.connections.parts)
+        yield copied(asked.broker.connections.parts)
 
 
 @asynccontextmanager

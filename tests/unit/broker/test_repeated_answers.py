@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from barnabas.apis import Api
+from barnabas.apis import Api, row_of
 from barnabas.broker.codecs import CodecWorker
 from barnabas.broker.pipeline import Pipeline, bound
 from barnabas.broker.repeated_answers import BYTES_MAX, RepeatedAnswers
 from barnabas.environment.real import real_environment
 from barnabas.errors import StorageError
-from barnabas.release import vars_of
 from barnabas.requests.context import ConnectionInfo, Shared
 from barnabas.requests.log_limit import LogLimit
 from barnabas.security.authorizer import AllowEverything
@@ -55,8 +53,8 @@ class Asked:
         environment = real_environment()
         shared = Shared(asked.broker.memory, LogLimit(), AllowEverything())
         codecs = CodecWorker(environment.threads)
-        counted = CountedApi(**vars_of(asked.services.served[METADATA])).handle_with(asked.services)
-        self.services = replace(asked.services, served={**asked.services.served, METADATA: counted})
+        counted = CountedApi(**row_of(asked.services.served[METADATA])).handle_with(asked.services)
+        self.services = asked.services._replace(served={**asked.services.served, METADATA: counted})
         self.pipeline = Pipeline(self.services, shared, codecs, now_s=environment.monotonic, **parts)
         self.made = counted.calls
         self.sent = b""
@@ -108,7 +106,7 @@ async def test_the_same_question_is_answered_from_memory_with_its_own_correlatio
 
 
 async def test_another_question_version_or_address_has_an_answer_of_its_own(asked):
-    elsewhere = replace(INFO, local_address=("10.0.0.7", 9092))
+    elsewhere = ConnectionInfo(1, "PLAINTEXT", "PLAINTEXT", ("10.0.0.7", 9092), ("127.0.0.1", 50_000))
     assert (await asked.topics("t")).brokers[0].host == "127.0.0.1"
     assert (await asked.topics("t", info=elsewhere)).brokers[0].host == "10.0.0.7"
     await asked.topics("t", "u")

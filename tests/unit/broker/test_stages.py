@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,6 +23,7 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.metadata import MetadataRequest
 from barnabas.wire.headers import decode_response, encode_request
 from tests.support.broker import broker_to_ask
+from tests.support.connection_parts import copied
 
 CREATE_TOPICS, METADATA, THROTTLE_MS = 19, 3, 700
 
@@ -144,7 +144,7 @@ async def test_everything_is_answered_where_nobody_authenticates(asked, protocol
 async def test_a_client_over_its_quota_is_answered_at_once_and_then_not_read_from(asked, autojump_clock):
     quotas, frame = FixedQuotas(), frame_of(METADATA, 9, MetadataRequest())
     sent, parts = Sent(frame, frame), asked.broker.connections.parts
-    await Connection(replace(parts, pipeline=pipeline_of(asked, quotas)), sent, connection_info()).serve()
+    await Connection(copied(parts, pipeline=pipeline_of(asked, quotas)), sent, connection_info()).serve()
     # From the answers on: until there is one, the clock also jumps while a thread of the broker is at work.
     pauses = [read - answered for answered, read in zip(sent.sent_at, sent.read_at[1:], strict=True)]
     assert pauses == pytest.approx([THROTTLE_MS / 1000] * 2)

@@ -1,7 +1,6 @@
 """Listeners: what is a valid address, and what the person who gave a bad one is told."""
 
 import socket
-from dataclasses import replace
 
 import pytest
 import trio
@@ -204,7 +203,7 @@ async def test_clients_are_refused_while_the_data_dir_is_opened(tmp_path) -> Non
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     config = BrokerConfig({"log.dirs": str(tmp_path), "listeners": f"PLAINTEXT://127.0.0.1:{port}"})
-    environment = replace(real_environment(), threads=SlowThreads())
+    environment = real_environment()._replace(threads=SlowThreads())
     async with assembled(config, environment) as broker, trio.open_nursery() as nursery:
         opened = len(refused)
         assert opened

@@ -1,7 +1,5 @@
 """What a broker of a cluster answers: who can be reached, who leads, and what only the controller may say."""
 
-from dataclasses import replace
-
 import pytest
 
 from barnabas import apis
@@ -154,7 +152,7 @@ async def test_a_coordinator_is_where_the_client_can_reach_it(tmp_path, leader, 
             transactions=services.transaction_coordinator,
             shares=services.lazy_shares,
         )
-        ask.services = replace(services, coordinator_locator=locator)
+        ask.services = services._replace(coordinator_locator=locator)
         answer = await ask(FindCoordinatorRequest(key="g"), 3)
         expected = (2, "two", 9002) if code == 0 else (-1, "", -1)
         assert (answer.error_code, answer.node_id, answer.host, answer.port) == (code, *expected)

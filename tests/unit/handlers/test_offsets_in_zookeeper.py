@@ -1,7 +1,5 @@
 """OffsetCommit and OffsetFetch v0 where there is ZooKeeper: kept where consumers before 0.9 look."""
 
-from dataclasses import replace
-
 import pytest
 
 from barnabas.cluster.zookeeper.consumer_offsets import ZooKeeperConsumerOffsets
@@ -22,7 +20,7 @@ async def ask(tmp_path):
         await asked(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
         asked.zookeeper = SimulatedZooKeeper()
         offsets = ZooKeeperConsumerOffsets(asked.zookeeper.session())
-        asked.services = replace(asked.services, consumer_offsets=offsets)
+        asked.services = asked.services._replace(consumer_offsets=offsets)
         yield asked
 
 

@@ -16,7 +16,7 @@ NOT_FIELDS = {
     "member": "Member",
 }
 """Services that are made by their first use, or that some brokers do not have."""
-TYPES = {name: str(one.type) for name, one in Services.__dataclass_fields__.items()} | NOT_FIELDS
+TYPES = {name: one.__forward_arg__ for name, one in Services.__annotations__.items()} | NOT_FIELDS
 
 
 @pytest.mark.parametrize("api", apis.BY_KEY.values(), ids=lambda api: api.name)

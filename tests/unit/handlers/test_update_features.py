@@ -1,7 +1,5 @@
 """UpdateFeatures: what Kafka refuses is refused with its code; levels are those of the cluster, or fixed."""
 
-from dataclasses import replace
-
 import pytest
 
 from barnabas.cluster.changes import FeaturesChanged
@@ -92,7 +90,7 @@ class Levels:
 
 def in_cluster(ask, levels=(), others=SUPPORTED):
     metadata = seen_in_cluster(ask, [FeaturesChanged(tuple(levels), 4)])
-    ask.services = replace(ask.services, feature_levels=Levels(metadata, others))
+    ask.services = ask.services._replace(feature_levels=Levels(metadata, others))
     return metadata
 
 

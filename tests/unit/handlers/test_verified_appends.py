@@ -1,7 +1,5 @@
 """What the coordinator said of a transaction holds until an end marker comes to the partition (KIP-890)."""
 
-from dataclasses import replace
-
 import pytest
 
 from barnabas.transactions.transaction import Producer
@@ -70,7 +68,7 @@ async def test_a_transaction_that_ends_between_verification_and_append_lets_noth
         await ask.services.markers.write(PLACE, PRODUCER, 0, True)
 
     verifier = Verifier(meanwhile=end)
-    ask.services = replace(ask.services, transaction_verifier=verifier)
+    ask.services = ask.services._replace(transaction_verifier=verifier)
     assert await produced(ask, version) == told
     assert verifier.asked == [("id", PRODUCER, [PLACE], version >= 12)]
     verifier.meanwhile = None
@@ -84,7 +82,7 @@ async def test_the_end_of_another_producers_transaction_changes_nothing(ask):
     async def end():
         await ask.services.markers.write(PLACE, Producer(8, 0), 0, True)
 
-    ask.services = replace(ask.services, transaction_verifier=Verifier(meanwhile=end))
+    ask.services = ask.services._replace(transaction_verifier=Verifier(meanwhile=end))
     assert await produced(ask, 11) == 0
 
 
@@ -103,5 +101,5 @@ async def test_the_end_of_another_producers_transaction_changes_nothing(ask):
     ],
 )
 async def test_what_the_coordinator_says_is_told_as_clients_know_it(ask, code, version, told):
-    ask.services = replace(ask.services, transaction_verifier=Verifier({PLACE: code}))
+    ask.services = ask.services._replace(transaction_verifier=Verifier({PLACE: code}))
     assert await produced(ask, version) == told

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -287,7 +286,7 @@ def test_a_topic_without_an_id_is_replicated_by_name_and_gets_its_id_later() -> 
                 await produce(client, b"x")
                 assert cluster.replica(2).log.topic_id is None
                 topic = cluster.metadata.image.topics["t"]
-                cluster.metadata.change(TopicCreated(replace(topic, id=b"0123456789abcdef")))
+                cluster.metadata.change(TopicCreated(topic._replace(id=b"0123456789abcdef")))
                 await produce(client, b"y")
                 await cluster.until_equal()
                 assert await consume(client) == [b"x", b"y"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 
 import trio
@@ -223,7 +222,7 @@ class ZooKeeperStore:
 
     def _own_epoch(self, image: ClusterImage) -> list[Change]:
         known = image.brokers.get(self._broker_id)
-        return [BrokerRegistered(replace(known, epoch=self.broker_epoch))] if known is not None else []
+        return [BrokerRegistered(known._replace(epoch=self.broker_epoch))] if known is not None else []
 
     async def report_log_dir_failure(self) -> None:
         """Tell the controller that a log dir of this broker has failed. Raises ZooKeeperError."""
@@ -284,7 +283,7 @@ class ZooKeeperStore:
 
     def _with_epoch(self, change: Change) -> Change:
         if isinstance(change, BrokerRegistered) and change.broker.id == self._broker_id:
-            return BrokerRegistered(replace(change.broker, epoch=self.broker_epoch))
+            return BrokerRegistered(change.broker._replace(epoch=self.broker_epoch))
         return change
 
     async def _with_all_partitions(self, change: Change) -> Change:
@@ -310,7 +309,7 @@ class ZooKeeperStore:
         except ZooKeeperError as error:
             raise closed() if self._is_closed else StorageError(PLACE, error) from error
         missing = (UNKNOWN,) * (count - len(partitions))
-        return TopicCreated(replace(change.topic, partitions=(*partitions, *missing)))
+        return TopicCreated(change.topic._replace(partitions=(*partitions, *missing)))
 
     async def _settings_of_new(self, topics: Sequence[str]) -> list[Change]:
         keys = [(TOPIC, name) for name in topics]

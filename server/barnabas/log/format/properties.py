@@ -7,7 +7,8 @@ The rule: keys that are not known here are kept as they are; a broker of another
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 from barnabas.log.format import CorruptFileError
 
@@ -33,8 +34,7 @@ def decode_uuid(text: str) -> bytes:
     return uuid
 
 
-@dataclass(slots=True)
-class MetaProperties:
+class MetaProperties(NamedTuple):
     """Whose log dir it is.
 
     Version 0 is of a broker in a ZooKeeper cluster and has `broker.id`, version 1 has `node.id` (KIP-631).
@@ -45,7 +45,7 @@ class MetaProperties:
     cluster_id: str | None = None
     node_id: int | None = None
     directory_id: bytes | None = None
-    others: dict[str, str] = field(default_factory=dict)
+    others: Mapping[str, str] = MappingProxyType({})
 
     def encode(self) -> bytes:
         """Write the file."""
