@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import trio
@@ -151,8 +150,7 @@ def later_leaders(image: ClusterImage, response: MetadataResponse, broker_id: in
                 or partition.leader_epoch <= before.leader_epoch
             ):
                 continue
-            now = replace(
-                before,
+            now = before._replace(
                 leader=partition.leader_id,
                 isr=tuple(partition.isr_nodes),
                 leader_epoch=partition.leader_epoch,
