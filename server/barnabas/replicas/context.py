@@ -1,17 +1,14 @@
 """What all replicas of a broker share.
 
-The rule: it is there before the first replica, and without what replicas import.
+The rule: it is there before the first replica, and without what replicas import: what is `Any` here is a Replica.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from typing import TYPE_CHECKING
+from typing import Any
 
 from barnabas.replicas import ports
-
-if TYPE_CHECKING:
-    from barnabas.replicas.replica import Replica
 
 
 class ReplicaContext:
@@ -39,13 +36,13 @@ class ReplicaContext:
         self,
         broker_id: int,
         storage_failed: ports.StorageFailed,
-        request_flush: Callable[[Replica], None],
-        alter_partition: ports.AlterPartition[Replica],
+        request_flush: Callable[[Any], None],
+        alter_partition: ports.AlterPartition[Any],
         clock_ms: Callable[[], int],
         lag_max_ms: Callable[[], int],
         live_brokers: Callable[[], Container[int]],
-        fetchers: ports.Fetchers[Replica] | None = None,
-        leader_throttle: ports.Throttle[Replica] | None = None,
+        fetchers: ports.Fetchers[Any] | None = None,
+        leader_throttle: ports.Throttle[Any] | None = None,
         is_member: bool = False,
     ) -> None:
         self.broker_id = broker_id
@@ -55,6 +52,6 @@ class ReplicaContext:
         self.clock_ms = clock_ms
         self.lag_max_ms = lag_max_ms
         self.live_brokers = live_brokers
-        self.fetchers: ports.Fetchers[Replica] = fetchers or ports.NoFetchers()
-        self.leader_throttle: ports.Throttle[Replica] = leader_throttle or ports.NoThrottle()
+        self.fetchers: ports.Fetchers[Any] = fetchers or ports.NoFetchers()
+        self.leader_throttle: ports.Throttle[Any] = leader_throttle or ports.NoThrottle()
         self.is_member = is_member
