@@ -21,6 +21,7 @@ from bench.micro import (
     records,
     recovery,
     requests,
+    starts,
     wire,
 )
 from bench.micro.timing import HEADER
@@ -28,6 +29,7 @@ from bench.tools import ROOT, code_of
 
 GROUPS = {
     "imports": imports,
+    "starts": starts,
     "wire": wire,
     "records": records,
     "log": log,

@@ -12,6 +12,7 @@ The crc is CRC-32C of everything from `attributes` on. Attribute bits: 0-2 codec
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct
 from typing import Final
@@ -93,6 +94,7 @@ class TimestampType(IntEnum):
     LOG_APPEND_TIME = 1
 
 
+@dataclass(slots=True, init=False)  # with an __init__ that can be compiled: a header is made for each batch
 class BatchHeader:
     """The header of a batch of any magic; timestamps in ms, `batch_length` as on the wire.
 
@@ -101,21 +103,19 @@ class BatchHeader:
     known without opening it (`legacy.base_offset`), and `records_count` is UNKNOWN_COUNT.
     """
 
-    __slots__ = (
-        "attributes",
-        "base_offset",
-        "base_sequence",
-        "base_timestamp",
-        "batch_length",
-        "crc",
-        "last_offset_delta",
-        "leader_epoch",
-        "magic",
-        "max_timestamp",
-        "producer_epoch",
-        "producer_id",
-        "records_count",
-    )
+    base_offset: int
+    batch_length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    records_count: int
 
     def __init__(
         self,

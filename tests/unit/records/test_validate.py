@@ -371,10 +371,7 @@ def test_offsets_that_do_not_count_up_are_rewritten(deltas, codec):
         (501, b"1"),
         (502, b"2"),
     ]
-    written = batch.read_header(result.records)
-    assert [(one.base_offset, one.next_offset, one.crc) for one in result.batches] == [
-        (written.base_offset, written.next_offset, written.crc)
-    ]
+    assert result.batches == [batch.read_header(result.records)]
     assert batch.check_crc(result.records, 0, result.batches[0])
 
 
