@@ -27,7 +27,6 @@ from barnabas.cluster.zookeeper.store import ZooKeeperStore
 from barnabas.controller import elections
 from barnabas.controller.runtime import ControllerRuntime
 from barnabas.controller.znodes import ControllerZnodes
-from barnabas.log.manager import LogManager
 from barnabas.replicas.following import FollowerLog
 from barnabas.replicas.replica import Replica
 from barnabas.replication.leader import LeaderState
@@ -188,28 +187,6 @@ def _acknowledge_when_deposed() -> list[Patch]:
     return [(Replica, "close_waiters", close_waiters)]
 
 
-def _stopped_cleanly_while_waiting() -> list[Patch]:
-    """A broker that is stopped before others have taken over leaves the mark of a clean shutdown."""
-    close = LogManager.close
-
-    def close_as_clean(logs: LogManager) -> None:
-        logs.stays_unclean = False
-        close(logs)
-
-    return [(LogManager, "close", close_as_clean)]
-
-
-def _new_without_logs() -> list[Patch]:
-    """A broker whose log dirs have lost all logs takes itself for one that has never had any."""
-    opened = LogManager.open
-
-    def open_as_new(logs: LogManager, now_ms: int) -> None:
-        opened(logs, now_ms)
-        logs.is_unclean = logs.is_unclean and len(logs) > 0
-
-    return [(LogManager, "open", open_as_new)]
-
-
 def _follow_before_registered() -> list[Patch]:
     """A broker that is back, and not registered, does what a controller sends to the one before it."""
     follow = ZooKeeperStore.follow
@@ -234,8 +211,6 @@ BUGS: dict[str, Callable[[], list[Patch]]] = {
     "requests of old controllers are obeyed": _obey_old_controllers,
     "controllers go on after their session": _zombie_controllers,
     "acknowledged when deposed": _acknowledge_when_deposed,
-    "stopped cleanly while waiting for successors": _stopped_cleanly_while_waiting,
-    "new without logs": _new_without_logs,
     "following before it is registered": _follow_before_registered,
 }
 
