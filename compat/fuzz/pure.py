@@ -26,7 +26,8 @@ from barnabas.records import batch, convert, legacy
 from barnabas.records.compression import Codec, compress, decompress
 from barnabas.records.errors import RecordsError
 from barnabas.records.record import Record
-from barnabas.records.validate import AppendRules, validate_produce
+from barnabas.records.rules import AppendRules
+from barnabas.records.validate import validate_produce
 from barnabas.security.jaas import JaasError, parse_jaas
 from barnabas.testing.memory_disk import MemoryDisk
 from barnabas.testing.simulation.broker import quiet_logs

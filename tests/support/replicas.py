@@ -20,6 +20,7 @@ from barnabas.log.manager import LogManager
 from barnabas.loop_budget import LoopBudget
 from barnabas.records.steps import run
 from barnabas.replicas.context import ReplicaContext
+from barnabas.replicas.epoch_ends import diverging_epoch
 from barnabas.replicas.following import Fetched, FetchPosition, FollowerLog
 from barnabas.replicas.manager import Replicas
 from barnabas.replicas.replica import ACKS_ALL, Replica
@@ -108,7 +109,7 @@ class Node:
         log = leader.log
         high_watermark, start = log.high_watermark, log.log_start_offset
         if asked.last_fetched_epoch >= 0:
-            diverging = leader.diverging_epoch(asked.last_fetched_epoch, asked.fetch_offset)
+            diverging = diverging_epoch(leader, asked.last_fetched_epoch, asked.fetch_offset)
             if diverging is not None:
                 return Fetched(b"", high_watermark, start, diverging)
         read = log.read(asked.fetch_offset, max_bytes=max_bytes, upper_offset=log.log_end_offset)

@@ -14,7 +14,16 @@ from barnabas.cluster.endpoints import advertised_node
 from barnabas.config import broker as settings
 from barnabas.config.cluster import reads_from_rack
 from barnabas.errors import RequestError, StorageError, lacks_files
-from barnabas.replicas.reading import ConsumerReads, FollowerReads
+from barnabas.replicas.epoch_ends import diverging_epoch
+from barnabas.replicas.reading import (
+    NO_EPOCH_END,
+    NO_LEADER,
+    NO_SNAPSHOT,
+    ConsumerReads,
+    FollowerReads,
+    PartitionData,
+    aborted_of,
+)
 from barnabas.replicas.replica import Replica
 from barnabas.replicas.watching import PartitionWatch
 from barnabas.replication.read_replica import preferred_replica
@@ -28,7 +37,6 @@ if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
     from barnabas.handlers.fetch_conversion import Unconverted
-    from barnabas.log.format.txn_index import AbortedTransaction
     from barnabas.log.partition_log import PartitionLog
     from barnabas.loop_budget import LoopBudget
     from barnabas.replicas.failures import LogDirFailures
@@ -51,12 +59,8 @@ ALL_AFTER_MS = 500
 CONVERTED_BYTES_MAX = 1 << 20
 """What is read to be converted for one answer, beside a first batch that is larger."""
 
-PartitionData = FetchResponse.PartitionData
-_NO_EPOCH_END = FetchResponse.EpochEndOffset()
-_NO_LEADER = FetchResponse.LeaderIdAndEpoch()
-_NO_SNAPSHOT = FetchResponse.SnapshotId()
 _NOT_ABORTED: list[FetchResponse.AbortedTransaction] = []
-"""What most answers say; shared, so they are replaced, never changed."""
+"""What most answers say; shared, so it is replaced, never changed."""
 
 Served = tuple[SessionPartition, PartitionData]
 
@@ -101,7 +105,7 @@ class _MoreBytes:
 
     def begin(self, replica: Replica) -> None:
         """Count what comes to a replica, and what has come since it was seen."""
-        replica.subscribe(self, to_log_end=self._is_follower)
+        replica.subscribers.subscribe(self, to_log_end=self._is_follower)
         self.partition_advanced(replica)
 
     def partition_advanced(self, replica: Replica) -> None:
@@ -263,14 +267,10 @@ class Reader:
                         if is_known or not self._may_follow
                         else ErrorCode.UNKNOWN_TOPIC_ID
                     )
-                read = usual.read(name, want, remaining, not done.size) if usual is not None else None
-                if read is not None:
-                    size = read.size
-                    data = PartitionData(
-                        want.index, 0, read.high_watermark, read.last_stable_offset, read.log_start_offset,
-                        _NO_EPOCH_END, _NO_LEADER, _NO_SNAPSHOT,
-                        None if read.aborted is None else _aborted(read.aborted), -1, read.records,
-                    )  # fmt: skip
+                if usual is not None:
+                    data = usual.read(name, want, remaining, not done.size)
+                if data is not None:
+                    size = len(data.records)  # type: ignore[arg-type]
                 else:
                     data = _unanswered(want)
                     size = self._read_partition(want, name, data, max(remaining, 0), done)
@@ -294,7 +294,7 @@ class Reader:
                 served.append((want, data))
                 done.size += size
                 remaining -= size
-                if data.diverging_epoch is not _NO_EPOCH_END:
+                if data.diverging_epoch is not NO_EPOCH_END:
                     done.must_answer = True
         if self._first:
             done.served = done.served[-self._first :] + done.served[: -self._first]
@@ -347,7 +347,7 @@ class Reader:
             done.must_answer = True
             return 0
         if want.last_fetched_epoch >= 0:
-            diverging = partition.diverging_epoch(want.last_fetched_epoch, want.fetch_offset)
+            diverging = diverging_epoch(partition, want.last_fetched_epoch, want.fetch_offset)
             if diverging is not None:
                 data.diverging_epoch = FetchResponse.EpochEndOffset(
                     epoch=diverging.epoch, end_offset=diverging.end_offset
@@ -368,7 +368,7 @@ class Reader:
                 return 0
             partition.sent_to_follower(size)
         if committed:
-            data.aborted_transactions = _aborted(
+            data.aborted_transactions = aborted_of(
                 partition_log.aborted_transactions(want.fetch_offset, result.next_offset)
             )
         if not size:
@@ -409,7 +409,7 @@ class Reader:
             finally:
                 done.waiting = None
                 for partition in done.seen:
-                    partition.unsubscribe(watcher)
+                    partition.subscribers.unsubscribe(watcher)
             if self._budget.is_used_up:  # one batch may have woken a thousand fetches
                 await self._budget.admit(is_active=True)
             done = await self.read(is_first=False)
@@ -428,15 +428,8 @@ def _tell_watermarks(data: PartitionData, log: PartitionLog) -> None:
 def _unanswered(want: SessionPartition) -> PartitionData:
     """Return the answer of a partition of which nothing is known yet."""
     return PartitionData(
-        want.index, 0, 0, -1, -1, _NO_EPOCH_END, _NO_LEADER, _NO_SNAPSHOT, _NOT_ABORTED, -1, b""
+        want.index, 0, 0, -1, -1, NO_EPOCH_END, NO_LEADER, NO_SNAPSHOT, _NOT_ABORTED, -1, b""
     )
-
-
-def _aborted(transactions: list[AbortedTransaction]) -> list[FetchResponse.AbortedTransaction]:
-    return [
-        FetchResponse.AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
-        for one in transactions
-    ]
 
 
 def answer_error(data: PartitionData, error: RequestError) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
+from barnabas.replicas.epoch_ends import end_offset_for_epoch
 from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.offset_for_leader_epoch import (
@@ -57,7 +58,7 @@ def _answer(
     answer = EpochEndOffset(partition=asked.partition, leader_epoch=-1, end_offset=-1)
     try:
         partition = replicas.leader(topic, asked.partition, asked.current_leader_epoch)
-        end = partition.end_offset_for_epoch(asked.leader_epoch)
+        end = end_offset_for_epoch(partition, asked.leader_epoch)
         answer.leader_epoch, answer.end_offset = end.epoch, end.end_offset
     except RequestError as error:
         answer.error_code = error.code

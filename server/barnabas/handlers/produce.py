@@ -19,6 +19,7 @@ from barnabas.cluster.endpoints import advertised_nodes
 from barnabas.errors import RequestError
 from barnabas.handlers.transactional import Admission, Part
 from barnabas.records.batch import BatchHeader, transactional_producer
+from barnabas.replicas.appending import NO_LEADER, NO_RECORD_ERRORS, Appends, PartitionResponse
 from barnabas.replicas.replica import ACKS_ALL, Replica
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.topic_partitions import TopicPartition
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
     from barnabas.coordination.ports import TransactionVerifier
-    from barnabas.log.results import AppendResult
     from barnabas.loop_budget import LoopBudget
     from barnabas.replicas.manager import Replicas
     from barnabas.requests.context import RequestContext
@@ -51,11 +51,6 @@ BYTES_PER_PARTITION = 16 * 1024
 LOOKS_PER_CHECKPOINT = 500
 """So many batches are looked at for transactions in between."""
 BYTES_PER_CHECKPOINT = PARTITIONS_PER_CHECKPOINT * BYTES_PER_PARTITION
-
-PartitionResponse = ProduceResponse.PartitionProduceResponse
-_NO_LEADER = ProduceResponse.LeaderIdAndEpoch()
-_NO_RECORD_ERRORS: list[ProduceResponse.BatchIndexAndErrorMessage] = []
-"""What most answers say; shared, so it is replaced, never changed."""
 
 Pending = list[tuple[Replica, int, PartitionResponse]]  # with the offset after the records
 
@@ -118,7 +113,10 @@ class _Appender:
         budget: LoopBudget,
         piecework: Piecework,
     ) -> None:
-        self.pending: Pending = []
+        self._appends = Appends(
+            replicas, acks=request.acks, api_version=context.api_version, now_ms=context.now_ms
+        )
+        self.pending: Pending = self._appends.pending
         self._context = context
         self._request = request
         self._metadata = metadata
@@ -193,9 +191,8 @@ class _Appender:
         name = self._name(topic)
         responses: list[PartitionResponse] = []
         may_write = self._context.authorizes(Operation.WRITE, ResourceType.TOPIC, name)
-        acks, version, now_ms = self._request.acks, self._context.api_version, self._context.now_ms
-        may_append = bool(name) and may_write and not self._refused and acks in _KNOWN_ACKS
-        leader, pending = self._replicas.leader, self.pending
+        may_append = bool(name) and may_write and not self._refused and self._request.acks in _KNOWN_ACKS
+        append = self._appends.append
         for data in topic.partition_data:
             index, records = data.index, data.records
             size = len(records) if records else 0
@@ -203,27 +200,15 @@ class _Appender:
             if self._room < 0:
                 self._room = BYTES_PER_CHECKPOINT
                 await self._checkpoint()
-            partition: Replica | None = None
             try:
                 if not may_append:
                     self._check(name, index, may_write=may_write)
-                partition = leader(name, index)
-                if not isinstance(records, memoryview):
-                    raise RequestError(ErrorCode.INVALID_RECORD, "a produce request without records")
-                result = partition.append_at_once(records, acks, version, now_ms)
-                if result is None:
-                    result = await self._append_in_steps(partition, records)
+                response = append(name, index, records) if isinstance(records, memoryview) else None
+                if response is None:
+                    response = await self._append_in_steps(self._replicas.leader(name, index), records)
             except RequestError as error:
-                responses.append(_failed(self._context, name, index, partition, error))
-                continue
-            response = PartitionResponse(
-                index, 0, result.base_offset, result.log_append_time_ms, result.log_start_offset,
-                _NO_RECORD_ERRORS, None, _NO_LEADER,
-            )  # fmt: skip
+                response = _failed(self._context, name, index, self._replicas.find(name, index), error)
             responses.append(response)
-            end_offset = result.last_offset + 1
-            if partition.log.high_watermark < end_offset:
-                pending.append((partition, end_offset, response))
         return ProduceResponse.TopicProduceResponse(
             name=name, topic_id=topic.topic_id, partition_responses=responses
         )
@@ -241,14 +226,17 @@ class _Appender:
                 ErrorCode.INVALID_REQUIRED_ACKS, f"acks={self._request.acks}; -1, 0 and 1 are known"
             )
 
-    async def _append_in_steps(self, partition: Replica, records: memoryview) -> AppendResult:
+    async def _append_in_steps(self, partition: Replica, records: object) -> PartitionResponse:
         """Validate records by steps; append them without letting anybody run in between. Raises RequestError."""
+        if not isinstance(records, memoryview):
+            raise RequestError(ErrorCode.INVALID_RECORD, "a produce request without records")
         acks, version, now_ms = self._request.acks, self._context.api_version, self._context.now_ms
         steps = partition.validation(records, acks=acks, api_version=version, now_ms=now_ms)
         valid = await self._piecework.do(steps)
         if valid.batches and valid.batches[0].is_transactional:
             self._check_still_open(partition.topic, partition.index, valid.batches[0])
-        return partition.append(valid, acks=acks, api_version=version, now_ms=now_ms)
+        result = partition.append(valid, acks=acks, api_version=version, now_ms=now_ms)
+        return self._appends.answer(partition, result)
 
     def _check_still_open(self, topic: str, index: int, header: BatchHeader) -> None:
         """Raise if the transaction that the records were admitted to has ended while they were validated."""
@@ -283,7 +271,7 @@ def _failed(
         log, logging.INFO, "refused produce requests", "produce to %s-%d refused: %s", topic, index, error
     )
     response = PartitionResponse(
-        index, error.code, -1, -1, -1, _NO_RECORD_ERRORS, error.message or None, _NO_LEADER
+        index, error.code, -1, -1, -1, NO_RECORD_ERRORS, error.message or None, NO_LEADER
     )
     response.record_errors = [
         ProduceResponse.BatchIndexAndErrorMessage(batch_index=record, batch_index_error_message=message)

@@ -237,7 +237,7 @@ async def _wait(before: dict[Shared, tuple[int, int, int, bool]], deadline: floa
     news = _News()
     for shared, topic_partition in before.items():
         shared.waiting.add(news.event)
-        shared.led.subscribe(news)
+        shared.led.subscribers.subscribe(news)
         if _place(shared) != topic_partition:
             news.event.set()
     try:
@@ -246,7 +246,7 @@ async def _wait(before: dict[Shared, tuple[int, int, int, bool]], deadline: floa
     finally:
         for shared in before:
             shared.waiting.discard(news.event)
-            shared.led.unsubscribe(news)
+            shared.led.subscribers.unsubscribe(news)
 
 
 # --- answering --------------------------------------------------------------------------------------------------

@@ -15,8 +15,10 @@ from errno import ENOENT
 from barnabas.errors import lacks_room
 from barnabas.log.damage import find_sound_batch
 from barnabas.log.disk import Disk, File
-from barnabas.log.format import CorruptFileError, names, offset_index, time_index
+from barnabas.log.format import CorruptFileError, names
+from barnabas.log.format.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
 from barnabas.log.format.offset_index import OFFSET_DELTA_MAX, OffsetIndex
+from barnabas.log.format.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
 from barnabas.log.format.time_index import NO_TIMESTAMP, TimeIndex
 from barnabas.log.index_checks import time_entry_holds
 from barnabas.log.openfiles import OpenFiles
@@ -287,8 +289,8 @@ class IndexedFile:
     def has_index_room(self, index_bytes_max: int) -> bool:
         """Say whether another entry fits both indexes; the last slot of the time index is for `seal`."""
         return (
-            len(self.offset_index.entries) + offset_index.ENTRY_SIZE <= index_bytes_max
-            and len(self.time_index.entries) + 2 * time_index.ENTRY_SIZE <= index_bytes_max
+            len(self.offset_index.entries) + OFFSET_ENTRY_SIZE <= index_bytes_max
+            and len(self.time_index.entries) + 2 * TIME_ENTRY_SIZE <= index_bytes_max
         )
 
     def load_max_timestamp(self) -> int:

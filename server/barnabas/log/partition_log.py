@@ -26,16 +26,12 @@ from barnabas.log.replay import aborted_entry, replay_producers
 from barnabas.log.results import AppendResult
 from barnabas.log.segment import Segment
 from barnabas.log.trash import Trash
+from barnabas.records.at_once import validate_at_once
 from barnabas.records.batch import BatchHeader
 from barnabas.records.control import EndMarker
 from barnabas.records.steps import Steps, run
-from barnabas.records.validate import (
-    Origin,
-    ValidatedBatches,
-    validate_at_once,
-    validate_own,
-    validate_steps,
-)
+from barnabas.records.validate import Origin, validate_own, validate_steps
+from barnabas.records.validated import ValidatedBatches
 
 log = logging.getLogger(__name__)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from typing import Final
 from zlib import crc32
 
 from barnabas.log.config import LogConfig
@@ -20,7 +21,7 @@ from barnabas.log.segment import Segment
 from barnabas.log.snapshots import ProducerSnapshots
 from barnabas.log.trash import Trash
 
-RECENT_BATCHES_MAX = 16  # per log: consumers that keep up ask for one of these
+RECENT_BATCHES_MAX: Final = 16  # per log: consumers that keep up ask for one of these
 
 
 class Segments:

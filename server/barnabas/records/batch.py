@@ -65,6 +65,8 @@ DECOMPRESSED_BYTES_MAX: Final = 128 << 20  # our own limit: Kafka has none
 
 _HEADER: Final = Struct(">qiibIhiqqqhii")
 _LEGACY_HEADER: Final = Struct(">qiIbb")
+_unpack_header: Final = _HEADER.unpack_from
+_pack_place: Final = Struct(">qii").pack_into  # base offset, length, leader epoch
 _INT64: Final = Struct(">q")
 _INT32: Final = Struct(">i")
 _UINT32: Final = Struct(">I")
@@ -216,10 +218,12 @@ def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
         raise CorruptRecordsError(
             f"{max(0, len(buf) - pos)} bytes are too few for the header of a record batch"
         )
+    length: int
+    magic: int
     (
         base_offset, length, leader_epoch, magic, crc, attributes, last_offset_delta, base_timestamp,
         max_timestamp, producer_id, producer_epoch, base_sequence, count,
-    ) = _HEADER.unpack_from(buf, pos)  # fmt: skip
+    ) = _unpack_header(buf, pos)  # fmt: skip
     if magic != 2:
         raise CorruptRecordsError(f"magic is {magic} where a record batch (magic 2) must be")
     if length < HEADER_SIZE - LOG_OVERHEAD:
@@ -305,6 +309,11 @@ def rebase(buf: bytearray | memoryview, pos: int, base_offset: int, leader_epoch
     """Give the batch (magic 2) at `pos` its place in the log; the checksum does not cover these fields."""
     _INT64.pack_into(buf, pos, base_offset)
     _INT32.pack_into(buf, pos + LEADER_EPOCH_OFFSET, leader_epoch)
+
+
+def place_batch(buf: bytearray | memoryview, header: BatchHeader) -> None:
+    """Write the place in the log that `header` says into the batch (magic 2) at the start of `buf`, which it describes."""
+    _pack_place(buf, 0, header.base_offset, header.batch_length, header.leader_epoch)
 
 
 def set_max_timestamp(

@@ -45,6 +45,14 @@ class AppendRules:
         return self.timestamp_type == "LogAppendTime"
 
 
+def is_timestamp_allowed(config: AppendRules, now_ms: int, timestamp: int) -> bool:
+    """Say whether a record may have that timestamp (ms); none at all (-1) is allowed (KIP-937)."""
+    if timestamp == NO_TIMESTAMP or config.append_time:
+        return True
+    age_ms = now_ms - timestamp
+    return -config.message_timestamp_after_max_ms <= age_ms <= config.message_timestamp_before_max_ms
+
+
 class RecordJudge:
     """Which records break the rules: `allows` each of them, then `finish`."""
 
@@ -60,7 +68,7 @@ class RecordJudge:
         """Say whether a record obeys the rules, and remember if it does not."""
         if self.config.compacted and key is None:
             message = "a record of a compacted topic must have a key"
-        elif not self.is_timestamp_allowed(timestamp):
+        elif not is_timestamp_allowed(self.config, self.now_ms, timestamp):
             self.code = Code.INVALID_TIMESTAMP
             before = self.config.message_timestamp_before_max_ms
             after = self.config.message_timestamp_after_max_ms
@@ -72,14 +80,6 @@ class RecordJudge:
         if len(self.errors) < RECORD_ERRORS_MAX:
             self.errors.append(RecordError(index, message))
         return False
-
-    def is_timestamp_allowed(self, timestamp: int) -> bool:
-        """Say whether a record may have that timestamp; none at all (-1) is allowed (KIP-937)."""
-        config = self.config
-        if config.append_time or timestamp == NO_TIMESTAMP:
-            return True
-        age_ms = self.now_ms - timestamp
-        return -config.message_timestamp_after_max_ms <= age_ms <= config.message_timestamp_before_max_ms
 
     def finish(self) -> None:
         """Raise if any record broke the rules, with which."""

@@ -8,11 +8,17 @@ How far records are looked at is `AppendRules.record_validation`; docs/decisions
 the reasons.
 """
 
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import Final
 
+from barnabas.records.at_once import (
+    PRODUCE_VERSION_MAGIC_2,
+    PRODUCE_VERSION_ZSTD,
+    check_lz4_frame,
+    must_look_at_records,
+    scan_small,
+)
 from barnabas.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -28,8 +34,6 @@ from barnabas.records.batch import (
     join_batch,
     read_body_steps,
     read_header,
-    rebase,
-    set_max_timestamp,
 )
 from barnabas.records.compression import (
     SMALL_BYTES,
@@ -37,8 +41,6 @@ from barnabas.records.compression import (
     Codec,
     Output,
     codec_of,
-    decompress_small,
-    is_loaded,
     load_steps,
 )
 from barnabas.records.cursor import RecordCursor
@@ -49,13 +51,12 @@ from barnabas.records.errors import (
     RecordsError,
     UnsupportedCompressionError,
 )
-from barnabas.records.rules import AppendRules, RecordJudge
+from barnabas.records.rules import AppendRules, RecordJudge, is_timestamp_allowed
 from barnabas.records.scan import BodyScan, Scanner
 from barnabas.records.steps import RECORDS_PER_STEP, Reserve, Steps, Work, run
+from barnabas.records.validated import ValidatedBatches, described, stamped
 from barnabas.records.varint import Buffer
 
-PRODUCE_VERSION_MAGIC_2: Final = 3  # the first version of Produce that takes magic 2 only (KIP-98)
-PRODUCE_VERSION_ZSTD: Final = 7  # the first one whose clients know zstd (KIP-110)
 OLD_DECOMPRESSED_BYTES_MAX: Final = 32 << 20  # of a wrapper of v0 or v1, whose clients sent up to 1 MB
 
 
@@ -73,63 +74,7 @@ _LZ4: Final = Codec.LZ4
 _NONE: Final = Codec.NONE
 
 _SUM_AT_ONCE_BYTES: Final = 4 << 20  # summed up in a millisecond
-_SMALL_EFFORT: Final = 4 * RECORDS_PER_STEP  # room for headers, and for looks at columns
-_AS_PRODUCED: Final = "producer"
 _WRONG_CHECKSUM: Final = "the checksum of the records is wrong"
-
-
-@dataclass(slots=True, init=False)  # with an __init__ that can be compiled
-class ValidatedBatches:
-    """Records ready to be appended.
-
-    `records` is the request's own memory, patched, wherever that was possible. Offsets begin at 0 until `place`
-    says where. `offset_of_max_timestamp` is the last offset of the batch that has the max timestamp, as the time
-    index wants it, or -1 without timestamps. `log_append_time_ms` is -1 with CreateTime. `batches` are the headers
-    of what is in `records`: one, or none if an old client sent no whole message (then the offsets are -1 and
-    nothing is to be appended).
-    """
-
-    records: Buffer
-    base_offset: int
-    last_offset: int
-    max_timestamp: int
-    offset_of_max_timestamp: int
-    log_append_time_ms: int
-    record_count: int
-    batches: list[BatchHeader]
-
-    def __init__(
-        self,
-        records: Buffer,
-        base_offset: int,
-        last_offset: int,
-        max_timestamp: int,
-        offset_of_max_timestamp: int,
-        log_append_time_ms: int,
-        record_count: int,
-        batches: list[BatchHeader],
-    ) -> None:
-        self.records = records
-        self.base_offset = base_offset
-        self.last_offset = last_offset
-        self.max_timestamp = max_timestamp
-        self.offset_of_max_timestamp = offset_of_max_timestamp
-        self.log_append_time_ms = log_append_time_ms
-        self.record_count = record_count
-        self.batches = batches
-
-    def place(self, first_offset: int, leader_epoch: int) -> None:
-        """Give the records their place in the log; outside of the checksum, so that nothing else is to be done."""
-        if not self.batches:
-            return
-        header = self.batches[0]
-        header.base_offset = self.base_offset = first_offset
-        header.leader_epoch = leader_epoch
-        self.last_offset = header.last_offset
-        if self.offset_of_max_timestamp >= 0:
-            self.offset_of_max_timestamp = self.last_offset
-        assert not isinstance(self.records, bytes)
-        rebase(self.records, 0, first_offset, leader_epoch)
 
 
 def validate_produce(
@@ -181,30 +126,6 @@ def validate_steps(
         yield from load_steps(header.codec, config.target_codec(_NONE))
         result = yield from appender.message_steps(buf, header.magic)
     return appender.fitting(result)
-
-
-def validate_at_once(
-    buf: Buffer, *, api_version: int, config: AppendRules, now_ms: int
-) -> ValidatedBatches | None:
-    """Check a producer's records as `validate_steps` does, where they are one small batch that stays as it is.
-
-    As most are: no generator is made for them. None for all others, of which nothing has changed. Raises as
-    `validate_steps`.
-    """
-    if len(buf) < HEADER_SIZE or buf[MAGIC_OFFSET] != 2:
-        return None
-    header = read_header(buf)
-    size = LOG_OVERHEAD + header.batch_length
-    if size != len(buf) or size > SMALL_BYTES or header.records_count > RECORDS_PER_STEP:
-        return None
-    if api_version >= PRODUCE_VERSION_MAGIC_2:
-        _check_produce_version(header, api_version)
-    appender = _Appender(config, now_ms, _CLIENT)
-    appender.check_place(header)
-    if not check_crc(buf, 0, header):
-        raise CorruptRecordsError(_WRONG_CHECKSUM)
-    result = appender.batch_at_once(buf, header)
-    return None if result is None else appender.fitting(result)
 
 
 def validate_own(buf: bytearray, *, config: AppendRules, now_ms: int) -> ValidatedBatches:
@@ -278,33 +199,21 @@ class _Appender:
             raise InvalidRecordsError(
                 "only the broker may set the timestamp type LogAppendTime", Code.INVALID_TIMESTAMP
             )
-        if self.config.target_codec(source) == source and not self.must_look_at_records(header):
+        if self.config.target_codec(source) == source and not must_look_at_records(
+            header, self.config, self.now_ms
+        ):
             return True
         if source is _LZ4:
-            _check_lz4_frame(buf)
+            check_lz4_frame(buf)
         return False
-
-    def batch_at_once(self, buf: Buffer, header: BatchHeader) -> ValidatedBatches | None:
-        """Take a producer's batch of magic 2 in place if that is quickly done; None if there is more to do."""
-        if self.stays(buf, header):
-            return self.patch(buf, header, header.max_timestamp)
-        if self.config.compression_type != _AS_PRODUCED or not is_loaded(header.codec):
-            return None
-        scanner = self.scan_small(buf, header)
-        if scanner is None:
-            return None
-        scan = scanner.result()
-        if not (scan.offsets_consecutive and self.obeys(scan)):
-            return None
-        return self.patch(buf, header, scan.max_timestamp)
 
     def obeys(self, scan: BodyScan) -> bool:
         """Say whether all records obey the rules."""
-        judge = self.judge
+        config, now_ms = self.config, self.now_ms
         return (
-            not (self.config.compacted and scan.null_keys)
-            and judge.is_timestamp_allowed(scan.min_timestamp)
-            and judge.is_timestamp_allowed(scan.max_timestamp)
+            not (config.compacted and scan.null_keys)
+            and is_timestamp_allowed(config, now_ms, scan.min_timestamp)
+            and is_timestamp_allowed(config, now_ms, scan.max_timestamp)
         )
 
     def batch_steps(self, buf: Buffer, header: BatchHeader) -> Steps[ValidatedBatches]:
@@ -315,7 +224,7 @@ class _Appender:
         source = codec_of(header.codec)
         target = config.target_codec(source)
         yield from load_steps(source, target)
-        scanner = self.scan_small(buf, header)
+        scanner = scan_small(buf, header, config)
         if scanner is None:
             if source is _NONE:
                 yield Reserve(header.size)
@@ -342,38 +251,6 @@ class _Appender:
         finally:
             scanner.body = b""  # who has made it may give back its memory
 
-    def scan_small(self, buf: Buffer, header: BatchHeader) -> Scanner | None:
-        """Scan the records if that is done at once, as it is of most batches; None if it takes longer."""
-        if header.records_count > RECORDS_PER_STEP or header.size > SMALL_BYTES:
-            return None
-        body: bytes | None
-        if header.codec:
-            body = decompress_small(
-                header.codec,
-                memoryview(buf)[HEADER_SIZE : header.size],
-                magic=2,
-                bytes_max=min(SMALL_BYTES, self.config.decompressed_bytes_max),
-            )
-            if body is None:
-                return None
-        else:
-            body = bytes(buf[HEADER_SIZE : header.size])
-        scanner = Scanner(body, header.records_count, header.base_timestamp)
-        return scanner if scanner.advance(_SMALL_EFFORT) else None
-
-    def must_look_at_records(self, header: BatchHeader) -> bool:
-        """Say whether the header alone cannot show that the records obey the rules."""
-        config = self.config
-        return (
-            config.record_validation == "full"
-            or config.compacted
-            or config.message_timestamp_before_max_ms < self.now_ms
-            or (
-                not config.append_time
-                and header.max_timestamp - self.now_ms > config.message_timestamp_after_max_ms
-            )
-        )
-
     def judge_steps(self, body: bytes, header: BatchHeader) -> Steps[None]:
         """Look for the records that break the rules, and raise with which."""
         cursor = RecordCursor(body, header.records_count)
@@ -391,13 +268,8 @@ class _Appender:
             buf = bytearray(buf)
         if len(buf) != size:
             buf = memoryview(buf)[:size]  # old clients may send a partial message at the end
-        if self.config.append_time:
-            set_max_timestamp(buf, 0, TimestampType.LOG_APPEND_TIME, self.now_ms)
-            header = read_header(buf)
-        elif max_timestamp != header.max_timestamp:
-            set_max_timestamp(buf, 0, TimestampType.CREATE_TIME, max_timestamp)
-            header = read_header(buf)
-        return self.result(buf, header)
+        config, now_ms = self.config, self.now_ms
+        return described(buf, stamped(buf, header, config, now_ms, max_timestamp), config, now_ms)
 
     def rewrite_steps(
         self, body: bytes, header: BatchHeader, *, are_numbers_right: bool
@@ -476,21 +348,7 @@ class _Appender:
             header.attributes |= TIMESTAMP_TYPE_BIT
             header.max_timestamp = self.now_ms
         body = yield from out.finish_steps()
-        return self.result(join_batch(header, body), header)
-
-    def result(self, records: Buffer, header: BatchHeader) -> ValidatedBatches:
-        """Describe what is to be appended."""
-        last_offset = header.last_offset
-        return ValidatedBatches(
-            records,
-            header.base_offset,
-            last_offset,
-            header.max_timestamp,
-            last_offset if header.max_timestamp != NO_TIMESTAMP else -1,
-            self.now_ms if self.config.append_time else -1,
-            header.records_count,
-            [header],
-        )
+        return described(join_batch(header, body), header, self.config, self.now_ms)
 
 
 def _check_client_header(header: BatchHeader) -> None:
@@ -508,11 +366,3 @@ def _check_client_header(header: BatchHeader) -> None:
         )
     if header.has_delete_horizon:
         raise InvalidRecordsError("only the broker may set a delete horizon")
-
-
-def _check_lz4_frame(buf: Buffer) -> None:
-    """Refuse a frame that would stop the Java consumers of this partition; Kafka cannot read it either."""
-    from barnabas.records.codecs.lz4 import has_linked_blocks
-
-    if has_linked_blocks(buf[HEADER_SIZE : HEADER_SIZE + 8]):
-        raise InvalidRecordsError("the blocks of an LZ4 frame must not depend on each other")

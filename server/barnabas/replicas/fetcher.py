@@ -19,7 +19,7 @@ from barnabas.client.errors import describe
 from barnabas.cluster.peers import PeerUnavailableError
 from barnabas.config import broker as settings
 from barnabas.errors import RequestError, StorageError
-from barnabas.replicas.followed import Chosen, Followed, Stage
+from barnabas.replicas.followed import RETRY_MS_MIN, Chosen, Followed, Stage
 from barnabas.replicas.following import Fetched, FollowerLog, slices
 from barnabas.replicas.remote_leader import (
     DIVERGING_EPOCH_SINCE,
@@ -44,9 +44,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-RETRY_MS_MIN = 20
-"""The first wait after an error that passes once both brokers have the newest metadata; doubled with each further one, up
-to `replica.fetch.backoff.ms`."""
 PARTITIONS_PER_STEP = 100
 ASIDE_WAIT_MS = 20
 """How long the leader may wait for records of partitions that are fetched beside a request."""
@@ -290,7 +287,7 @@ class Fetcher:
             try:
                 if followed.follower.diverged(end):  # or else it is asked again, for an older epoch
                     followed.stage = Stage.FETCHING
-                    self._went_well(followed)
+                    followed.went_well()
             except StorageError as error:
                 self._storage_failed(followed, error)
             await self._parts.budget.checkpoint()
@@ -404,7 +401,7 @@ class Fetcher:
                 log.exception("%r: %s-%d is not followed any more", self, ask.topic, ask.partition)
                 followed.stage = Stage.FAILED
             else:
-                self._went_well(followed)
+                followed.went_well()
 
     async def _append(self, followed: Followed, ask: Ask, data: PartitionData) -> None:
         follower, position = followed.follower, ask.position
@@ -479,13 +476,8 @@ class Fetcher:
 
     def _delay(self, followed: Followed, why: str, *, is_passing: bool) -> None:
         backoff_ms = self._parts.config.get(settings.REPLICA_FETCH_BACKOFF_MS)
-        if is_passing:
-            backoff_ms = min(backoff_ms, RETRY_MS_MIN << min(followed.failures, 10))
-        followed.failures += 1
-        followed.again_at = trio.current_time() + backoff_ms / 1000
-        followed.is_in_sync = False
-        if why != followed.last_error:
-            followed.last_error = why
+        is_news = followed.delay(why, trio.current_time(), backoff_ms=backoff_ms, is_passing=is_passing)
+        if is_news:
             level = logging.INFO if is_passing else logging.ERROR
             log.log(
                 level, "%s-%d, from broker %d: %s; trying again",
@@ -496,11 +488,6 @@ class Fetcher:
         """Report a disk that has failed, or is full: then this is tried again, and otherwise the replica is gone soon."""
         self._parts.storage_failed(error)
         self._delay(followed, str(error), is_passing=False)
-
-    @staticmethod
-    def _went_well(followed: Followed) -> None:
-        followed.failures = 0
-        followed.last_error = ""
 
 
 async def _synced(replica: Replica) -> None:

@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from barnabas.topic_partitions import TopicPartition
 
 
+RETRY_MS_MIN = 20
+"""The first wait after an error that passes once both brokers have the newest metadata; doubled with each further one, up
+to `replica.fetch.backoff.ms`."""
+
+
 class Stage(Enum):
     """Where a partition stands."""
 
@@ -50,6 +55,22 @@ class Followed:
         assert self.follower is not None
         replica = self.replica
         return Ask(replica.topic, replica.index, replica.log.topic_id or NO_TOPIC_ID, self.follower.position)
+
+    def delay(self, why: str, now_s: float, *, backoff_ms: int, is_passing: bool) -> bool:
+        """Let the partition wait after an error, a passing one less long; whether `why` is another error than the last."""
+        if is_passing:
+            backoff_ms = min(backoff_ms, RETRY_MS_MIN << min(self.failures, 10))
+        self.failures += 1
+        self.again_at = now_s + backoff_ms / 1000
+        self.is_in_sync = False
+        is_news = why != self.last_error
+        self.last_error = why
+        return is_news
+
+    def went_well(self) -> None:
+        """Take note that a request has brought no error."""
+        self.failures = 0
+        self.last_error = ""
 
 
 class Chosen:

@@ -4,6 +4,8 @@ The rule: one call for each partition. What is not usual (an error, a log that h
 tells clients what is wrong.
 """
 
+from typing import Final
+
 from barnabas.log.format.txn_index import AbortedTransaction
 from barnabas.log.readable import ReadableLog
 from barnabas.log.results import ReadResult
@@ -11,32 +13,21 @@ from barnabas.replicas.manager import Replicas
 from barnabas.replicas.replica import Replica
 from barnabas.replicas.watching import PartitionWatch
 from barnabas.requests.fetch_sessions import Session, SessionPartition
-from barnabas.wire.regions import FileRegion
+from barnabas.wire.generated.fetch import FetchResponse
+
+PartitionData = FetchResponse.PartitionData
+NO_EPOCH_END: Final = FetchResponse.EpochEndOffset()
+NO_LEADER: Final = FetchResponse.LeaderIdAndEpoch()
+NO_SNAPSHOT: Final = FetchResponse.SnapshotId()
+"""What most answers say; shared, so they are replaced, never changed."""
 
 
-class PartitionRead:
-    """What was read of one partition, and what a fetcher is told of its log.
-
-    `aborted` is None for a fetcher that reads what is not committed too.
-    """
-
-    __slots__ = ("aborted", "high_watermark", "last_stable_offset", "log_start_offset", "records", "size")
-
-    def __init__(
-        self,
-        records: FileRegion | bytes,
-        size: int,
-        high_watermark: int,
-        last_stable_offset: int,
-        log_start_offset: int,
-        aborted: list[AbortedTransaction] | None,
-    ) -> None:
-        self.records = records
-        self.size = size
-        self.high_watermark = high_watermark
-        self.last_stable_offset = last_stable_offset
-        self.log_start_offset = log_start_offset
-        self.aborted = aborted
+def aborted_of(transactions: list[AbortedTransaction]) -> list[FetchResponse.AbortedTransaction]:
+    """Return aborted transactions as an answer names them."""
+    return [
+        FetchResponse.AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
+        for one in transactions
+    ]
 
 
 class ConsumerReads:
@@ -62,8 +53,8 @@ class ConsumerReads:
 
     def read(
         self, topic: str, want: SessionPartition, remaining: int, min_one_batch: bool
-    ) -> PartitionRead | None:
-        """Read what a partition has within `remaining` bytes; None if there is something unusual about it.
+    ) -> FetchResponse.PartitionData | None:
+        """Answer with what a partition has within `remaining` bytes; None if there is something unusual about it.
 
         Raises StorageError, and CorruptRecordsError where the log is damaged.
         """
@@ -83,14 +74,11 @@ class ConsumerReads:
         last_stable = log.last_stable_offset
         committed = self._reads_committed
         result = _read(log, want, remaining, last_stable if committed else high_watermark, min_one_batch)
-        return PartitionRead(
-            result.records,
-            len(result.records),
-            high_watermark,
-            last_stable,
-            start,
-            log.aborted_transactions(offset, result.next_offset) if committed else None,
-        )
+        aborted = aborted_of(log.aborted_transactions(offset, result.next_offset)) if committed else None
+        return PartitionData(
+            want.index, 0, high_watermark, last_stable, start,
+            NO_EPOCH_END, NO_LEADER, NO_SNAPSHOT, aborted, -1, result.records,
+        )  # fmt: skip
 
     def is_quiet(self, topic: str, want: SessionPartition) -> bool:
         """Say whether an incremental answer leaves a partition out: nothing to read, and nothing that was not told."""
@@ -171,8 +159,8 @@ class FollowerReads:
 
     def read(
         self, topic: str, want: SessionPartition, remaining: int, min_one_batch: bool
-    ) -> PartitionRead | None:
-        """Read what a partition has within `remaining` bytes; None if there is something unusual about it.
+    ) -> FetchResponse.PartitionData | None:
+        """Answer with what a partition has within `remaining` bytes; None if there is something unusual about it.
 
         Raises StorageError, and CorruptRecordsError where the log is damaged.
         """
@@ -191,9 +179,10 @@ class FollowerReads:
         size = len(result.records)
         if size:
             replica.sent_to_follower(size)
-        return PartitionRead(
-            result.records, size, log.high_watermark, log.last_stable_offset, log.log_start_offset, None
-        )
+        return PartitionData(
+            want.index, 0, log.high_watermark, log.last_stable_offset, log.log_start_offset,
+            NO_EPOCH_END, NO_LEADER, NO_SNAPSHOT, None, -1, result.records,
+        )  # fmt: skip
 
     def is_quiet(self, topic: str, want: SessionPartition) -> bool:
         """Say whether an answer leaves a partition out: the follower has all there is, and knows it."""

@@ -7,14 +7,13 @@ the change concerns. Nobody polls a log.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.errors import RequestError, StorageError
 from barnabas.records.validate import Origin
-from barnabas.replicas import ports
 from barnabas.replicas.growth import Growth
+from barnabas.replicas.subscribers import Subscribers
 from barnabas.replicas.waiting import OffsetWaiters
-from barnabas.replication.follower import EpochEnd
 from barnabas.replication.leader import UNKNOWN_BROKER_EPOCH, IsrChange, LeaderState
 from barnabas.replication.read_replica import ReadReplica
 from barnabas.replication.roles import Role
@@ -25,10 +24,10 @@ if TYPE_CHECKING:
     from barnabas.log.partition_log import PartitionLog
     from barnabas.log.results import AppendResult
     from barnabas.records.steps import Steps
-    from barnabas.records.validate import ValidatedBatches
+    from barnabas.records.validated import ValidatedBatches
     from barnabas.replicas.context import ReplicaContext
 
-ACKS_ALL = -1
+ACKS_ALL: Final = -1
 
 
 class Replica:
@@ -46,9 +45,6 @@ class Replica:
         "_low_watermark",
         "_own_end_offset",
         "_state",
-        "_watchers",
-        "_watchers_of_end",
-        "_watches",
         "_why_closed",
         "closed",
         "growth",
@@ -57,6 +53,7 @@ class Replica:
         "leader_id",
         "log",
         "role",
+        "subscribers",
         "topic",
     )
 
@@ -70,13 +67,11 @@ class Replica:
         self.closed = True
         """Whether it is not led here (any more)."""
         self.growth = Growth()
+        self.subscribers = Subscribers()
         self._context = context
         self._state: LeaderState | None = None
         self._own_end_offset = 0  # up to where this broker has the records as safe as flush.messages asks for
         self._why_closed = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        self._watchers: dict[ports.Watcher[Replica], None] = {}  # in the order in which they came
-        self._watchers_of_end: dict[ports.Watcher[Replica], None] = {}
-        self._watches: dict[ports.ChangeWatch, None] = {}
         self._committed = OffsetWaiters()
         self._flushed = OffsetWaiters()
         self._low_watermark = OffsetWaiters()
@@ -103,7 +98,7 @@ class Replica:
         self._own_end_offset = log.log_end_offset
         self._set_role(Role.LEADER, info)
         self.closed = False
-        self._changed()
+        self.subscribers.changed()
 
     def update_isr(self, info: PartitionInfo) -> None:
         """Follow the metadata in the same leader epoch: the high watermark may advance."""
@@ -113,7 +108,7 @@ class Replica:
             isr=info.isr,
             now_ms=self._context.clock_ms(),
         )
-        self._changed()
+        self.subscribers.changed()
         self._advance()
         self._low_watermark_moved()
 
@@ -122,8 +117,9 @@ class Replica:
         assert info.leader_epoch >= self.leader_epoch, "leader epochs never go back"
         self._state = None
         self._set_role(Role.FOLLOWER, info)
-        self._changed()
-        self._wake_watchers()
+        self.subscribers.changed()
+        self.subscribers.high_watermark_moved(self)
+        self.subscribers.end_moved(self)
 
     def _set_role(self, role: Role, info: PartitionInfo) -> None:
         self.role = role
@@ -140,8 +136,9 @@ class Replica:
         self._why_closed = why
         for waiters in (self._committed, self._flushed, self._low_watermark):
             waiters.fail(why)
-        self._changed()
-        self._wake_watchers()
+        self.subscribers.changed()
+        self.subscribers.high_watermark_moved(self)
+        self.subscribers.end_moved(self)
 
     def close(self, why: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
         """Be offline, or no replica any more: requests meet `why`."""
@@ -162,6 +159,11 @@ class Replica:
             if current_leader_epoch < self.leader_epoch:
                 raise RequestError(ErrorCode.FENCED_LEADER_EPOCH)
             raise RequestError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this broker leads the partition."""
+        return self._state is not None
 
     @property
     def is_offline(self) -> bool:
@@ -193,14 +195,7 @@ class Replica:
         replica leads no longer; KAFKA_STORAGE_ERROR when the disk fails or is full.
         """
         self._check_replicas(acks)
-        try:
-            result = self.log.append_valid(
-                valid, leader_epoch=self.leader_epoch, now_ms=now_ms, api_version=api_version
-            )
-        except StorageError as error:
-            raise self._context.storage_failed(error) from error
-        self.appended(result)
-        return result
+        return self._append(valid, api_version, now_ms)
 
     def append_at_once(
         self, records: memoryview, acks: int, api_version: int, now_ms: int
@@ -211,12 +206,14 @@ class Replica:
         and `append`.
         """
         self._check_replicas(acks)
-        log = self.log
-        valid = log.validate_at_once(records, now_ms=now_ms, api_version=api_version)
+        valid = self.log.validate_at_once(records, now_ms=now_ms, api_version=api_version)
         if valid is None or valid.batches[0].is_transactional:
             return None
+        return self._append(valid, api_version, now_ms)
+
+    def _append(self, valid: ValidatedBatches, api_version: int, now_ms: int) -> AppendResult:
         try:
-            result = log.append_valid(
+            result = self.log.append_valid(
                 valid, leader_epoch=self.leader_epoch, now_ms=now_ms, api_version=api_version
             )
         except StorageError as error:
@@ -227,11 +224,14 @@ class Replica:
     def _check_replicas(self, acks: int) -> None:
         """Raise NOT_ENOUGH_REPLICAS: no more replicas than there are need to be in sync, as since Apache Kafka 4.0."""
         state = self._leader_state()
-        if acks == ACKS_ALL and not state.has_enough_in_sync(self.log.config.min_insync_replicas):
+        if acks != ACKS_ALL or not state.has_followers:
+            return
+        min_isr = self.log.config.min_insync_replicas
+        if not state.has_enough_in_sync(min_isr):
             raise RequestError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{len(state.isr)} of {len(state.replicas)} replicas of {self.topic}-{self.index} are in sync, "
-                f"min.insync.replicas is {self.log.config.min_insync_replicas}",
+                f"min.insync.replicas is {min_isr}",
             )
 
     def append_own(self, records: bytearray, *, now_ms: int) -> AppendResult:
@@ -249,7 +249,7 @@ class Replica:
 
     def appended(self, result: AppendResult) -> None:
         """Take note of an append to a leader: move the high watermark as far as replicas and medium allow."""
-        log, growth = self.log, self.growth
+        log, growth, subscribers = self.log, self.growth, self.subscribers
         growth.appended(result.size, result.record_count)
         if log.wants_flush:
             self._context.request_flush(self)
@@ -258,10 +258,8 @@ class Replica:
             self._advance()
         if log.high_watermark < log.log_end_offset:
             growth.note_uncommitted(log.log_end_offset)
-        if self._watches:
-            self._changed()
-        if self._watchers_of_end:
-            self._wake_watchers_of_end()
+        subscribers.changed()
+        subscribers.end_moved(self)
 
     def flushed(self) -> None:
         """Take note of a flush that was asked for: what it has synced may be acknowledged."""
@@ -277,7 +275,7 @@ class Replica:
         Raises RequestError(OFFSET_OUT_OF_RANGE) beyond the high watermark, StorageError.
         """
         self.log.delete_records_before(offset)
-        self._changed()
+        self.subscribers.changed()
 
     # --- the high watermark ---------------------------------------------------------------------------------
 
@@ -292,24 +290,26 @@ class Replica:
                 now_ms=context.clock_ms(),
                 lag_max_ms=context.lag_max_ms(),
             )
-        else:  # neither clock nor metadata matter
-            has_moved = state.advance_high_watermark(self._own_end_offset)
+        else:  # whatever `min.insync.replicas` is: there are no more replicas
+            has_moved = self._own_end_offset > state.high_watermark
+            if has_moved:
+                state.high_watermark = self._own_end_offset
         if has_moved:
             log.advance_high_watermark(state.high_watermark)
-            if self._watches:
-                self._changed()
+            self.subscribers.changed()
         self._advanced()
 
     def _advanced(self) -> None:
-        """Tell everybody who waits for the high watermark, or for a last stable offset that a marker has moved."""
+        """Wake those who wait for the high watermark, or for a last stable offset that a marker has moved."""
         log = self.log
         reached = log.high_watermark
         assert log.log_start_offset <= log.last_stable_offset <= reached <= log.log_end_offset, log
         self.growth.committed(reached, log.log_end_offset)
         if not self._committed.is_empty:
             self._committed.reached(reached)
-        if self._watchers:
-            self._wake_watchers()
+        self.subscribers.high_watermark_moved(self)
+        if self._state is None:
+            self.subscribers.end_moved(self)
 
     # --- waiting --------------------------------------------------------------------------------------------
 
@@ -359,40 +359,6 @@ class Replica:
         """The smallest log start offset of all live replicas. Raises RequestError if this is no leader."""
         state = self._leader_state()
         return state.lowest_log_start_offset(self.log.log_start_offset, self._context.live_brokers())
-
-    def subscribe(self, watcher: ports.Watcher[Replica], *, to_log_end: bool = False) -> None:
-        """Have `watcher` called at every advance until it unsubscribes: of the high watermark, or of the log end."""
-        (self._watchers_of_end if to_log_end else self._watchers)[watcher] = None
-
-    def unsubscribe(self, watcher: ports.Watcher[Replica]) -> None:
-        """Call `watcher` no more."""
-        self._watchers.pop(watcher, None)
-        self._watchers_of_end.pop(watcher, None)
-
-    def watch(self, watch: ports.ChangeWatch) -> None:
-        """Tell `watch` of the next change, and of none after it."""
-        self._watches[watch] = None
-
-    def unwatch(self, watch: ports.ChangeWatch) -> None:
-        """Tell `watch` of nothing."""
-        self._watches.pop(watch, None)
-
-    def _changed(self) -> None:
-        """Tell those who wait for any change."""
-        if self._watches:
-            watches, self._watches = self._watches, {}
-            for watch in watches:
-                watch.changed()
-
-    def _wake_watchers(self) -> None:
-        for watcher in tuple(self._watchers):
-            watcher.partition_advanced(self)
-        if self._state is None:
-            self._wake_watchers_of_end()
-
-    def _wake_watchers_of_end(self) -> None:
-        for watcher in tuple(self._watchers_of_end):
-            watcher.partition_advanced(self)
 
     # --- followers ------------------------------------------------------------------------------------------
 
@@ -478,7 +444,7 @@ class Replica:
         """
         if self._state is not None:
             self._state.settled(change, partition_epoch=partition_epoch, isr=isr)
-            self._changed()
+            self.subscribers.changed()
             self._advance()
 
     @property
@@ -495,38 +461,6 @@ class Replica:
     def in_sync_replicas(self) -> frozenset[int]:
         """The ISR as the leader knows it. Raises RequestError if this is no leader."""
         return self._leader_state().isr
-
-    # --- leader epochs --------------------------------------------------------------------------------------
-
-    def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
-        """Return where the largest leader epoch up to `epoch` ends; (-1, -1) if it is unknown.
-
-        The log has no entry for an epoch in which nothing was written: a leader's own begins at the log end then.
-        """
-        log = self.log
-        if self._state is not None and self.leader_epoch > log.epochs.latest:
-            if epoch == self.leader_epoch:
-                return EpochEnd(epoch, log.log_end_offset)
-            if log.epochs.latest < epoch < self.leader_epoch:
-                latest = log.epochs.latest
-                return EpochEnd(latest if latest >= 0 else epoch, log.log_end_offset)
-        return EpochEnd(*log.end_offset_for_epoch(epoch))
-
-    def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> EpochEnd | None:
-        """Return where this log and the fetcher's part, if that is before its fetch offset (KIP-595).
-
-        Raises OFFSET_OUT_OF_RANGE for an epoch that is not known here, or an offset before the log start.
-        """
-        end = self.end_offset_for_epoch(last_fetched_epoch)
-        if end.end_offset < 0 or end.epoch < 0:
-            raise RequestError(ErrorCode.OFFSET_OUT_OF_RANGE, f"epoch {last_fetched_epoch} is not known here")
-        if fetch_offset < self.log.log_start_offset:
-            raise RequestError(
-                ErrorCode.OFFSET_OUT_OF_RANGE, f"the log begins at {self.log.log_start_offset}"
-            )
-        if end.epoch < last_fetched_epoch or end.end_offset < fetch_offset:
-            return end
-        return None
 
     # --- what a follower does -------------------------------------------------------------------------------
 

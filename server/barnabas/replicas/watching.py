@@ -25,11 +25,11 @@ class PartitionWatch:
         self.replica = replica
         self.seen = seen
         session.watched(partition, self)
-        replica.watch(self)
+        replica.subscribers.watch(self)
 
     def end(self) -> None:
         """Watch no longer."""
-        self.replica.unwatch(self)
+        self.replica.subscribers.unwatch(self)
 
     def changed(self) -> None:
         """Have the next request look at the partition, and tell the one that is served now."""

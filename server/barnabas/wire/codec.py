@@ -12,16 +12,13 @@ from typing import Generic, TypeVar
 
 from barnabas.wire.errors import DecodeError, EncodeError, UnknownVersionError
 from barnabas.wire.primitives import Buffer, Chunk
-from barnabas.wire.regions import FileRegion
+from barnabas.wire.regions import joined
 
 M = TypeVar("M")
 K = TypeVar("K")
 V = TypeVar("V")
 
 _NUMBER = Struct(">h")
-
-JOINED_BYTES_MAX = 16 * 1024
-"""Chunks below this size are copied together; larger ones (records) are cheaper to send on their own."""
 
 
 class MessageCodec(Generic[M]):
@@ -110,19 +107,7 @@ class MessageCodec(Generic[M]):
         """Copy small neighbours of an encoded message together; what is large or in a file stays as it is."""
         if not self.carries_records:
             return [b"".join(chunks)]  # type: ignore[arg-type]
-        out: list[Chunk] = []
-        small: list[bytes | bytearray | memoryview] = []
-        for chunk in chunks:
-            if isinstance(chunk, FileRegion) or len(chunk) > JOINED_BYTES_MAX:
-                if small:
-                    out.append(b"".join(small))
-                    small = []
-                out.append(chunk)
-            else:
-                small.append(chunk)
-        if small:
-            out.append(b"".join(small))
-        return out
+        return joined(chunks)
 
 
 class RecordType(Generic[K, V]):

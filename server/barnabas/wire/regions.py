@@ -6,7 +6,7 @@ The rule: a region is a promise of exactly `size` bytes; whoever owns the file k
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 
 class FileRegion:
@@ -28,3 +28,23 @@ class FileRegion:
 
 
 Chunk: TypeAlias = bytes | bytearray | memoryview | FileRegion
+
+JOINED_BYTES_MAX: Final = 16 * 1024
+"""What is larger is sent from where it lies, rather than copied together with its neighbours."""
+
+
+def joined(chunks: list[Chunk]) -> list[Chunk]:
+    """Copy small neighbours of an encoded message together; what is large or in a file stays as it is."""
+    out: list[Chunk] = []
+    small: list[bytes | bytearray | memoryview] = []
+    for chunk in chunks:
+        if isinstance(chunk, FileRegion) or len(chunk) > JOINED_BYTES_MAX:
+            if small:
+                out.append(b"".join(small))
+                small = []
+            out.append(chunk)
+        else:
+            small.append(chunk)
+    if small:
+        out.append(b"".join(small))
+    return out

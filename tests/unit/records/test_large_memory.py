@@ -15,7 +15,8 @@ from barnabas.records.codecs.pieces import LARGE_BYTES, PIECE_BYTES, Large, Piec
 from barnabas.records.compression import Codec
 from barnabas.records.errors import DecompressedTooLargeError
 from barnabas.records.record import Record
-from barnabas.records.validate import AppendRules, validate_steps
+from barnabas.records.rules import AppendRules
+from barnabas.records.validate import validate_steps
 from barnabas.requests.piecework import Piecework
 
 SIZE = LARGE_BYTES + 10 * PIECE_BYTES

@@ -7,12 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.records import batch, legacy
+from barnabas.records.at_once import validate_at_once
 from barnabas.records.compression import Codec
 from barnabas.records.errors import RecordsError
 from barnabas.records.record import Record
 from barnabas.records.rules import AppendRules
 from barnabas.records.steps import RECORDS_PER_STEP, run
-from barnabas.records.validate import validate_at_once, validate_steps
+from barnabas.records.validate import validate_steps
 
 NOW = 1_700_000_000_000
 HOUR_MS = 3_600_000
@@ -48,6 +49,10 @@ def both(raw, rules=None, api_version=9):
     return verdict(validate_at_once, raw, rules, api_version), by_steps
 
 
+def is_refused(by_steps):
+    return len(by_steps) == 2
+
+
 @pytest.mark.parametrize("codec", list(Codec))
 @pytest.mark.parametrize("count", [1, 15, 200])
 def test_a_small_batch_is_taken_at_once_as_it_is_by_steps(codec, count):
@@ -70,7 +75,7 @@ def test_a_small_batch_is_taken_at_once_as_it_is_by_steps(codec, count):
 )
 def test_every_rule_of_a_topic_holds_at_once_too(rules):
     at_once, by_steps = both(batch.encode_batch(records_of(3, timestamp=NOW - 1)), rules)
-    assert at_once == by_steps
+    assert at_once == (None if is_refused(by_steps) else by_steps)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +99,7 @@ def test_what_must_change_or_needs_a_longer_look_is_left_to_the_steps(raw, rules
 @pytest.mark.parametrize("api_version", [2, 3, 6, 9])
 def test_the_version_of_the_request_counts(api_version):
     at_once, by_steps = both(batch.encode_batch(records_of(2), codec=Codec.ZSTD), api_version=api_version)
-    assert at_once == by_steps
+    assert at_once == (None if is_refused(by_steps) else by_steps)
 
 
 @given(st.integers(0, 120), st.integers(0, 255), st.booleans())

@@ -7,11 +7,12 @@ position at which that batch begins, so that a search never lands behind the off
 """
 
 from struct import Struct
+from typing import Final
 
 from barnabas.log.format import CorruptFileError
 
-ENTRY_SIZE = 8
-OFFSET_DELTA_MAX = (1 << 31) - 1  # how far from the base offset an entry can reach
+ENTRY_SIZE: Final = 8
+OFFSET_DELTA_MAX: Final = (1 << 31) - 1  # how far from the base offset an entry can reach
 _ENTRY = Struct(">ii")
 _INT32 = Struct(">i")
 

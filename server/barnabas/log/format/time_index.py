@@ -8,11 +8,12 @@ to and with the batch that ends at `offset`; timestamps rise strictly, offsets d
 
 from bisect import bisect_right
 from struct import Struct
+from typing import Final
 
 from barnabas.log.format import CorruptFileError
 
-ENTRY_SIZE = 12
-NO_TIMESTAMP = -1
+ENTRY_SIZE: Final = 12
+NO_TIMESTAMP: Final = -1
 _ENTRY = Struct(">qi")
 _INT64 = Struct(">q")
 _INT32 = Struct(">i")

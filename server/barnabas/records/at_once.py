@@ -1,0 +1,141 @@
+"""The usual batch of a producer, validated in one call.
+
+The rule: what is accepted here is what `validate.validate_steps` accepts, and it is appended as the same bytes. What
+breaks a rule, is unusual or takes long is left to the steps, which find out what to tell the client.
+"""
+
+from typing import Final
+
+from barnabas.records.batch import (
+    ATTRIBUTES_OFFSET,
+    CODEC_MASK,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC_OFFSET,
+    SEQUENCE_MAX,
+    TIMESTAMP_TYPE_BIT,
+    BatchHeader,
+    read_header,
+)
+from barnabas.records.compression import CODECS_BY_NAME, SMALL_BYTES, Codec, decompress_small, is_loaded
+from barnabas.records.crc import crc32c
+from barnabas.records.errors import InvalidRecordsError
+from barnabas.records.rules import AppendRules, is_timestamp_allowed
+from barnabas.records.scan import Scanner
+from barnabas.records.steps import RECORDS_PER_STEP
+from barnabas.records.validated import ValidatedBatches, described, stamped
+from barnabas.records.varint import Buffer
+
+PRODUCE_VERSION_MAGIC_2: Final = 3  # the first version of Produce that takes magic 2 only (KIP-98)
+PRODUCE_VERSION_ZSTD: Final = 7  # the first one whose clients know zstd (KIP-110)
+AS_PRODUCED: Final = "producer"
+
+_REFUSED_BITS: Final = TIMESTAMP_TYPE_BIT | CONTROL_BIT | DELETE_HORIZON_BIT  # in what a client writes
+# By these names compiled code finds them at once.
+_ZSTD: Final = 4
+_LZ4: Final = 3
+_SMALL_BYTES: Final = 1 << 20
+_RECORDS_AT_ONCE: Final = 1_000
+_SMALL_EFFORT: Final = 4 * _RECORDS_AT_ONCE  # room for headers, and for looks at columns
+
+assert (_ZSTD, _LZ4, _SMALL_BYTES, _RECORDS_AT_ONCE) == (
+    Codec.ZSTD, Codec.LZ4, SMALL_BYTES, RECORDS_PER_STEP,
+)  # fmt: skip
+
+
+def validate_at_once(
+    buf: memoryview, *, api_version: int, config: AppendRules, now_ms: int
+) -> ValidatedBatches | None:
+    """Check a producer's records, where they are one small batch that stays as it is; most are.
+
+    None for all others, of which nothing has changed. Raises RecordsError where the header cannot be, or the records are
+    malformed or their compression is broken.
+    """
+    size = len(buf)
+    if size < HEADER_SIZE or size > _SMALL_BYTES or buf[MAGIC_OFFSET] != 2 or buf.readonly:
+        return None
+    header = read_header(buf)
+    count, attributes = header.records_count, header.attributes
+    codec = attributes & CODEC_MASK
+    if (
+        LOG_OVERHEAD + header.batch_length != size
+        or header.base_offset != 0
+        or count <= 0
+        or count > _RECORDS_AT_ONCE
+        or header.last_offset_delta != count - 1
+        or attributes & _REFUSED_BITS
+        or size > config.max_message_bytes
+        or size > config.segment_bytes
+        or (header.producer_id >= 0 and not 0 <= header.base_sequence <= SEQUENCE_MAX)
+        or codec > _ZSTD
+        or (codec == _ZSTD and PRODUCE_VERSION_MAGIC_2 <= api_version < PRODUCE_VERSION_ZSTD)
+        or (config.compression_type != AS_PRODUCED and CODECS_BY_NAME[config.compression_type] != codec)
+        or crc32c(buf[ATTRIBUTES_OFFSET:]) != header.crc
+    ):
+        return None
+    max_timestamp = header.max_timestamp
+    if must_look_at_records(header, config, now_ms):
+        if codec and (not is_loaded(codec) or (codec == _LZ4 and _is_lz4_linked(buf))):
+            return None
+        scanner = scan_small(buf, header, config)
+        if scanner is None:
+            return None
+        scan = scanner.result()
+        low, high = scan.min_timestamp, scan.max_timestamp
+        if (
+            not scan.offsets_consecutive
+            or (config.compacted and scan.null_keys)
+            or not is_timestamp_allowed(config, now_ms, high)
+            or (low != high and not is_timestamp_allowed(config, now_ms, low))
+        ):
+            return None
+        max_timestamp = high
+    return described(buf, stamped(buf, header, config, now_ms, max_timestamp), config, now_ms)
+
+
+def must_look_at_records(header: BatchHeader, config: AppendRules, now_ms: int) -> bool:
+    """Say whether the header alone cannot show that the records obey the rules."""
+    return (
+        config.record_validation == "full"
+        or config.compacted
+        or config.message_timestamp_before_max_ms < now_ms
+        or (not config.append_time and header.max_timestamp - now_ms > config.message_timestamp_after_max_ms)
+    )
+
+
+def scan_small(buf: Buffer, header: BatchHeader, config: AppendRules) -> Scanner | None:
+    """Scan the records if that is done at once, as it is of most batches; None if it takes longer.
+
+    Raises InvalidRecordsError where they are malformed.
+    """
+    size = LOG_OVERHEAD + header.batch_length
+    if header.records_count > _RECORDS_AT_ONCE or size > _SMALL_BYTES:
+        return None
+    body: bytes | None
+    if header.attributes & CODEC_MASK:
+        body = decompress_small(
+            header.codec,
+            memoryview(buf)[HEADER_SIZE:size],
+            magic=2,
+            bytes_max=min(_SMALL_BYTES, config.decompressed_bytes_max),
+        )
+        if body is None:
+            return None
+    else:
+        body = bytes(buf[HEADER_SIZE:size])
+    scanner = Scanner(body, header.records_count, header.base_timestamp)
+    return scanner if scanner.advance(_SMALL_EFFORT) else None
+
+
+def check_lz4_frame(buf: Buffer) -> None:
+    """Refuse a frame that would stop the Java consumers of this partition; Kafka cannot read it either."""
+    if _is_lz4_linked(buf):
+        raise InvalidRecordsError("the blocks of an LZ4 frame must not depend on each other")
+
+
+def _is_lz4_linked(buf: Buffer) -> bool:
+    from barnabas.records.codecs.lz4 import has_linked_blocks
+
+    return has_linked_blocks(buf[HEADER_SIZE : HEADER_SIZE + 8])

@@ -1,0 +1,100 @@
+"""Records that a leader has validated: what is to be appended, and where.
+
+The rule: whoever validates makes one of these, whichever way it went; only its place in the log is still open.
+"""
+
+from dataclasses import dataclass
+
+from barnabas.records.batch import (
+    NO_TIMESTAMP,
+    BatchHeader,
+    TimestampType,
+    place_batch,
+    read_header,
+    set_max_timestamp,
+)
+from barnabas.records.rules import AppendRules
+from barnabas.records.varint import Buffer
+
+
+@dataclass(slots=True, init=False)  # with an __init__ that can be compiled
+class ValidatedBatches:
+    """Records ready to be appended.
+
+    `records` is the request's own memory, patched, wherever that was possible. Offsets begin at 0 until `place`
+    says where. `offset_of_max_timestamp` is the last offset of the batch that has the max timestamp, as the time
+    index wants it, or -1 without timestamps. `log_append_time_ms` is -1 with CreateTime. `batches` are the headers
+    of what is in `records`: one, or none if an old client sent no whole message (then the offsets are -1 and
+    nothing is to be appended).
+    """
+
+    records: Buffer
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+    offset_of_max_timestamp: int
+    log_append_time_ms: int
+    record_count: int
+    batches: list[BatchHeader]
+
+    def __init__(
+        self,
+        records: Buffer,
+        base_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        offset_of_max_timestamp: int,
+        log_append_time_ms: int,
+        record_count: int,
+        batches: list[BatchHeader],
+    ) -> None:
+        self.records = records
+        self.base_offset = base_offset
+        self.last_offset = last_offset
+        self.max_timestamp = max_timestamp
+        self.offset_of_max_timestamp = offset_of_max_timestamp
+        self.log_append_time_ms = log_append_time_ms
+        self.record_count = record_count
+        self.batches = batches
+
+    def place(self, first_offset: int, leader_epoch: int) -> None:
+        """Give the records their place in the log; outside of the checksum, so that nothing else is to be done."""
+        if not self.batches:
+            return
+        header = self.batches[0]
+        header.base_offset = self.base_offset = first_offset
+        header.leader_epoch = leader_epoch
+        last_offset = first_offset + header.last_offset_delta
+        self.last_offset = last_offset
+        if self.offset_of_max_timestamp >= 0:
+            self.offset_of_max_timestamp = last_offset
+        assert not isinstance(self.records, bytes)
+        place_batch(self.records, header)
+
+
+def described(records: Buffer, header: BatchHeader, config: AppendRules, now_ms: int) -> ValidatedBatches:
+    """Describe one batch that is to be appended."""
+    last_offset = header.base_offset + header.last_offset_delta
+    return ValidatedBatches(
+        records,
+        header.base_offset,
+        last_offset,
+        header.max_timestamp,
+        last_offset if header.max_timestamp != NO_TIMESTAMP else -1,
+        now_ms if config.append_time else -1,
+        header.records_count,
+        [header],
+    )
+
+
+def stamped(
+    buf: bytearray | memoryview, header: BatchHeader, config: AppendRules, now_ms: int, max_timestamp: int
+) -> BatchHeader:
+    """Give the batch in `buf` the timestamps that its topic wants, and return its header as it is then."""
+    if config.append_time:
+        set_max_timestamp(buf, 0, TimestampType.LOG_APPEND_TIME, now_ms)
+    elif max_timestamp != header.max_timestamp:
+        set_max_timestamp(buf, 0, TimestampType.CREATE_TIME, max_timestamp)
+    else:
+        return header
+    return read_header(buf)
