@@ -5,12 +5,12 @@ The rule: subscribers are called in the order in which they came, and may unsubs
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any, TypeAlias
 
 from barnabas.replicas import ports
 
-if TYPE_CHECKING:
-    from barnabas.replicas.replica import Replica
+Replica: TypeAlias = Any
+"""`replica.Replica`, which has its subscribers and is not imported here."""
 
 
 class Subscribers:
