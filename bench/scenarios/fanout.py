@@ -10,12 +10,13 @@ from typing import Any
 
 from bench.arms import Arm
 from bench.procfs import cpu_s, rss_bytes
-from bench.scenarios.base import Metric, Scenario
+from bench.scenarios.base import Metric, Scenario, Target
 from bench.tools import BenchError, loadgen
 from bench.wire import Connection, fetch_v11, fetch_v11_results, produce_v7, produce_v7_results, record_batch
 
 VALUE = b"x" * 100
 FETCH_BYTES_MAX = 4096  # of each partition
+MANY = 100  # from here on it is what a partition costs that counts
 FIRST_COUNT = 30  # the first append to a log costs more than any other
 
 _created: set[tuple[int, str]] = set()  # by the broker's process id
@@ -39,8 +40,10 @@ class Fanout(Scenario):
         self.topic = f"fanout-{partitions}"
         self.name = f"fanout-{api}-{partitions}"
         self.title = f"{api} over {partitions:,} partitions"
+        bound = 1.0 if api == "produce" else 0.5
+        targets = (Target(bound, "kafka"),) if partitions >= MANY else ()
         self.metrics = (
-            Metric("cpu_us", "broker CPU per request", "us"),
+            Metric("cpu_us", "broker CPU per request", "us", targets=targets),
             Metric("cpu_us_each", "broker CPU per partition of it", "us"),
             Metric("p50_us", "p50", "us"),
             Metric("rss_mb", "RSS after", "MB"),

@@ -19,7 +19,7 @@ class Footprint(Scenario):
     name = "idle"
     title = "nothing to do"
     metrics = (
-        Metric("rss_mb", "RSS", "MB", targets=(Target(45),)),
+        Metric("rss_mb", "RSS", "MB", targets=(Target(35),)),
         Metric("rss_connected_mb", "RSS, 5,000 connections", "MB"),
         Metric("kb_per_connection", "per connection", "KB"),
         Metric("cpu_percent", "CPU while idle", "%"),

@@ -22,8 +22,8 @@ JAVA = {"batch.size": 16_384}  # the Java producer's default
 
 RATE = "rate"
 CPU_PER_GB = "cpu_per_gb"
-TO_KAFKA = Target(1.0, "kafka", moonshot=1.5)
-TO_MOCK = Target(0.8, "mock")
+AS_KAFKA = (Target(1.0, "kafka"),)
+CPU_OF_KAFKA = (Target(1.0, "kafka"),)
 
 
 def _rate(size: int, *targets: Target) -> Metric:
@@ -42,9 +42,12 @@ class Produce(Scenario):
 
     def __init__(
         self, name: str, title: str, size: int, *, partitions: int = 1, spread: int = 0, security: str = "",
-        **client: object,
+        rate: tuple[Target, ...] = AS_KAFKA, cpu: tuple[Target, ...] = CPU_OF_KAFKA, **client: object,
     ) -> None:  # fmt: skip
-        """`security` is the protocol of the listener that the client uses, PLAINTEXT if there is none."""
+        """`security` is the protocol of the listener that the client uses, PLAINTEXT if there is none.
+
+        `rate` and `cpu` are what is wanted of throughput and of the broker's CPU.
+        """
         self.name = name
         self.title = title
         self.size = size
@@ -52,8 +55,7 @@ class Produce(Scenario):
         self.spread = spread
         self.security = security
         self.client = {key.replace("_", "."): value for key, value in client.items()}
-        targets = (TO_KAFKA,) if security else (TO_KAFKA, TO_MOCK)
-        self.metrics = (_rate(size, *targets), Metric(CPU_PER_GB, "broker CPU", "s/GB"))
+        self.metrics = (_rate(size, *rate), Metric(CPU_PER_GB, "broker CPU", "s/GB", targets=cpu))
 
     def serves(self, arm: Arm) -> bool:
         return arm.peer.keeps_data or not self.security
@@ -79,15 +81,19 @@ class Consume(Scenario):
     """One consumer reads a prepared topic from its beginning, out of the page cache."""
 
     def __init__(
-        self, name: str, title: str, size: int, count: int, *, security: str = "", **client: object
-    ) -> None:
+        self, name: str, title: str, size: int, count: int, *, security: str = "",
+        rate: tuple[Target, ...] = AS_KAFKA, **client: object,
+    ) -> None:  # fmt: skip
         self.name = name
         self.title = title
         self.size = size
         self.count = count
         self.security = security
         self.client = {key.replace("_", "."): value for key, value in client.items()}
-        self.metrics = (_rate(size, TO_KAFKA), Metric(CPU_PER_GB, "broker CPU", "s/GB"))
+        self.metrics = (
+            _rate(size, *rate),
+            Metric(CPU_PER_GB, "broker CPU", "s/GB", targets=CPU_OF_KAFKA),
+        )
 
     def serves(self, arm: Arm) -> bool:
         return arm.peer.keeps_data
@@ -127,26 +133,42 @@ def _reached(arm: Arm, security: str) -> tuple[Running, str, dict[str, object]]:
     return running, running.secured, running.peer.secured.client
 
 
+def _times(bound: float) -> tuple[Target, ...]:
+    """What is wanted: so many times Apache Kafka's rate."""
+    return (Target(bound, "kafka"),)
+
+
 def _large(**more: Any) -> dict[str, Any]:
     return {**{key.replace(".", "_"): value for key, value in LARGE.items()}, **more}
 
 
+# fmt: off
 SCENARIOS: list[Scenario] = [
-    Produce("produce-100", "produce 100 B, acks=1, client defaults", 100, acks=1),
-    Produce("produce-1k", "produce 1 KB, acks=1, client defaults", 1024, acks=1),
+    Produce(
+        "produce-100", "produce 100 B, acks=1, client defaults", 100, acks=1,
+        rate=(Target(0.97, "mock"),), cpu=(Target(0.35, "kafka"),),
+    ),
+    Produce("produce-1k", "produce 1 KB, acks=1, client defaults", 1024, acks=1, rate=_times(2)),
     Produce("produce-100-large", "produce 100 B, acks=1, large batches", 100, **_large(acks=1)),
     Produce("produce-1k-large", "produce 1 KB, acks=1, large batches", 1024, **_large(acks=1)),
     Produce("produce-100-varied", "produce 50-150 B, acks=1, client defaults", 100, spread=50, acks=1),
     Produce("produce-100-all", "produce 100 B, acks=all, client defaults", 100, acks="all"),
     Produce("produce-1k-all", "produce 1 KB, acks=all, client defaults", 1024, acks="all"),
     Produce(
-        "produce-1k-16k", "produce 1 KB, acks=1, 16 KB batches", 1024, acks=1, batch_size=JAVA["batch.size"]
+        "produce-1k-16k", "produce 1 KB, acks=1, 16 KB batches", 1024, acks=1, batch_size=JAVA["batch.size"],
+        rate=_times(1.5),
     ),
-    Produce("produce-1k-idempotent", "produce 1 KB, idempotent", 1024, acks="all", enable_idempotence="true"),
-    Produce("produce-1k-lz4", "produce 1 KB, acks=1, lz4", 1024, acks=1, compression_codec="lz4"),
+    Produce(
+        "produce-1k-idempotent", "produce 1 KB, idempotent", 1024, acks="all", enable_idempotence="true",
+        rate=_times(1.8),
+    ),
+    Produce(
+        "produce-1k-lz4", "produce 1 KB, acks=1, lz4", 1024, acks=1, compression_codec="lz4",
+        rate=_times(1.1), cpu=(Target(0.8, "kafka"),),
+    ),
     Produce("produce-1k-16p", "produce 1 KB, acks=1, 16 partitions", 1024, partitions=16, acks=1),
-    Consume("consume-100", "consume 100 B", 100, 10_000_000),
-    Consume("consume-1k", "consume 1 KB", 1024, 2_000_000),
+    Consume("consume-100", "consume 100 B", 100, 10_000_000, rate=_times(1.2)),
+    Consume("consume-1k", "consume 1 KB", 1024, 2_000_000, rate=_times(1.5)),
     *(
         scenario
         for security in ("SSL", "SASL_SSL", "SASL_PLAINTEXT")
@@ -168,3 +190,4 @@ SCENARIOS: list[Scenario] = [
         )
     ),
 ]
+# fmt: on
