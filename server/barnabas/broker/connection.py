@@ -226,13 +226,17 @@ class Connection:
         data, start = self._received, self._start
         login = self.info.login
         limit = self._parts.frame_bytes_max if login is None or login.is_done else login.offer.frame_bytes_max
+        misframed: PeerError | None = None
+        size = 0
         try:
             size = check_frame_size(data, start, limit)
-        except PeerError:
+        except PeerError as error:
+            misframed = error
+        if misframed is not None:
             if login is not None and not login.is_done:
                 login.fail()
                 await wait_after_failure(self.info)
-            raise
+            raise misframed
         end = start + SIZE_BYTES + size
         if end > len(data):
             self._received, self._start = b"", 0

@@ -231,13 +231,17 @@ class Pipeline:
 
     async def _answer_token(self, connection: ConnectionInfo, transport: Transport, token: bytes) -> bool:
         """Answer a bare token of a login with one, if any; false when the login has failed."""
+        answer: bytes | None = None
+        has_failed = must_wait = False
         try:
             answer, _ = await token_answered(
                 connection, token, clock_ms=self._now_ms, log_limit=self._shared.log_limit
             )
         except LoginFailedError as failure:
-            if not failure.is_transient:
-                await wait_after_failure(connection)
+            has_failed, must_wait = True, not failure.is_transient
+        if must_wait:
+            await wait_after_failure(connection)
+        if has_failed:
             return False
         if answer is not None:
             await transport.send([len(answer).to_bytes(4, "big") + answer])
@@ -262,13 +266,14 @@ class Pipeline:
                 return await self._interceptor(context, request, handler)
             return await handler(context, request)
         except RequestError as error:
-            return await self._refusal(context, api, request, error.code, error.message)
+            code, message = error.code, error.message
         except StorageError as failure:
             seen = self._services.failures.failed(failure)
-            return await self._refusal(context, api, request, seen.code, seen.message)
+            code, message = seen.code, seen.message
         except Exception:
             log.exception("internal error in %s", context)
-            return await self._refusal(context, api, request, ErrorCode.UNKNOWN_SERVER_ERROR, "")
+            code, message = ErrorCode.UNKNOWN_SERVER_ERROR, ""
+        return await self._refusal(context, api, request, code, message)
 
     async def _refusal(
         self, context: RequestContext, api: apis.Api, request: Any, code: int, message: str

@@ -184,10 +184,12 @@ class PlainTransport:
         position, remaining = region.position, region.size
         target = self._socket.fileno()
         while remaining:
+            count = -1
             try:
                 count = os.sendfile(target, region.fd, position, remaining)
             except BlockingIOError:
                 self._fell_behind(chunks, 0)
+            if count < 0:
                 await trio.lowlevel.wait_writable(self._socket)
                 continue
             if count == 0:

@@ -50,14 +50,16 @@ class TlsTransport(PlainTransport):
         """
         while True:
             await trio.lowlevel.wait_readable(self._tls)
+            must_write = False
             try:
                 await in_thread(self._tls.do_handshake)
+                break
             except ssl.SSLWantReadError:
-                continue
+                pass
             except ssl.SSLWantWriteError:
+                must_write = True
+            if must_write:
                 await trio.lowlevel.wait_writable(self._tls)
-                continue
-            break
         cipher = self._tls.cipher()
         if cipher is not None and cipher[1] == "TLSv1.3" and cipher[0] not in self._suites:
             raise ssl.SSLError(f"the client prefers {cipher[0]}, which is not in ssl.cipher.suites")
@@ -119,18 +121,20 @@ class TlsTransport(PlainTransport):
         if not len(data):
             return
         while True:
+            must_read = False
             try:
                 # OpenSSL remembers how far it has come: after WANT_WRITE it gets the same data again.
                 self._tls.send(data)
+                break
             except ssl.SSLWantWriteError:
                 self._fell_behind(chunks, len(data))
-                await trio.lowlevel.wait_writable(self._tls)
-                continue
             except ssl.SSLWantReadError:
+                must_read = True
+            if must_read:
                 await trio.lowlevel.wait_readable(self._tls)
-                continue
-            self._took_some()
-            return
+            else:
+                await trio.lowlevel.wait_writable(self._tls)
+        self._took_some()
 
     def close(self) -> None:
         """Say goodbye to the peer if it listens, and close the socket."""

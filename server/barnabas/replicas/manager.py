@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.cluster.image import NO_TOPIC_ID, PartitionInfo
 from barnabas.errors import RequestError, StorageError
-from barnabas.log.creating import Wanted
+from barnabas.log.creating import Creation, Wanted
 from barnabas.log.format.properties import is_damaged_copy
 from barnabas.replication.roles import Role, Step, is_stale, steps, target_role
 from barnabas.wire.generated.errors import ErrorCode
@@ -192,11 +192,15 @@ class Replicas:
         wanted = [one for one, _ in new]
         if self._logs.are_misleading(wanted):
             await self._write_checkpoints()
+        creation: Creation | None = None
+        try_again = False
         try:
             creation = self._logs.begin_creation(wanted, now_ms)
         except StorageError as error:
             self._storage_failed(error)
-            if error.log_dir not in self._logs.online and self._logs.online:
+            try_again = error.log_dir not in self._logs.online and bool(self._logs.online)
+        if creation is None:
+            if try_again:
                 await self._make(new, now_ms)
             return
         await self._threads.run(creation.run)
