@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
+import trio
+import trio.testing
 
 from barnabas.cluster.changes import PartitionChanged
 from barnabas.cluster.control_requests import of_leader_and_isr
 from barnabas.cluster.image import ClusterImage, PartitionInfo, TopicInfo
-from barnabas.cluster.zookeeper.missed_elections import later_leaders
+from barnabas.cluster.zookeeper.missed_elections import ASK_SECONDS, MissedElections, later_leaders
+from barnabas.cluster.zookeeper.session import SessionState
+from barnabas.loop_budget import LoopBudget
 from barnabas.wire.generated.leader_and_isr import LeaderAndIsrRequest
 from barnabas.wire.generated.metadata import MetadataResponse
 
@@ -66,3 +72,41 @@ def test_the_controller_has_the_last_word_on_the_same_leader_epoch() -> None:
     learned = of_leader_and_isr(image, LeaderAndIsrRequest(topic_states=[topic]), 1)
     (later,) = [one for one in learned.changes if isinstance(one, PartitionChanged)]
     assert later.partition == PartitionInfo(2, (1, 2, 3), (2,), 5, 9)
+
+
+async def test_others_are_asked_while_zookeeper_is_not_connected(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    watchers, asked = [], []
+
+    async def ask(other, *_, **__):
+        asked.append(other)
+        return MetadataResponse(
+            brokers=[MetadataResponse.MetadataResponseBroker(node_id=1, host="h", port=9092)]
+        )
+
+    missed = MissedElections(
+        1,
+        SimpleNamespace(watch_session=watchers.append, is_closed=False),
+        SimpleNamespace(image=SimpleNamespace(brokers={1: None, 2: None, 3: None})),
+        SimpleNamespace(ask=ask),
+        LoopBudget(measures=False),
+    )
+    (session_is,) = watchers
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(missed.run)
+        await trio.testing.wait_all_tasks_blocked()
+        for state in (SessionState.CONNECTED, SessionState.CONNECTED):  # as after an expired session
+            session_is(state)
+        await trio.sleep(10 * ASK_SECONDS)
+        assert not asked
+        for _ in range(2):
+            asked.clear()
+            session_is(SessionState.DISCONNECTED)
+            await trio.sleep(4.5 * ASK_SECONDS)
+            assert sorted(asked) in ([2, 2, 3, 3], [2, 2, 3, 3, 3], [2, 2, 2, 3, 3])
+            session_is(SessionState.CONNECTED)
+            asked.clear()
+            await trio.sleep(10 * ASK_SECONDS)
+            assert not asked
+        nursery.cancel_scope.cancel()

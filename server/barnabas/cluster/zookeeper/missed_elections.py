@@ -56,10 +56,10 @@ class MissedElections:
         zookeeper.watch_session(self._session_is)
 
     def _session_is(self, state: SessionState) -> None:
-        if state is SessionState.CONNECTED:
-            self._disconnected = trio.Event()
-        else:
+        if state is not SessionState.CONNECTED:
             self._disconnected.set()
+        elif self._disconnected.is_set():  # else somebody may be waiting for this one
+            self._disconnected = trio.Event()
 
     async def run(self) -> None:
         """Ask while ZooKeeper is not connected, until cancelled or the session is closed."""
