@@ -5,6 +5,9 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from types import FrameType
 
 
@@ -17,6 +20,21 @@ def end_servers_at_sigterm() -> None:
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _end)
+
+
+@contextmanager
+def rows_in_threads(count: int) -> Iterator[ThreadPoolExecutor]:
+    """Run what starts servers in so many threads. When the program is to end, the rows in hand end, and no other begins.
+
+    A thread gets no signal, so what a row has started is ended by the row.
+    """
+    end_servers_at_sigterm()
+    with ThreadPoolExecutor(count) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def _end(number: int, _frame: FrameType | None) -> None:

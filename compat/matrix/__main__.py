@@ -20,6 +20,7 @@ from pathlib import Path
 from compat.clients.shared.python.harness import CASES
 from compat.kafka import KafkaError
 from compat.kit.certificates import CertificateError
+from compat.kit.ending import rows_in_threads
 from compat.matrix import clients, history, secured
 from compat.matrix.brokers import (
     NOTHING_ELSE,
@@ -183,14 +184,14 @@ class Run:
     def all(self) -> Matrix:
         """Each client by itself, then all together."""
         alone = [case for case in self.options.cases if case != "interop"]
-        with ThreadPoolExecutor(self.options.jobs) as pool:
+        with rows_in_threads(self.options.jobs) as pool:
             suites = pool.map(self.suite, self.options.suites)
             rows = pool.map(lambda client: self.alone(client, alone), self.options.clients)
             self.matrix.rows.update(zip(self.options.clients, rows, strict=True))
             self.matrix.suites.update(zip(self.options.suites, suites, strict=True))
         if "interop" in self.options.cases:
             # Clients wait most of the time here: for the end of a fetch, topic after topic.
-            with ThreadPoolExecutor(self.options.jobs * 3) as pool:
+            with rows_in_threads(self.options.jobs * 3) as pool:
                 self.together(pool)
         return self.matrix
 
@@ -367,7 +368,7 @@ def _releases(options: argparse.Namespace) -> int:
             def one(client: str, run: Run = run, wanted: Mapping[str, list[str]] = wanted) -> Verdicts:
                 return run.alone(client, wanted[client])
 
-            with ThreadPoolExecutor(options.jobs) as pool:
+            with rows_in_threads(options.jobs) as pool:
                 started = {pool.submit(one, client): client for client, cases in wanted.items() if cases}
                 for done in as_completed(started):
                     found.add(name, {started[done]: done.result()})

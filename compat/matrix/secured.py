@@ -11,7 +11,6 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from joserfc.jwk import KeySet, RSAKey
 from barnabas.network.kerberos import KerberosError, library
 from compat.kafka import free_port
 from compat.kit.certificates import Authority, CertificateError
+from compat.kit.ending import rows_in_threads
 from compat.kit.sides import PASSWORD, Side
 from compat.kit.wire import Values
 from compat.matrix import clients
@@ -446,7 +446,7 @@ def _run(wanted: Wanted, directory: Path, log: Callable[[str], Path], keys: Keys
         def one(pair: tuple[str, Channel]) -> Verdict:
             return _run_client(*pair, wanted, keys, ports, directory, log)
 
-        with ThreadPoolExecutor(wanted.jobs) as pool:
+        with rows_in_threads(wanted.jobs) as pool:
             for (client, channel), verdict in zip(pairs, pool.map(one, pairs), strict=True):
                 outcomes.found[client, channel.name] = verdict
                 if wanted.kept is not None:
