@@ -121,6 +121,13 @@ class ClusterImage(NamedTuple):
     acls: Acls = NO_ACLS
     """Another object after each change of the ACLs, and only then."""
 
+    def __repr__(self) -> str:
+        """Leave out the settings: passwords may be among them."""
+        fields = (
+            f"{name}={value!r}" for name, value in zip(self._fields, self, strict=True) if name != "configs"
+        )
+        return f"ClusterImage({', '.join(fields)})"
+
     def topic_name(self, topic_id: bytes) -> str | None:
         """Return the name of the topic with this id, None if there is none."""
         return self.names_by_id.get(topic_id)
