@@ -12,8 +12,9 @@ import org.slf4j.LoggerFactory;
 /**
  * Runs Kafka's command line tools one after the other in one JVM, since starting one takes longer than what most of them do.
  *
- * Each line of the input is a class and its arguments, with the character 0x1f between them. The answer is a line with the exit
- * code and a number of bytes, and then so many bytes: what the tool has written to both of its outputs until it ended.
+ * Each line of the input is a class and its arguments, with the character 0x1f between them. The answer is the character 0x1e, a line
+ * with the exit code and a number of bytes, and then so many bytes: what the tool has written to both of its outputs until it ended.
+ * It is written at once: what tools have left behind in this JVM may write to the same output before it and after it.
  */
 public class ToolRunner {
     private static final class Ended extends Error {
@@ -46,8 +47,10 @@ public class ToolRunner {
                 code = 0;
                 atEnd = written.toByteArray();
             }
-            answers.println(code + " " + atEnd.length);
-            answers.write(atEnd);
+            ByteArrayOutputStream answer = new ByteArrayOutputStream();
+            answer.write(("\u001e" + code + " " + atEnd.length + "\n").getBytes(StandardCharsets.UTF_8));
+            answer.write(atEnd);
+            answers.write(answer.toByteArray(), 0, answer.size());
             answers.flush();
         }
     }

@@ -16,6 +16,7 @@ from compat.kafka.releases import KafkaError, Release
 
 RUNNER = Path(__file__).parent / "ToolRunner.java"
 SEPARATOR = "\x1f"
+ANSWER = b"\x1e"
 TOOLS_JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 # Where Kafka 4 has its tools; what an older line has elsewhere is below.
 TOOLS = {
@@ -112,10 +113,10 @@ class ToolProcess:
         try:
             self._process.stdin.write(f"{line}\n".encode())
             self._process.stdin.flush()
-            answer = b"\n"
-            while answer == b"\n":  # a client that a tool has left behind may write a line, too
+            answer = b" "
+            while answer and ANSWER not in answer:  # what a tool has left behind may write lines, too
                 answer = self._process.stdout.readline()
-            code, _, size = answer.decode().partition(" ")
+            code, _, size = answer.rpartition(ANSWER)[2].decode().partition(" ")
             text = self._process.stdout.read(int(size or 0)).decode()
         except BrokenPipeError:
             code = ""
