@@ -236,7 +236,10 @@ class Connection:
             if login is not None and not login.is_done:
                 login.fail()
                 await wait_after_failure(self.info)
-            raise misframed
+            try:
+                raise misframed
+            finally:
+                misframed = None  # which knows this frame: a cycle
         end = start + SIZE_BYTES + size
         if end > len(data):
             self._received, self._start = b"", 0
