@@ -1,4 +1,4 @@
-"""Parts of a broker that are made when they are first asked for.
+"""Parts of a broker that are made, and modules that are imported, when they are first needed.
 
 The rule: whoever assembles the broker says how the part is made; whoever uses it cannot tell.
 """
@@ -10,6 +10,12 @@ from importlib import import_module
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+
+
+def import_modules(*names: str) -> None:
+    """Import these modules, in a thread where that takes long: whoever needs them finds them then."""
+    for name in names:
+        import_module(name)
 
 
 class Lazy(Generic[T]):
@@ -32,8 +38,7 @@ class Lazy(Generic[T]):
 
     def load(self) -> None:
         """Import what making the part needs."""
-        for module in self._modules:
-            import_module(module)
+        import_modules(*self._modules)
 
     async def ready(self) -> T:
         """Return the part, made if need be, without holding up the event loop by imports."""

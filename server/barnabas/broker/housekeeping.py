@@ -16,6 +16,7 @@ import trio
 
 from barnabas.config import broker as settings
 from barnabas.errors import StorageError
+from barnabas.lazy import import_modules
 
 if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
@@ -216,7 +217,4 @@ class Housekeeping:
 
 
 def _import_cleaner() -> None:
-    from barnabas.log import rate_limit
-    from barnabas.log.cleaner import cleaner
-
-    assert all((rate_limit, cleaner))
+    import_modules("barnabas.log.rate_limit", "barnabas.log.cleaner.cleaner")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.cluster.image import ClusterImage
@@ -17,6 +16,7 @@ from barnabas.coordination.runtime import Runtime
 from barnabas.coordination.shard import GiveWay, never
 from barnabas.errors import PeerError, RequestError
 from barnabas.groups.settings import GroupSettings
+from barnabas.lazy import import_modules
 from barnabas.statemachine.decision import EVENT_SIZE_MAX, Entry, slices
 
 if TYPE_CHECKING:
@@ -198,10 +198,5 @@ def _is_large_part(part: Sequence[tuple[str, frozenset[Any]]], machine: GroupSha
 
 def _import_groups() -> None:
     java = ("encodings.utf_16_be", "encodings.utf_16_le")  # in which Java counts and hashes
-    for name in (
-        *java,
-        "barnabas.coordination.entries",
-        "barnabas.groups.shard",
-        "barnabas.groups.share_states",
-    ):
-        import_module(name)
+    ours = ("barnabas.coordination.entries", "barnabas.groups.shard", "barnabas.groups.share_states")
+    import_modules(*java, *ours)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Hashable, Iterable
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
@@ -22,6 +21,7 @@ from barnabas.coordination.ports import MarkerWriter
 from barnabas.coordination.runtime import Runtime
 from barnabas.coordination.shard import GiveWay, Shard, never
 from barnabas.errors import RequestError, StorageError
+from barnabas.lazy import import_modules
 from barnabas.statemachine.decision import EVENT_SIZE_MAX, Decision, Refused
 from barnabas.topic_partitions import TopicPartition
 from barnabas.wire.generated.errors import ErrorCode
@@ -302,5 +302,4 @@ def _is_large_timer(machine: TransactionShard, key: Hashable) -> bool:
 
 
 def _import_transactions() -> None:
-    for name in ("encodings.utf_16_be", "barnabas.coordination.entries", "barnabas.transactions.shard"):
-        import_module(name)
+    import_modules("encodings.utf_16_be", "barnabas.coordination.entries", "barnabas.transactions.shard")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.cluster.image import NO_TOPIC_ID, PartitionInfo
 from barnabas.errors import RequestError, StorageError
+from barnabas.lazy import import_modules
 from barnabas.log.creating import Creation, Wanted
 from barnabas.log.format.properties import is_damaged_copy
 from barnabas.replication.roles import Role, Step, is_stale, steps, target_role
@@ -436,7 +437,4 @@ class Replicas:
 
 def _import_logs() -> None:
     """Import what a broker needs from its first partition on: it takes some 20 ms."""
-    from barnabas.log import loading, partition_log
-    from barnabas.replicas import replica
-
-    assert all((loading, partition_log, replica))
+    import_modules("barnabas.log.loading", "barnabas.log.partition_log", "barnabas.replicas.replica")
