@@ -71,19 +71,17 @@ class Growth:
 @contextmanager
 def _partitions(running: Running, count: int) -> Iterator[dict[str, Ask]]:
     """So many partitions, each of which has been written to: produce to, and fetch from one at a time."""
-    topics = [f"{TOPIC}-partitions-{count}-{first}" for first in range(0, count, PARTITIONS_OF_A_TOPIC)]
-    partitions = [
-        (topic, partition)
-        for number, topic in enumerate(topics)
-        for partition in range(min(PARTITIONS_OF_A_TOPIC, count - number * PARTITIONS_OF_A_TOPIC))
-    ]
+    topics = {
+        f"{TOPIC}-partitions-{count}-{first}": min(PARTITIONS_OF_A_TOPIC, count - first)
+        for first in range(0, count, PARTITIONS_OF_A_TOPIC)
+    }
+    partitions = [(topic, partition) for topic, size in topics.items() for partition in range(size)]
     with Connection(running.bootstrap, 300) as connection:
         batch = _batch()
-        for topic in topics:
-            found = [partition for name, partition in partitions if name == topic]
-            connection.create_topic(topic, len(found))
-            for first in range(0, len(found), 500):
-                _produced(connection.call(produce_v7(topic, found[first : first + 500], batch)))
+        for topic, size in topics.items():
+            connection.create_topic(topic, size)
+            for first in range(0, size, 500):
+                _produced(connection.call(produce_v7(topic, range(first, min(first + 500, size)), batch)))
 
         def produce(number: int) -> None:
             topic, partition = partitions[number % count]

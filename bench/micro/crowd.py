@@ -13,6 +13,7 @@ import selectors
 import socket
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from statistics import median
 
@@ -109,7 +110,9 @@ def _serve_epoll(listening: socket.socket) -> None:
                 accepted, _ = listening.accept()
                 selector.register(accepted, selectors.EVENT_READ, accepted)
                 continue
-            frame = key.data.recv(READ_BYTES)
+            frame = b""
+            with suppress(ConnectionResetError):  # members leave while an answer is on its way
+                frame = key.data.recv(READ_BYTES)
             if frame:
                 key.data.send(_answer(frame))
             else:
@@ -117,27 +120,20 @@ def _serve_epoll(listening: socket.socket) -> None:
 
 
 def _serve_trio(listening: socket.socket) -> None:
-    import trio
-
     from barnabas.network.sockets import PlainTransport
+    from bench.peers.floor_server import serve_each
 
     scratch = memoryview(bytearray(READ_BYTES))
 
-    async def serve(transport: PlainTransport) -> None:
-        while True:
-            await transport.wait_readable()
-            count = transport.receive_now(scratch)
-            if count == 0:
-                return
-            if count is not None:
-                await transport.send([_answer(bytes(scratch[:count]))])
-
-    async def main() -> None:
-        async with trio.open_nursery() as nursery:
+    async def serve(accepted: socket.socket) -> None:
+        transport = PlainTransport(accepted)
+        with suppress(ConnectionResetError):
             while True:
-                await trio.lowlevel.wait_readable(listening)
-                accepted, _ = listening.accept()
-                accepted.setblocking(False)
-                nursery.start_soon(serve, PlainTransport(accepted))
+                await transport.wait_readable()
+                count = transport.receive_now(scratch)
+                if count == 0:
+                    return
+                if count is not None:
+                    await transport.send([_answer(bytes(scratch[:count]))])
 
-    trio.run(main)
+    serve_each(listening, serve)

@@ -13,7 +13,7 @@ import socket
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from struct import Struct
 
 from barnabas.network.ready_sockets import ReadySockets
@@ -168,13 +168,28 @@ def _serve_blocking(accepted: socket.socket, answers: Answers) -> None:
                 used -= size
 
 
-def serve_trio(listening: socket.socket) -> None:
-    """Serve each connection in a task, over the broker's transport."""
+def serve_each(listening: socket.socket, serve: Callable[[socket.socket], Awaitable[None]]) -> None:
+    """Run Trio: each connection that is accepted, non-blocking, is served by a task."""
     import trio
 
+    listening.setblocking(False)
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            while True:
+                await trio.lowlevel.wait_readable(listening)
+                accepted, _ = listening.accept()
+                accepted.setblocking(False)
+                accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                nursery.start_soon(serve, accepted)
+
+    trio.run(main)
+
+
+def serve_trio(listening: socket.socket) -> None:
+    """Serve each connection in a task, over the broker's transport."""
     port, ends = listening.getsockname()[1], Counter[str]()
     ready = ReadySockets()
-    listening.setblocking(False)
 
     async def serve(accepted: socket.socket) -> None:
         transport, answers = PlainTransport(accepted, ready=ready), Answers(port, ends)
@@ -191,16 +206,7 @@ def serve_trio(listening: socket.socket) -> None:
                 view[: used - size] = view[size:used]
                 used -= size
 
-    async def main() -> None:
-        async with trio.open_nursery() as nursery:
-            while True:
-                await trio.lowlevel.wait_readable(listening)
-                accepted, _ = listening.accept()
-                accepted.setblocking(False)
-                accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                nursery.start_soon(serve, accepted)
-
-    trio.run(main)
+    serve_each(listening, serve)
 
 
 WAYS: dict[str, Callable[[socket.socket], None]] = {"blocking": serve_blocking, "trio": serve_trio}

@@ -8,12 +8,13 @@ sockets (`bench.members`) for the latter.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bench.arms import Arm
-from bench.members import ClassicMember, ConsumerMember, Crowd
+from bench.members import ClassicMember, ConsumerMember, Crowd, Member
 from bench.procfs import cpu_s
 from bench.scenarios.base import Metric, Scenario, Target
 from bench.wire import Connection
@@ -111,30 +112,35 @@ class _Joins(Scenario):
         return arm.peer.keeps_data
 
     def measure(self, arm: Arm, round_number: int) -> dict[str, float]:
-        running = arm.running
-        topic = f"{self.name}-{round_number}"
-        running.create_topic(topic, min(self.members_count // self.groups_count, self.partitions_max))
-        _find_coordinator(arm, topic)
-        crowd = Crowd(
-            running.bootstrap,
-            [
-                ClassicMember(f"{topic}-{number % self.groups_count}", topic)
-                for number in range(self.members_count)
-            ],
-        )
-        try:
-            figures: dict[str, float] = {}
+        topic, pid = f"{self.name}-{round_number}", arm.running.pid
+        members = [
+            ClassicMember(f"{topic}-{number % self.groups_count}", topic)
+            for number in range(self.members_count)
+        ]
+        partitions = min(self.members_count // self.groups_count, self.partitions_max)
+        figures: dict[str, float] = {}
+        with _crowd(arm, topic, partitions, members) as crowd:
             for key, unit in (("join", 1.0), ("rejoin", 1e3)):
                 before = max(member.view[0] for member in crowd.members)
                 suffix = "s" if key == "join" else "ms"
-                cpu = cpu_s(running.pid)
+                cpu = cpu_s(pid)
                 crowd.begin()
                 figures[f"{key}_{suffix}"] = crowd.run(lambda least=before: _agreed(crowd, least)) * unit
-                figures[f"{key}_cpu_{suffix}"] = (cpu_s(running.pid) - cpu) * unit
-        finally:
-            crowd.close()
-        running.delete_topic(topic)
+                figures[f"{key}_cpu_{suffix}"] = (cpu_s(pid) - cpu) * unit
         return figures
+
+
+@contextmanager
+def _crowd(arm: Arm, topic: str, partitions: int, members: Sequence[Member]) -> Iterator[Crowd]:
+    """Members with a connection each, and a topic for them that is gone afterwards."""
+    arm.running.create_topic(topic, partitions)
+    _find_coordinator(arm, topic)
+    crowd = Crowd(arm.running.bootstrap, members)
+    try:
+        yield crowd
+    finally:
+        crowd.close()
+    arm.running.delete_topic(topic)
 
 
 def _agreed(crowd: Crowd, least: int) -> bool:
@@ -172,20 +178,12 @@ class JoinConsumer(Scenario):
         return arm.peer.keeps_data
 
     def measure(self, arm: Arm, round_number: int) -> dict[str, float]:
-        running = arm.running
-        topic = f"{self.name}-{round_number}"
-        running.create_topic(topic, _Joins.members_count)
-        _find_coordinator(arm, topic)
-        crowd = Crowd(running.bootstrap, [ConsumerMember(topic, topic) for _ in range(_Joins.members_count)])
-        try:
-            cpu = cpu_s(running.pid)
+        topic, pid, count = f"{self.name}-{round_number}", arm.running.pid, _Joins.members_count
+        with _crowd(arm, topic, count, [ConsumerMember(topic, topic) for _ in range(count)]) as crowd:
+            cpu = cpu_s(pid)
             crowd.begin()
             seconds = crowd.run(lambda: len({member.view for member in crowd.members}) == 1)
-            figures = {"join_s": seconds, "join_cpu_s": cpu_s(running.pid) - cpu}
-        finally:
-            crowd.close()
-        running.delete_topic(topic)
-        return figures
+            return {"join_s": seconds, "join_cpu_s": cpu_s(pid) - cpu}
 
 
 class JoinMany(_Joins):
@@ -219,21 +217,14 @@ class Heartbeats(Scenario):
         return arm.peer.keeps_data
 
     def measure(self, arm: Arm, round_number: int) -> dict[str, float]:
-        running, count = arm.running, self.members_count
-        topic = f"{self.name}-{round_number}"
-        running.create_topic(topic, count)
-        _find_coordinator(arm, topic)
-        crowd = Crowd(running.bootstrap, [self._member(topic, topic) for _ in range(count)])
-        try:
+        topic, pid, count = f"{self.name}-{round_number}", arm.running.pid, self.members_count
+        with _crowd(arm, topic, count, [self._member(topic, topic) for _ in range(count)]) as crowd:
             crowd.begin()
             crowd.run(lambda: len({member.view for member in crowd.members}) == 1)
             seconds = 1.0 if arm.quick else 5.0
-            cpu = cpu_s(running.pid)
+            cpu = cpu_s(pid)
             rate = crowd.beat(seconds)
-            cpu = cpu_s(running.pid) - cpu
-        finally:
-            crowd.close()
-        running.delete_topic(topic)
+            cpu = cpu_s(pid) - cpu
         return {"rate": rate, "cpu_us": cpu / (rate * seconds) * 1e6}
 
 
