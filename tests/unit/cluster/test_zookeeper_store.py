@@ -259,24 +259,38 @@ async def test_new_topics_come_with_their_settings_whoever_made_them():
         assert two.image.settings_of(TOPIC, "t") == {}
 
 
-async def test_an_internal_topic_has_all_partitions_as_soon_as_it_is_there_and_others_those_that_are_known():
+def assigned(count: int) -> bytes:
+    return encode_topic(
+        TopicAssignment({index: ReplicaAssignment((1 + index % 2,)) for index in range(count)})
+    )
+
+
+@pytest.mark.parametrize("name", ["__transaction_state", "t"])
+async def test_a_topic_has_all_partitions_as_soon_as_it_is_there(name):
     cluster = Cluster()
     async with cluster.store(1) as store:
-        for name in ("__transaction_state", "t"):
-            assignment = TopicAssignment({index: ReplicaAssignment((1 + index % 2,)) for index in range(50)})
-            await cluster.sessions[0].create(topic_path(name), encode_topic(assignment))
-            await store.follow(lambda _, name=name: [topic(name, 1)])
-        found = store.image.topics["__transaction_state"].partitions
-        assert len(found) == 50
+        await cluster.sessions[0].create(topic_path(name), assigned(50))
+        await store.follow(lambda _: [topic(name, 1)])
+        found = store.image.topics[name].partitions
         assert [one.leader for one in found] == [1] + [-1] * 49
-        assert len(store.image.topics["t"].partitions) == 1
 
 
-async def test_an_internal_topic_without_a_znode_is_there_with_what_is_known():
+async def test_a_topic_that_grows_has_all_partitions_at_once():
     cluster = Cluster()
     async with cluster.store(1) as store:
-        await store.follow(lambda _: [topic("__transaction_state", 2)])
-        assert len(store.image.topics["__transaction_state"].partitions) == 2
+        await cluster.sessions[0].create(topic_path("t"), assigned(2))
+        await store.follow(lambda _: [topic("t", 2)])
+        await cluster.sessions[0].set(topic_path("t"), assigned(5))
+        await store.follow(lambda _: [PartitionsAdded("t", topic("t", 1).topic.partitions)])
+        assert [one.leader for one in store.image.topics["t"].partitions] == [1, 1, 1, -1, -1]
+
+
+@pytest.mark.parametrize("name", ["__transaction_state", "t"])
+async def test_a_topic_without_a_znode_is_there_with_what_is_known(name):
+    cluster = Cluster()
+    async with cluster.store(1) as store:
+        await store.follow(lambda _: [topic(name, 2)])
+        assert len(store.image.topics[name].partitions) == 2
 
 
 # --- changes ----------------------------------------------------------------------------------------------------

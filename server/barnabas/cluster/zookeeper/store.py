@@ -8,21 +8,21 @@ because this broker asked for it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import trio
 
-from barnabas.cluster.changes import BrokerRegistered, ConfigChanged, TopicCreated
+from barnabas.cluster.changes import BrokerRegistered, ConfigChanged, PartitionsAdded, TopicCreated
 from barnabas.cluster.control_requests import UNKNOWN
 from barnabas.cluster.image import (
     TOPIC,
     Change,
     ClusterImage,
     Delta,
+    PartitionInfo,
     ResourceKey,
 )
-from barnabas.cluster.internal_topics import SHAPES
 from barnabas.cluster.store import Decide, Subscriber
 from barnabas.cluster.zookeeper import acl_znodes, znodes
 from barnabas.cluster.zookeeper import resource_znodes as resources
@@ -36,12 +36,7 @@ from barnabas.cluster.zookeeper.registration import (
     make_persistent,
     until_answered,
 )
-from barnabas.cluster.zookeeper.session import (
-    NoNodeError,
-    SessionState,
-    ZooKeeper,
-    ZooKeeperError,
-)
+from barnabas.cluster.zookeeper.session import SessionState, ZooKeeper, ZooKeeperError
 from barnabas.cluster.zookeeper.settings import SettingsReader
 from barnabas.cluster.zookeeper.succession import wait_for_successors
 from barnabas.cluster.zookeeper.tokens import TokensReader
@@ -274,9 +269,9 @@ class ZooKeeperStore:
             changes = [
                 self._with_epoch(change) for change in await decided(self._budget, decide, self._image)
             ]
+            changes = await self._with_all_partitions(changes)
             created = [change.topic.name for change in changes if isinstance(change, TopicCreated)]
             if created:
-                changes = [await self._with_all_partitions(change) for change in changes]
                 changes += await self._settings_of_new(created)
             await self._publish(changes)
             return self._image
@@ -286,30 +281,30 @@ class ZooKeeperStore:
             return BrokerRegistered(change.broker._replace(epoch=self.broker_epoch))
         return change
 
-    async def _with_all_partitions(self, change: Change) -> Change:
-        """Return the creation of an internal topic with as many partitions as ZooKeeper says.
+    async def _with_all_partitions(self, changes: Sequence[Change]) -> list[Change]:
+        """Return the changes, with as many partitions in topics that are new or grow as ZooKeeper says.
 
-        LeaderAndIsr is the first to name a topic, and has only partitions with replicas here. Coordinators are found by a
-        hash over the number of partitions: with fewer of them, brokers would not agree on who coordinates an id, and what
-        has been committed would be looked for elsewhere after a restart.
+        LeaderAndIsr is the first to name a topic, and has only partitions with replicas here; UpdateMetadata has all. Until
+        it comes, clients and coordinators would see a topic with fewer partitions: clients take the others for deleted, and
+        brokers would not agree on who coordinates an id, which is a hash over the number of partitions.
         """
-        if not isinstance(change, TopicCreated) or change.topic.name not in SHAPES:
-            return change
-        name, partitions = change.topic.name, change.topic.partitions
+        names = list(dict.fromkeys([name for name in map(_grown, changes) if name is not None]))
+        if not names:
+            return list(changes)
+        paths = [znodes.topic_path(name) for name in names]
         try:
-            data, _ = await until_answered(
-                self._zookeeper, lambda: self._zookeeper.get(znodes.topic_path(name))
-            )
-            count = 1 + max(znodes.decode_topic(name, data).partitions, default=-1)
-        except NoNodeError:
-            return change
-        except ZnodeError as error:
-            log.error("the number of partitions of %s is not known: %s", name, error)
-            return change
+            nodes = await until_answered(self._zookeeper, lambda: self._zookeeper.get_many(paths))
         except ZooKeeperError as error:
             raise closed() if self._is_closed else StorageError(PLACE, error) from error
-        missing = (UNKNOWN,) * (count - len(partitions))
-        return TopicCreated(change.topic._replace(partitions=(*partitions, *missing)))
+        counts = {}
+        for name, node in zip(names, nodes, strict=True):
+            if node is None:
+                continue
+            try:
+                counts[name] = 1 + max(znodes.decode_topic(name, node[0]).partitions, default=-1)
+            except ZnodeError as error:
+                log.error("the number of partitions of %s is not known: %s", name, error)
+        return [_with_count(change, counts, self._image) for change in changes]
 
     async def _settings_of_new(self, topics: Sequence[str]) -> list[Change]:
         keys = [(TOPIC, name) for name in topics]
@@ -388,3 +383,29 @@ class ZooKeeperStore:
         async with self._publishing:
             settings = await self._settings.read(self._image, keys) if keys else []
             await self._publish([*settings, *others])
+
+
+def _grown(change: Change) -> str | None:
+    """The topic that this change makes or gives more partitions, or None."""
+    match change:
+        case TopicCreated(topic):
+            return topic.name
+        case PartitionsAdded(name):
+            return name
+    return None
+
+
+def _with_count(change: Change, counts: Mapping[str, int], image: ClusterImage) -> Change:
+    """Return the change with partitions of unknown leaders up to the topic's count, where that is known."""
+    match change:
+        case TopicCreated(topic) if topic.name in counts:
+            missing = _unknown(counts[topic.name] - len(topic.partitions))
+            return TopicCreated(topic._replace(partitions=(*topic.partitions, *missing)))
+        case PartitionsAdded(name, partitions) if name in counts:
+            before = len(image.topics[name].partitions)
+            return PartitionsAdded(name, (*partitions, *_unknown(counts[name] - before - len(partitions))))
+    return change
+
+
+def _unknown(count: int) -> tuple[PartitionInfo, ...]:
+    return (UNKNOWN,) * count
