@@ -13,6 +13,8 @@ BIN := $(VENV)/bin
 WHEEL := $(VENV)/wheel
 ARGS ?=
 EFFORT ?= 100
+# The whole of the tests runs on several cores, file by file; what ARGS selects runs in one process, where a debugger can be used.
+PARALLEL := $(if $(ARGS),,-n auto --maxprocesses 4 --dist loadfile)
 
 # What is started here runs the wheel of the sources as they are now, which `tools.install_wheel` keeps in $(WHEEL). With
 # BARNABAS_COMPILED=no it runs the sources themselves.
@@ -38,7 +40,7 @@ setup: $(VENV)/.bytecode $(WITH_CODE)  ## set up what `make run` needs, without 
 	@:
 
 test: $(VENV)/.ready-test kerberos $(WITH_CODE)  ## run the tests (ARGS="-k name ...")
-	$(PYTEST) $(ARGS)
+	$(PYTEST) $(PARALLEL) $(ARGS)
 
 test-clients: setup  ## run the tests of the helpers for other languages in clients/ (those whose toolchain is here; ARGS="go node")
 	$(CODE) BARNABAS_COMMAND="$(CURDIR)/$(BIN)/python -m barnabas" sh clients/test.sh $(ARGS)

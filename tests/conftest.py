@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -18,6 +19,8 @@ settings.register_profile("nightly", deadline=None, suppress_health_check=UNTIME
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "barnabas"))
 
 ROOT = Path(__file__).resolve().parents[1]
+OPEN_FILES = 300
+"""Above so many the garbage of tests is collected: `select()` takes no descriptor above 1023."""
 PACKAGE = Path(barnabas.__file__).resolve().parent
 
 
@@ -42,3 +45,14 @@ def pytest_sessionstart() -> None:
 
     if not is_current(ROOT, PACKAGE.parent):
         pytest.exit(f"{PACKAGE} is not of the sources that are here; `make test` builds it", returncode=4)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """Leave no garbage to other tests: a command that ran in this process sets the collector up for one of its own.
+
+    Files of brokers that tests have dropped are in cycles, which are seldom looked for.
+    """
+    gc.enable()
+    if len(os.listdir("/proc/self/fd")) > OPEN_FILES:
+        gc.collect()

@@ -5,19 +5,18 @@ The rule: what is installed for one version is not touched by another.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from string import Template
 
 from compat.gallery.catalogue import Bug
 from compat.kafka.releases import KafkaError
 from compat.kit.java import built
+from compat.kit.locks import locked
 
 ROOT = Path(__file__).resolve().parents[2]
 PLACE = ROOT / ".tools" / "gallery"
@@ -58,16 +57,8 @@ def command(bug: Bug, version: str) -> tuple[list[str], dict[str, str]]:
     }
     if bug.client not in makers:
         raise InstallError(f"{bug.client} is no client that can be installed here: {', '.join(makers)}")
-    with _lock(f"{bug.client}-{version}"):
+    with locked(PLACE / f"{bug.client}-{version}.lock"):
         return makers[bug.client](bug, version)
-
-
-@contextmanager
-def _lock(name: str) -> Iterator[None]:
-    PLACE.mkdir(parents=True, exist_ok=True)
-    with (PLACE / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _python(bug: Bug, version: str) -> tuple[list[str], dict[str, str]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import random
-import select
 import socket
 import struct
 import time
@@ -19,6 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from compat.hostile.messages import frame
+from compat.kit.readiness import is_readable
 from compat.kit.wire import Values, decode, message
 
 ANSWER_TIMEOUT_S = 60.0
@@ -106,7 +106,7 @@ class Peer:
         """Read and drop all that comes; true once the broker has closed the connection."""
         ends = time.monotonic() + within_s
         while (left := ends - time.monotonic()) > 0:
-            if not select.select([self.socket], [], [], left)[0]:
+            if not is_readable(self.socket, left):
                 return False
             try:
                 if not self.socket.recv(1 << 20):

@@ -10,7 +10,6 @@ every kind serve.
 from __future__ import annotations
 
 import json
-import select
 import struct
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from typing import Any
 from compat.hostile.attack import NoAnswer, Peer, PeerClosed, decoded, fetch_values, produce_values
 from compat.hostile.batches import one_record
 from compat.hostile.messages import frame
+from compat.kit.readiness import is_readable
 
 PAUSE_S = 0.001
 NUMBER = struct.Struct(">q")
@@ -98,7 +98,7 @@ class Quiet:
                 self.peer = Peer(*self.address)
                 return
             except OSError:
-                if select.select([sys.stdin], [], [], 0.05)[0]:
+                if is_readable(sys.stdin, 0.05):
                     return  # whoever asks learns of it by the problems
 
 
@@ -121,7 +121,7 @@ def main() -> int:
     quiet = Quiet(host, int(port), sys.argv[2])
     print(json.dumps("ready"), flush=True)
     while True:
-        if not select.select([sys.stdin], [], [], 0)[0]:
+        if not is_readable(sys.stdin, 0):
             quiet.turn()
             time.sleep(PAUSE_S)
             continue
@@ -181,7 +181,7 @@ class QuietProcess:
 
     def _line(self) -> Any:
         assert self._process.stdout is not None
-        if not select.select([self._process.stdout], [], [], COMMAND_TIMEOUT_S)[0]:
+        if not is_readable(self._process.stdout, COMMAND_TIMEOUT_S):
             raise TimeoutError("the quiet client does not answer")
         line = self._process.stdout.readline()
         if not line:

@@ -11,6 +11,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from compat.kit.locks import locked
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 JARS = ROOT / ".tools" / "kafka"
@@ -70,10 +72,12 @@ def fetch(wanted: Release) -> Path:
         return wanted.jars
     require("java", "a JDK 17 (Debian: apt-get install openjdk-17-jdk-headless)")
     require("mvn", "Maven (Debian: apt-get install maven)")
-    shutil.rmtree(wanted.jars, ignore_errors=True)
-    wanted.jars.mkdir(parents=True)
-    maven(wanted.pom, wanted.jars, f"-Dkafka.version={wanted.version}")
-    done.touch()
+    with locked(wanted.jars.with_name(f"{wanted.jars.name}.lock")):
+        if not done.exists():  # while this waited, another one may have fetched it
+            shutil.rmtree(wanted.jars, ignore_errors=True)
+            wanted.jars.mkdir(parents=True)
+            maven(wanted.pom, wanted.jars, f"-Dkafka.version={wanted.version}")
+            done.touch()
     return wanted.jars
 
 

@@ -8,7 +8,6 @@ The rule: fields have the schema's names; what is left out of a request has its 
 
 from __future__ import annotations
 
-import select
 import socket
 import struct
 from functools import cache
@@ -18,6 +17,7 @@ from typing import Any
 
 from codegen.model import FIXED_FORMATS, FIXED_SIZES, Field, FieldType, Message, Struct
 from codegen.parse import load_message
+from compat.kit.readiness import is_readable
 
 API = Path(__file__).resolve().parents[2] / "schemas" / "api"
 API_VERSIONS = 18
@@ -67,7 +67,7 @@ class Connection:
 
     def is_answered(self, within_s: float) -> bool:
         """Whether an answer begins to come, or the connection is closed, within that time."""
-        return bool(select.select([self._socket], [], [], within_s)[0])
+        return is_readable(self._socket, within_s)
 
     def receive(self, api: str, version: int) -> Values:
         """The answer to what was sent; returns the response's fields. Raises WireError."""

@@ -6,13 +6,13 @@ client never spoke with such old brokers is no failure of the run; everything el
 
 from __future__ import annotations
 
-import fcntl
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from barnabas.config import releases
+from compat.kit.locks import locked
 from compat.matrix.clients import Verdicts, title
 
 CASES = (
@@ -160,9 +160,7 @@ class History:
 
     def add(self, release: str, rows: Mapping[str, Verdicts]) -> None:
         """Keep what a release's run has found."""
-        RESULTS.parent.mkdir(parents=True, exist_ok=True)
-        with RESULTS.with_suffix(".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(RESULTS.with_suffix(".lock")):
             self._read()  # another run may have added something meanwhile
             kept = self.verdicts.setdefault(release, {})
             for client, row in rows.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -287,6 +288,20 @@ def test_a_broker_that_cannot_start_says_why(start: Callable[..., KafkaBroker]) 
         start({"num.partitions": "none"})
     with pytest.raises((BrokerFailedError, ControlFailedError, ValueError), match="INVALID_CONFIG"):
         start(seeds={"topics": {"t": {"settings": {"cleanup.policy": "none"}}}})
+
+
+def test_a_broker_starts_for_a_test_that_has_very_many_files_open() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(2_048, hard)), hard))
+    files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1_100)]
+    try:
+        assert files[-1] > 1_023  # which select() takes no more
+        with start_process(seeds=SEEDS) as broker:
+            assert [record.value for record in broker.records("orders")] == [b"seeded"]
+    finally:
+        for file in files:
+            os.close(file)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 # --- the process ------------------------------------------------------------------------------------------------

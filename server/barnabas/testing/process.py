@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import select
+import selectors
 import subprocess
 import sys
 import tempfile
@@ -94,8 +94,9 @@ def start_process(
         env={**os.environ, "PYTHONPATH": import_path()},
     )
     assert process.stdout is not None
-    readable, _, _ = select.select([process.stdout], [], [], START_SECONDS_MAX)
-    line = process.stdout.readline() if readable else b""
+    with selectors.DefaultSelector() as selector:  # select() itself takes no descriptor above 1023
+        selector.register(process.stdout, selectors.EVENT_READ)
+        line = process.stdout.readline() if selector.select(START_SECONDS_MAX) else b""
     if not line:
         process.kill()
         process.communicate()

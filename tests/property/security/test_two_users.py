@@ -306,7 +306,7 @@ ATTEMPTS = [
 NO_GROUP_THERE = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.NON_EMPTY_GROUP)
 
 
-@pytest.mark.parametrize("seed", [SystemRandom().randrange(2**32)])
+@pytest.mark.parametrize("seed", [pytest.param(SystemRandom().randrange(2**32), id="a new seed each time")])
 async def test_neither_user_gets_more_or_less_than_the_acls_say(tmp_path, seed):
     random = Random(seed)
     outcomes = {True: 0, False: 0}
@@ -320,7 +320,7 @@ async def test_neither_user_gets_more_or_less_than_the_acls_say(tmp_path, seed):
             attempt = random.choice(ATTEMPTS)
             topic, group = random.choice(TOPICS), random.choice(GROUPS)
             got, expected = await attempt(attempts, topic, group)
-            said = (number, attempt.__name__, attempts.user, topic, group, attempts.acls)
+            said = (seed, number, attempt.__name__, attempts.user, topic, group, attempts.acls)
             if attempt.__name__ == "delete_group" and not expected:
                 assert got == 0 or got in NO_GROUP_THERE, said
             else:
