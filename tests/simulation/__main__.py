@@ -58,15 +58,19 @@ def main() -> int:
 
 
 def _planted() -> int:
-    """Run the directed histories that find the planted bugs; returns 1 if one is not found."""
+    """Run the histories that find the planted bugs; returns 1 if one is not found."""
     missed = 0
-    for bug, (fault, seed) in planted_cluster.FOUND_BY.items():
+    for bug, kept in planted_cluster.FOUND_BY.items():
         began_s = time.perf_counter()
-        found = search(bug, seed, PLANTED_SEEDS_MAX, [fault])
+        seed = search(bug, PLANTED_SEEDS_MAX)
         took_s = time.perf_counter() - began_s
-        missed += not found
-        text = f"at seed {seed + found - 1}" if found else f"not within {PLANTED_SEEDS_MAX} seeds from {seed}"
-        print(f"{bug}: {fault} {text}, {took_s:.1f} s", flush=True)
+        missed += seed is None
+        text = (
+            f"at seed {seed}"
+            if seed is not None
+            else f"not within {PLANTED_SEEDS_MAX} seeds from {kept.seed}"
+        )
+        print(f"{bug}: {kept.kind}, {kept.fault} {text}, {took_s:.1f} s", flush=True)
     return 1 if missed else 0
 
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,13 @@ from barnabas.cluster.zookeeper.store import ZooKeeperStore
 from barnabas.controller import elections
 from barnabas.controller.runtime import ControllerRuntime
 from barnabas.controller.znodes import ControllerZnodes
+from barnabas.log.manager import LogManager
+from barnabas.log.opening import Opener
 from barnabas.replicas.following import FollowerLog
 from barnabas.replicas.replica import Replica
 from barnabas.replication.leader import LeaderState
+from barnabas.testing.simulation.broker import SimulatedBroker
+from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper
 from tests.simulation.cluster import Kind, judged
 
 Patch = tuple[Any, str, Any]
@@ -198,6 +203,44 @@ def _follow_before_registered() -> list[Patch]:
     return [(ZooKeeperStore, "follow", follow_at_once)]
 
 
+def _clean_after_a_broken_start() -> list[Patch]:
+    """A broker that is stopped while it waits for others to take over marks its log dirs as closed cleanly."""
+    close = LogManager.close
+
+    def close_cleanly(logs: LogManager) -> None:
+        logs.stays_unclean = False
+        close(logs)
+
+    return [(LogManager, "close", close_cleanly)]
+
+
+def _lost_logs_are_none() -> list[Patch]:
+    """A broker whose logs are all gone is taken for one that has never had any."""
+    open_dir = Opener.open_dir
+
+    def open_dir_with_logs(opener: Opener, path: str, now_ms: int) -> bool:
+        return open_dir(opener, path, now_ms) or not any(entry.is_dir for entry in opener._disk.list(path))
+
+    return [(Opener, "open_dir", open_dir_with_logs)]
+
+
+def _forget_who_waits_for_zookeeper() -> list[Patch]:
+    """A simulated client whose session ended while no ZooKeeper could be reached connects no more."""
+    return [(SimulatedZooKeeper, "wait_for_start", lambda *_: None)]
+
+
+def _start_beside_who_stops() -> list[Patch]:
+    """A simulated broker is started while the one before it, whose stop nobody waits for any more, still ends."""
+
+    async def stop(machine: SimulatedBroker) -> None:
+        if machine.broker is not None:
+            machine.broker.stop()
+            machine.broker = None
+        await machine._ended.wait()
+
+    return [(SimulatedBroker, "stop", stop)]
+
+
 BUGS: dict[str, Callable[[], list[Patch]]] = {
     "committed before the ISR has it": _commit_before_in_sync,
     "committed once min.insync.replicas have it": _commit_with_one_follower,
@@ -212,27 +255,50 @@ BUGS: dict[str, Callable[[], list[Patch]]] = {
     "controllers go on after their session": _zombie_controllers,
     "acknowledged when deposed": _acknowledge_when_deposed,
     "following before it is registered": _follow_before_registered,
+    "clean after a start that was broken off": _clean_after_a_broken_start,
+    "lost logs taken for none": _lost_logs_are_none,
+    "simulation: clients forgotten by a ZooKeeper that was down": _forget_who_waits_for_zookeeper,
+    "simulation: started beside one that stops": _start_beside_who_stops,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The one fault that brings a bug out, and the first history with nothing but it that has found the bug."""
+
+    fault: str
+    seed: int
+    kind: Kind = Kind.DIRECTED
 
 
 FOUND_BY = {
-    "committed before the ISR has it": ("lose_leader_of_lagging", 0),
-    "committed once min.insync.replicas have it": ("lose_leader_of_lagging", 0),
-    "truncated to the high watermark": ("lose_two_leaders", 0),
-    "not truncated": ("leave_with_more", 0),
-    "joining replicas do not count": ("lose_leader_of_joining_controller", 2),
-    "leaving replicas do not count": ("lose_leader_of_lagging_controller", 0),
-    "in sync before the high watermark": ("lose_leader_of_joining", 11),
-    "elected out of sync": ("lose_leader_of_lagging", 5),
-    "back before others have taken over": ("power_of_controller", 8),
-    "requests of old controllers are obeyed": ("late_requests", 10),
-    "controllers go on after their session": ("two_controllers", 0),
-    "acknowledged when deposed": ("leave_with_more", 0),
-    "following before it is registered": ("power_of_controller", 2),
+    "committed before the ISR has it": Found("lose_leader_of_lagging", 0),
+    "committed once min.insync.replicas have it": Found("lose_leader_of_lagging", 0),
+    "truncated to the high watermark": Found("lose_two_leaders", 0),
+    "not truncated": Found("leave_with_more", 0),
+    "joining replicas do not count": Found("lose_leader_of_joining_controller", 2),
+    "leaving replicas do not count": Found("lose_leader_of_lagging_controller", 0),
+    "in sync before the high watermark": Found("lose_leader_of_joining", 11),
+    "elected out of sync": Found("lose_leader_of_lagging", 5),
+    "back before others have taken over": Found("power_of_controller", 8),
+    "requests of old controllers are obeyed": Found("late_requests", 10),
+    "controllers go on after their session": Found("two_controllers", 0),
+    "acknowledged when deposed": Found("leave_with_more", 0),
+    "following before it is registered": Found("power_of_controller", 2),
+    "clean after a start that was broken off": Found("stop_of_starting", 1),
+    "lost logs taken for none": Found("disk_of_controller", 1),
+    "simulation: clients forgotten by a ZooKeeper that was down": Found("zookeeper_down", 9, Kind.HARSH),
+    "simulation: started beside one that stops": Found("stop", 2, Kind.HARSH),
 }
-"""The fault that brings each bug out, and the first directed history with nothing but it that has found the bug."""
-FORMER_BUGS = ("back before others have taken over", "following before it is registered")
-"""Histories have found these in the broker."""
+FORMER_BUGS = (
+    "back before others have taken over",
+    "following before it is registered",
+    "clean after a start that was broken off",
+    "lost logs taken for none",
+    "simulation: clients forgotten by a ZooKeeper that was down",
+    "simulation: started beside one that stops",
+)
+"""Histories have found these in the broker, or in what it is simulated with: their seeds are kept."""
 
 
 @contextmanager
@@ -249,15 +315,15 @@ def planted(bug: str) -> Iterator[None]:
 
 
 def seeds_until_found(
-    bug: str, first: int, count_max: int, faults: Sequence[str] = ()
+    bug: str, first: int, count_max: int, kind: Kind, faults: Sequence[str] = ()
 ) -> tuple[int, str] | None:
-    """Return how many directed histories it takes until a planted bug is found, and what is said of it; None if it is not.
+    """Return how many histories of a kind it takes until a planted bug is found, and what is said of it; None if it is not.
 
     `faults` are the only ones to draw from.
     """
     with planted(bug):
         for count in range(1, count_max + 1):
-            _, broken = judged(first + count - 1, Kind.DIRECTED, faults=faults)
+            _, broken = judged(first + count - 1, kind, faults=faults)
             if broken:
                 return count, broken[0]
     return None
@@ -267,24 +333,28 @@ ROOT = Path(__file__).parents[2]
 _SEARCH = """
 import sys
 from barnabas.testing.simulation.broker import quiet_logs
+from tests.simulation.cluster import Kind
 from tests.simulation.planted_cluster import seeds_until_found
 with quiet_logs():
-    found = seeds_until_found(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])
+    found = seeds_until_found(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Kind(sys.argv[4]), sys.argv[5:])
 print(found[0] if found else 0)
 """
 
 
-def search(bug: str, first: int, count_max: int, faults: Sequence[str] = ()) -> int:
-    """Return how many seeds it takes until a planted bug is found, 0 if it is not, in a process that runs the sources.
+def search(bug: str, count_max: int) -> int | None:
+    """Return the first seed from the kept one on whose history finds a planted bug, None if none of so many does.
 
-    A compiled class does not see that one of its methods was replaced. Raises AssertionError for what goes wrong there.
+    It runs in a process with the sources: a compiled class does not see that one of its methods was replaced.
+    Raises AssertionError for what goes wrong there.
     """
+    kept = FOUND_BY[bug]
     done = subprocess.run(
-        [sys.executable, "-c", _SEARCH, bug, str(first), str(count_max), *faults],
+        [sys.executable, "-c", _SEARCH, bug, str(kept.seed), str(count_max), kept.kind, kept.fault],
         env={**os.environ, "PYTHONPATH": f"{ROOT / 'server'}{os.pathsep}{ROOT}"},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return int(done.stdout)
+    count = int(done.stdout)
+    return kept.seed + count - 1 if count else None

@@ -184,6 +184,23 @@ class WorstMoments(ClusterFaults):
         await self._start(machine)
         await self.until_in_sync()
 
+    async def disk_of_controller(self) -> None:
+        """... and start it on a disk that is empty."""
+        target = await self.target("leader")
+        machine = self.machines[target.leader]
+        machine.lose_disk()
+        await self._start(machine)
+        await self.until_in_sync()
+
+    async def stop_of_starting(self) -> None:
+        """... and stop it while it waits for others to take over, before it is started again."""
+        target = await self.target("leader")
+        machine = self.machines[target.leader]
+        machine.cut_power(self.random)
+        await machine.start_and_stop(self.random.uniform(0, SESSION_S))
+        await self._start(machine)
+        await self.until_in_sync()
+
     async def late_requests(self) -> None:
         """Hold back what a controller tells a broker until another controller has told it something newer."""
         target = await self.target("heir", "other")
@@ -222,7 +239,8 @@ class WorstMoments(ClusterFaults):
 
 WORST = (
     "lose_leader_of_lagging", "lose_leader_of_lagging_controller", "lose_two_leaders", "lose_leader_of_joining",
-    "lose_leader_of_joining_controller", "leave_with_more", "power_of_controller", "late_requests", "two_controllers",
+    "lose_leader_of_joining_controller", "leave_with_more", "power_of_controller", "disk_of_controller",
+    "stop_of_starting", "late_requests", "two_controllers",
 )  # fmt: skip
 
 __all__ = ["WORST", "WorstMoments"]

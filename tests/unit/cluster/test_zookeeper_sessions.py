@@ -303,6 +303,20 @@ async def test_simulated_without_servers_no_session_ends(autojump_clock):
     assert await session.exists("/e")
 
 
+async def test_simulated_who_was_expired_while_there_were_no_servers_connects_to_the_next_ones(
+    autojump_clock,
+):
+    server = SimulatedZooKeeper()
+    session = server.session()
+    server.stop()
+    server.expire(session)
+    await trio.sleep(1)
+    assert session.state is SessionState.DISCONNECTED
+    server.start()
+    with trio.fail_after(1):
+        await session.wait_connected()
+
+
 async def test_simulated_answers_come_in_order_whatever_the_weather(autojump_clock):
     seed = Random().randrange(2**32)
     print("seed", seed)

@@ -55,9 +55,10 @@ class BudgetClock:
 
 
 class SimulatedBroker:
-    """A machine with a broker on it. Lifecycle: `start` and `kill`, `cut_power` or `stop`, any number of times.
+    """A machine with a broker on it.
 
-    The disk, what has been synced of it, and the wall clock are the machine's: they outlive the broker.
+    Lifecycle: `start` and `kill`, `cut_power`, `lose_disk` or `stop`, any number of times. The disk, what has been
+    synced of it, and the wall clock are the machine's: they outlive the broker.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class SimulatedBroker:
         self._settings = {**SETTINGS, "listeners": f"PLAINTEXT://{host}:{PORT}", **(settings or {})}
         self._scope = trio.CancelScope()
         self._ended = trio.Event()
+        self._is_stopping = False
 
     @property
     def bootstrap(self) -> str:
@@ -102,6 +104,9 @@ class SimulatedBroker:
 
     async def start(self) -> Broker:
         """Start a broker on what the disk holds, and return it when it serves. Raises StorageError, StartupError."""
+        if self._is_stopping:  # whoever asked for that may have been cancelled before it was done
+            await self._ended.wait()
+            self._is_stopping = False
         self._scope, self._ended = trio.CancelScope(), trio.Event()
         self.starts += 1
         try:
@@ -111,6 +116,14 @@ class SimulatedBroker:
             raise
         self.broker = broker
         return broker
+
+    async def start_and_stop(self, seconds: float) -> None:
+        """Start a broker and stop it after a while, as SIGTERM does, whether it serves by then or not."""
+        self._scope, self._ended = trio.CancelScope(), trio.Event()
+        self.starts += 1
+        with trio.move_on_after(seconds):
+            self.broker = await self._nursery.start(self._run, self.disk, self._scope, self._ended)
+        await self.stop()
 
     async def _run(
         self,
@@ -155,8 +168,12 @@ class SimulatedBroker:
         """End the machine at once: of what was not synced, anything may be lost or torn."""
         self._end(self.disk.crash(random))
 
+    def lose_disk(self) -> None:
+        """End the machine at once, and put another one in its place, with a disk that is empty."""
+        self._end(MemoryDisk())
+
     def _end(self, survivor: MemoryDisk) -> None:
-        self.disk, self.broker = survivor, None
+        self.disk, self.broker, self._is_stopping = survivor, None, False
         if self.session is not None:
             self.session.kill()
         self._world.network.crash(self.host)
@@ -166,7 +183,7 @@ class SimulatedBroker:
         """Stop the broker cleanly, as SIGTERM does."""
         if self.broker is not None:
             self.broker.stop()
-            self.broker = None
+            self.broker, self._is_stopping = None, True
         await self._ended.wait()
 
 

@@ -35,6 +35,7 @@ class SimulatedZooKeeper:
         self._tree = Tree()
         self._tree.fire = self._fire
         self._sessions: dict[int, SimulatedSession] = {}
+        self._waiting: dict[SimulatedSession, None] = {}  # tried to connect while no server could be reached
         self._last_session_id = 0x1000
         self._due: list[tuple[float, int, Callable[[], object]]] = []
         self._count = 0
@@ -75,9 +76,10 @@ class SimulatedZooKeeper:
             session.disconnect()
 
     def start(self) -> None:
-        """Serve again; who was disconnected connects."""
+        """Serve again; who was disconnected connects, also if its session has ended."""
         self.is_down = False
-        for session in list(self._sessions.values()):
+        waiting, self._waiting = self._waiting, {}
+        for session in {**dict.fromkeys(self._sessions.values()), **waiting}:
             session.connect_soon()
             self._expire_later(session.session_id)
 
@@ -125,6 +127,10 @@ class SimulatedZooKeeper:
                 self.end(session_id)
 
         self.after(self.weather.session_timeout_s, expire)
+
+    def wait_for_start(self, session: SimulatedSession) -> None:
+        """Note that a client has tried to connect while no server could be reached."""
+        self._waiting[session] = None
 
     def drop_watches(self, session_id: int) -> list[Watch]:
         """Forget a session's watches and return them."""

@@ -70,6 +70,9 @@ class Servers(Protocol):
     def lost_client(self, session_id: int) -> None:
         """Note that a session has no connection."""
 
+    def wait_for_start(self, session: SimulatedSession) -> None:
+        """Have a session connected once servers can be reached."""
+
     def drop_watches(self, session_id: int) -> list[Watch]:
         """Forget a session's watches and return them."""
 
@@ -133,7 +136,11 @@ class SimulatedSession(TrackedSession):
             connection = self.connection
 
             def connect() -> None:
-                if self.connection == connection and not self._server.is_down and not self._is_closed:
+                if self.connection != connection or self._is_closed:
+                    return
+                if self._server.is_down:
+                    self._server.wait_for_start(self)
+                else:
                     self.begin()
 
             self._server.after(self._server.delay(self._server.weather.reconnect_max_s), connect)
