@@ -19,6 +19,7 @@ from barnabas.config import client_metrics, group, tables, topic
 from barnabas.config.setting import Setting
 from barnabas.control import openapi, routes
 from barnabas.faults import actions, matching, rule, sets
+from barnabas.faults.events import EVENTS
 from barnabas.wire import registry
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -221,7 +222,7 @@ def faults_page() -> str:
 
 
 def _events(events: tuple[str, ...]) -> str:
-    return "everything" if set(events) == set(actions.EVENTS) else ", ".join(events)
+    return "everything" if set(events) == set(EVENTS) else ", ".join(events)
 
 
 def control_page() -> str:

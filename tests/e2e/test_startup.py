@@ -1,11 +1,18 @@
-"""What a plain `barnabas serve` imports until it answers; parts that only some brokers have come with their first use."""
+"""What a plain `barnabas serve` and `test-server` import until they answer; parts that only some brokers have come with
+their first use."""
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
 import sys
+import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 
+from barnabas.testing.running import import_path
 from barnabas.wire.generated.api_versions import ApiVersionsRequest
 from tests.e2e.conftest import StartBroker
 from tests.support.raw_client import RawClient
@@ -53,6 +60,28 @@ NOT_AT_START = (
     "yaml",
 )
 """Packages and modules, with all that is in them."""
+OF_TEST_SERVERS = (
+    "barnabas.control",
+    "barnabas.faults",
+    "barnabas.faults.engine",
+    "barnabas.faults.errors",
+    "barnabas.faults.events",
+)
+"""What a test server has of them: a host that records and may commit faults, and where its control API listens."""
+NOT_IN_TEST_SERVERS = (
+    *(one for one in NOT_AT_START if one not in OF_TEST_SERVERS),
+    "barnabas.control.committing",
+    "barnabas.control.delivery",
+    "barnabas.control.http",
+    "barnabas.control.openapi",
+    "barnabas.control.routes",
+    "barnabas.inspection",
+    "barnabas.testing.broker",
+    "barnabas.testing.in_process",
+    "barnabas.testing.records",
+)
+IN_TEST_SERVERS_MAX = 15
+"""How many modules of Barnabas more than at a plain start."""
 
 
 def test_a_plain_broker_imports_only_what_it_uses_at_once(start_broker: StartBroker) -> None:
@@ -60,14 +89,48 @@ def test_a_plain_broker_imports_only_what_it_uses_at_once(start_broker: StartBro
     with RawClient(broker.bootstrap) as client:
         assert client.ask(ApiVersionsRequest(), 0).error_code == 0
     assert broker.stop() == 0
-    # What `import_module` imports is not among them: codecs and handlers, which come with the first request for each.
-    imported = set(re.findall(r"^import time:.*\| +([\w.]+)$", broker.said(), re.MULTILINE))
-    assert "trio" in imported
-    assert "barnabas.broker.assembly" in imported
-    in_vain = [one for one in imported if any(f"{one}.".startswith(f"{part}.") for part in NOT_AT_START)]
-    assert not in_vain
+    judge(imported_in(broker.said()), NOT_AT_START, MODULES_MAX)
+
+
+def test_a_test_server_imports_what_its_control_api_needs_with_the_first_request(tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    environment = {**os.environ, "PYTHONPATH": import_path()}
+    arguments = [sys.executable, "-X", "importtime", "-m", "barnabas", "test-server"]
+    with (
+        said.open("wb") as log,
+        subprocess.Popen(
+            arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environment
+        ) as process,
+    ):
+        assert process.stdout is not None
+        ready = json.loads(process.stdout.readline())
+        with RawClient(ready["bootstrap_servers"]) as client:
+            assert client.ask(ApiVersionsRequest(), 0).error_code == 0
+        at_start = imported_in(said.read_text())
+        # The control API answers all the same, and a fault is committed.
+        with urllib.request.urlopen(f"{ready['control_url']}/v1/broker", timeout=20) as answer:
+            assert json.load(answer)["ready"]
+        rule = json.dumps({"short": "ApiVersions -> error=UNKNOWN_SERVER_ERROR"}).encode()
+        with urllib.request.urlopen(f"{ready['control_url']}/v1/faults", rule, timeout=20) as answer:
+            assert answer.status == 200
+        with RawClient(ready["bootstrap_servers"]) as client:
+            assert client.ask(ApiVersionsRequest(), 0).error_code == -1
+    assert process.returncode == 0
+    assert {"h11", "barnabas.control.openapi"} <= imported_in(said.read_text())
+    judge(at_start, NOT_IN_TEST_SERVERS, MODULES_MAX + IN_TEST_SERVERS_MAX)
+
+
+def imported_in(text: str) -> set[str]:
+    """What `import_module` imports is not in it: codecs and handlers, which come with the first request for each."""
+    return set(re.findall(r"^import time:.*\| +([\w.]+)$", text, re.MULTILINE))
+
+
+def judge(imported: set[str], in_vain: Sequence[str], count_max: int) -> None:
+    assert {"trio", "barnabas.broker.assembly"} <= imported
+    found = [one for one in imported if any(f"{one}.".startswith(f"{part}.") for part in in_vain)]
+    assert not found
     ours = sorted(one for one in imported if one.startswith("barnabas."))
-    assert len(ours) <= MODULES_MAX, "\n".join(ours)
+    assert len(ours) <= count_max, "\n".join(ours)
 
 
 def test_threads_have_no_heaps_of_their_own(start_broker: StartBroker) -> None:

@@ -12,8 +12,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from barnabas.faults.actions import DISK_READ, DISK_SYNC, DISK_WRITE
-from barnabas.faults.matching import Subject
+from barnabas.faults.events import DISK_READ, DISK_SYNC, DISK_WRITE
 
 if TYPE_CHECKING:
     from barnabas.faults.engine import Faults
@@ -53,6 +52,8 @@ class FaultyDisk:
         """Do what rules say about an event on a file. Raises OSError."""
         if not self._faults.concerns(event):
             return
+        from barnabas.faults.matching import Subject
+
         found = _LOG.match(path)
         topics = [(found[1], int(found[2]))] if found is not None else []
         verdict = self._faults.judge(Subject(event, self._clock_ms(), topics=lambda: topics))

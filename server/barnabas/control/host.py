@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
@@ -36,8 +35,7 @@ class NotRunningError(Exception):
     """The broker is down, and will not be up again: it was stopped."""
 
 
-@dataclass(slots=True)
-class _Restart:
+class _Restart(NamedTuple):
     """A restart that was asked for."""
 
     between: Callable[[], None] | None

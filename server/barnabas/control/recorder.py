@@ -10,16 +10,12 @@ import time
 from collections import deque
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 
 from barnabas import apis
-from barnabas.faults import naming
-from barnabas.inspection.errors import error_codes
-from barnabas.inspection.messages import as_json
 from barnabas.wire import registry
 from barnabas.wire.extent import has_more_entries
 from barnabas.wire.regions import FileRegion
@@ -27,6 +23,7 @@ from barnabas.wire.regions import FileRegion
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
     from barnabas.broker.pipeline import Handler, Interceptor
+    from barnabas.faults.naming import NameOf
     from barnabas.requests.context import RequestContext
 
 RECORDED_MAX = 10_000
@@ -45,7 +42,7 @@ class Recorded:
         "connection_id", "correlation_id", "id", "is_answered", "principal", "version",
     )  # fmt: skip
 
-    def __init__(self, number: int, context: RequestContext, request: Any, name_of: naming.NameOf) -> None:
+    def __init__(self, number: int, context: RequestContext, request: Any, name_of: NameOf) -> None:
         self.id = number
         self.at_ms = context.now_ms
         self.connection_id = context.connection.connection_id
@@ -72,7 +69,7 @@ class Recorded:
         """The request as JSON."""
         if not isinstance(self._request, dict):
             self._look()
-            self._request = as_json(self._request)
+            self._request = _as_json(self._request)
         found: dict[str, Any] = self._request
         return found
 
@@ -81,7 +78,7 @@ class Recorded:
         """The answer as JSON."""
         if self._response is not None and not isinstance(self._response, dict):
             _ = self.error_codes
-            self._response = as_json(self._response)
+            self._response = _as_json(self._response)
         found: dict[str, Any] | None = self._response
         return found
 
@@ -103,12 +100,16 @@ class Recorded:
     def error_codes(self) -> tuple[int, ...]:
         """Those in the answer that are not 0, each once."""
         if self._codes is None:
+            from barnabas.inspection.errors import error_codes
+
             self._codes = tuple(sorted({error.code for error in error_codes(self._response)}))
         return self._codes
 
     def _look(self) -> None:
         """Read off the request what it names, before it becomes JSON."""
         if self._topics is None:
+            from barnabas.faults import naming
+
             found = naming.topic_partitions(self._request, self._name_of)
             self._topics = frozenset(topic for topic, _ in found)
             self._groups = frozenset(naming.groups(self._request))
@@ -153,6 +154,13 @@ class Recorded:
         }
 
 
+def _as_json(message: Any) -> Any:
+    """Return a message as JSON."""
+    from barnabas.inspection.messages import as_json
+
+    return as_json(message)
+
+
 def _counted(records: Any) -> FileRegion:
     """Return what stands for records: their size."""
     return FileRegion(-1, 0, len(records), None)
@@ -176,8 +184,7 @@ def _with_counts(message: Any, topics: str, partitions: str) -> Any:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(NamedTuple):
     """Which requests are selected; None for all. Names are patterns with `*` and `?`."""
 
     api: str | None = None
@@ -288,7 +295,7 @@ class Recorder:
             self._changed.set()
             self._changed = None
 
-    def _names(self) -> naming.NameOf:
+    def _names(self) -> NameOf:
         """Return what knows the names of topics as they are now."""
         return self._broker.services.metadata.image.topic_name if self._broker is not None else _no_name
 

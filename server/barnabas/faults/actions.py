@@ -12,11 +12,7 @@ from typing import Any, NamedTuple
 
 from barnabas.faults import batches, paths
 from barnabas.faults.errors import FaultError
-
-REQUEST, CONNECT = "request", "connect"
-DISK_WRITE, DISK_READ, DISK_SYNC = "disk.write", "disk.read", "disk.sync"
-EVENTS = (REQUEST, CONNECT, DISK_WRITE, DISK_READ, DISK_SYNC)
-DISK = (DISK_WRITE, DISK_READ, DISK_SYNC)
+from barnabas.faults.events import CONNECT, DISK, REQUEST
 
 BEFORE, AFTER = "before", "after"
 MS_MAX = 24 * 3600 * 1000

@@ -1,32 +1,35 @@
 """All rules of a broker, and what they say about one event.
 
-The rule: whoever serves asks once for each event, and does what the verdict says; nothing here waits, sends or fails.
+The rule: whoever serves asks once for each event, and does what the verdict says; nothing here waits, sends or fails. What
+rules are made of is imported by the first one.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from barnabas.faults import sets, short
-from barnabas.faults.actions import EVENTS
 from barnabas.faults.errors import FaultError
-from barnabas.faults.matching import Subject
-from barnabas.faults.rule import NAME_CHARACTERS_MAX, Rule
+
+if TYPE_CHECKING:
+    from barnabas.faults.matching import Subject
+    from barnabas.faults.rule import Rule
 
 RULES_MAX = 10_000
 FETCHES = frozenset((1, 78))
 """Fetch and ShareFetch: their requests name no topics once they are part of a session."""
 
 
-@dataclass(slots=True)
 class Verdict:
     """The rules that strike, in the order in which they were added."""
 
-    rules: list[Rule] = field(default_factory=list)
-    pending: list[Rule] = field(default_factory=list)
-    """Those of which the answer will tell whether they apply."""
+    __slots__ = ("pending", "rules")
+
+    def __init__(self) -> None:
+        self.rules: list[Rule] = []
+        self.pending: list[Rule] = []
+        """Those of which the answer will tell whether they apply."""
 
     def __bool__(self) -> bool:
         return bool(self.rules or self.pending)
@@ -67,6 +70,9 @@ class Faults:
 
     def add(self, spec: Mapping[str, Any] | str) -> Rule:
         """Add a rule, or the short form of one. Raises FaultError, also if its name is taken."""
+        from barnabas.faults import short
+        from barnabas.faults.rule import NAME_CHARACTERS_MAX, Rule
+
         if isinstance(spec, str):
             spec = short.parse(spec)
         if not isinstance(spec, Mapping):
@@ -89,6 +95,8 @@ class Faults:
 
     def use(self, name: str, parameters: Mapping[str, Any] | None = None) -> list[Rule]:
         """Add the rules of a named set. Raises FaultError; nothing is added then."""
+        from barnabas.faults import sets
+
         added: list[Rule] = []
         try:
             for spec in sets.rules_of(name, parameters or {}):
@@ -160,6 +168,8 @@ class Faults:
 
     def _changed(self) -> None:
         self.version += 1
-        enabled = [rule for rule in self.rules.values() if rule.is_enabled]
-        by_event = {event: tuple(rule for rule in enabled if rule.match.event == event) for event in EVENTS}
-        self._by_event = {event: rules for event, rules in by_event.items() if rules}
+        by_event: dict[str, list[Rule]] = defaultdict(list)
+        for rule in self.rules.values():
+            if rule.is_enabled:
+                by_event[rule.match.event].append(rule)
+        self._by_event = {event: tuple(rules) for event, rules in by_event.items()}

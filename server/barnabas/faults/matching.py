@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from barnabas.faults.actions import CONNECT, DISK, EVENTS, REQUEST, whole
+from barnabas.faults.actions import whole
 from barnabas.faults.errors import FaultError
+from barnabas.faults.events import CONNECT, DISK, EVENTS, REQUEST
 from barnabas.wire import registry
 
 Test = Callable[[str], bool]

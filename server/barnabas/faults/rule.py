@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from barnabas.faults import actions, matching, paths
-from barnabas.faults.actions import REQUEST, whole
+from barnabas.faults.actions import whole
 from barnabas.faults.chance import Chance
 from barnabas.faults.errors import FaultError
+from barnabas.faults.events import REQUEST
 from barnabas.faults.matching import Match
 from barnabas.wire import registry
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from barnabas.faults.actions import ACTIONS, EVENTS
+from barnabas.faults.actions import ACTIONS
 from barnabas.faults.errors import FaultError
+from barnabas.faults.events import EVENTS
 from barnabas.faults.matching import NAMES
 from barnabas.faults.rule import WHEN
 

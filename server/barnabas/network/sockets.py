@@ -293,8 +293,11 @@ def bind_sockets(host: str, port: int) -> list[socket.socket]:
     """
     if not host or host in EVERYWHERE:
         return [_bound_everywhere(host, port)]
+    name = (
+        host.encode() if host.isascii() else host
+    )  # of text the tables for international names are imported
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except socket.gaierror as error:
         raise UnknownHostError(error.errno, error.strerror) from error
     sockets: list[socket.socket] = []

@@ -1,6 +1,6 @@
 """Seed files: YAML that describes what a broker begins with.
 
-The rule: every mistake is one line with file and line number.
+The rule: every mistake is one line with file and line number. What reads YAML is imported where there is a file.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from barnabas import marked_yaml
-from barnabas.seeding.reading import read_seeds
 from barnabas.seeding.seeds import SeedError, Seeds, topic_of_option
 
 
 def seeds_of_file(path: Path) -> Seeds:
     """Return what a file describes. Raises SeedError."""
+    from barnabas.seeding.reading import read_seeds
+
     value, lines = _loaded(path)
     return read_seeds(value, lines, str(path))
 
@@ -28,12 +28,16 @@ def seeds_of_options(topics: Sequence[str], file: str | None) -> Seeds:
 
 def document_of(path: Path) -> Any:
     """Return a file as plain values, for the control API. Raises SeedError, also for what cannot be followed."""
+    from barnabas.seeding.reading import read_seeds
+
     value, lines = _loaded(path)
     read_seeds(value, lines, str(path))
     return _as_json(value) or {}
 
 
 def _loaded(path: Path) -> tuple[Any, dict[tuple[str | int, ...], int]]:
+    from barnabas import marked_yaml
+
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:

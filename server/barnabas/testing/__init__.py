@@ -11,16 +11,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from barnabas.testing.broker import AsyncKafkaBroker, ControlFailedError, KafkaBroker
-from barnabas.testing.records import Record, Request
-
 if TYPE_CHECKING:
+    from barnabas.testing.broker import AsyncKafkaBroker, ControlFailedError, KafkaBroker
     from barnabas.testing.in_process import open_broker, start_thread
     from barnabas.testing.process import start_process
+    from barnabas.testing.records import Record, Request
     from barnabas.testing.running import BrokerFailedError, RunningBroker
 
 _MODULES = {
+    "AsyncKafkaBroker": "broker",
     "BrokerFailedError": "running",
+    "ControlFailedError": "broker",
+    "KafkaBroker": "broker",
+    "Record": "records",
+    "Request": "records",
     "RunningBroker": "running",
     "open_broker": "in_process",
     "start_process": "process",

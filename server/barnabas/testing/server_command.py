@@ -1,13 +1,15 @@
 """`barnabas test-server`: a broker for the tests of programs in any language.
 
 The rule: one line of JSON on standard output says where everything is; whatever keeps it from starting is one line on
-standard error. It ends with whoever has started it: when its standard input ends, or its parent process does.
+standard error. It ends with whoever has started it: when its standard input ends, or its parent process does. Nothing of
+weight is imported before `main` has switched the garbage collector off, which finds nothing in what a start makes.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
+import gc
 import json
 import logging
 import os
@@ -17,15 +19,15 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import trio
-
 from barnabas import __version__, log_lines
 
 if TYPE_CHECKING:
+    from trio import CancelScope
+
     from barnabas.config.loading import BrokerConfig
     from barnabas.control.host import Host
     from barnabas.seeding.seeds import Seeds
-    from barnabas.testing.in_process import Bench
+    from barnabas.testing.bench import Bench
 
 USAGE_ERROR, FAILED = 2, 1
 PR_SET_PDEATHSIG = 1
@@ -35,18 +37,24 @@ PARENT_ENDED = signal.SIGUSR2
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns the exit code."""
+    gc.disable()
+    try:
+        return _main(arguments)
+    finally:
+        gc.enable()
+
+
+def _main(arguments: Sequence[str]) -> int:
     from barnabas.config.setting import SettingError
     from barnabas.ephemeral import ephemeral_directory
-    from barnabas.seeding.files import seeds_of_options
-    from barnabas.seeding.seeds import SeedError
 
     options = _parser().parse_args(arguments)
     log_lines.begin(options.log_level)
     try:
-        seeds = seeds_of_options(options.topic, options.seed_file)
+        seeds = _seeds(options)
         with ephemeral_directory() as directory:
             return _run(options, _config(options, directory), seeds)
-    except (SettingError, SeedError) as error:
+    except SettingError as error:
         print(f"barnabas: {error}", file=sys.stderr)
         return USAGE_ERROR
 
@@ -96,13 +104,27 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _seeds(options: argparse.Namespace) -> Seeds | None:
+    """Return what the broker begins with, None for nothing. Raises SettingError."""
+    if not options.topic and options.seed_file is None:
+        return None
+    from barnabas.config.setting import SettingError
+    from barnabas.seeding.files import seeds_of_options
+    from barnabas.seeding.seeds import SeedError
+
+    try:
+        return seeds_of_options(options.topic, options.seed_file)
+    except SeedError as error:
+        raise SettingError(str(error)) from error
+
+
 def _config(options: argparse.Namespace, directory: str) -> BrokerConfig:
     """Return the broker's settings. Raises SettingError."""
     from barnabas.config import releases
     from barnabas.config.loading import explain_unknown, parse_pairs
     from barnabas.config.setting import SettingError
     from barnabas.config.without_effect import judge
-    from barnabas.testing.in_process import config_of
+    from barnabas.testing.bench import config_of
 
     settings = parse_pairs(options.set)
     if options.as_version is not None:
@@ -119,7 +141,9 @@ def _config(options: argparse.Namespace, directory: str) -> BrokerConfig:
     return config
 
 
-def _run(options: argparse.Namespace, config: BrokerConfig, seeds: Seeds) -> int:
+def _run(options: argparse.Namespace, config: BrokerConfig, seeds: Seeds | None) -> int:
+    import trio
+
     from barnabas.broker import interpreter
     from barnabas.broker.startup import StartupError
     from barnabas.control.clock import VirtualClock
@@ -145,10 +169,15 @@ def _run(options: argparse.Namespace, config: BrokerConfig, seeds: Seeds) -> int
     return code
 
 
-async def _serve(options: argparse.Namespace, config: BrokerConfig, seeds: Seeds, clock: object) -> None:
+async def _serve(
+    options: argparse.Namespace, config: BrokerConfig, seeds: Seeds | None, clock: object
+) -> None:
+    import trio
+
+    from barnabas.broker import interpreter
     from barnabas.broker.startup import parse_metrics_address
     from barnabas.control.clock import VirtualClock
-    from barnabas.testing.in_process import open_bench
+    from barnabas.testing.bench import open_bench
 
     assert isinstance(clock, VirtualClock)
     parent = os.getppid()
@@ -164,6 +193,7 @@ async def _serve(options: argparse.Namespace, config: BrokerConfig, seeds: Seeds
             host = await bench.start(config, seeds=seeds, control=address, on_end=waiting.cancel_scope.cancel)
             if not options.stay and _is_pipe(sys.stdin):
                 waiting.start_soon(_end_with_input, waiting.cancel_scope)
+            interpreter.settle_garbage_collector()
             _say_ready(bench, host)
             async for number in signals:
                 if number != PARENT_ENDED or os.getppid() != parent:
@@ -201,8 +231,10 @@ def _is_pipe(stream: object) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
-async def _end_with_input(scope: trio.CancelScope) -> None:
+async def _end_with_input(scope: CancelScope) -> None:
     """Stop when standard input ends; what comes there before is passed over."""
+    import trio
+
     descriptor = sys.stdin.fileno()
     os.set_blocking(descriptor, False)
     while True:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from barnabas.control.routes.base import Call, ControlError, Route
-from barnabas.faults.actions import ACTIONS, EVENTS
+from barnabas.faults.actions import ACTIONS
 from barnabas.faults.errors import FaultError
+from barnabas.faults.events import EVENTS
 from barnabas.faults.sets import SETS
 
 if TYPE_CHECKING:

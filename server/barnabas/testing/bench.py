@@ -1,0 +1,133 @@
+"""A bench of brokers in the running Trio loop: each with its host, its first snapshot, and a control API if one is wanted.
+
+The rule: what only the programs of tests need is not imported here, so that `barnabas test-server` starts soon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import trio
+
+from barnabas.config.loading import BrokerConfig
+from barnabas.control.host import Host
+from barnabas.control.recorder import Recorder
+from barnabas.control.server import bind, serve, url_of
+from barnabas.control.state import INITIAL, state_of
+
+if TYPE_CHECKING:
+    from barnabas.broker.app import Broker
+    from barnabas.control.clock import VirtualClock
+    from barnabas.seeding.looking import JsonObject
+    from barnabas.seeding.seeds import Seeds
+
+SETTINGS: Mapping[str, str] = {
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "num.recovery.threads.per.data.dir": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
+    "group.share.assignment.interval.ms": "0",
+    "group.streams.initial.rebalance.delay.ms": "0",
+}
+"""Of every test broker, unless its own say something else: few internal partitions, and nobody waits for a first member."""
+DATA = "data"
+"""The log dir in a directory of a test broker; snapshots lie beside it."""
+
+
+class Bench:
+    """Brokers in one nursery, each with its state. Lifecycle: within `open_bench`."""
+
+    def __init__(
+        self, nursery: trio.Nursery, *, clock: VirtualClock | None, serves_control: bool, token: str = ""
+    ) -> None:
+        self.hosts: dict[str, Host] = {}
+        """All that run, by bootstrap address."""
+        self.control_urls: dict[str, str] = {}
+        self._nursery = nursery
+        self._clock = clock
+        self._serves_control = serves_control
+        self._token = token
+
+    async def start(
+        self,
+        config: BrokerConfig,
+        *,
+        seeds: Seeds | None = None,
+        control: tuple[str, int] = ("127.0.0.1", 0),
+        on_end: Callable[[], object] = bool,
+    ) -> Host:
+        """Start a broker that holds the seeds; `on_end` is called when it has ended. Raises StartupError, StorageError."""
+        host = Host(config, recorder=Recorder(), clock=self._clock, prepare=_preparing(seeds))
+
+        async def run(*, task_status: trio.TaskStatus[None]) -> None:
+            try:
+                sockets = bind(*control, token=self._token) if self._serves_control else []
+                async with trio.open_nursery() as nursery:
+                    await nursery.start(_run_then_cancel, host, nursery.cancel_scope)
+                    await state_of(host).snapshot(INITIAL, replace=True)
+                    state_of(host).start_fork = self._start_fork
+                    if sockets:
+                        await nursery.start(serve, host, sockets, self._token)
+                        self.control_urls[host.bootstrap] = url_of(sockets)
+                    self.hosts[host.bootstrap] = host
+                    task_status.started()
+            finally:
+                self.hosts.pop(host.bootstrap, None)
+                on_end()
+
+        await self._nursery.start(run)
+        return host
+
+    async def _start_fork(self, config: BrokerConfig, on_end: Callable[[], None]) -> JsonObject:
+        host = await self.start(config, on_end=on_end)
+        answer = {"bootstrap": host.bootstrap}
+        if self._serves_control:
+            answer["control_url"] = self.control_urls[host.bootstrap]
+        return answer
+
+    def stop(self) -> None:
+        """Stop all of them."""
+        for host in self.hosts.values():
+            host.stop()
+
+
+def _preparing(seeds: Seeds | None) -> Callable[[Broker], Awaitable[None]] | None:
+    """Return what puts the seeds into a broker, if there are any."""
+    if not seeds:
+        return None
+    from barnabas.seeding.planting import preparing
+
+    return preparing(seeds)
+
+
+async def _run_then_cancel(
+    host: Host, scope: trio.CancelScope, *, task_status: trio.TaskStatus[Host]
+) -> None:
+    """Run a broker until it is stopped for good, and end then what stands around it."""
+    await host.run(task_status=task_status)
+    scope.cancel()
+
+
+def config_of(
+    settings: Mapping[str, str] | None, directory: str, listen: str = "127.0.0.1:0"
+) -> BrokerConfig:
+    """Return the settings of a test broker whose data is below `directory`. Raises SettingError."""
+    own = {"listeners": f"PLAINTEXT://{listen}", **(settings or {})}
+    return BrokerConfig({**SETTINGS, "log.dirs": f"{directory}/{DATA}", **own})
+
+
+@asynccontextmanager
+async def open_bench(
+    *, clock: VirtualClock | None = None, serves_control: bool = False, token: str = ""
+) -> AsyncIterator[Bench]:
+    """A bench in the running Trio loop, whose clock is given if it is a virtual one; its brokers end with the block."""
+    async with trio.open_nursery() as nursery:
+        bench = Bench(nursery, clock=clock, serves_control=serves_control, token=token)
+        try:
+            yield bench
+        finally:
+            bench.stop()
