@@ -44,7 +44,9 @@ async def handle(
     """Delete all topics in one change; one that is named twice, by whatever, stays."""
     image = metadata.image
     results: list[Result] = []
-    wanted: Counter[tuple[str, bytes]] = Counter()
+    wanted: Counter[tuple[str, bytes | None]] = (
+        Counter()
+    )  # None: there is no such topic, while one may have no id
     access = _Access(context, is_in_zookeeper=follows_acl_authorizer(config))
     for (name, topic_id), count in (await _asked(request, budget=budget)).items():
         if name is not None and topic_id != ZERO_UUID:
@@ -54,7 +56,7 @@ async def handle(
         elif name is not None and not access.may_delete_by_name(name):
             results.append(access.refusal_by_name(name, exists=name in image.topics))
         elif name is not None:
-            wanted[name, image.topics[name].id if name in image.topics else ZERO_UUID] += 1
+            wanted[name, image.topics[name].id if name in image.topics else None] += 1
         elif topic_id == ZERO_UUID:
             results.append(_refused(None, topic_id, "neither a name nor an id is given"))
         elif (found := image.topic_name(topic_id)) is None:
@@ -69,13 +71,13 @@ async def handle(
     once = [key for key, count in wanted.items() if count == 1]
     mutations = context.mutations(refuses=context.api_version >= QUOTA_ERROR_SINCE)
     refused = await _delete(once, request.timeout_ms, mutations, metadata=metadata, config=config)
-    for (name, topic_id), count in wanted.items():
-        error = refused.get(name)
+    for (name, found_id), count in wanted.items():
+        error, topic_id = refused.get(name), found_id or ZERO_UUID
         if count > 1:
             results.append(_refused(name, topic_id, NAMED_TWICE))
         elif error is not None:
             results.append(_refused(name, topic_id, error.message or None, error.code))
-        elif topic_id == ZERO_UUID:
+        elif found_id is None:
             results.append(
                 _refused(name, topic_id, f"there is no topic {name!r}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             )
@@ -138,19 +140,19 @@ async def _asked(request: DeleteTopicsRequest, *, budget: LoopBudget) -> Counter
 
 
 async def _delete(
-    wanted: Sequence[tuple[str, bytes]],
+    wanted: Sequence[tuple[str, bytes | None]],
     timeout_ms: int,
     mutations: Mutations | None,
     *,
     metadata: MetadataStore,
     config: BrokerConfig,
 ) -> dict[str, RequestError]:
-    """Delete topics by name and id, but for those without an id, which are not there; returns why not, by name."""
+    """Delete topics by name and id, but for those with None, which are not there; returns why not, by name."""
     if not config.get(settings.DELETE_TOPIC_ENABLE):
         disabled = RequestError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
         return {name: disabled for name, _ in wanted}
     refused: dict[str, RequestError] = {}
-    there = [key for key in wanted if key[1] != ZERO_UUID]
+    there = [(name, topic_id) for name, topic_id in wanted if topic_id is not None]
     if not there:
         return refused
 

@@ -8,8 +8,10 @@ from barnabas.cluster.changes import (
     ControllerChanged,
     PartitionChanged,
     TopicCreated,
+    TopicDeleted,
 )
 from barnabas.cluster.image import (
+    NO_TOPIC_ID,
     BrokerInfo,
     Delta,
     PartitionInfo,
@@ -253,6 +255,19 @@ async def test_what_is_the_controllers_is_refused_elsewhere(tmp_path, request_, 
         metadata = seen_in_cluster(ask, cluster(controller=2))
         assert codes_of(await ask(request_, version)) == expected
         assert metadata.decided == []
+
+
+async def test_a_topic_without_an_id_is_deleted(tmp_path):
+    """As all are while `inter.broker.protocol.version` is older than 2.8."""
+    async with broker_to_ask(tmp_path) as ask:
+        changes = [one for one in cluster(controller=1) if not isinstance(one, TopicCreated)]
+        metadata = seen_in_cluster(ask, [*changes, TopicCreated(TopicInfo("t", NO_TOPIC_ID, PARTITIONS))])
+        request = DeleteTopicsRequest(topic_names=["t", "unknown"])
+        assert sorted(codes_of(await ask(request, 5))[1]) == [
+            ("t", NO_TOPIC_ID, 0),
+            ("unknown", NO_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ]
+        assert metadata.decided == [TopicDeleted("t")]
 
 
 async def test_the_controller_itself_answers(tmp_path):
