@@ -95,10 +95,10 @@ class GroupCoordinator(Runtime["GroupShard"]):
         if shard is None or not shard.is_active:
             return  # it is found when the partition is read
         end = partial(shard.machine.transaction_ended, producer_id, committed=committed)
-        if shard.held is None:
-            end()
-        else:
+        if shard.is_held:
             shard.after_hold.append(end)
+        else:
+            end()
 
     async def take_effect(self, effect: AnyTarget | RecordNeeded, shard: Shard[GroupShard]) -> None:
         """Do in a thread what is too long for an event, and let its group have the result."""

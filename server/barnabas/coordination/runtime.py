@@ -107,7 +107,7 @@ class Runtime(Generic[M]):
         try:
             count = shards.partitions
             shard = shards.active(partition_for(key, count) if count else await shards.partition_of(key))
-            if shard.held is not None:
+            if shard.is_held:
                 shard = await self._when_free(shard)
             if is_large is not None and is_large(shard.machine):
                 result = await self._decide_aside(shard, event)
@@ -135,7 +135,7 @@ class Runtime(Generic[M]):
         `perform`.
         """
         shard = self._shards.active(await self._shards.partition_of(key))
-        if shard.held is not None:
+        if shard.is_held:
             shard = await self._when_free(shard)
         number, waiter = next(self._numbers), Waiter()
         shard.waiting[number] = waiter
@@ -168,7 +168,7 @@ class Runtime(Generic[M]):
             for item in look(shard.machine):
                 found.append(item)
                 await self._give_way()
-                if shard.held is not None:
+                if shard.is_held:
                     await self._when_free(shard)
             await self._log.wait_committed(shard, shard.end_offset)
         return found
@@ -212,7 +212,7 @@ class Runtime(Generic[M]):
                         self._decide(shard, event)
                     await self._log.wait_committed(shard, shard.end_offset)
                     await self._give_way()
-                    if shard.held is not None:
+                    if shard.is_held:
                         await self._when_free(shard)
             except RequestError as error:
                 log.warning("%s: partition %d is left out: %s", type(self).__name__, partition, error)
@@ -265,8 +265,8 @@ class Runtime(Generic[M]):
 
     async def _when_free(self, shard: Shard[M]) -> Shard[M]:
         """Return the shard, or the one in its place, when no large event has it. Raises RequestError as `perform`."""
-        while shard.held is not None:
-            await shard.held.wait()
+        while shard.is_held:
+            await shard.when_free()
             shard = self._shards.active(shard.partition)
         return shard
 
@@ -364,8 +364,8 @@ class Runtime(Generic[M]):
         is_large: Callable[[M], bool] | None = None,
     ) -> R:
         """Let `event` decide on a shard that is known, unless it is no longer in service; else as `perform`."""
-        while shard.held is not None:
-            await shard.held.wait()
+        if shard.is_held:
+            await shard.when_free()
         self._check_in_service(shard)
         result = await self._decide_by_size(shard, event, is_large)
         await self._log.wait_committed(shard, shard.end_offset)
@@ -416,7 +416,7 @@ class Runtime(Generic[M]):
         for shard in self._shards:
             if shard.is_active and key in shard.timers:
                 del shard.timers[key]
-                if shard.held is not None:
+                if shard.is_held:
                     self._timers.set(shard, {key: self._now_ms()})
                 else:
                     self._expire(shard, key, self._now_ms())
@@ -432,7 +432,7 @@ class Runtime(Generic[M]):
                 while True:
                     now_ms = self._now_ms()
                     for shard, key in self._timers.due(now_ms):
-                        if shard.timers_to_set or shard.held is not None:
+                        if shard.timers_to_set or shard.is_held:
                             self._timers.set(shard, {key: now_ms + PUT_OFF_MS})
                         elif self._is_large_timer is not None and self._is_large_timer(shard.machine, key):
                             nursery.start_soon(self._expire_aside, shard, key, now_ms)
@@ -498,8 +498,8 @@ class Runtime(Generic[M]):
 
     async def _expire_aside(self, shard: Shard[M], key: Hashable, now_ms: int) -> None:
         with self._again_where_it_fails(shard, key, now_ms):
-            while shard.held is not None:
-                await shard.held.wait()
+            if shard.is_held:
+                await shard.when_free()
             if shard.is_active:
                 await self._decide_aside(shard, lambda machine, out: machine.expire(key, now_ms, out))
 

@@ -112,13 +112,14 @@ class Shard(Generic[M]):
     """A machine with what waits on it. `end_offset` is after the last record that it has read or appended."""
 
     __slots__ = (
+        "_queue",
         "after_hold",
         "committing",
         "end_offset",
         "entries",
         "failure",
-        "held",
         "is_forgotten",
+        "is_held",
         "large_entry",
         "leader_epoch",
         "machine",
@@ -151,10 +152,12 @@ class Shard(Generic[M]):
         """Whether its partition was deleted: nobody else goes on with what it has decided."""
         self.large_entry: Entry | None = None
         """The next batch to be read, where it is too long for a turn of the event loop."""
-        self.held: trio.Event | None = None
-        """While a large event has the machine in a thread: set when that is over."""
+        self.is_held = False
+        """Whether a large event has the machine in a thread."""
         self.after_hold: list[Callable[[], None]] = []
         """What is in the log already and must reach the machine before any other event."""
+        self._queue: deque[trio.Event] = deque()
+        """Those who wait while it is held, in the order in which they came."""
 
     @property
     def is_active(self) -> bool:
@@ -168,17 +171,46 @@ class Shard(Generic[M]):
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Keep the machine from everybody else; who wants it waits for `held`."""
-        assert self.held is None, "a shard is held by one at a time"
-        held = self.held = trio.Event()
+        """Keep the machine from everybody else; who wants it waits in `when_free`."""
+        assert not self.is_held, "a shard is held by one at a time"
+        self.is_held = True
         try:
             yield
         finally:
-            self.held = None
-            held.set()
+            self.is_held = False
             for follow in self.after_hold:
                 follow()
             self.after_hold.clear()
+            self._wake_next()
+
+    async def when_free(self) -> None:
+        """Wait until no large event has the machine, which the caller may use until it waits for something.
+
+        One of those who wait is woken at a time, in the order in which they came: a thousand members that join at once with
+        large events would wake each other a million times.
+        """
+        is_first = False
+        while self.is_held:
+            woken = trio.Event()
+            if is_first:
+                self._queue.appendleft(woken)
+            else:
+                self._queue.append(woken)
+            try:
+                await woken.wait()
+            except trio.Cancelled:
+                if woken in self._queue:
+                    self._queue.remove(woken)
+                else:
+                    self._wake_next()
+                raise
+            is_first = True
+        if is_first:
+            self._wake_next()  # it runs after the caller has decided
+
+    def _wake_next(self) -> None:
+        if self._queue:
+            self._queue.popleft().set()
 
     def enter(self, state: ShardState, failure: RequestError | None = None) -> None:
         """Go on to a state; whoever waits for the end of loading is woken."""

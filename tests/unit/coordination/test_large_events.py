@@ -111,6 +111,70 @@ async def test_whoever_comes_meanwhile_waits_and_sees_all_of_it(
         assert journal.records[-2:] == [(b"large", b"1"), (b"large", b"2")]
 
 
+class Steps(trio.abc.Instrument):
+    """Counts how often a task goes on."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        del task
+        self.count += 1
+
+
+async def steps_of(runtime: Runtime[Counter], members: int) -> int:
+    """How often tasks go on until so many that come at once have all decided on large events."""
+    order: list[int] = []
+    asked: list[int] = []
+    steps = Steps()
+
+    async def join(number: int) -> None:
+        def event(machine: Counter, out: Decision) -> None:
+            order.append(number)
+            large(machine, out)
+
+        asked.append(number)
+        await runtime.perform("id", event, is_large=always)
+
+    trio.lowlevel.add_instrument(steps)
+    try:
+        async with trio.open_nursery() as nursery:
+            for number in range(members):
+                nursery.start_soon(join, number)
+    finally:
+        trio.lowlevel.remove_instrument(steps)
+    assert order == asked, "they decide in the order in which they came"
+    return steps.count
+
+
+async def test_those_who_wait_do_not_wake_each_other(autojump_clock: trio.testing.MockClock) -> None:
+    async with running(journal_of(SMALL)) as runtime:
+        few, many = await steps_of(runtime, 20), await steps_of(runtime, 200)
+        assert many < 15 * few, "ten times as many take ten times as many steps, not a hundred times"
+
+
+async def test_one_who_goes_away_holds_nobody_up(autojump_clock: trio.testing.MockClock) -> None:
+    async with running(journal_of(SMALL)) as runtime:
+        seen: list[str] = []
+
+        async def decide(name: str, is_large: Callable[[Counter], bool] | None) -> None:
+            await runtime.perform("id", large, is_large=is_large)
+            seen.append(name)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(decide, "first", always)
+            await trio.testing.wait_all_tasks_blocked()
+            with trio.CancelScope() as scope:
+                async with trio.open_nursery() as leaving:
+                    leaving.start_soon(decide, "leaves", always)
+                    await trio.testing.wait_all_tasks_blocked()
+                    for name in ("small", "another"):
+                        nursery.start_soon(decide, name, None)
+                        await trio.testing.wait_all_tasks_blocked()
+                    scope.cancel()
+        assert seen == ["first", "small", "another"]
+
+
 async def test_who_goes_away_leaves_the_machine_as_its_log(autojump_clock: trio.testing.MockClock) -> None:
     journal = journal_of(SMALL)
     async with running(journal) as runtime:
