@@ -10,7 +10,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from compat.clients.shared.setup import SetupError
 from compat.cluster.nodes import ClusterError
+from compat.faults.clients import fetch
 from compat.faults.faults import KINDS
 from compat.faults.hosts import HostError, enter_namespaces
 from compat.faults.rounds import Rounds
@@ -36,6 +38,11 @@ def main(given: list[str]) -> int:
     )
     parser.add_argument("--module", default="compat.faults", help=argparse.SUPPRESS)
     options = parser.parse_args(given)
+    try:
+        fetch()  # in the namespaces there is no way to anywhere else
+    except (KafkaError, SetupError) as error:
+        print(f"FAIL: {error}")
+        return 1
     try:
         enter_namespaces(options.module, given)
     except HostError as error:

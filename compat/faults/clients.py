@@ -221,13 +221,23 @@ class Java(Program):
             self._process.terminate()
 
 
+def fetch() -> None:
+    """Fetch and build what the programs are made of, where that has not been done. Raises KafkaError, SetupError."""
+    release("3.9")
+    _franz_go()
+
+
+def _franz_go() -> list[str]:
+    program, _ = go(Client(str(HERE / "franz-go-load" / "run")))
+    return program
+
+
 class FranzGo(Program):
     """franz-go, idempotent, by a program of ours."""
 
     def command(self) -> list[str]:
         """What starts it."""
-        program, _ = go(Client(str(HERE / "franz-go-load" / "run")))
-        return [*program, self.bootstrap, self.topic, str(PARTITIONS), str(self.rate)]
+        return [*_franz_go(), self.bootstrap, self.topic, str(PARTITIONS), str(self.rate)]
 
     def line(self, text: str) -> None:
         """Understand `<number> <partition> <offset>`."""
