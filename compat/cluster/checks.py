@@ -216,6 +216,8 @@ def _check_growth(cluster: Cluster, load: Load, before: dict[int, int]) -> None:
 
 def preferred_leaders(cluster: Cluster) -> str:
     """kafka-leader-election gives leadership back to the first replica of each partition."""
+    for topic in cluster.topics():  # who is not in sync yet cannot be elected, and the tool says so
+        cluster.wait_in_sync(topic, cluster.replicas(topic))
     tools.run(cluster, "leader-election", "--election-type", "preferred", "--all-topic-partitions")
     assignment = cluster.read(f"/brokers/topics/{TOPIC}")["partitions"]
 
