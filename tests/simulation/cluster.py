@@ -356,12 +356,19 @@ class _Run:
             self.zookeeper.start()
         self.world.network.heal()
         for machine in self.machines.values():
+            if self._needs_start(machine):
+                machine.kill()
             machine.disk.fault = None
             if machine.has_ended:
                 await machine.start()
             elif machine.session is not None:
                 machine.session.connect_soon()
         self.note("everything works again")
+
+    @staticmethod
+    def _needs_start(machine: SimulatedBroker) -> bool:
+        """Say whether a broker has met a disk that fails: it may be ending by itself, or never write again."""
+        return machine.disk.fault is not None
 
     # --- the end --------------------------------------------------------------------------------------------
 

@@ -35,6 +35,7 @@ from barnabas.replicas.replica import Replica
 from barnabas.replication.leader import LeaderState
 from barnabas.testing.simulation.broker import SimulatedBroker
 from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper
+from tests.simulation import cluster
 from tests.simulation.cluster import Kind, judged
 
 Patch = tuple[Any, str, Any]
@@ -241,6 +242,11 @@ def _start_beside_who_stops() -> list[Patch]:
     return [(SimulatedBroker, "stop", stop)]
 
 
+def _leave_who_lost_its_disk() -> list[Patch]:
+    """At the end of a simulated history a broker that is ending by itself, since its disk fails, is not started again."""
+    return [(cluster._Run, "_needs_start", staticmethod(lambda _: False))]
+
+
 BUGS: dict[str, Callable[[], list[Patch]]] = {
     "committed before the ISR has it": _commit_before_in_sync,
     "committed once min.insync.replicas have it": _commit_with_one_follower,
@@ -259,6 +265,7 @@ BUGS: dict[str, Callable[[], list[Patch]]] = {
     "lost logs taken for none": _lost_logs_are_none,
     "simulation: clients forgotten by a ZooKeeper that was down": _forget_who_waits_for_zookeeper,
     "simulation: started beside one that stops": _start_beside_who_stops,
+    "simulation: left without its disk": _leave_who_lost_its_disk,
 }
 
 
@@ -289,6 +296,7 @@ FOUND_BY = {
     "lost logs taken for none": Found("disk_of_controller", 1),
     "simulation: clients forgotten by a ZooKeeper that was down": Found("zookeeper_down", 9, Kind.HARSH),
     "simulation: started beside one that stops": Found("stop", 2, Kind.HARSH),
+    "simulation: left without its disk": Found("disk", 61, Kind.HARSH),
 }
 FORMER_BUGS = (
     "back before others have taken over",
@@ -297,6 +305,7 @@ FORMER_BUGS = (
     "lost logs taken for none",
     "simulation: clients forgotten by a ZooKeeper that was down",
     "simulation: started beside one that stops",
+    "simulation: left without its disk",
 )
 """Histories have found these in the broker, or in what it is simulated with: their seeds are kept."""
 
