@@ -48,9 +48,38 @@ NOBODY_READS = (
     "answer costs request_timeout_ms, 30 s, and two of them are more than the minute that the case has",
 )
 PRODUCE, COMMIT = ("idempotent-produce",), ("commit-resume",)
+
+
+def _raised_by(*names: str) -> tuple[tuple[str, str], ...]:
+    return tuple((name, "it raises the error to the application, whose decision it is") for name in names)
+
+
+ENDS = (
+    "kafkajs",
+    "its decoder runs over the batch's end: an error that is not retriable, at which its consumer ends for good",
+)
 DAMAGED = {
-    "byte": (("confluent-kafka", "check.crcs is off by default: it delivers the damaged record"),),
-    "magic": (("franz-go", "it leaves a batch of a magic that it does not know out, and goes on after it"),),
+    "crc": _raised_by("java", "kafka-python", "franz-go"),
+    "byte": (
+        *_raised_by("java", "kafka-python", "franz-go"),
+        ("confluent-kafka", "check.crcs is off by default: it delivers the damaged record"),
+        ("kafkajs", "it reads the checksum and compares it with nothing: it delivers the damaged record"),
+    ),
+    "count": (*_raised_by("java", "kafka-python"), ENDS),
+    "count-negative": (
+        *_raised_by("java", "kafka-python", "franz-go"),
+        (
+            "kafkajs",
+            "a count of -1 is an array of none to it: it goes on after the batch, and its records are lost",
+        ),
+    ),
+    "count-huge": (*_raised_by("java", "kafka-python"), ENDS),
+    "compression": _raised_by("java", "kafka-python", "franz-go", "confluent-kafka"),
+    "magic": (
+        *_raised_by("java", "confluent-kafka"),
+        ("franz-go", "it leaves a batch of a magic that it does not know out, and goes on after it"),
+    ),
+    "truncate": _raised_by("java", "kafka-python"),
 }
 ROWS = (
     Row("moved leader", ("Produce,Fetch every=3 times=6 -> error=NOT_LEADER_OR_FOLLOWER",), PRODUCE),
@@ -89,7 +118,9 @@ ROWS = (
     Row("stale metadata", ("Metadata after=2 times=4 -> stale",), PRODUCE),
     Row("throttled", ("Produce,Fetch -> throttle_ms=20",), PRODUCE),
     *(
-        Row(f"damaged batch, once: {how}", (f"Fetch nth=2 -> corrupt={how}",), PRODUCE, DAMAGED.get(how, ()))
+        Row(
+            f"damaged batch, once: {how}", (f"Fetch times=1 -> corrupt={how}",), PRODUCE, DAMAGED.get(how, ())
+        )
         for how in (
             "crc",
             "byte",
@@ -126,7 +157,12 @@ ROWS = (
         "concurrent transactions",
         ("AddPartitionsToTxn,EndTxn every=2 times=4 -> error=CONCURRENT_TRANSACTIONS",),
         ("transactions",),
-        (("kafkajs", "it gives up at this error, which may be repeated"),),
+        (
+            (
+                "kafkajs",
+                "the error is retriable in its table, and EndTxn and AddPartitionsToTxn are sent once all the same",
+            ),
+        ),
     ),
 )
 

@@ -273,6 +273,21 @@ def test_librdkafka_delivers_nothing_that_is_damaged(broker: Hosted, topic: str,
     consumer.close()
 
 
+def test_answers_without_records_do_not_count_as_damaged(broker: Hosted, topic: str) -> None:
+    name = broker.fault("Fetch times=1 -> corrupt=byte")
+    since = max((one.id for one in broker.asked()), default=0)
+    consumer = consumer_of(broker, topic, **{"check.crcs": True})
+    consumer.poll(0.1)
+    broker.wait_asked(api="Fetch", since=since)
+    assert broker.hits(name) == 0
+    produced(broker, topic, VALUES[:1])
+    deadline = time.monotonic() + PATIENCE_S
+    while not broker.hits(name):
+        assert time.monotonic() < deadline
+        consumer.poll(0.2)
+    consumer.close()
+
+
 @pytest.mark.parametrize("how", ["crc", "byte"])
 def test_kafka_python_says_that_a_batch_is_damaged(broker: Hosted, topic: str, how: str) -> None:
     produced(broker, topic, VALUES[:1])

@@ -116,7 +116,9 @@ class Committing:
         except RequestError as error:
             response = self._refusal(context, request, error.code, error.message)
         if verdict.pending:
-            self._faults.judge_answer(verdict, list(naming.topic_partitions(response, self._name_of)))
+            topics = list(naming.topic_partitions(response, self._name_of))
+            filled = self._with_records(response) if context.api_key == apis.FETCH else []
+            self._faults.judge_answer(verdict, topics, filled)
             context.delivery = Delivery.of(verdict)
         if response is not None:
             self._spoil(verdict, context, response)
@@ -184,6 +186,15 @@ class Committing:
                 context.connection.muted_ms = max(context.connection.muted_ms, do["throttle_ms"])
                 if hasattr(response, "throttle_time_ms"):
                     response.throttle_time_ms = do["throttle_ms"]
+
+    def _with_records(self, response: Any) -> list[tuple[str, int | None]]:
+        """Return the topics and partitions of a Fetch answer that have records."""
+        return [
+            (naming.topic_of(topic, self._name_of) or "", partition.partition_index)
+            for topic in (response.responses if response is not None else ())
+            for partition in topic.partitions
+            if partition.records
+        ]
 
     def _corrupt(self, rule: Rule, response: Any) -> None:
         """Damage the records of the partitions that a rule is about."""

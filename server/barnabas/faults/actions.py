@@ -144,7 +144,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("corrupt", _ON_REQUEST, *_choice(*batches.DAMAGES),
            "The first batch of each partition of a Fetch answer is damaged: its checksum (`crc`), count of records (one "
            "more, -1, or 2147483647), compression, magic byte, length or payload, or it is cut in half. The checksum is "
-           "computed again where it would tell, but for `byte`, which changes one byte in the middle of the records."),
+           "computed again where it would tell, but for `byte`, which changes one byte in the middle of the records. "
+           "Answers without records do not count."),
     Action("stale", _ON_REQUEST, _flag, _TRUE,
            "Metadata is that of the moment when the rule was made: without newer topics, with older leader epochs."),
     Action("throttle_ms", _ON_REQUEST, *_whole_of(MS_MAX),

@@ -7,7 +7,7 @@ rules are made of is imported by the first one.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from barnabas.faults.errors import FaultError
@@ -147,11 +147,20 @@ class Faults:
                 verdict.rules.append(rule)
         return verdict
 
-    def judge_answer(self, verdict: Verdict, topics: list[tuple[str, int | None]]) -> None:
-        """Add the pending rules that apply to the topics and partitions of an answer and strike."""
+    def judge_answer(
+        self,
+        verdict: Verdict,
+        topics: Sequence[tuple[str, int | None]],
+        filled: Sequence[tuple[str, int | None]] = (),
+    ) -> None:
+        """Add the pending rules that apply to the topics and partitions of an answer and strike.
+
+        `filled` are those with records.
+        """
         now_ms = self._clock_ms()
         for rule in verdict.pending:
-            if any(rule.match.covers(*one) for one in topics) and rule.strikes(now_ms):
+            concerned = filled if rule.needs_records else topics
+            if any(rule.match.covers(*one) for one in concerned) and rule.strikes(now_ms):
                 verdict.rules.append(rule)
         verdict.pending.clear()
 

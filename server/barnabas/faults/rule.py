@@ -95,13 +95,18 @@ class Rule:
         return True
 
     @property
+    def needs_records(self) -> bool:
+        """Whether it can do nothing to an answer without records."""
+        return "corrupt" in self.do
+
+    @property
     def waits_for_answer(self) -> bool:
         """Whether what it applies to may be known only from the answer: a Fetch in a session names no topics.
 
-        Not so where it acts before anything is done.
+        Only there is seen, too, whether there are records to damage. Not so where it acts before anything is done.
         """
         do = self.do
-        return self.match.is_partial and not (
+        return (self.match.is_partial or self.needs_records) and not (
             "hold_ms" in do
             or "expire" in do
             or do.get("drop") == "request"

@@ -139,7 +139,7 @@ def test_a_rule_that_is_off_counts_nothing() -> None:
 
 def test_the_topics_of_a_fetch_may_be_known_from_the_answer_alone() -> None:
     faults = Faults()
-    rule = faults.add("Fetch topic=t -> corrupt=crc")
+    rule = faults.add("Fetch topic=t -> delay_ms=1")
     verdict = faults.judge(asked(FETCH))
     assert verdict
     assert not verdict.rules
@@ -148,6 +148,20 @@ def test_the_topics_of_a_fetch_may_be_known_from_the_answer_alone() -> None:
     verdict = faults.judge(asked(FETCH))
     faults.judge_answer(verdict, [("t", 0)])
     assert verdict.names == [rule.name]
+
+
+@pytest.mark.parametrize("on", ["Fetch", "Fetch topic=t"])
+def test_where_there_are_no_records_none_are_damaged_and_nothing_counts(on: str) -> None:
+    faults = Faults()
+    rule = faults.add(f"{on} times=1 -> corrupt=crc")
+    verdict = faults.judge(asked(FETCH))
+    faults.judge_answer(verdict, [("t", 0)], filled=[])
+    assert not verdict.names
+    assert rule.seen == rule.hits == 0
+    verdict = faults.judge(asked(FETCH))
+    faults.judge_answer(verdict, [("t", 0)], filled=[("t", 0)])
+    assert verdict.names == [rule.name]
+    assert rule.hits == 1
 
 
 @pytest.mark.parametrize(
