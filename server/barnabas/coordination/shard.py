@@ -178,10 +178,10 @@ class Shard(Generic[M]):
             yield
         finally:
             self.is_held = False
+            self._wake_next()
             for follow in self.after_hold:
                 follow()
             self.after_hold.clear()
-            self._wake_next()
 
     async def when_free(self) -> None:
         """Wait until no large event has the machine, which the caller may use until it waits for something.

@@ -1,0 +1,55 @@
+"""Members of KIP-848 that join at the same moment: what one of them has gone through, the others need not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import trio
+
+from barnabas.environment.real import OsThreads
+from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from barnabas.wire.generated.create_topics import CreateTopicsRequest
+from tests.support.broker import Asked, broker_to_ask
+
+T = TypeVar("T")
+MEMBERS = 50
+PARTITIONS = 600  # more than an event of the event loop goes through
+
+
+class CountingThreads(OsThreads):
+    """Threads that count the events which were decided in them."""
+
+    events = 0
+
+    async def run(self, work: Callable[[], T], *, limiter: trio.CapacityLimiter | None = None) -> T:
+        if "decide_aside" in repr(work):
+            self.events += 1
+        return await super().run(work, limiter=limiter)
+
+
+async def join(asked: Asked, joined: list[str]) -> None:
+    request = ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_epoch=0,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
+    response = await asked(request, 0)
+    assert response.error_code == 0
+    joined.append(response.member_id)
+
+
+async def test_the_hash_of_a_topic_makes_one_join_a_large_event_not_all_that_wait(tmp_path: Path) -> None:
+    threads = CountingThreads()
+    async with broker_to_ask(tmp_path, {"offsets.topic.num.partitions": "1"}, threads=threads) as asked:
+        topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=PARTITIONS, replication_factor=1)
+        await asked(CreateTopicsRequest(topics=[topic]), 5)
+        joined: list[str] = []
+        async with trio.open_nursery() as nursery:
+            for _ in range(MEMBERS):
+                nursery.start_soon(join, asked, joined)
+        assert len(set(joined)) == MEMBERS
+        assert 1 <= threads.events <= 3
