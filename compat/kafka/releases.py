@@ -54,15 +54,17 @@ def _pinned(line: str) -> str:
 
 
 def release(name: str) -> Release:
-    """The release for `4`, `4.x`, `3.9`, `3.x`, `2.6` or an exact version. Raises KafkaError."""
-    line = {"2": "2.6", "3": "3.9"}.get(name.partition(".")[0], "4")
-    if name in {"4", "4.x", "3.x", "3.9", "2.6"}:
+    """The release for `4`, `4.x`, `4.4`, `3.9`, `3.x`, `2.6` or an exact version. Raises KafkaError."""
+    line = "4.4" if name.startswith("4.4") else {"2": "2.6", "3": "3.9"}.get(name.partition(".")[0], "4")
+    if name in {"4", "4.x", "4.4", "3.x", "3.9", "2.6"}:
         version = _pinned(line)
     elif name.startswith(("2.6.", "3.9.", "4.")):
         version = name
     else:
-        raise KafkaError(f"no such release here: {name!r} (4.x, 3.9, 2.6, or an exact 2.6.z, 3.9.z or 4.y.z)")
-    return Release(line, version, zookeeper=line != "4")
+        raise KafkaError(
+            f"no such release here: {name!r} (4.x, 4.4, 3.9, 2.6, or an exact 2.6.z, 3.9.z or 4.y.z)"
+        )
+    return Release(line, version, zookeeper=not line.startswith("4"))
 
 
 def fetch(wanted: Release) -> Path:
