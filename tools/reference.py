@@ -20,6 +20,7 @@ from barnabas.config.setting import Setting
 from barnabas.control import openapi, routes
 from barnabas.faults import actions, matching, rule, sets
 from barnabas.faults.events import EVENTS
+from barnabas.release import KAFKA_4
 from barnabas.wire import registry
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -35,14 +36,19 @@ def api_page() -> str:
         "# APIs\n",
         "What ApiVersions advertises is this table: `server/barnabas/apis.py`. *Published* counts every version that",
         "Apache Kafka has ever defined; a dash in *served* means that the API is neither advertised nor answered",
-        "(see [not-implemented](not-implemented.md)). Each is described below; the errors are in [errors](errors.md).\n",
+        "(see [not-implemented](not-implemented.md)); what *4.4* stands before is only served with",
+        "`--as-version 4.4` ([decision 380](../decisions/0380-release-4.4.md)).",
+        "Each is described below; the errors are in [errors](errors.md).\n",
         "| key | API | published | served | handler |",
         "|--:|---|---|---|---|",
     ]
     for key in sorted(registry.keys()):
         info = registry.info(key)
         api = apis.BY_KEY.get(key)
-        served = f"{api.min_version}-{api.max_version}" if api else "-"
+        usual = KAFKA_4.apis.get(key)
+        served = f"{usual.min_version}-{usual.max_version}" if usual else "-"
+        if api is not None and (usual is None or usual.max_version < api.max_version):
+            served = f"{served}; 4.4: {api.min_version}-{api.max_version}".removeprefix("-; ")
         handler = f"`handlers/{api.module}.py`" if api else ""
         published = f"{info.request_min_version}-{info.request_max_version}"
         lines.append(f"| {key} | {info.name} | {published} | {served} | {handler} |")

@@ -15,7 +15,7 @@ from compat.kafka import KafkaError, RealKafka, release
 from compat.releases import messages, published
 from tests.support.raw_client import RawClient
 
-NOT_SERVED = {55, 58, 64, 80, 81}
+NOT_SERVED = {55, 58, 64, 80, 81, 94}
 """What brokers forward to controllers, and the quorum's own APIs (docs/reference/not-implemented.md)."""
 TELEMETRY = {71, 72}
 """Advertised where somebody asks for metrics."""
@@ -55,7 +55,7 @@ def main(given: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m compat.releases", description=__doc__)
     parser.add_argument(
         "--lines",
-        default="2.6,3.9,4.x",
+        default="2.6,3.9,4.x,4.4",
         metavar="A,B",
         help="brokers that are started (default: %(default)s; none)",
     )

@@ -23,6 +23,9 @@ METADATA = 3
 TELEMETRY = frozenset((71, 72))
 """Those that are served where somebody can read what clients push, or `telemetry.enable` asks for them."""
 
+SINCE_4_4 = frozenset((93,))
+"""Those that only a broker serves that is to be one of 4.4."""
+
 Handler = Callable[[Any, Any], Awaitable[Any]]
 
 
@@ -156,7 +159,7 @@ _ROWS: tuple[Api, ...] = (
     Api(15, 0, 6, each=(Access(DESCRIBE, GROUP, "groups"),)),  # DescribeGroups
     Api(16, 0, 5, each=(Access(DESCRIBE, GROUP), Access(DESCRIBE, CLUSTER))),  # ListGroups
     Api(17, 0, 1),  # SaslHandshake
-    Api(18, 0, 4),  # ApiVersions
+    Api(18, 0, 5),  # ApiVersions
     Api(19, 0, 7, each=(
         Access(CREATE, TOPIC, "topics.name"), Access(CREATE, CLUSTER), Access(DESCRIBE_CONFIGS, TOPIC, "topics.name"),
     ), controller=True),  # CreateTopics
@@ -175,7 +178,7 @@ _ROWS: tuple[Api, ...] = (
     Api(25, 0, 4, whole=(_TRANSACTION_WRITE, _GROUP_READ)),  # AddOffsetsToTxn
     Api(26, 0, 5, whole=(_TRANSACTION_WRITE,)),  # EndTxn
     Api(27, 0, 2, each=(Access(ALTER, CLUSTER), _CLUSTER_ACTION)),  # WriteTxnMarkers
-    Api(28, 0, 5, whole=(_TRANSACTION_WRITE, _GROUP_READ), each=(
+    Api(28, 0, 6, whole=(_TRANSACTION_WRITE, _GROUP_READ), each=(
         Access(READ, TOPIC, "topics.name"),
     )),  # TxnOffsetCommit
     Api(29, 0, 3, whole=(Access(DESCRIBE, CLUSTER),)),  # DescribeAcls
@@ -196,7 +199,7 @@ _ROWS: tuple[Api, ...] = (
     Api(41, 0, 3, each=(
         Access(DESCRIBE, DELEGATION_TOKEN), Access(Operation.DESCRIBE_TOKENS, USER),
     )),  # DescribeDelegationToken
-    Api(42, 0, 2, each=(Access(DELETE, GROUP, "groups_names"),)),  # DeleteGroups
+    Api(42, 0, 3, each=(Access(DELETE, GROUP, "groups_names"),)),  # DeleteGroups
     Api(43, 0, 2, whole=(Access(ALTER, CLUSTER),), controller=True),  # ElectLeaders
     Api(44, 0, 1, each=_ALTERED_RESOURCES),  # IncrementalAlterConfigs
     Api(45, 0, 1, whole=(Access(ALTER, CLUSTER),), controller=True),  # AlterPartitionReassignments
@@ -253,6 +256,7 @@ _ROWS: tuple[Api, ...] = (
     Api(89, 0, 1, each=(
         Access(DESCRIBE, GROUP, "group_ids"), Access(DESCRIBE, TOPIC),
     ), feature=STREAMS),  # StreamsGroupDescribe
+    Api(93, 0, 0, whole=(_GROUP_READ,), feature=STREAMS),  # StreamsGroupTopologyDescriptionUpdate
 )  # fmt: skip
 
 BY_KEY: dict[int, Api] = {api.key: api for api in _ROWS}

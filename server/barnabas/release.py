@@ -75,9 +75,19 @@ async def _refuse(_context: Any, _request: Any) -> NoReturn:
     raise RequestError(ErrorCode.STALE_CONTROLLER_EPOCH, "this broker has no controller but itself")
 
 
+def _without_what_is_newer() -> dict[int, Api]:
+    return {
+        key: api.in_versions(api.min_version, _LAST_BY_DEFAULT.get(key, api.max_version))
+        for key, api in apis.BY_KEY.items()
+        if key not in apis.SINCE_4_4
+    }
+
+
+_LAST_BY_DEFAULT = {apis.API_VERSIONS: 4, 28: 5, 42: 2}  # TxnOffsetCommit, DeleteGroups
+
 KAFKA_4 = ReleaseProfile(
     name="4.x",
-    apis=MappingProxyType(apis.BY_KEY),
+    apis=MappingProxyType(_without_what_is_newer()),
     kept_for_all=("min.insync.replicas",),
     features=(
         Feature(
@@ -88,7 +98,7 @@ KAFKA_4 = ReleaseProfile(
         Feature("streams.version", 0, 1, 1),  # KIP-1071: streams groups
     ),
 )
-"""A feature is in it when all of it is served."""
+"""A feature is in it when all of it is served. What brokers of 4.4 answer differently is left to the profile of 4.4."""
 
 
 _TRANSACTIONS, _GROUPS, _SHARES, _STREAMS = KAFKA_4.features

@@ -21,7 +21,7 @@ from barnabas.wire.generated.stop_replica import StopReplicaRequest
 from tests.support.brokers import serving
 from tests.support.raw_client import RawClient
 
-NOT_SERVED = {55, 58, 64, 80, 81}
+NOT_SERVED = {55, 58, 64, 80, 81, 94}
 """APIs of a quorum of controllers, and what brokers forward to them (docs/reference/not-implemented.md)."""
 TELEMETRY = {71, 72}
 
@@ -58,7 +58,7 @@ async def advertised(bootstrap: str, version: int) -> dict[int, tuple[int, int]]
     return {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
 
 
-@pytest.mark.parametrize(("name", "version"), [("0.10.0", 0), ("2.8", 3), ("3.9", 3), ("4.3", 4)])
+@pytest.mark.parametrize(("name", "version"), [("0.10.0", 0), ("2.8", 3), ("3.9", 3), ("4.3", 4), ("4.4", 5)])
 async def test_a_client_is_told_of_exactly_these(name, version, tmp_path):
     config = BrokerConfig(
         {"kafka.version": name, "log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"}
@@ -117,13 +117,20 @@ def test_a_release_is_named_as_people_do(text, name):
 
 @pytest.mark.parametrize("text", ["", "5.0", "0.7", "2", "2.8.x", "latest", "0.8"])
 def test_what_is_no_release_is_refused_with_those_that_are(text):
-    with pytest.raises(ValueError, match=r"is no release .* 0\.8\.0, .* 4\.3"):
+    with pytest.raises(ValueError, match=r"is no release .* 0\.8\.0, .* 4\.4"):
         releases.named(text)
     if text:
         with pytest.raises(SettingError):
             config_as(text)
 
 
-def test_without_a_release_everything_is_served():
+def test_without_a_release_everything_is_served_but_what_4_4_changed():
     assert profile_of(BrokerConfig()) is KAFKA_4
-    assert KAFKA_4.apis.keys() == apis.BY_KEY.keys()
+    assert KAFKA_4.apis.keys() == apis.BY_KEY.keys() - {93}
+    older = {
+        key: api.max_version
+        for key, api in KAFKA_4.apis.items()
+        if api.max_version < apis.BY_KEY[key].max_version
+    }
+    of_43 = releases.versions_of("4.3")
+    assert older == {key: of_43[key][1] for key in (18, 28, 42)}

@@ -20,7 +20,8 @@ LAST_WITHOUT_MEMBER_EPOCHS = 8
 class Committer(NamedTuple):
     """Who commits offsets, for which partitions, and in which version of OffsetCommit.
 
-    `generation` is the member epoch in groups that have those, and -1 from somebody who is no member.
+    `generation` is the member epoch in groups that have those, and -1 from somebody who is no member. A transaction's
+    commits count as the last version of OffsetCommit without member epochs, or as the first with them (KIP-1319).
     """
 
     member_id: str

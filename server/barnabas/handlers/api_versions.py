@@ -1,7 +1,9 @@
-"""ApiVersions v0-v4. What this broker serves, straight from the table in `apis`.
+"""ApiVersions v0-v5. What this broker serves, straight from the table in `apis`.
 
 v3 tells the client's name and version (KIP-511; bad ones are INVALID_REQUEST) and adds features (KIP-584); v4 allows
-a feature's minimum version to be 0. The response header is version 0 whatever the version of the body.
+a feature's minimum version to be 0. v5 tells which cluster and node the client means to reach (KIP-1242): where this is
+another, the answer is REBOOTSTRAP_REQUIRED, without the table; one of the two alone is INVALID_REQUEST. The response
+header is version 0 whatever the version of the body.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 CLIENT_SOFTWARE_SINCE = 3
 MINIMUM_ZERO_SINCE = 4
+DESTINATION_SINCE = 5
+UNKNOWN_NODE = -1
 
 _CLIENT_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -35,6 +39,7 @@ async def handle(
     served: Mapping[int, Api],
     release: ReleaseProfile,
     metadata: MetadataStore,
+    broker_id: int,
 ) -> ApiVersionsResponse:
     """The whole table; remembers which software the client says it is."""
     if context.api_version >= CLIENT_SOFTWARE_SINCE:
@@ -43,11 +48,24 @@ async def handle(
                 raise RequestError(
                     ErrorCode.INVALID_REQUEST, f"client software {value!r} is not a valid name"
                 )
+        if context.api_version >= DESTINATION_SINCE:
+            _check_destination(request, metadata.image.cluster_id, broker_id)
         context.connection.client_software_name = request.client_software_name
         context.connection.client_software_version = request.client_software_version
     if context.connection.login is not None:
         context.connection.login.versions_answered()
     return _everything(served, release, metadata.image, context.api_version)
+
+
+def _check_destination(request: ApiVersionsRequest, cluster_id: str, broker_id: int) -> None:
+    """See that the client has reached whom it means to reach. Raises INVALID_REQUEST, REBOOTSTRAP_REQUIRED."""
+    if (request.cluster_id is None) != (request.node_id == UNKNOWN_NODE):
+        raise RequestError(ErrorCode.INVALID_REQUEST, "cluster id and node id come together or not at all")
+    if request.cluster_id is not None and (request.cluster_id, request.node_id) != (cluster_id, broker_id):
+        raise RequestError(
+            ErrorCode.REBOOTSTRAP_REQUIRED,
+            f"the client means to reach node {request.node_id} of cluster {request.cluster_id!r}",
+        )
 
 
 def unsupported_version(

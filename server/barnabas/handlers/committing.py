@@ -59,7 +59,7 @@ class Partition(Protocol):
 
 
 class Request(Protocol):
-    """A request of either API; its topics have a name, in OffsetCommit v10 a `topic_id`, and `partitions`."""
+    """A request of either API; its topics have a name or, in OffsetCommit v10 and TxnOffsetCommit v6, a `topic_id`."""
 
     group_id: str
     member_id: str
@@ -123,7 +123,7 @@ class Commits:
             await self._check_size()
         answers = []
         for topic in self._request.topics:
-            name = (self._metadata.image.topic_name(topic.topic_id) or "") if by_id else topic.name
+            name = self._metadata.image.topic_name(topic.topic_id) if by_id else topic.name
             answers.append(new_topic(topic, await self._take(name, topic.partitions, new_partition)))
         return answers
 
@@ -155,10 +155,10 @@ class Commits:
             )
 
     async def _take(
-        self, topic: str, partitions: Sequence[Partition], new_answer: Callable[[], A]
+        self, topic: str | None, partitions: Sequence[Partition], new_answer: Callable[[], A]
     ) -> list[A]:
-        """Take the offsets of a topic, "" for one that is not known by its id; returns its partitions' answers."""
-        may_read = self._context.authorizes(Operation.READ, ResourceType.TOPIC, topic)
+        """Take the offsets of a topic, None for one that is not known by its id; returns its partitions' answers."""
+        may_read = topic is not None and self._context.authorizes(Operation.READ, ResourceType.TOPIC, topic)
         answers = []
         for partition in partitions:
             self._taken += 1
@@ -174,13 +174,13 @@ class Commits:
                 answer.error_code = error.code
         return answers
 
-    def _checked(self, topic: str, partition: Partition, *, may_read: bool) -> RequestedCommit:
+    def _checked(self, topic: str | None, partition: Partition, *, may_read: bool) -> RequestedCommit:
         """An offset as it is kept, and whether its metadata is too long.
 
         Raises UNKNOWN_TOPIC_ID without a name, TOPIC_AUTHORIZATION_FAILED unless the requester `may_read` the topic, and
         UNKNOWN_TOPIC_OR_PARTITION.
         """
-        if not topic:
+        if topic is None:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
         if not may_read:
             raise RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -242,9 +242,11 @@ class Commits:
         *,
         check: Callable[[], None] = lambda: None,
         producer: Producer | None = None,
+        says_epochs: bool = True,
     ) -> None:
         """Write some of the offsets for the member that commits, in the transaction of `producer` if there is one.
 
+        `says_epochs`: whether the version of TxnOffsetCommit has the errors that OffsetCommit has of member epochs.
         Raises what `check`, which is called at the moment of the decision, and the group say against it, and
         INVALID_COMMIT_OFFSET_SIZE where they are more than a batch can hold.
         """
@@ -254,7 +256,7 @@ class Commits:
             request.generation_id_or_member_epoch,
             request.group_instance_id,
             [one.commit[0] for one in some],
-            context.api_version if producer is None else LAST_WITHOUT_MEMBER_EPOCHS,
+            context.api_version if producer is None else LAST_WITHOUT_MEMBER_EPOCHS + says_epochs,
             transactional=producer is not None,
         )
 

@@ -1,4 +1,8 @@
-"""DeleteGroups v0-v2. Deletes groups without members, with their offsets or the state of their partitions."""
+"""DeleteGroups v0-v3. Deletes groups without members, with their offsets or the state of their partitions.
+
+v3 has room for a message, which stays empty as Kafka's does: it is for descriptions of topologies that cannot be deleted
+(KIP-1331), and there are none.
+"""
 
 from __future__ import annotations
 

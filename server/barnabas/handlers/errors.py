@@ -87,7 +87,7 @@ _ECHOES: dict[int, Echo] = {
         ),
     ),
     28: Echo(
-        "topics", "topics", "TxnOffsetCommitResponseTopic", ("name",),
+        "topics", "topics", "TxnOffsetCommitResponseTopic", ("name", "topic_id"),
         _partitions("TxnOffsetCommitResponsePartition"),
     ),
     30: Echo("creations", "results", "AclCreationResult", ()),

@@ -1,7 +1,8 @@
-"""TxnOffsetCommit v0-v5. Offsets that count when the transaction commits.
+"""TxnOffsetCommit v0-v6. Offsets that count when the transaction commits.
 
 v2 adds leader epochs; v3 the member that commits, which is then checked as by OffsetCommit (KIP-447); v5 makes the
-group part of the transaction by itself (KIP-890).
+group part of the transaction by itself (KIP-890). v6 names topics by id, and says STALE_MEMBER_EPOCH and
+GROUP_ID_NOT_FOUND, as OffsetCommit does, where versions before say ILLEGAL_GENERATION (KIP-1319).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from barnabas.requests.context import RequestContext
 
 IMPLICIT_SINCE = 5
+TOPIC_IDS_SINCE = 6
 
 TopicAnswer = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 PartitionAnswer = TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
@@ -52,7 +54,7 @@ async def handle(
         group_coordinator=group_coordinator,
         budget=budget,
     )
-    topics = await commits.take(_topic_answer, PartitionAnswer)
+    topics = await commits.take(_topic_answer, PartitionAnswer, by_id=context.api_version >= TOPIC_IDS_SINCE)
     admission = Admission(
         transactional_id=request.transactional_id,
         implicit=context.api_version >= IMPLICIT_SINCE,
@@ -76,7 +78,12 @@ async def handle(
             if (why_not := admission.refusal(part)) is not None:
                 raise why_not
 
-        await commits.write(some, check=check, producer=producer)
+        await commits.write(
+            some,
+            check=check,
+            producer=producer,
+            says_epochs=context.api_version >= TOPIC_IDS_SINCE,
+        )
 
     await commits.commit(commit)
     return TxnOffsetCommitResponse(topics=topics)
@@ -85,4 +92,4 @@ async def handle(
 def _topic_answer(
     topic: TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic, partitions: list[PartitionAnswer]
 ) -> TopicAnswer:
-    return TopicAnswer(name=topic.name, partitions=partitions)
+    return TopicAnswer(name=topic.name, topic_id=topic.topic_id, partitions=partitions)

@@ -54,6 +54,7 @@ _LIBRDKAFKA: dict[int, tuple[int, int]] = {
 }  # fmt: skip
 
 CLIENTS = (
+    _java("4.4", "4.4"),
     _java("4.3", "4.3"),
     _java("4.0", "4.0", "share groups", "streams groups"),
     _java("3.9", "3.9", "share groups", "streams groups"),

@@ -85,6 +85,8 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, TopicIdPartition]):
         epoch = committer.generation
         if epoch < 0 and not self.members:
             return
+        if committer.transactional and epoch < 0 and not committer.member_id:
+            return  # a producer that says nothing of its group
         member = self.member(committer.member_id)
         if member.classic is not None:
             if epoch != member.epoch:

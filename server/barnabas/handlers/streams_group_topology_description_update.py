@@ -1,0 +1,27 @@
+"""StreamsGroupTopologyDescriptionUpdate v0. A member sends the description of its topology (KIP-1331): refused.
+
+This broker keeps no descriptions. Kafka without a plugin for them says the same, whatever the request is; its heartbeats
+never ask for one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.streams_group_topology_description_update import (
+    StreamsGroupTopologyDescriptionUpdateRequest,
+    StreamsGroupTopologyDescriptionUpdateResponse,
+)
+
+if TYPE_CHECKING:
+    from barnabas.requests.context import RequestContext
+
+
+async def handle(
+    _context: RequestContext, _request: StreamsGroupTopologyDescriptionUpdateRequest
+) -> StreamsGroupTopologyDescriptionUpdateResponse:
+    """Say that there is no place for descriptions."""
+    return StreamsGroupTopologyDescriptionUpdateResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION, error_message="this broker keeps no topology descriptions"
+    )

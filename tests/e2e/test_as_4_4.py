@@ -1,0 +1,46 @@
+"""A broker that is one of Kafka 4.4, as a process: what it advertises, and what only it answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.config import releases
+from barnabas.wire.generated.api_versions import ApiVersionsRequest
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.metadata import MetadataRequest
+from tests.support.raw_client import RawClient
+
+from .conftest import StartBroker
+
+pytestmark = pytest.mark.e2e
+
+OF_THE_QUORUM = {55, 64, 80, 81, 94}
+TELEMETRY = {71, 72}
+
+
+def test_a_client_that_has_been_led_astray_is_told_and_goes_on(start_broker: StartBroker) -> None:
+    broker = start_broker(options=["--as-version", "4.4"])
+    named = {"client_software_name": "x", "client_software_version": "1"}
+    with RawClient(broker.bootstrap) as client:
+        here = client.ask(MetadataRequest(topics=[]), 12)
+        node = here.brokers[0].node_id
+        wrong = ApiVersionsRequest(**named, cluster_id=here.cluster_id, node_id=node + 1)
+        assert client.ask(wrong, 5).error_code == ErrorCode.REBOOTSTRAP_REQUIRED
+        right = ApiVersionsRequest(**named, cluster_id=here.cluster_id, node_id=node)
+        answer = client.ask(right, 5)
+    assert answer.error_code == 0
+    advertised = {row.api_key: row.max_version for row in answer.api_keys}
+    published = releases.versions_of("4.4")
+    assert advertised == {
+        key: last for key, (_, last) in published.items() if key not in OF_THE_QUORUM | TELEMETRY
+    }
+
+
+def test_without_a_release_it_is_none_of_4_4(start_broker: StartBroker) -> None:
+    broker = start_broker()
+    with RawClient(broker.bootstrap) as client:
+        named = ApiVersionsRequest(client_software_name="x", client_software_version="1")
+        answer = client.ask(named, 4)
+    advertised = {row.api_key: row.max_version for row in answer.api_keys}
+    assert (advertised[18], advertised[28], advertised[42]) == (4, 5, 2)
+    assert 93 not in advertised
