@@ -68,6 +68,11 @@ def alter(
             )
         if written.conflicts:
             yield from partitions.refresh(core, written.conflicts)
+            # It may have been a write of ours whose answer was lost: the leader would propose to an old version for ever.
+            for partition in written.conflicts:
+                now = state.states.get(partition)
+                if now is not None and now.leader == broker_id and not state.is_deleting(partition[0]):
+                    core.batch.tell_replicas([broker_id], partition)
         core.batch.update_metadata(state.brokers, wanted)
         yield from core.send()
     return [one for one in answers if one is not None]

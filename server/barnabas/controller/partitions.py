@@ -40,8 +40,14 @@ def update(
     partitions: Iterable[TopicPartition],
     choose: Choose,
     receivers: Callable[[TopicPartition], Iterable[int]] | None = None,
+    *,
+    elects: bool = False,
 ) -> Steps[Outcome]:
-    """Give partitions the states that `choose` returns, and send them to `receivers` (all their replicas)."""
+    """Give partitions the states that `choose` returns, and send them to `receivers` (all their replicas).
+
+    Where an election finds nobody, the state is read once more: before 2.7 leaders write the ISR, and the controller
+    hears of it late.
+    """
     state = core.state
     outcome, remaining = Outcome(), list(dict.fromkeys(partitions))
     is_retry = False
@@ -53,6 +59,7 @@ def update(
 
     while remaining:
         wanted: dict[TopicPartition, PartitionState] = {}
+        unread = []
         for number, partition in enumerate(remaining):
             if number % PIECE == PIECE - 1:
                 yield GIVE_WAY
@@ -62,20 +69,22 @@ def update(
                 continue
             chosen = choose(partition, assignment, now)
             outcome[partition] = NOBODY if chosen is None else ""
-            if chosen is not None and chosen is not now:
+            if chosen is None and elects and not is_retry:
+                unread.append(partition)
+            elif chosen is not None and chosen is not now:
                 wanted[partition] = replace(chosen, controller_epoch=state.epoch)
             elif is_retry:
                 tell(partition)  # what was read may be a write of ours whose answer was lost
-        if not wanted:
-            break
-        written: Written = yield WriteStates(wanted)
-        for number, (partition, new) in enumerate(written.done.items()):
-            state.states[partition] = new
-            tell(partition)
-            if number % PIECE == PIECE - 1:
-                yield GIVE_WAY
-        outcome.update(written.failed)
-        remaining = written.conflicts
+        remaining = unread
+        if wanted:
+            written: Written = yield WriteStates(wanted)
+            for number, (partition, new) in enumerate(written.done.items()):
+                state.states[partition] = new
+                tell(partition)
+                if number % PIECE == PIECE - 1:
+                    yield GIVE_WAY
+            outcome.update(written.failed)
+            remaining = [*unread, *written.conflicts]
         if remaining:
             yield from refresh(core, remaining)
             is_retry = True
@@ -164,7 +173,11 @@ def elect_after_loss(
             marks_recovery=core.settings.marks_recovery,
         )
 
-    return (yield from update(core, partitions, choose, lambda one: state.online(state.replicas(one), one)))
+    return (
+        yield from update(
+            core, partitions, choose, lambda one: state.online(state.replicas(one), one), elects=True
+        )
+    )
 
 
 def shrink_isr(core: Core, partitions: Iterable[TopicPartition]) -> Steps[Outcome]:
@@ -190,7 +203,7 @@ def elect_preferred(core: Core, partitions: Iterable[TopicPartition]) -> Steps[O
     ) -> PartitionState | None:
         return elections.preferred(assignment.replicas, now, lambda one: state.is_online(one, partition))
 
-    return (yield from update(core, partitions, choose))
+    return (yield from update(core, partitions, choose, elects=True))
 
 
 def next_epoch(core: Core, partition: TopicPartition) -> Steps[bool]:

@@ -197,6 +197,41 @@ async def test_topics_are_kept_where_deletion_is_off(autojump_clock):
         assert led(cluster, "t") == 1
 
 
+async def test_a_leader_whose_isr_change_was_written_without_an_answer_is_told_of_it(autojump_clock):
+    """Otherwise it would propose to the version before it for ever."""
+    async with running(1, 2, 3) as cluster:
+        await cluster.create_topic("t", (2, 3))
+        leader = cluster.brokers[2]
+        await cluster.until(lambda: leader.believes.get(("t", 0), (0,))[0] == 2)
+        epoch, version = leader.believes["t", 0][1:]
+        next(
+            one for one in cluster.brokers.values() if one.runtime is cluster.controller
+        ).session.lose_next_answer()
+        proposal = ProposedState("t", None, 0, epoch, version, ((2, -1),))
+        (answer,) = await cluster.ask(lambda one: one.alter_partitions(2, leader.epoch, [proposal]))
+        assert answer.code == ErrorCode.INVALID_UPDATE_VERSION
+        assert cluster.state("t").isr == (2,)
+        await cluster.until(lambda: leader.believes["t", 0] == (2, epoch, version + 1))
+
+
+async def test_a_leader_is_elected_of_who_is_in_sync_by_now(autojump_clock):
+    """Before 2.7 leaders write the ISR themselves, and tell the controller of it seconds later."""
+    async with running(1, 2, 3) as cluster:
+        await cluster.create_topic("t", (2, 3))
+        await cluster.until(lambda: led(cluster, "t") == 2)
+        cluster.brokers[2].stop(kill=True)
+        await cluster.until(lambda: led(cluster, "t") == 3)
+        cluster.start(2)
+        await cluster.until(lambda: all(one.brokers == {1, 2, 3} for one in cluster.brokers.values()))
+        state = cluster.state("t")
+        assert state.isr == (3,)
+        in_sync = znodes.PartitionState(3, state.leader_epoch, (3, 2), state.controller_epoch)
+        await cluster.admin.set(znodes.state_path("t", 0), znodes.encode_state(in_sync))
+        results = await cluster.ask(lambda one: one.elect_leaders(ElectionType.PREFERRED, None, 1000))
+        assert results == {("t", 0): None}
+        assert led(cluster, "t") == 2
+
+
 async def test_an_unclean_election_is_held_where_the_topic_allows_it(autojump_clock):
     async with running(1, 2, 3) as cluster:
         await cluster.create_topic("careful", (2, 3))
