@@ -8,17 +8,12 @@ import os
 import re
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
-from barnabas.records.batch import encode_batch
-from barnabas.records.record import Record
 from barnabas.testing.running import import_path
 from barnabas.wire.generated.api_versions import ApiVersionsRequest
-from barnabas.wire.generated.metadata import MetadataRequest
-from barnabas.wire.generated.produce import ProduceRequest
 from tests.e2e.conftest import StartBroker
 from tests.support.raw_client import RawClient
 
@@ -87,12 +82,10 @@ NOT_IN_TEST_SERVERS = (
 )
 IN_TEST_SERVERS_MAX = 15
 """How many modules of Barnabas more than at a plain start."""
-AT_ONCE = "from barnabas.broker import ahead; ahead.MODULES = ahead.APIS = (); from barnabas import cli; exit(cli.main())"
-"""A program that imports nothing ahead of need."""
 
 
 def test_a_plain_broker_imports_only_what_it_uses_at_once(start_broker: StartBroker) -> None:
-    broker = start_broker(program=(sys.executable, "-X", "importtime", "-c", AT_ONCE))
+    broker = start_broker(program=(sys.executable, "-X", "importtime", "-m", "barnabas"))
     with RawClient(broker.bootstrap) as client:
         assert client.ask(ApiVersionsRequest(), 0).error_code == 0
     assert broker.stop() == 0
@@ -102,10 +95,7 @@ def test_a_plain_broker_imports_only_what_it_uses_at_once(start_broker: StartBro
 def test_a_test_server_imports_what_its_control_api_needs_with_the_first_request(tmp_path: Path) -> None:
     said = tmp_path / "said"
     environment = {**os.environ, "PYTHONPATH": import_path()}
-    from_first_use = (
-        f"from barnabas.testing import server_command; server_command.OF_CONTROL_API = (); {AT_ONCE}"
-    )
-    arguments = [sys.executable, "-X", "importtime", "-c", from_first_use, "test-server"]
+    arguments = [sys.executable, "-X", "importtime", "-m", "barnabas", "test-server"]
     with (
         said.open("wb") as log,
         subprocess.Popen(
@@ -128,54 +118,6 @@ def test_a_test_server_imports_what_its_control_api_needs_with_the_first_request
     assert process.returncode == 0
     assert {"h11", "barnabas.control.openapi"} <= imported_in(said.read_text())
     judge(at_start, NOT_IN_TEST_SERVERS, MODULES_MAX + IN_TEST_SERVERS_MAX)
-
-
-def test_what_nearly_every_client_asks_for_first_is_imported_while_nobody_is_there(
-    start_broker: StartBroker,
-) -> None:
-    broker = start_broker(program=(sys.executable, "-X", "importtime", "-m", "barnabas"))
-    deadline = time.monotonic() + 20
-    while "barnabas.handlers.fetch_reading" not in imported_in(broker.said()):  # by the last of them
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    before = broker.said()
-    with RawClient(broker.bootstrap) as client:
-        assert client.ask(ApiVersionsRequest(), 2).error_code == 0
-        produce(client, "t")
-    found = imported_in(broker.said()) - imported_in(before)
-    assert not [
-        one for one in found if one.startswith(("barnabas.handlers", "barnabas.log", "barnabas.replicas"))
-    ]
-
-
-def test_the_table_of_what_is_imported_ahead_has_each_module_before_those_that_import_it() -> None:
-    program = (
-        "import sys, importlib; from barnabas import apis; from barnabas.broker import ahead, assembly\n"
-        "for name in ahead.MODULES:\n"
-        "    print(name) if name in sys.modules else importlib.import_module(name)\n"
-        "before = set(sys.modules)\n"
-        "[api.load() for api in apis.BY_KEY.values() if api.name in ahead.APIS]\n"
-        "print(*(set(sys.modules) - before))"
-    )
-    environment = {**os.environ, "PYTHONPATH": import_path()}
-    found = subprocess.run(
-        [sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, check=True
-    )
-    assert found.stdout.split() == []
-
-
-def produce(client: RawClient, topic: str) -> None:
-    """Have a topic made, and a record appended to it."""
-    asked = MetadataRequest(
-        topics=[MetadataRequest.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=True
-    )
-    while client.ask(asked, 8).topics[0].error_code:
-        time.sleep(0.01)
-    records = memoryview(bytearray(encode_batch([Record(0, 0, None, b"value", [])])))
-    data = ProduceRequest.PartitionProduceData(index=0, records=records)
-    of_topic = ProduceRequest.TopicProduceData(name=topic, partition_data=[data])
-    answer = client.ask(ProduceRequest(acks=-1, timeout_ms=20_000, topic_data=[of_topic]), 8)
-    assert answer.responses[0].partition_responses[0].error_code == 0
 
 
 def imported_in(text: str) -> set[str]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import trio
 
 from barnabas import output
-from barnabas.broker import ahead, connection, interpreter
+from barnabas.broker import connection, interpreter
 from barnabas.broker.assembly import assembled
 from barnabas.broker.seams import NO_SEAMS, Seams
 from barnabas.broker.startup import StartupError, exposures
@@ -77,7 +77,6 @@ async def _run_until_signalled(
                     await nursery.start(_serve_then_cancel, broker, nursery.cancel_scope)
                     interpreter.settle_garbage_collector()
                     say_ready(broker)
-                    await ahead.import_ahead(broker.services.threads, broker.connections)
                     await trio.sleep_forever()
             listening.cancel_scope.cancel()
 

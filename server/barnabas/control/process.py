@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas.broker import ahead, interpreter
+from barnabas.broker import interpreter
 from barnabas.broker.process import Stopper, end_signals, leaves, say_ready
 from barnabas.broker.startup import StartupError, host_and_port
 from barnabas.config import broker as settings
@@ -148,4 +148,3 @@ async def _run_host(host: Host, stopper: Stopper, words: str) -> None:
         interpreter.settle_garbage_collector()
         if host.broker is not None:
             say_ready(host.broker, words)
-            await ahead.import_ahead(host.broker.services.threads, host.broker.connections)

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 USAGE_ERROR, FAILED = 2, 1
 PR_SET_PDEATHSIG = 1
-OF_CONTROL_API = ("h11", "barnabas.control.routes.base", "barnabas.control.http")
-"""Imported ahead of the first request to the control API."""
 PARENT_ENDED = signal.SIGUSR2
 """Sent by the kernel when the thread that has started this process ends: its process may go on."""
 
@@ -176,7 +174,7 @@ async def _serve(
 ) -> None:
     import trio
 
-    from barnabas.broker import ahead, interpreter
+    from barnabas.broker import interpreter
     from barnabas.broker.startup import parse_metrics_address
     from barnabas.control.clock import VirtualClock
     from barnabas.testing.bench import open_bench
@@ -197,10 +195,6 @@ async def _serve(
                 waiting.start_soon(_end_with_input, waiting.cancel_scope)
             interpreter.settle_garbage_collector()
             _say_ready(bench, host)
-            if host.broker is not None:
-                waiting.start_soon(
-                    ahead.import_ahead, host.broker.services.threads, host.broker.connections, OF_CONTROL_API
-                )
             async for number in signals:
                 if number != PARENT_ENDED or os.getppid() != parent:
                     break

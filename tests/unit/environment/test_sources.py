@@ -21,7 +21,6 @@ FORBIDDEN = {
 }
 MAY = {
     "environment/real.py": "the operating system's environment",
-    "broker/ahead.py": "part of the process, once it is ready: a pause in real time, in a thread",
     "network/certificates.py": "prepares files, before there is a broker",
     "network/dialing.py": "its network: connections to others",
     "network/ready_sockets.py": "its network: which sockets can be read",
