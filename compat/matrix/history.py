@@ -208,9 +208,15 @@ class History:
         return str(passed) if passed == len(tried) else f"{passed}/{len(tried)}"
 
     def markdown(self, records: int) -> str:
-        """Return the page of all that is kept."""
-        names = [name for name in releases.NAMES if name in self.verdicts]
-        clients = sorted({client for row in self.verdicts.values() for client in row})
+        """Return the page of all that is kept; cells that were not tried here stay as the page has them."""
+        written = _cells(PAGE.read_text(encoding="utf-8")) if PAGE.exists() else {}
+        released = {name for _, name in written}
+        names = [name for name in releases.NAMES if name in self.verdicts or name in released]
+        in_page = {client for client, _ in written}
+        clients = sorted(
+            {client for row in self.verdicts.values() for client in row}
+            | {client for client in OLDEST if title(client) in in_page}
+        )
         lines = [
             "# Stock clients against the brokers of twelve years",
             "",
@@ -225,7 +231,9 @@ class History:
             "|---" * (len(names) + 1) + "|",
         ]
         lines += [
-            f"| {title(client)} | " + " | ".join(self._cell(client, name) for name in names) + " |"
+            f"| {title(client)} | "
+            + " | ".join(self._cell(client, name) or written.get((title(client), name), "") for name in names)
+            + " |"
             for client in clients
         ]
         lines += [
@@ -255,3 +263,15 @@ class History:
         if failures:
             lines += ["", "What failed:", "", *(f"- {text}" for text in failures)]
         return "\n".join(lines) + "\n"
+
+
+def _cells(page: str) -> dict[tuple[str, str], str]:
+    """Return the cells of a page's first table, by client and release."""
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")]
+    head = rows[0][1:] if rows else []
+    return {
+        (row[0], name): cell
+        for row in rows[1:]
+        if len(row) == len(rows[0])
+        for name, cell in zip(head, row[1:], strict=True)
+    }
