@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from barnabas.config import releases
+from barnabas.testing.running import import_path
 from barnabas.wire.generated.api_versions import ApiVersionsRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.metadata import MetadataRequest
 from tests.support.raw_client import RawClient
 
-from .conftest import StartBroker
+from .conftest import ROOT, StartBroker
 
 pytestmark = pytest.mark.e2e
 
@@ -34,6 +39,32 @@ def test_a_client_that_has_been_led_astray_is_told_and_goes_on(start_broker: Sta
     assert advertised == {
         key: last for key, (_, last) in published.items() if key not in OF_THE_QUORUM | TELEMETRY
     }
+
+
+def test_the_wire_suite_holds_it_to_what_4_4_answers(start_broker: StartBroker) -> None:
+    """Kafka 4.4.0 passes the same cases."""
+    broker = start_broker("group.initial.rebalance.delay.ms=0", options=["--as-version", "4.4"])
+    wanted = (
+        "ApiVersions",
+        "TxnOffsetCommit",
+        "DeleteGroups",
+        "StreamsGroupTopologyDescriptionUpdate",
+        "transactions",
+        "walks/transactions",
+    )
+    patterns = [word for pattern in wanted for word in ("--select", pattern)]
+    done = subprocess.run(
+        [sys.executable, "-m", "barnabas", "conform", broker.bootstrap, "--seed", "7", *patterns],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": import_path(ROOT)},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert ": Apache Kafka 4.4; " in done.stdout
+    passed, failed = (int(words.split()[0]) for words in done.stdout.splitlines()[-1].split(",")[:2])
+    assert (passed > 200, failed) == (True, 0)
 
 
 def test_without_a_release_it_is_none_of_4_4(start_broker: StartBroker) -> None:

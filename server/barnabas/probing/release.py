@@ -13,7 +13,7 @@ from barnabas.probing.harmless import BETWEEN_BROKERS
 
 Versions = Mapping[int, tuple[int, int]]
 PRODUCE = 0
-_BY_MODE = frozenset((38, 39, 40, 41, 48, 49, 50, 51, 55, 57, 64, 71, 72, 80, 81))
+_BY_MODE = frozenset((38, 39, 40, 41, 48, 49, 50, 51, 55, 57, 64, 71, 72, 80, 81, 94))
 
 
 @dataclass(frozen=True, slots=True)

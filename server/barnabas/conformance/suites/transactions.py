@@ -183,7 +183,9 @@ class Producer:
             )
             self.trial.expect(answer, {"error_code": 0})
         place = {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}
-        asked = self.named | {"group_id": group, "topics": [{"name": self.topic[0], "partitions": [place]}]}
+        name, topic_id = self.topic
+        topic = {"name": name, "topic_id": topic_id, "partitions": [place]}
+        asked = self.named | {"group_id": group, "topics": [topic]}
 
         def is_done(answer: Any) -> bool:
             return answer.topics[0].partitions[0].error_code not in LATER

@@ -68,6 +68,24 @@ def _api_versions() -> list[Row]:
                 with_topic=False,
             )
         )
+    for label, code, meant in (
+        ("another cluster", "REBOOTSTRAP_REQUIRED", {"cluster_id": "conform-no-such-cluster", "node_id": 0}),
+        ("a cluster without a node", "INVALID_REQUEST", {"cluster_id": "conform-no-such-cluster"}),
+        ("a node without a cluster", "INVALID_REQUEST", {"node_id": 0}),
+    ):
+        found.append(
+            row(
+                "ApiVersions",
+                label,
+                "A client that names a cluster and a node which are not these has to bootstrap again: "
+                "REBOOTSTRAP_REQUIRED, and no API; one of the two alone is INVALID_REQUEST.",
+                "KIP-1242",
+                named | meant,
+                {"error_code": code, "api_keys.len": 0},
+                (5, LAST),
+                with_topic=False,
+            )
+        )
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from barnabas.conformance.fixture import UNKNOWN_ID
 from barnabas.conformance.rows import LAST, Row, row
 from barnabas.conformance.trial import Trial
 
@@ -179,8 +180,8 @@ def _in_transactions() -> list[Row]:
         row(
             "TxnOffsetCommit",
             "an unknown topic",
-            "A topic that does not exist is UNKNOWN_TOPIC_OR_PARTITION.",
-            "KIP-98",
+            "A topic that does not exist is UNKNOWN_TOPIC_OR_PARTITION, a topic id UNKNOWN_TOPIC_ID.",
+            "KIP-98, KIP-1319",
             lambda t, _: {
                 "transactional_id": t.unknown_transaction,
                 "producer_id": 1,
@@ -189,13 +190,18 @@ def _in_transactions() -> list[Row]:
                 "topics": [
                     {
                         "name": "conform-no-such-topic",
+                        "topic_id": UNKNOWN_ID,
                         "partitions": [
                             {"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}
                         ],
                     }
                 ],
             },
-            {"topics.0.partitions.0.error_code": "UNKNOWN_TOPIC_OR_PARTITION"},
+            lambda _, v: {
+                "topics.0.partitions.0.error_code": (
+                    "UNKNOWN_TOPIC_ID" if v >= 6 else "UNKNOWN_TOPIC_OR_PARTITION"
+                )
+            },
             with_topic=False,
         ),
         row(
