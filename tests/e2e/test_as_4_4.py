@@ -13,6 +13,8 @@ from barnabas.testing.running import import_path
 from barnabas.wire.generated.api_versions import ApiVersionsRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.metadata import MetadataRequest
+from barnabas.wire.generated.sasl_authenticate import SaslAuthenticateRequest
+from barnabas.wire.generated.sasl_handshake import SaslHandshakeRequest
 from tests.support.raw_client import RawClient
 
 from .conftest import ROOT, StartBroker
@@ -39,6 +41,30 @@ def test_a_client_that_has_been_led_astray_is_told_and_goes_on(start_broker: Sta
     assert advertised == {
         key: last for key, (_, last) in published.items() if key not in OF_THE_QUORUM | TELEMETRY
     }
+
+
+def test_whom_a_client_means_is_looked_at_once_it_has_logged_in(start_broker: StartBroker) -> None:
+    """Kafka 4.4.0 answered the same."""
+    broker = start_broker(
+        "kafka.version=4.4",
+        "sasl.enabled.mechanisms=PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config="
+        'org.apache.kafka.common.security.plain.PlainLoginModule required user_u="p";',
+        listen="SASL_PLAINTEXT://127.0.0.1:0",
+    )
+    wrong = ApiVersionsRequest(
+        client_software_name="x", client_software_version="1", cluster_id="other", node_id=9
+    )
+    with RawClient(broker.bootstrap) as client:
+        before = client.ask(wrong, 5)
+        assert (before.error_code, bool(before.api_keys)) == (0, True)
+        assert client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0
+        assert client.ask(SaslAuthenticateRequest(auth_bytes=b"\0u\0p"), 2).error_code == 0
+        after = client.ask(wrong, 5)
+        assert (after.error_code, after.api_keys) == (ErrorCode.REBOOTSTRAP_REQUIRED, [])
+    half = ApiVersionsRequest(client_software_name="x", client_software_version="1", cluster_id="other")
+    with RawClient(broker.bootstrap) as client:
+        assert client.ask(half, 5).error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_the_wire_suite_holds_it_to_what_4_4_answers(start_broker: StartBroker) -> None:

@@ -2,8 +2,8 @@
 
 v3 tells the client's name and version (KIP-511; bad ones are INVALID_REQUEST) and adds features (KIP-584); v4 allows
 a feature's minimum version to be 0. v5 tells which cluster and node the client means to reach (KIP-1242): where this is
-another, the answer is REBOOTSTRAP_REQUIRED, without the table; one of the two alone is INVALID_REQUEST. The response
-header is version 0 whatever the version of the body.
+another, the answer is REBOOTSTRAP_REQUIRED, without the table; one of the two alone is INVALID_REQUEST. Before
+a login they are not compared, as in Kafka. The response header is version 0 whatever the version of the body.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ async def handle(
                     ErrorCode.INVALID_REQUEST, f"client software {value!r} is not a valid name"
                 )
         if context.api_version >= DESTINATION_SINCE:
-            _check_destination(request, metadata.image.cluster_id, broker_id)
+            login = context.connection.login
+            compares = login is None or login.is_done
+            _check_destination(request, metadata.image.cluster_id, broker_id, compares=compares)
         context.connection.client_software_name = request.client_software_name
         context.connection.client_software_version = request.client_software_version
     if context.connection.login is not None:
@@ -57,11 +59,14 @@ async def handle(
     return _everything(served, release, metadata.image, context.api_version)
 
 
-def _check_destination(request: ApiVersionsRequest, cluster_id: str, broker_id: int) -> None:
+def _check_destination(
+    request: ApiVersionsRequest, cluster_id: str, broker_id: int, *, compares: bool
+) -> None:
     """See that the client has reached whom it means to reach. Raises INVALID_REQUEST, REBOOTSTRAP_REQUIRED."""
     if (request.cluster_id is None) != (request.node_id == UNKNOWN_NODE):
         raise RequestError(ErrorCode.INVALID_REQUEST, "cluster id and node id come together or not at all")
-    if request.cluster_id is not None and (request.cluster_id, request.node_id) != (cluster_id, broker_id):
+    meant = request.cluster_id, request.node_id
+    if compares and request.cluster_id is not None and meant != (cluster_id, broker_id):
         raise RequestError(
             ErrorCode.REBOOTSTRAP_REQUIRED,
             f"the client means to reach node {request.node_id} of cluster {request.cluster_id!r}",
