@@ -321,6 +321,7 @@ REQUESTS: dict[str, Callable[[Names], Values]] = {
         },
     },
     "StreamsGroupDescribe": _epoch_group,
+    "StreamsGroupTopologyDescriptionUpdate": lambda n: {"GroupId": n.group, "MemberId": "m"},
     "DescribeShareGroupOffsets": lambda n: {
         "Groups": [{"GroupId": n.group, "Topics": [{"TopicName": n.topic, "Partitions": [0]}]}]
     },

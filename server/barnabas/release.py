@@ -76,11 +76,10 @@ async def _refuse(_context: Any, _request: Any) -> NoReturn:
 
 
 def _without_what_is_newer() -> dict[int, Api]:
-    return {
-        key: api.in_versions(api.min_version, _LAST_BY_DEFAULT.get(key, api.max_version))
-        for key, api in apis.BY_KEY.items()
-        if key not in apis.SINCE_4_4
-    }
+    served = {key: api for key, api in apis.BY_KEY.items() if key not in apis.SINCE_4_4}
+    for key, last in _LAST_BY_DEFAULT.items():
+        served[key] = served[key].in_versions(served[key].min_version, last)
+    return served
 
 
 _LAST_BY_DEFAULT = {apis.API_VERSIONS: 4, 28: 5, 42: 2}  # TxnOffsetCommit, DeleteGroups

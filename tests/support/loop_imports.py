@@ -14,7 +14,7 @@ from types import ModuleType
 
 import trio
 
-from barnabas import apis
+from barnabas.release import KAFKA_4
 from compat.hostile.messages import filled, frame
 from tests.support.brokers import running
 
@@ -73,7 +73,7 @@ async def imported(directory: str) -> dict[str, list[str]]:
         await ask(users_address, begins_login, waits=False)
         finder = Finder()
         sys.meta_path.insert(0, finder)
-        for api in apis.BY_KEY.values():
+        for api in KAFKA_4.apis.values():
             for version in sorted({api.min_version, api.max_version}):
                 if not api.member_only:
                     data = frame(api.name, version, filled(api.name, version))

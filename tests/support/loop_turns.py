@@ -21,11 +21,11 @@ from tests.support.loop_meter import LINES_MAX, LoopMeter
 METER = LoopMeter()
 METER.count_calls_into_c()
 
-from barnabas import apis  # noqa: E402
 from barnabas.broker import assembly  # noqa: E402
 from barnabas.inspection.errors import error_codes  # noqa: E402
 from barnabas.inspection.frames import read_response  # noqa: E402
 from barnabas.loop_budget import LoopBudget  # noqa: E402
+from barnabas.release import KAFKA_4  # noqa: E402
 from compat.hostile.attack import decoded, produce_values  # noqa: E402
 from compat.hostile.batches import one_record  # noqa: E402
 from compat.hostile.messages import frame  # noqa: E402
@@ -184,10 +184,10 @@ async def drive(directory: str, chosen: list[str]) -> dict[str, dict[str, object
     async with running([directory], **settings) as client:
         driver = Driver(client.broker.listeners[0].addresses[0])
         await fill(driver, state)
-        for api in apis.BY_KEY.values():
+        for api in KAFKA_4.apis.values():
             assert api.handle, api.decoders  # imported once, so not by the first request
         with METER:
-            for api in apis.BY_KEY.values():
+            for api in KAFKA_4.apis.values():
                 if api.name not in ROWS or (chosen and api.name not in chosen):
                     continue
                 worst: dict[str, object] = {"lines": 0, "case": "", "where": []}

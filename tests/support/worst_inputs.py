@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from barnabas import apis
+from barnabas.release import KAFKA_4
 from codegen.model import Field
 from compat.hostile.attack import fetch_values, produce_values
 from compat.hostile.batches import (
@@ -131,14 +131,14 @@ def case(
     """`count` times the same request."""
     times = f", {count} in one send" if count > 1 else ""
     expected = count if answers is None else answers
-    key = next(one.key for one in apis.BY_KEY.values() if one.name == api)
+    key = next(one.key for one in KAFKA_4.apis.values() if one.name == api)
     data = frame(api, version, values) * count
     return Case(f"{api} v{version} {label}{times}", data, expected, (key, version) if succeeds else None)
 
 
 def versions(api: str) -> list[int]:
     """The newest version that is served; with more effort the oldest too."""
-    served = next(one for one in apis.BY_KEY.values() if one.name == api)
+    served = next(one for one in KAFKA_4.apis.values() if one.name == api)
     return sorted({served.max_version, served.min_version if EFFORT > 1 else served.max_version})
 
 

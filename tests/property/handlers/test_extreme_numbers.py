@@ -13,7 +13,7 @@ import pytest
 import trio
 import trio.testing
 
-from barnabas import apis
+from barnabas.release import KAFKA_4, release
 from barnabas.testing.simulation.world import SimulatedThreads
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.errors import ErrorCode
@@ -25,6 +25,7 @@ from tests.support.broker import broker_to_ask, new_connection
 from tests.support.effort import examples
 from tests.support.logs import batch
 from tests.support.messages import EDGES, Builder, all_messages, codec_of
+from tests.support.newest_release import NEWEST, only_newest
 
 SETTINGS = {
     "telemetry.enable": "true",
@@ -116,14 +117,13 @@ async def populate(ask):
     await ask(share(group_id="g", topics=[states]), 0)
 
 
-@pytest.mark.parametrize("key", [key for key, api in apis.BY_KEY.items() if not api.member_only])
-async def test_no_number_makes_a_request_fail_here(key, tmp_path, caplog, autojump_clock):
-    api = apis.BY_KEY[key]
+async def check_numbers(api, settings, tmp_path, caplog):
+    key = api.key
     message = all_messages()[f"{api.name}Request"]
     seed = SystemRandom().getrandbits(32)
     print(f"seed {seed}")
     random = Random(seed)
-    async with broker_to_ask(tmp_path, SETTINGS, threads=SimulatedThreads(random)) as ask:
+    async with broker_to_ask(tmp_path, settings, threads=SimulatedThreads(random)) as ask:
         services, pipeline = ask.services, ask.broker.connections.parts.pipeline
         await trio.testing.wait_all_tasks_blocked()
         await populate(ask)
@@ -145,7 +145,17 @@ async def test_no_number_makes_a_request_fail_here(key, tmp_path, caplog, autoju
                     assert ErrorCode.UNKNOWN_SERVER_ERROR not in error_codes(answer), f"{what}: {answer}"
         await services.group_coordinator.expire_offsets()
     # What was written can be read again.
-    async with broker_to_ask(tmp_path, SETTINGS, threads=SimulatedThreads(random)) as ask:
+    async with broker_to_ask(tmp_path, settings, threads=SimulatedThreads(random)) as ask:
         await ask.services.group_coordinator.machines()
         await ask.services.transaction_coordinator.machines()
     assert not [record for record in caplog.records if record.exc_info], f"{api.name}: after the requests"
+
+
+@pytest.mark.parametrize("key", [key for key, api in KAFKA_4.apis.items() if not api.member_only])
+async def test_no_number_makes_a_request_fail_here(key, tmp_path, caplog, autojump_clock):
+    await check_numbers(KAFKA_4.apis[key], SETTINGS, tmp_path, caplog)
+
+
+@pytest.mark.parametrize("key", only_newest())
+async def test_no_number_makes_a_request_fail_in_the_newest_release(key, tmp_path, caplog, autojump_clock):
+    await check_numbers(release(NEWEST).apis[key], SETTINGS | {"kafka.version": NEWEST}, tmp_path, caplog)

@@ -16,12 +16,14 @@ from barnabas.broker.pipeline import Pipeline
 from barnabas.environment.real import real_environment
 from barnabas.records.batch import encode_batch
 from barnabas.records.record import Record
+from barnabas.release import KAFKA_4, release
 from barnabas.requests.context import ConnectionInfo, Shared
 from barnabas.requests.log_limit import LogLimit
 from barnabas.security.authorizer import REFUSALS, AllowEverything, Operation, Requester, ResourceType
 from compat.kit.wire import decode, encode, message
 from compat.security.requests import REQUESTS, Names
 from tests.support.broker import NOW_MS, Asked, broker_to_ask
+from tests.support.newest_release import NEWEST, only_newest
 
 SECRET = b"a secret"
 OPEN_TO_ALL = frozenset(
@@ -273,6 +275,7 @@ REFUSED: dict[str, dict[Denied, Where]] = {
     "ReadShareGroupStateSummary": STATES,
     "StreamsGroupHeartbeat": {**HEARTBEAT, (CREATE, TOPIC): SILENT, (CREATE, CLUSTER): SILENT},
     "StreamsGroupDescribe": DESCRIBED,
+    "StreamsGroupTopologyDescriptionUpdate": {(READ, GROUP): "ErrorCode"},
     "DescribeShareGroupOffsets": {
         (DESCRIBE, GROUP): "Groups.ErrorCode", (DESCRIBE, TOPIC): "Groups.Topics.Partitions.ErrorCode",
     },
@@ -295,8 +298,8 @@ def at(where: Where, version: int) -> str:
     return [path for since, path in where if since <= version][-1]
 
 
-def rows() -> list[apis.Api]:
-    return [api for api in apis.BY_KEY.values() if api.name not in OPEN_TO_ALL and not api.member_only]
+def rows(table: Mapping[int, apis.Api] = apis.BY_KEY) -> list[apis.Api]:
+    return [api for api in table.values() if api.name not in OPEN_TO_ALL and not api.member_only]
 
 
 def test_every_operation_of_the_table_has_a_case() -> None:
@@ -306,12 +309,13 @@ def test_every_operation_of_the_table_has_a_case() -> None:
         assert wanted == REFUSED[api.name].keys(), api.name
 
 
-async def test_who_may_nothing_learns_and_changes_nothing(tmp_path: Path) -> None:
-    async with broker_to_ask(tmp_path, SETTINGS) as asked:
+@pytest.mark.parametrize("version_of_kafka", ["", NEWEST])
+async def test_who_may_nothing_learns_and_changes_nothing(tmp_path: Path, version_of_kafka: str) -> None:
+    async with broker_to_ask(tmp_path, settings_of(version_of_kafka)) as asked:
         world = World(asked)
         await world.fill()
         before = world.state()
-        for api in rows():
+        for api in rows(release(version_of_kafka).apis if version_of_kafka else KAFKA_4.apis):
             first = OWNER_SINCE if api.name == "CreateDelegationToken" else api.min_version
             for version in range(first, api.max_version + 1):
                 names: dict[str, Any] = {"group": groups_of(api.name)}
@@ -346,9 +350,25 @@ OWNER_SINCE = 3
 """The version of CreateDelegationToken that can name an owner; anybody may create tokens of their own."""
 
 
-@pytest.mark.parametrize("api", rows(), ids=lambda api: api.name)
-async def test_one_denied_operation_is_refused_in_its_place(tmp_path: Path, api: apis.Api) -> None:
-    async with broker_to_ask(tmp_path, SETTINGS) as asked:
+def settings_of(version_of_kafka: str) -> dict[str, str]:
+    return SETTINGS | ({"kafka.version": version_of_kafka} if version_of_kafka else {})
+
+
+@pytest.mark.parametrize(
+    ("version_of_kafka", "api"),
+    [
+        *[pytest.param("", api, id=api.name) for api in rows(KAFKA_4.apis)],
+        *[
+            pytest.param(NEWEST, api, id=f"{api.name} of {NEWEST}")
+            for api in rows(release(NEWEST).apis)
+            if api.key in only_newest()
+        ],
+    ],
+)
+async def test_one_denied_operation_is_refused_in_its_place(
+    tmp_path: Path, version_of_kafka: str, api: apis.Api
+) -> None:
+    async with broker_to_ask(tmp_path, settings_of(version_of_kafka)) as asked:
         world = World(asked)
         await world.fill()
         for denied, where in REFUSED[api.name].items():
