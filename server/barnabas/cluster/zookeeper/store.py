@@ -20,15 +20,15 @@ from barnabas.cluster.image import (
     Change,
     ClusterImage,
     Delta,
-    PartitionInfo,
     ResourceKey,
+    TopicInfo,
 )
 from barnabas.cluster.store import Decide, Subscriber
 from barnabas.cluster.zookeeper import acl_znodes, znodes
 from barnabas.cluster.zookeeper import resource_znodes as resources
 from barnabas.cluster.zookeeper.acls import AclsReader
+from barnabas.cluster.zookeeper.assignments import read_assignments
 from barnabas.cluster.zookeeper.changes import PLACE, ChangeWriter, applied, closed, decided
-from barnabas.cluster.zookeeper.json_znodes import ZnodeError
 from barnabas.cluster.zookeeper.notifications import Notifications
 from barnabas.cluster.zookeeper.registration import (
     IdTakenError,
@@ -291,19 +291,11 @@ class ZooKeeperStore:
         names = list(dict.fromkeys([name for name in map(_grown, changes) if name is not None]))
         if not names:
             return list(changes)
-        paths = [znodes.topic_path(name) for name in names]
         try:
-            nodes = await until_answered(self._zookeeper, lambda: self._zookeeper.get_many(paths))
+            assignments = await read_assignments(self._zookeeper, names, self._budget)
         except ZooKeeperError as error:
             raise closed() if self._is_closed else StorageError(PLACE, error) from error
-        counts = {}
-        for name, node in zip(names, nodes, strict=True):
-            if node is None:
-                continue
-            try:
-                counts[name] = 1 + max(znodes.decode_topic(name, node[0]).partitions, default=-1)
-            except ZnodeError as error:
-                log.error("the number of partitions of %s is not known: %s", name, error)
+        counts = {name: 1 + max(one.partitions, default=-1) for name, one in assignments.items()}
         return [_with_count(change, counts, self._image) for change in changes]
 
     async def _settings_of_new(self, topics: Sequence[str]) -> list[Change]:
@@ -388,9 +380,7 @@ class ZooKeeperStore:
 def _grown(change: Change) -> str | None:
     """The topic that this change makes or gives more partitions, or None."""
     match change:
-        case TopicCreated(topic):
-            return topic.name
-        case PartitionsAdded(name):
+        case TopicCreated(TopicInfo(name)) | PartitionsAdded(name):
             return name
     return None
 
@@ -399,13 +389,9 @@ def _with_count(change: Change, counts: Mapping[str, int], image: ClusterImage) 
     """Return the change with partitions of unknown leaders up to the topic's count, where that is known."""
     match change:
         case TopicCreated(topic) if topic.name in counts:
-            missing = _unknown(counts[topic.name] - len(topic.partitions))
-            return TopicCreated(topic._replace(partitions=(*topic.partitions, *missing)))
+            missing = counts[topic.name] - len(topic.partitions)
+            return TopicCreated(topic._replace(partitions=topic.partitions + (UNKNOWN,) * missing))
         case PartitionsAdded(name, partitions) if name in counts:
-            before = len(image.topics[name].partitions)
-            return PartitionsAdded(name, (*partitions, *_unknown(counts[name] - before - len(partitions))))
+            missing = counts[name] - len(image.topics[name].partitions) - len(partitions)
+            return PartitionsAdded(name, partitions + (UNKNOWN,) * missing)
     return change
-
-
-def _unknown(count: int) -> tuple[PartitionInfo, ...]:
-    return (UNKNOWN,) * count

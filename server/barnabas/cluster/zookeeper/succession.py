@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from barnabas.cluster.zookeeper import znodes
+from barnabas.cluster.zookeeper.assignments import read_assignments
 from barnabas.cluster.zookeeper.json_znodes import ZnodeError
 from barnabas.cluster.zookeeper.registration import until_answered
 from barnabas.cluster.zookeeper.session import NoNodeError, ZooKeeper
@@ -54,18 +55,10 @@ async def _assigned(zookeeper: ZooKeeper, broker_id: int, budget: LoopBudget) ->
         topics = await until_answered(zookeeper, lambda: zookeeper.children(znodes.TOPICS))
     except NoNodeError:
         return []
-    paths = [znodes.topic_path(topic) for topic in topics]
     assigned = []
-    found = await until_answered(zookeeper, lambda: zookeeper.get_many(paths))
-    for topic, node in zip(topics, found, strict=True):
-        if node is None:
-            continue
-        try:
-            partitions = znodes.decode_topic(topic, node[0]).partitions
-        except ZnodeError as error:
-            log.error("%s", error)
-            continue
-        assigned += [(topic, index) for index, one in partitions.items() if broker_id in one.replicas]
+    for topic, assignment in (await read_assignments(zookeeper, topics, budget)).items():
+        partitions = assignment.partitions.items()
+        assigned += [(topic, index) for index, one in partitions if broker_id in one.replicas]
         await budget.checkpoint()
     return assigned
 
