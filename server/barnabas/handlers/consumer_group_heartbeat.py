@@ -13,7 +13,7 @@ from barnabas.errors import RequestError
 from barnabas.groups.consumer.membership import Heartbeat, check_heartbeat
 from barnabas.groups.consumer.regex import match_in_steps, matching
 from barnabas.groups.topics import hash_size
-from barnabas.handlers.heartbeats import is_still_as_large, size_of_topics
+from barnabas.handlers.heartbeats import size_of_topics
 from barnabas.ids import new_uuid, uuid_text
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.statemachine.decision import EVENT_SIZE_MAX
@@ -56,7 +56,6 @@ async def handle(
         request, context.client_id or "", context.connection.client_host, new_member_id, may_describe
     )
     says_more = _says_more(request)
-    size = reported = 0
     try:
         names: Collection[str] = request.subscribed_topic_names or ()
         if names:
@@ -64,16 +63,13 @@ async def handle(
         check_heartbeat(request, context.api_version, groups.settings)
         if says_more:
             names = await _matched(names, request.subscribed_topic_regex, metadata=metadata, budget=budget)
-            size = await size_of_topics(names, hash_size, metadata.image, budget)
+            size_of_names = await size_of_topics(names, hash_size, metadata, budget)
             reported = sum([1 + len(topic.partitions) for topic in request.topic_partitions or ()])
-            size += reported
 
         def is_large(shard: GroupShard) -> bool:
             of_group = shard.event_size(request.group_id, request.member_id, says_more=says_more)
-            if size + of_group <= EVENT_SIZE_MAX:
-                return False
-            size_max = EVENT_SIZE_MAX - of_group - reported
-            return is_still_as_large(names, hash_size, metadata.image, size_max)
+            asked = size_of_names() + reported if says_more else 0
+            return asked + of_group > EVENT_SIZE_MAX
 
         return await groups.perform(
             request.group_id,

@@ -35,8 +35,8 @@ async def handle(
         names = request.subscribed_topic_names or ()
         await context.require_each(Operation.DESCRIBE, ResourceType.TOPIC, names, budget)
         check_heartbeat(request)
-        size = await size_of_topics(names, _partitions, metadata.image, budget)
-        return await shares.groups.heartbeat(beat, size)
+        size = await size_of_topics(names, _partitions, metadata, budget)
+        return await shares.groups.heartbeat(beat, size())
     except RequestError as error:
         return ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.message or None)
 

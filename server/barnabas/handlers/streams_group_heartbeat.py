@@ -54,12 +54,15 @@ async def handle(
     beat = Heartbeat(request, context.client_id or "", context.connection.client_host)
     try:
         check_heartbeat(request)
-        await context.require_each(Operation.DESCRIBE, ResourceType.TOPIC, _topics(request), budget)
-        size = await _size(request, metadata=metadata, budget=budget)
+        topics = list(_topics(request))
+        await context.require_each(Operation.DESCRIBE, ResourceType.TOPIC, topics, budget)
+        size_of_names = await size_of_topics(topics, hash_size, metadata, budget)
+        reported = await _reported(request, budget)
+        says_more = bool(topics) or reported > 0
 
         def is_large(shard: GroupShard) -> bool:
-            of_group = shard.event_size(request.group_id, request.member_id, says_more=size > 0)
-            return size + of_group > EVENT_SIZE_MAX
+            of_group = shard.event_size(request.group_id, request.member_id, says_more=says_more)
+            return size_of_names() + reported + of_group > EVENT_SIZE_MAX
 
         answer = await group_coordinator.perform(
             request.group_id,
@@ -88,10 +91,9 @@ async def handle(
     return answer.response
 
 
-async def _size(request: StreamsGroupHeartbeatRequest, *, metadata: MetadataStore, budget: LoopBudget) -> int:
-    """Return how many topics, partitions and tasks a heartbeat names, and one more where it says who its member is."""
+async def _reported(request: StreamsGroupHeartbeatRequest, budget: LoopBudget) -> int:
+    """Return how many tasks and partitions a heartbeat names, and one more where it says who its member is."""
     size = int(request.member_epoch <= 0)
-    size += await size_of_topics(_topics(request), hash_size, metadata.image, budget)
     for tasks in (request.active_tasks, request.standby_tasks, request.warmup_tasks):
         for task in tasks or ():
             size += 1 + len(task.partitions)
