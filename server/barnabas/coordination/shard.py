@@ -189,24 +189,17 @@ class Shard(Generic[M]):
         One of those who wait is woken at a time, in the order in which they came: a thousand members that join at once with
         large events would wake each other a million times.
         """
-        is_first = False
+        enqueue = self._queue.append
         while self.is_held:
             woken = trio.Event()
-            if is_first:
-                self._queue.appendleft(woken)
-            else:
-                self._queue.append(woken)
+            enqueue(woken)
             try:
                 await woken.wait()
             except trio.Cancelled:
-                if woken in self._queue:
-                    self._queue.remove(woken)
-                else:
-                    self._wake_next()
+                self._queue.remove(woken)  # whoever has been woken is no longer cancelled here
                 raise
-            is_first = True
-        if is_first:
-            self._wake_next()  # it runs after the caller has decided
+            enqueue = self._queue.appendleft  # somebody who came later was quicker
+        self._wake_next()  # it runs after the caller has decided
 
     def _wake_next(self) -> None:
         if self._queue:
