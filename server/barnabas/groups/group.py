@@ -13,7 +13,7 @@ from barnabas.statemachine.context import EventContext
 from barnabas.statemachine.decision import Decision
 from barnabas.topic_partitions import TopicPartition
 
-LAST_WITHOUT_MEMBER_EPOCHS = 8
+LAST_WITHOUT_MEMBER_EPOCHS, FIRST_WITH_MEMBER_EPOCHS = 8, 9
 """The last version of OffsetCommit that carries generations only."""
 
 

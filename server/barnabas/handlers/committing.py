@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from barnabas.cluster.internal_topics import OFFSETS_TOPIC
 from barnabas.errors import RequestError
-from barnabas.groups.group import LAST_WITHOUT_MEMBER_EPOCHS, Committer
+from barnabas.groups.group import FIRST_WITH_MEMBER_EPOCHS, LAST_WITHOUT_MEMBER_EPOCHS, Committer
 from barnabas.groups.shard import GroupShard
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.statemachine.decision import Decision
@@ -251,12 +251,15 @@ class Commits:
         INVALID_COMMIT_OFFSET_SIZE where they are more than a batch can hold.
         """
         request, context = self._request, self._context
+        version = context.api_version
+        if producer is not None:
+            version = FIRST_WITH_MEMBER_EPOCHS if says_epochs else LAST_WITHOUT_MEMBER_EPOCHS
         committer = Committer(
             request.member_id,
             request.generation_id_or_member_epoch,
             request.group_instance_id,
             [one.commit[0] for one in some],
-            context.api_version if producer is None else LAST_WITHOUT_MEMBER_EPOCHS + says_epochs,
+            version,
             transactional=producer is not None,
         )
 

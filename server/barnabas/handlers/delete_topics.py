@@ -44,9 +44,8 @@ async def handle(
     """Delete all topics in one change; one that is named twice, by whatever, stays."""
     image = metadata.image
     results: list[Result] = []
-    wanted: Counter[tuple[str, bytes | None]] = (
-        Counter()
-    )  # None: there is no such topic, while one may have no id
+    # By name and id: None where there is no such topic, as one that is there may have no id.
+    wanted: Counter[tuple[str, bytes | None]] = Counter()
     access = _Access(context, is_in_zookeeper=follows_acl_authorizer(config))
     for (name, topic_id), count in (await _asked(request, budget=budget)).items():
         if name is not None and topic_id != ZERO_UUID:

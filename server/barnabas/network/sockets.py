@@ -293,9 +293,8 @@ def bind_sockets(host: str, port: int) -> list[socket.socket]:
     """
     if not host or host in EVERYWHERE:
         return [_bound_everywhere(host, port)]
-    name = (
-        host.encode() if host.isascii() else host
-    )  # of text the tables for international names are imported
+    # For text, the tables for international names would be imported.
+    name = host.encode() if host.isascii() else host
     try:
         found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except socket.gaierror as error:
