@@ -6,7 +6,6 @@ in hand. A broker that does the work in one go answers one or two.
 
 from __future__ import annotations
 
-import select
 import socket
 import struct
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from barnabas.wire.generated.fetch import FetchRequest
 from barnabas.wire.generated.list_offsets import ListOffsetsRequest
 from barnabas.wire.generated.produce import ProduceRequest
 from barnabas.wire.headers import decode_response, encode_request
+from compat.kit.readiness import is_readable
 
 from .conftest import BrokerProcess
 
@@ -75,7 +75,7 @@ def ask_beside(broker: BrokerProcess, connection: socket.socket, key: int, versi
         bystander.sendall(QUESTION)
         answer(bystander)
         send(connection, key, version, request)
-        while not select.select([connection], [], [], 0)[0]:
+        while not is_readable(connection, 0):
             bystander.sendall(QUESTION)
             answer(bystander)
             served += 1

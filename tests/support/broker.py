@@ -22,6 +22,7 @@ from barnabas.log.disk import Disk
 from barnabas.loop_budget import LoopBudget
 from barnabas.requests.context import ConnectionInfo, RequestContext, Shared
 from barnabas.requests.log_limit import LogLimit
+from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.headers import decode_response, encode_request, encode_response, parse_request_header
 from barnabas.wire.regions import Chunk, FileRegion
 
@@ -70,6 +71,13 @@ class Asked:
             response = error_response(api, context, received, error.code, error.message)
         answer = b"".join(map(_read, encode_response(api.key, version, 1, response)))[4:]
         return decode_response(answer, api.key, version)[1]
+
+
+async def ask_for_topic(asked: Asked, name: str = "t", *, partitions: int = 2) -> None:
+    """Have a topic with one replica made."""
+    topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+    answer = await asked(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
+    assert [one.error_code for one in answer.topics] == [0]
 
 
 def _read(chunk: Chunk) -> bytes:

@@ -6,7 +6,6 @@ import pytest
 
 from barnabas.wire.generated.api_versions import ApiVersionsRequest
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.delete_groups import DeleteGroupsRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.init_producer_id import InitProducerIdRequest
@@ -18,7 +17,7 @@ from barnabas.wire.generated.streams_group_topology_description_update import (
     StreamsGroupTopologyDescriptionUpdateRequest,
 )
 from barnabas.wire.generated.txn_offset_commit import TxnOffsetCommitRequest
-from tests.support.broker import broker_to_ask
+from tests.support.broker import ask_for_topic, broker_to_ask
 
 SETTINGS = {
     "kafka.version": "4.4",
@@ -33,8 +32,7 @@ OTHER_CODES = {5: ErrorCode.ILLEGAL_GENERATION, 6: ErrorCode.STALE_MEMBER_EPOCH}
 @pytest.fixture
 async def ask(tmp_path):
     async with broker_to_ask(tmp_path, SETTINGS) as asked:
-        topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=2, replication_factor=1)
-        await asked(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
+        await ask_for_topic(asked)
         yield asked
 
 

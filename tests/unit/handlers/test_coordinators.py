@@ -7,7 +7,6 @@ import pytest
 from barnabas.wire.generated.add_partitions_to_txn import AddPartitionsToTxnRequest
 from barnabas.wire.generated.consumer_group_describe import ConsumerGroupDescribeRequest
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.delete_groups import DeleteGroupsRequest
 from barnabas.wire.generated.describe_groups import DescribeGroupsRequest
 from barnabas.wire.generated.errors import ErrorCode
@@ -22,7 +21,7 @@ from barnabas.wire.generated.produce import ProduceRequest
 from barnabas.wire.generated.sync_group import SyncGroupRequest
 from barnabas.wire.generated.txn_offset_commit import TxnOffsetCommitRequest
 from barnabas.wire.generated.write_txn_markers import WriteTxnMarkersRequest
-from tests.support.broker import broker_to_ask
+from tests.support.broker import ask_for_topic, broker_to_ask
 from tests.support.logs import batch
 
 SETTINGS = {
@@ -35,8 +34,7 @@ SETTINGS = {
 @pytest.fixture
 async def ask(tmp_path):
     async with broker_to_ask(tmp_path, SETTINGS) as asked:
-        topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=2, replication_factor=1)
-        await asked(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
+        await ask_for_topic(asked)
         yield asked
 
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.delete_topics import DeleteTopicsRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.find_coordinator import FindCoordinatorRequest
@@ -11,7 +10,7 @@ from barnabas.wire.generated.initialize_share_group_state import InitializeShare
 from barnabas.wire.generated.offset_commit import OffsetCommitRequest
 from barnabas.wire.generated.offset_fetch import OffsetFetchRequest
 from barnabas.wire.generated.read_share_group_state import ReadShareGroupStateRequest
-from tests.support.broker import broker_to_ask
+from tests.support.broker import ask_for_topic, broker_to_ask
 
 SETTINGS = {
     "offsets.topic.num.partitions": "2",
@@ -23,8 +22,7 @@ SETTINGS = {
 @pytest.fixture
 async def ask(tmp_path):
     async with broker_to_ask(tmp_path, SETTINGS) as asked:
-        topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
-        await asked(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
+        await ask_for_topic(asked, partitions=1)
         yield asked
 
 

@@ -10,8 +10,7 @@ import trio
 
 from barnabas.environment.real import OsThreads
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from barnabas.wire.generated.create_topics import CreateTopicsRequest
-from tests.support.broker import Asked, broker_to_ask
+from tests.support.broker import Asked, ask_for_topic, broker_to_ask
 
 T = TypeVar("T")
 MEMBERS = 50
@@ -45,8 +44,7 @@ async def join(asked: Asked, joined: list[str]) -> None:
 async def test_the_hash_of_a_topic_makes_one_join_a_large_event_not_all_that_wait(tmp_path: Path) -> None:
     threads = CountingThreads()
     async with broker_to_ask(tmp_path, {"offsets.topic.num.partitions": "1"}, threads=threads) as asked:
-        topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=PARTITIONS, replication_factor=1)
-        await asked(CreateTopicsRequest(topics=[topic]), 5)
+        await ask_for_topic(asked, partitions=PARTITIONS)
         joined: list[str] = []
         async with trio.open_nursery() as nursery:
             for _ in range(MEMBERS):
