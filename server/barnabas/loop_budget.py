@@ -37,6 +37,8 @@ SCORE_OF_LONG_STEP, SCORE_OF_LONG_WORK, SCORE_MAX = 2, 3, 4
 since the system may have run another process."""
 AT_ONCE_SECONDS = 0.000_5
 """For how long after the beginning of a turn a task may go on with its next request without another turn."""
+CROWD, CROWD_SECONDS = 8, 0.5
+"""So many active connections that have found a turn used up are a crowd; it is over when none has for so long."""
 UNKNOWN = 1 << 30
 STALL_SECONDS = 0.2
 """From this length on a turn is reported, not only counted."""
@@ -114,6 +116,9 @@ class LoopBudget:
         self._task: trio.lowlevel.Task | None = None
         self._longest_step = 0.0
         self._longest_task: trio.lowlevel.Task | None = None
+        self.is_crowded = False
+        """Whether many active connections have been late for a turn: only as many should wake up as it has time for."""
+        self._crowd_ends = 0.0
         self._turn_seconds = 0.0  # of the last turn that has ended
         self._counted: dict[trio.lowlevel.Task, TaskTime] = {}
         self._active: _Queue = OrderedDict()
@@ -178,6 +183,8 @@ class LoopBudget:
         if self._counted:
             self._count(now - self._step_began)
         took = self._turn_seconds = now - self._turn_began
+        if self.is_crowded and now >= self._crowd_ends:
+            self.is_crowded = False
         if took > BOUNDS_SECONDS[0]:
             self._end_long_turn(took, now - self._step_began)
 
@@ -262,8 +269,13 @@ class LoopBudget:
             self._scores[task] = score - 1
         if score >= SCORE_OF_LONG_WORK:
             await self._give_way(self._long_work)
+        elif is_active:
+            if self.is_crowded or len(self._active) >= CROWD:
+                self.is_crowded = True
+                self._crowd_ends = self._clock() + CROWD_SECONDS
+            await self._give_way(self._active)
         else:
-            await self._give_way(self._active if is_active else self._inactive)
+            await self._give_way(self._inactive)
 
     async def _give_way(self, queue: _Queue) -> None:
         if not self._is_measured:

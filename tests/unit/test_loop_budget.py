@@ -7,7 +7,15 @@ from itertools import pairwise
 import trio
 import trio.testing
 
-from barnabas.loop_budget import AT_ONCE_SECONDS, LET_THROUGH_MAX, LONG_WORK_SHARE, LoopBudget, Stall
+from barnabas.loop_budget import (
+    AT_ONCE_SECONDS,
+    CROWD,
+    CROWD_SECONDS,
+    LET_THROUGH_MAX,
+    LONG_WORK_SHARE,
+    LoopBudget,
+    Stall,
+)
 
 
 class Clock:
@@ -391,3 +399,27 @@ async def test_requests_of_one_turn_are_steps_of_their_own() -> None:
     (stall,) = stalls
     assert stall.steps == 11
     assert stall.step_seconds < 0.002
+
+
+async def test_many_active_connections_that_are_late_for_a_turn_are_a_crowd() -> None:
+    """Many that have been idle are none; and a crowd is one for as long as some are late."""
+    clock = Clock()
+    with LoopBudget(clock=clock) as budget:
+
+        async def late(count: int, *, is_active: bool) -> bool:
+            async with trio.open_nursery() as nursery:
+                for _ in range(count):
+                    nursery.start_soon(partial(budget.admit, is_active=is_active))
+            await idle_once()
+            return budget.is_crowded
+
+        assert not await late(10 * CROWD, is_active=False)
+        assert not await late(CROWD, is_active=True)
+        assert await late(CROWD + 1, is_active=True)
+        clock.now += CROWD_SECONDS * 0.9
+        assert await late(1, is_active=True)
+        clock.now += CROWD_SECONDS * 0.9
+        assert await late(10 * CROWD, is_active=False)
+        clock.now += CROWD_SECONDS * 0.2
+        await idle_once()
+        assert not budget.is_crowded

@@ -63,6 +63,7 @@ class ConnectionParts:
         "buffers",
         "frame_bytes_max",
         "handshakes",
+        "last_heard_id",
         "log_limit",
         "memory",
         "now_s",
@@ -94,6 +95,8 @@ class ConnectionParts:
         self.frame_bytes_max = frame_bytes_max
         self.now_s = now_s
         self.on_closed = on_closed
+        self.last_heard_id = 0
+        """The connection that has sent something last of all."""
 
 
 class Connection:
@@ -265,7 +268,7 @@ class Connection:
                 await trio.lowlevel.checkpoint()
                 await parts.budget.checkpoint()
             elif not (self._is_quick and self._follows_at_once()):
-                await transport.wait_readable(soon=self._is_active)
+                await transport.wait_readable(soon=self._is_active, is_crowded=parts.budget.is_crowded)
                 if parts.budget.is_used_up:
                     # Before anything is read: who waits holds no memory.
                     await parts.budget.admit(is_active=self._is_active)
@@ -312,7 +315,10 @@ class Connection:
         waited_s = now_s - self.last_active
         # A first request says nothing: thousands of new connections may send theirs together.
         self._is_active = waited_s < ACTIVE_SECONDS and self.info.request is not None
-        self._is_quick = waited_s < AT_ONCE_SECONDS
+        # Of many that are busy nobody looks: it would be in vain, and once for each.
+        parts, own_id = self._parts, self.info.connection_id
+        self._is_quick = waited_s < AT_ONCE_SECONDS and parts.last_heard_id == own_id
+        parts.last_heard_id = own_id
         self.last_active = now_s
 
     async def _serve_parts(self, start: memoryview, size: int) -> bool:
@@ -352,9 +358,10 @@ class Connection:
                 await self._parts.budget.checkpoint()
             else:
                 self._transport.expect(size - used)
-                await self._transport.wait_readable(soon=self._is_active)
-                if self._parts.budget.is_used_up:
-                    await self._parts.budget.admit(is_active=self._is_active)
+                budget = self._parts.budget
+                await self._transport.wait_readable(soon=self._is_active, is_crowded=budget.is_crowded)
+                if budget.is_used_up:
+                    await budget.admit(is_active=self._is_active)
             if used < SCRATCH_BYTES // 2:
                 count = await self._receive_little(buffer, size - used, memory, held)
             else:

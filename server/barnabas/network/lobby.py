@@ -1,27 +1,34 @@
-"""Where sockets wait that are not expected to be active: of these only a few wake up in one turn of the event loop.
+"""Where sockets wait of which only as many wake up in one turn of the event loop as it has time for.
 
 The rule: Trio wakes every task whose socket has something to read in one turn, and waking 5,000 takes tenths of a
-second before any of them has been served. So sockets of new and idle connections wait in an epoll set of their own,
-inside Trio's, from which each turn takes some: the kernel returns them first come first served.
+second before any of them has been served. So sockets of new and idle connections, and those of active ones while many
+are, wait in an epoll set of their own, inside Trio's, from which each turn takes some: the kernel returns them first
+come first served.
 """
 
 from __future__ import annotations
 
 import select
+import time
+from collections.abc import Callable
 
 import trio
 
 WOKEN_AT_ONCE = 32
-"""How many sockets wake up in one turn: a millisecond or two to serve, if each has a small request."""
+"""How many sockets wake up in one turn at most: a millisecond or two to serve, if each has a small request."""
+TURN_SECONDS = 0.002
+"""If the turn before took longer, fewer wake up than in it, down to four; more, if it took three quarters of it."""
 
 
 class Lobby:
     """Sockets and the tasks that wait for them.
 
-    Waking costs some 10 us more than with Trio alone, so active connections do not wait here.
+    Waking one costs some 10 us more than with Trio alone, so an active connection among few does not wait here. For
+    each of many it costs less, since whoever is woken too late for a turn has to wait for another one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
         self._epoll = select.epoll()
         self._waiting: dict[int, trio.lowlevel.Task] = {}
         self._is_watched = False
@@ -54,10 +61,44 @@ class Lobby:
             trio.lowlevel.reschedule(task)
 
     async def _watch(self) -> None:
+        """Wake some in each turn, as long as anybody waits."""
+        at_once, are_more = WOKEN_AT_ONCE, False
         try:
             while self._waiting:
-                await trio.lowlevel.wait_readable(self._epoll.fileno())
-                for descriptor, _ in self._epoll.poll(0, WOKEN_AT_ONCE):
+                if are_more:
+                    began = self._clock()
+                    await trio.lowlevel.checkpoint()
+                    at_once = _next_count(at_once, self._clock() - began)
+                else:
+                    await trio.lowlevel.wait_readable(self._epoll.fileno())
+                ready = self._epoll.poll(0, at_once)
+                are_more = len(ready) == at_once
+                for descriptor, _ in ready:
                     self.wake(descriptor)
         finally:
             self._is_watched = False
+
+
+def _next_count(count: int, turn_seconds: float) -> int:
+    """Return how many are to wake up in a turn, after one in which `count` did and that took so long."""
+    if turn_seconds > TURN_SECONDS:
+        return count * 3 // 4 + 1
+    if turn_seconds < TURN_SECONDS * 3 / 4:
+        return min(count * 5 // 4 + 1, WOKEN_AT_ONCE)
+    return count
+
+
+class Lobbies:
+    """The lobby of new and idle connections, and that of active ones while many are active.
+
+    They are apart, so that newcomers are not ahead of who is in the middle of a conversation.
+    """
+
+    def __init__(self) -> None:
+        self.inactive = Lobby()
+        self.active = Lobby()
+
+    def wake(self, descriptor: int) -> None:
+        """Have the task that waits for a socket return, wherever that is."""
+        self.inactive.wake(descriptor)
+        self.active.wake(descriptor)

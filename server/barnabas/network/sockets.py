@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from barnabas.network.dialing import dial
-from barnabas.network.lobby import Lobby
+from barnabas.network.lobby import Lobbies
 from barnabas.network.ready_sockets import ReadySockets
 from barnabas.network.transport import EVERYWHERE, Address, UnknownHostError
 from barnabas.wire.regions import Chunk, FileRegion
@@ -40,7 +40,7 @@ class PlainTransport:
     __slots__ = (
         "_awaited",
         "_behind",
-        "_lobby",
+        "_lobbies",
         "_reader",
         "_ready",
         "_socket",
@@ -53,10 +53,10 @@ class PlainTransport:
         sock: socket.socket,
         local: Address = ("", 0),
         peer: Address = ("", 0),
-        lobby: Lobby | None = None,
+        lobbies: Lobbies | None = None,
         ready: ReadySockets | None = None,
     ) -> None:
-        """Without a `lobby` nothing bounds how many connections return from waiting in one turn.
+        """Without `lobbies` nothing bounds how many connections return from waiting in one turn.
 
         Without `ready` sockets nobody knows whether this is the only one with something to read.
         """
@@ -66,23 +66,24 @@ class PlainTransport:
         self._reader: Reader | None = None
         self._awaited = 1  # how many bytes at least wake who waits for them
         self._behind = False  # whether the socket did not take a response at once
-        self._lobby = lobby
+        self._lobbies = lobbies
         self._ready = ready
         if ready is not None:
             ready.add(sock.fileno())
 
-    def handed_over(self) -> tuple[socket.socket, Lobby | None, ReadySockets | None]:
+    def handed_over(self) -> tuple[socket.socket, Lobbies | None, ReadySockets | None]:
         """Return the socket and where it is waited for, to another transport, which closes it from then on."""
-        return self._socket, self._lobby, self._ready
+        return self._socket, self._lobbies, self._ready
 
     def report_to(self, reader: Reader) -> None:
         """Tell `reader` how the peer reads."""
         self._reader = reader
 
-    async def wait_readable(self, *, soon: bool = True) -> None:
+    async def wait_readable(self, *, soon: bool = True, is_crowded: bool = False) -> None:
         """Wait until there may be something to read, or the peer has closed."""
-        if not soon and self._lobby is not None:
-            await self._lobby.wait_readable(self._socket.fileno())
+        if (is_crowded or not soon) and self._lobbies is not None:
+            lobby = self._lobbies.active if soon else self._lobbies.inactive
+            await lobby.wait_readable(self._socket.fileno())
         else:
             try:
                 await trio.lowlevel.wait_readable(self._socket)
@@ -109,8 +110,8 @@ class PlainTransport:
     def wake(self) -> None:
         """Have a task that waits for something to read return from it."""
         trio.lowlevel.notify_closing(self._socket)  # `wait_readable` sees that it is not closed
-        if self._lobby is not None:
-            self._lobby.wake(self._socket.fileno())
+        if self._lobbies is not None:
+            self._lobbies.wake(self._socket.fileno())
 
     def receive_now(self, view: memoryview) -> int | None:
         """Read what is there into `view`: 0 means that the peer has closed, None that there is nothing yet."""
@@ -224,9 +225,9 @@ def _ended_early(position: int, missing: int) -> OSError:
 class SocketAcceptor:
     """One bound socket, as `network.transport.Acceptor`."""
 
-    def __init__(self, sock: socket.socket, lobby: Lobby, ready: ReadySockets) -> None:
+    def __init__(self, sock: socket.socket, lobbies: Lobbies, ready: ReadySockets) -> None:
         self._socket = sock
-        self._lobby = lobby
+        self._lobbies = lobbies
         self._ready = ready
 
     @property
@@ -253,7 +254,7 @@ class SocketAcceptor:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             return PlainTransport(
-                accepted, _address(accepted.getsockname()), _address(peer), self._lobby, self._ready
+                accepted, _address(accepted.getsockname()), _address(peer), self._lobbies, self._ready
             )
         except BaseException:
             accepted.close()
@@ -270,7 +271,7 @@ class SocketNetwork:
     """The network of this machine, as `network.transport.Network`."""
 
     def __init__(self) -> None:
-        self._lobby = Lobby()
+        self._lobbies = Lobbies()
         self._ready = ReadySockets()
 
     def host_name(self) -> str:
@@ -279,7 +280,7 @@ class SocketNetwork:
 
     def bind(self, host: str, port: int) -> list[SocketAcceptor]:
         """Bind all addresses of a host. Raises OSError, of it UnknownHostError."""
-        return [SocketAcceptor(sock, self._lobby, self._ready) for sock in bind_sockets(host, port)]
+        return [SocketAcceptor(sock, self._lobbies, self._ready) for sock in bind_sockets(host, port)]
 
     async def dial(self, host: str, port: int) -> trio.abc.Stream:
         """Open a TCP connection. Raises OSError."""

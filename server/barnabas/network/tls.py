@@ -37,9 +37,9 @@ class TlsTransport(PlainTransport):
 
     def __init__(self, accepted: PlainTransport, tls: ServerTls) -> None:
         """Take over the socket of `accepted`, which is not to be used any more. Raises OSError."""
-        sock, lobby, ready = accepted.handed_over()
+        sock, lobbies, ready = accepted.handed_over()
         self._tls = tls.context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-        super().__init__(self._tls, accepted.local_address, accepted.peer_address, lobby)
+        super().__init__(self._tls, accepted.local_address, accepted.peer_address, lobbies)
         self._ready = ready  # which knows the descriptor already
         self._suites = tls.suites
 
@@ -65,12 +65,12 @@ class TlsTransport(PlainTransport):
             raise ssl.SSLError(f"the client prefers {cipher[0]}, which is not in ssl.cipher.suites")
         return self._tls.getpeercert(binary_form=True)
 
-    async def wait_readable(self, *, soon: bool = True) -> None:
+    async def wait_readable(self, *, soon: bool = True, is_crowded: bool = False) -> None:
         """Wait until there may be something to read, or the peer has closed."""
         if self._tls.pending():
             await trio.lowlevel.checkpoint()
         else:
-            await super().wait_readable(soon=soon)
+            await super().wait_readable(soon=soon, is_crowded=is_crowded)
 
     def expect(self, size: int) -> None:
         """Tell that at least `size` bytes are still to come, up to a record of which OpenSSL may have already."""

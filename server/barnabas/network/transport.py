@@ -50,11 +50,12 @@ class Transport(Protocol):
     def report_to(self, reader: Reader) -> None:
         """Tell `reader` how the peer reads."""
 
-    async def wait_readable(self, *, soon: bool = True) -> None:
+    async def wait_readable(self, *, soon: bool = True, is_crowded: bool = False) -> None:
         """Wait until there may be something to read, or the peer has closed.
 
-        `soon` says whether that is to be expected soon. Of connections that were not expected to be active only a
-        few return in each turn of the event loop, however many have something to read.
+        `soon` says whether that is to be expected soon, and `is_crowded` whether it is of many others too. Of
+        connections that were not expected to be active, or are among many, only as many return in each turn of the
+        event loop as it has time for, however many have something to read.
         """
 
     def is_only_readable(self, seconds: float) -> bool:

@@ -13,7 +13,7 @@ from barnabas.broker.connection import Connection
 from barnabas.environment.real import OsThreads
 from barnabas.errors import RequestError
 from barnabas.loop_budget import LoopBudget
-from barnabas.network.lobby import Lobby
+from barnabas.network.lobby import Lobbies
 from barnabas.network.sockets import PlainTransport
 from barnabas.requests.context import ConnectionInfo
 from barnabas.requests.memory import Held, Memory
@@ -37,13 +37,13 @@ async def broker(tmp_path):
 
 
 @asynccontextmanager
-async def connected(broker, lobby=None):
+async def connected(broker, lobbies=None):
     """A served connection, and the client's end of it."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     theirs.setblocking(False)
     info = ConnectionInfo(1, "PLAINTEXT", "PLAINTEXT", ("127.0.0.1", 9092), ("127.0.0.1", 50_000))
-    connection = Connection(broker, PlainTransport(ours, lobby=lobby), info)
+    connection = Connection(broker, PlainTransport(ours, lobbies=lobbies), info)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(connection.serve)
         with trio.socket.from_stdlib_socket(theirs) as client:
@@ -64,19 +64,31 @@ async def answer(client) -> bytes:
     return await exactly(size)
 
 
+async def test_an_active_connection_waits_among_others_while_there_is_a_crowd(broker) -> None:
+    lobbies = Lobbies()
+    broker.budget = LoopBudget()  # which measures nothing before it is entered
+    async with connected(broker, lobbies) as (_, client):
+        for number, is_crowded in enumerate((True, True, False)):
+            broker.budget.is_crowded = is_crowded
+            await client.send(request(API_VERSIONS, 0, correlation_id=number))
+            assert struct.unpack_from(">i", await answer(client)) == (number,)
+            await wait_all_tasks_blocked()
+            assert (len(lobbies.inactive), len(lobbies.active)) == ((1, 0), (0, 1), (0, 0))[number]
+
+
 async def test_a_connection_is_expected_to_be_active_after_requests_in_quick_succession(broker) -> None:
     """Where it waits shows in the lobby: there until then, and there again when it has been idle."""
-    lobby = Lobby()
+    lobbies = Lobbies()
 
-    async with connected(broker, lobby) as (connection, client):
+    async with connected(broker, lobbies) as (connection, client):
         for number, is_expected in enumerate((False, True, True)):
             await client.send(request(API_VERSIONS, 0, correlation_id=number))
             assert struct.unpack_from(">i", await answer(client)) == (number,)
             await wait_all_tasks_blocked()
-            assert len(lobby) == (not is_expected)
+            assert len(lobbies.inactive) == (not is_expected)
         connection.expect_nothing_soon()
         await wait_all_tasks_blocked()
-        assert len(lobby) == 1
+        assert len(lobbies.inactive) == 1
         await client.send(request(API_VERSIONS, 0, correlation_id=7))
         assert struct.unpack_from(">i", await answer(client)) == (7,)
 

@@ -30,7 +30,7 @@ class Transport:
     def report_to(self, _connection: object) -> None:
         pass
 
-    async def wait_readable(self, *, soon: bool = True) -> None:
+    async def wait_readable(self, *, soon: bool = True, is_crowded: bool = False) -> None:
         await trio.sleep_forever()
 
     def wake(self) -> None:

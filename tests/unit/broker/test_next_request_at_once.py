@@ -15,7 +15,7 @@ import trio
 import barnabas.broker.connection
 import barnabas.loop_budget
 from barnabas.broker.connection import Connection
-from barnabas.network.lobby import Lobby
+from barnabas.network.lobby import Lobbies
 from barnabas.network.ready_sockets import ReadySockets
 from barnabas.network.sockets import PlainTransport
 from barnabas.requests.context import ConnectionInfo
@@ -37,7 +37,7 @@ class Turns(trio.abc.Instrument):
 @pytest.fixture
 async def broker(tmp_path):
     async with broker_to_ask(tmp_path) as asked:
-        yield SimpleNamespace(parts=asked.broker.connections.parts, lobby=Lobby(), ready=ReadySockets())
+        yield SimpleNamespace(parts=asked.broker.connections.parts, lobbies=Lobbies(), ready=ReadySockets())
 
 
 @pytest.fixture
@@ -49,13 +49,13 @@ def patient(monkeypatch):
 
 
 @asynccontextmanager
-async def connected(broker):
+async def connected(broker, number=1):
     """A served connection, and the client's end of it."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     theirs.settimeout(TIMEOUT_S)
-    info = ConnectionInfo(1, "PLAINTEXT", "PLAINTEXT", ("127.0.0.1", 9092), ("127.0.0.1", 50_000))
-    transport = PlainTransport(ours, lobby=broker.lobby, ready=broker.ready)
+    info = ConnectionInfo(number, "PLAINTEXT", "PLAINTEXT", ("127.0.0.1", 9092), ("127.0.0.1", 50_000))
+    transport = PlainTransport(ours, lobbies=broker.lobbies, ready=broker.ready)
     connection = Connection(broker.parts, transport, info)
     with theirs:
         async with trio.open_nursery() as nursery:
@@ -178,3 +178,19 @@ async def test_a_look_in_vain_is_made_more_and_more_rarely(broker, monkeypatch):
     async with connected(broker) as (_, client):
         await trio.to_thread.run_sync(ask, client, 2000)
     assert len(looks) <= 6 + 2000 // 64  # after 1, 3, 7 ... 31 requests, then after 63 each time
+
+
+async def test_who_asks_in_turn_with_another_is_not_looked_for(broker, monkeypatch):
+    """Of a thousand busy connections each would look in vain for once."""
+    looks = []
+    monkeypatch.setattr(PlainTransport, "is_only_readable", lambda _, seconds: bool(looks.append(seconds)))
+    monkeypatch.setattr(barnabas.broker.connection, "AT_ONCE_SECONDS", TIMEOUT_S)
+
+    def ask_in_turn(clients):
+        return sum(ask(client) for _ in range(100) for client in clients)
+
+    async with connected(broker, 1) as (_, one), connected(broker, 2) as (_, other):
+        assert await trio.to_thread.run_sync(ask_in_turn, (one, other)) == 200
+        assert not looks
+        assert await trio.to_thread.run_sync(ask_in_turn, (one,)) == 100
+    assert looks

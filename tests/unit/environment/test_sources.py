@@ -23,6 +23,7 @@ MAY = {
     "environment/real.py": "the operating system's environment",
     "network/certificates.py": "prepares files, before there is a broker",
     "network/dialing.py": "its network: connections to others",
+    "network/lobby.py": "its network: how long the turns take in which sockets wake up",
     "network/ready_sockets.py": "its network: which sockets can be read",
     "network/sockets.py": "its network",
     "network/tls.py": "its network, encrypted: files are read in order to be encrypted",

@@ -2,13 +2,14 @@
 
 import socket
 from collections import Counter
+from functools import partial
 from itertools import pairwise
 
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from barnabas.network.lobby import WOKEN_AT_ONCE, Lobby
+from barnabas.network.lobby import TURN_SECONDS, WOKEN_AT_ONCE, Lobbies, Lobby
 from barnabas.network.sockets import PlainTransport
 
 COUNT = 300
@@ -23,17 +24,13 @@ class Turns(trio.abc.Instrument):
 
 
 @pytest.fixture
-def lobby():
-    return Lobby()
-
-
-@pytest.fixture
-def connections(lobby):
+def connections():
     """Transports that wait in the lobby, each with the other end."""
+    lobbies = Lobbies()
     pairs = [socket.socketpair() for _ in range(COUNT)]
     for ours, _ in pairs:
         ours.setblocking(False)
-    yield [(PlainTransport(ours, lobby=lobby), theirs) for ours, theirs in pairs]
+    yield [(PlainTransport(ours, lobbies=lobbies), theirs) for ours, theirs in pairs]
     for ours, theirs in pairs:
         ours.close()
         theirs.close()
@@ -126,3 +123,58 @@ def test_a_lobby_serves_one_run_after_the_other(connections):
 
     for _ in range(3):
         trio.run(once)
+
+
+async def test_fewer_wake_up_after_turns_that_took_too_long_and_more_again_after_short_ones():
+    now, turn_seconds = 0.0, 2 * TURN_SECONDS
+
+    def clock():
+        nonlocal now
+        now += turn_seconds
+        return now
+
+    lobby, turns, woken = Lobby(clock), Turns(), Counter()
+    pairs = [socket.socketpair() for _ in range(COUNT)]
+
+    async def wait(descriptor):
+        nonlocal turn_seconds
+        await lobby.wait_readable(descriptor)
+        woken[turns.number] += 1
+        if woken.total() > COUNT // 2:
+            turn_seconds = TURN_SECONDS / 2
+
+    async with trio.open_nursery() as nursery:
+        for ours, _ in pairs:
+            nursery.start_soon(wait, ours.fileno())
+        await wait_all_tasks_blocked()
+        trio.lowlevel.add_instrument(turns)
+        for _, theirs in pairs:
+            theirs.send(b"x")
+    trio.lowlevel.remove_instrument(turns)
+    for ours, theirs in pairs:
+        ours.close()
+        theirs.close()
+    counts = list(woken.values())
+    assert sum(counts) == COUNT
+    least = min(counts)
+    assert counts[0] == WOKEN_AT_ONCE
+    assert least == 4
+    assert max(counts[counts.index(least) :]) == WOKEN_AT_ONCE
+
+
+async def test_active_connections_of_a_crowd_and_inactive_ones_wait_apart():
+    lobbies = Lobbies()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        transport = PlainTransport(ours, lobbies=lobbies)
+        for soon, is_crowded, waiting in (
+            (True, False, (0, 0)),
+            (True, True, (0, 1)),
+            (False, False, (1, 0)),
+            (False, True, (1, 0)),
+        ):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(partial(transport.wait_readable, soon=soon, is_crowded=is_crowded))
+                await wait_all_tasks_blocked()
+                assert (len(lobbies.inactive), len(lobbies.active)) == waiting
+                transport.wake()

@@ -186,7 +186,7 @@ class SimulatedTransport:
         """Return False: in a simulated world everybody waits for the event loop, whose order a seed decides."""
         return False
 
-    async def wait_readable(self, *, soon: bool = True) -> None:  # noqa: ARG002 (everybody may wake at once here)
+    async def wait_readable(self, *, soon: bool = True, is_crowded: bool = False) -> None:  # noqa: ARG002 (all may wake)
         """Wait until there may be something to read, or the peer has closed."""
         await self._incoming.wait_arrived()
 
