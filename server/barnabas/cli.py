@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from barnabas import __version__
+from barnabas.lazy import OPENSSL_USERS, import_when_used
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
@@ -183,6 +184,7 @@ def _add_tools(commands: Any) -> None:
 
 def _serve(options: argparse.Namespace) -> int:
     gc.disable()  # what a start makes stays, so looking for garbage in it is in vain; `run` switches it on again
+    import_when_used(*OPENSSL_USERS)
     from barnabas import log_lines
     from barnabas.config.loading import BrokerConfig, explain_unknown
     from barnabas.config.setting import SettingError

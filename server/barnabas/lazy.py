@@ -5,17 +5,58 @@ The rule: whoever assembles the broker says how the part is made; whoever uses i
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable
 from importlib import import_module
-from typing import Generic, TypeVar
+from importlib.util import find_spec, module_from_spec
+from threading import RLock
+from types import ModuleType
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
+
+OPENSSL_USERS = "ssl", "hmac"
+"""Modules of the standard library that Trio imports, and which bring OpenSSL: 5 MB."""
+
+_loading = RLock()
 
 
 def import_modules(*names: str) -> None:
     """Import these modules, in a thread where that takes long: whoever needs them finds them then."""
     for name in names:
         import_module(name)
+
+
+class _ModuleToCome(ModuleType):
+    """A module that is executed when something of it is asked for which every module has not."""
+
+    def __getattr__(self, name: str) -> Any:
+        spec = self.__spec__
+        with _loading:
+            # Its own code may ask for what is not there yet, and so may who has waited for the lock.
+            if type(self) is _ModuleToCome and not self.__dict__.get("__executing__"):
+                assert spec is not None
+                assert spec.loader is not None
+                self.__dict__["__executing__"] = True
+                try:
+                    spec.loader.exec_module(self)
+                    self.__class__ = ModuleType  # type: ignore[assignment]  # from here on it is as any other
+                finally:
+                    del self.__dict__["__executing__"]
+        return ModuleType.__getattribute__(self, name)
+
+
+def import_when_used(*names: str) -> None:
+    """Have modules that nobody has imported yet be executed when something of them is first used.
+
+    `importlib.util.LazyLoader` executes them at the second `import` already. For programs, not for libraries: whoever
+    imports these modules later in this process gets such a module too.
+    """
+    for name in names:
+        if name not in sys.modules and (spec := find_spec(name)) is not None:
+            module = module_from_spec(spec)
+            module.__class__ = _ModuleToCome
+            sys.modules[name] = module
 
 
 class Lazy(Generic[T]):

@@ -22,6 +22,8 @@ HEAP_BYTES = 64 * 1024 * 1024
 MODULES_MAX = 190
 """How many modules of Barnabas may be imported until then; each costs about 0.3 ms."""
 NOT_AT_START = (
+    "_hashlib",
+    "_ssl",
     "barnabas.client",
     "barnabas.cluster.access_changes",
     "barnabas.cluster.credentials",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import secrets
+import os
+import random
 import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -15,6 +16,7 @@ from barnabas.log.workers import OsWorkers
 from barnabas.network.sockets import SocketNetwork
 
 T = TypeVar("T")
+_random = random.SystemRandom()
 
 
 class OsEntropy:
@@ -22,11 +24,11 @@ class OsEntropy:
 
     def token_bytes(self, size: int, /) -> bytes:
         """Return `size` random bytes."""
-        return secrets.token_bytes(size)
+        return os.urandom(size)
 
     def below(self, limit: int, /) -> int:
         """Return a random number from 0 to `limit` - 1."""
-        return secrets.randbelow(limit)
+        return _random.randrange(limit)
 
 
 class _Job(Generic[T]):

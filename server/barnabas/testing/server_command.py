@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from barnabas import __version__, log_lines
+from barnabas.lazy import OPENSSL_USERS, import_when_used
 
 if TYPE_CHECKING:
     from trio import CancelScope
@@ -38,6 +39,7 @@ PARENT_ENDED = signal.SIGUSR2
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns the exit code."""
     gc.disable()
+    import_when_used(*OPENSSL_USERS)
     try:
         return _main(arguments)
     finally:

@@ -1,0 +1,116 @@
+"""Modules that are executed when something of them is first used, each time in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from textwrap import dedent
+
+import pytest
+
+from barnabas.testing.running import import_path
+
+SLOW = """
+import threading, time
+executions.append(threading.get_ident())
+first = 1
+import slow  # as the module is seen by what it imports
+assert slow.first == 1 and not hasattr(slow, "last")
+time.sleep(0.05)
+last = 2
+"""
+
+
+def run(tmp_path, program: str) -> str:
+    (tmp_path / "slow.py").write_text("from builtins import executions\n" + SLOW)
+    (tmp_path / "broken.py").write_text("before = 1\nraise ImportError('no such library')\n")
+    begin = f"""
+        import builtins, sys, threading
+        sys.path[:0] = [{str(tmp_path)!r}, {import_path()!r}]
+        builtins.executions = executions = []
+        from barnabas.lazy import import_when_used
+        """
+    done = subprocess.run(
+        [sys.executable, "-c", dedent(begin) + dedent(program)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_imports_do_not_execute_a_module_and_its_first_use_does(tmp_path) -> None:
+    program = """
+        import_when_used("slow")
+        import slow
+        import slow as other
+        assert slow.__spec__.name == slow.__name__ == "slow" and slow.__file__.endswith("slow.py")
+        assert not executions
+        assert slow.last == 2 and other is slow is sys.modules["slow"]
+        assert len(executions) == 1 and type(slow) is type(sys)
+        from slow import first
+        assert first == 1 and len(executions) == 1
+        """
+    run(tmp_path, program)
+
+
+def test_names_are_imported_from_a_module_that_was_not_used(tmp_path) -> None:
+    run(
+        tmp_path,
+        'import_when_used("slow")\nfrom slow import last\nassert last == 2 and len(executions) == 1\n',
+    )
+
+
+def test_threads_that_use_a_module_at_the_same_time_find_all_of_it(tmp_path) -> None:
+    program = """
+        import_when_used("slow")
+        import slow
+        found = []
+        threads = [threading.Thread(target=lambda: found.append(slow.last)) for _ in range(8)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        assert found == [2] * 8 and len(executions) == 1
+        """
+    run(tmp_path, program)
+
+
+def test_what_is_not_there_is_an_attribute_error(tmp_path) -> None:
+    program = """
+        import_when_used("slow")
+        import slow
+        for _ in range(2):
+            assert not hasattr(slow, "nothing")
+        assert len(executions) == 1
+        """
+    run(tmp_path, program)
+
+
+def test_a_module_that_cannot_be_executed_says_so_each_time(tmp_path) -> None:
+    program = """
+        import_when_used("broken")
+        import broken
+        for _ in range(2):
+            try:
+                broken.after
+            except ImportError as error:
+                print(error)
+        """
+    assert run(tmp_path, program) == "no such library\n" * 2
+
+
+@pytest.mark.parametrize("name", ["slow", "json"])
+def test_what_has_been_imported_stays_as_it_is(tmp_path, name) -> None:
+    program = f"""
+        import {name}
+        before = {name}
+        import_when_used("{name}", "there_is_no_such_module")
+        import {name}
+        assert {name} is before and type(before) is type(sys)
+        try:
+            import there_is_no_such_module
+        except ModuleNotFoundError as error:
+            print(error.name)
+        """
+    assert run(tmp_path, program) == "there_is_no_such_module\n"
