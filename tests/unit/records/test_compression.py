@@ -1,6 +1,7 @@
 """Compressed streams: framings of all kinds, limits, damage."""
 
 import gzip
+import random
 import tracemalloc
 import zlib
 
@@ -11,7 +12,7 @@ import zstandard
 
 from barnabas.records import compression
 from barnabas.records.codecs import lz4 as lz4_codec
-from barnabas.records.compression import Codec, compress, decompress
+from barnabas.records.compression import Codec, compress, decompress, decompress_small
 from barnabas.records.errors import (
     Code,
     CompressedStreamError,
@@ -177,6 +178,22 @@ def test_a_bomb_takes_no_more_memory_than_allowed(codec):
     finally:
         tracemalloc.stop()
     assert peak < 18 * MIB + len(bomb)  # the parts and, at worst, their joint copy
+
+
+@pytest.mark.parametrize("codec", STREAMING)
+def test_what_is_small_depends_on_how_long_it_takes(codec):
+    """Of a slow codec what is compressed within 64 KiB, of LZ4 all that makes up to 1 MiB."""
+    noise = random.Random(1).randbytes
+    cases = (
+        (noise(60_000), True),
+        (noise(900_000), codec is Codec.LZ4),
+        (bytes(MIB), True),
+        (bytes(MIB + 1), False),
+        (noise(MIB + 1), False),
+    )
+    for data, is_small in cases:
+        packed = compress(codec, data, magic=2, level=None)
+        assert decompress_small(codec, packed, magic=2) == (data if is_small else None)
 
 
 @pytest.mark.parametrize(
