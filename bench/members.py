@@ -13,6 +13,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Sequence
+from statistics import median
 
 from bench.wire import Reader, WireError, request, uvarint
 
@@ -196,6 +197,9 @@ class Crowd:
         self._later: list[tuple[float, int, bytes]] = []  # a heap, by time
         self._flying: set[int] = set()
         self._content: set[int] = set()  # those whose last answer leaves them nothing to do
+        self._content_at = [0.0] * len(members)  # since when each is
+        self.median_s = 0.0
+        """After how many seconds of the last `run` half of the members were content, for good."""
         self._sockets: list[socket.socket] = []
         self._received = [b""] * len(members)
         self._is_hurried = False
@@ -229,6 +233,7 @@ class Crowd:
                     f"{len(self._content)} of {len(self.members)} members were content in {timeout_s} s"
                 )
             self._act()
+        self.median_s = median(self._content_at) - start
         return time.monotonic() - start
 
     def beat(self, seconds: float) -> float:
@@ -267,7 +272,11 @@ class Crowd:
                 continue
             self._received[number] = b""
             wait_s, frame = self.members[number].answered(data[4:])
-            (self._content.add if wait_s == POLL_S else self._content.discard)(number)
+            if wait_s != POLL_S:
+                self._content.discard(number)
+            elif number not in self._content:
+                self._content.add(number)
+                self._content_at[number] = time.monotonic()
             self._flying.discard(number)
             self._answers += 1
             if wait_s and not self._is_hurried:

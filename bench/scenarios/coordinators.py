@@ -99,8 +99,10 @@ class _Joins(Scenario):
     rounds_max = 3
     metrics = (
         Metric("join_s", "until all have joined", "s", targets=(Target(1.0, "kafka", 0.5),)),
+        Metric("join_median_s", "until half of them have", "s"),
         Metric("join_cpu_s", "broker CPU for it", "s"),
         Metric("rejoin_ms", "all again", "ms", targets=(Target(1.0, "kafka", 0.5),)),
+        Metric("rejoin_median_ms", "half of them", "ms"),
         Metric("rejoin_cpu_ms", "broker CPU for it", "ms"),
     )
     members_count = 1_000
@@ -126,6 +128,7 @@ class _Joins(Scenario):
                 cpu = cpu_s(pid)
                 crowd.begin()
                 figures[f"{key}_{suffix}"] = crowd.run(lambda least=before: _agreed(crowd, least)) * unit
+                figures[f"{key}_median_{suffix}"] = crowd.median_s * unit
                 figures[f"{key}_cpu_{suffix}"] = (cpu_s(pid) - cpu) * unit
         return figures
 
@@ -172,7 +175,7 @@ class JoinConsumer(Scenario):
     title = "join of 1,000 members to a group of KIP-848"
     warmups = 1
     rounds_max = 3
-    metrics = _Joins.metrics[:2]
+    metrics = _Joins.metrics[:3]
 
     def serves(self, arm: Arm) -> bool:
         return arm.peer.keeps_data
@@ -183,7 +186,11 @@ class JoinConsumer(Scenario):
             cpu = cpu_s(pid)
             crowd.begin()
             seconds = crowd.run(lambda: len({member.view for member in crowd.members}) == 1)
-            return {"join_s": seconds, "join_cpu_s": cpu_s(pid) - cpu}
+            return {
+                "join_s": seconds,
+                "join_median_s": crowd.median_s,
+                "join_cpu_s": cpu_s(pid) - cpu,
+            }
 
 
 class JoinMany(_Joins):
