@@ -17,6 +17,7 @@ Turns that are too long all the same are counted, with the task whose step was t
 
 from __future__ import annotations
 
+import math
 import time
 from bisect import bisect_right
 from collections import OrderedDict
@@ -116,9 +117,7 @@ class LoopBudget:
         self._task: trio.lowlevel.Task | None = None
         self._longest_step = 0.0
         self._longest_task: trio.lowlevel.Task | None = None
-        self.is_crowded = False
-        """Whether many active connections have been late for a turn: only as many should wake up as it has time for."""
-        self._crowd_ends = 0.0
+        self._crowd_ends = -math.inf
         self._turn_seconds = 0.0  # of the last turn that has ended
         self._counted: dict[trio.lowlevel.Task, TaskTime] = {}
         self._active: _Queue = OrderedDict()
@@ -183,8 +182,6 @@ class LoopBudget:
         if self._counted:
             self._count(now - self._step_began)
         took = self._turn_seconds = now - self._turn_began
-        if self.is_crowded and now >= self._crowd_ends:
-            self.is_crowded = False
         if took > BOUNDS_SECONDS[0]:
             self._end_long_turn(took, now - self._step_began)
 
@@ -235,6 +232,11 @@ class LoopBudget:
         return self._clock() >= self._ends
 
     @property
+    def is_crowded(self) -> bool:
+        """Whether many active connections have been late for a turn: only as many should wake up as it has time for."""
+        return self._turn_began < self._crowd_ends
+
+    @property
     def may_go_on(self) -> bool:
         """Whether the running task may look for its next request at once: no other can run, and the turn is young."""
         return self._runnable == 0 and self._clock() - self._turn_began < AT_ONCE_SECONDS
@@ -271,7 +273,6 @@ class LoopBudget:
             await self._give_way(self._long_work)
         elif is_active:
             if self.is_crowded or len(self._active) >= CROWD:
-                self.is_crowded = True
                 self._crowd_ends = self._clock() + CROWD_SECONDS
             await self._give_way(self._active)
         else:

@@ -268,10 +268,7 @@ class Connection:
                 await trio.lowlevel.checkpoint()
                 await parts.budget.checkpoint()
             elif not (self._is_quick and self._follows_at_once()):
-                await transport.wait_readable(soon=self._is_active, is_crowded=parts.budget.is_crowded)
-                if parts.budget.is_used_up:
-                    # Before anything is read: who waits holds no memory.
-                    await parts.budget.admit(is_active=self._is_active)
+                await self._wait_for_more()
             scratch = parts.buffers.scratch
             if parts.memory.requests_are_short:
                 scratch = scratch[:UNCOUNTED_BYTES_MAX]
@@ -290,6 +287,14 @@ class Connection:
             self._note_arrival()
         self._received, self._start = data, 0
         return True
+
+    async def _wait_for_more(self) -> None:
+        """Wait until there may be something to read, in a turn that has time for it."""
+        budget = self._parts.budget
+        await self._transport.wait_readable(soon=self._is_active, is_crowded=budget.is_crowded)
+        if budget.is_used_up:
+            # Before anything is read: who waits holds no memory for it.
+            await budget.admit(is_active=self._is_active)
 
     def _follows_at_once(self) -> bool:
         """Return whether the next request is there already, and may be read without a turn of the event loop.
@@ -358,10 +363,7 @@ class Connection:
                 await self._parts.budget.checkpoint()
             else:
                 self._transport.expect(size - used)
-                budget = self._parts.budget
-                await self._transport.wait_readable(soon=self._is_active, is_crowded=budget.is_crowded)
-                if budget.is_used_up:
-                    await budget.admit(is_active=self._is_active)
+                await self._wait_for_more()
             if used < SCRATCH_BYTES // 2:
                 count = await self._receive_little(buffer, size - used, memory, held)
             else:

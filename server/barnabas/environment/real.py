@@ -16,7 +16,7 @@ from barnabas.log.workers import OsWorkers
 from barnabas.network.sockets import SocketNetwork
 
 T = TypeVar("T")
-_random = random.SystemRandom()
+_random = random.SystemRandom()  # `secrets` would bring `hmac`, and with it OpenSSL
 
 
 class OsEntropy:

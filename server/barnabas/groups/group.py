@@ -14,7 +14,7 @@ from barnabas.statemachine.decision import Decision
 from barnabas.topic_partitions import TopicPartition
 
 LAST_WITHOUT_MEMBER_EPOCHS, FIRST_WITH_MEMBER_EPOCHS = 8, 9
-"""The last version of OffsetCommit that carries generations only."""
+"""The last version of OffsetCommit that carries generations only, and the first that may carry member epochs."""
 
 
 class Committer(NamedTuple):

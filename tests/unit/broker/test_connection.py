@@ -64,12 +64,11 @@ async def answer(client) -> bytes:
     return await exactly(size)
 
 
-async def test_an_active_connection_waits_among_others_while_there_is_a_crowd(broker) -> None:
+async def test_an_active_connection_waits_among_others_while_there_is_a_crowd(broker, monkeypatch) -> None:
     lobbies = Lobbies()
-    broker.budget = LoopBudget()  # which measures nothing before it is entered
     async with connected(broker, lobbies) as (_, client):
         for number, is_crowded in enumerate((True, True, False)):
-            broker.budget.is_crowded = is_crowded
+            monkeypatch.setattr(LoopBudget, "is_crowded", is_crowded)
             await client.send(request(API_VERSIONS, 0, correlation_id=number))
             assert struct.unpack_from(">i", await answer(client)) == (number,)
             await wait_all_tasks_blocked()

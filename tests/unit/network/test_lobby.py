@@ -9,6 +9,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from barnabas.loop_budget import BUDGET_SECONDS
 from barnabas.network.lobby import TURN_SECONDS, WOKEN_AT_ONCE, Lobbies, Lobby
 from barnabas.network.sockets import PlainTransport
 
@@ -123,6 +124,10 @@ def test_a_lobby_serves_one_run_after_the_other(connections):
 
     for _ in range(3):
         trio.run(once)
+
+
+def test_a_turn_is_as_long_for_the_lobby_as_for_the_budget_of_the_loop():
+    assert TURN_SECONDS == BUDGET_SECONDS
 
 
 async def test_fewer_wake_up_after_turns_that_took_too_long_and_more_again_after_short_ones():
