@@ -3,6 +3,7 @@
 import socket
 import struct
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 import pytest
 import trio
@@ -12,7 +13,7 @@ from barnabas.apis import BY_KEY
 from barnabas.broker.connection import Connection
 from barnabas.environment.real import OsThreads
 from barnabas.errors import RequestError
-from barnabas.loop_budget import LoopBudget
+from barnabas.loop_budget import CROWD, LoopBudget
 from barnabas.network.lobby import Lobbies
 from barnabas.network.sockets import PlainTransport
 from barnabas.requests.context import ConnectionInfo
@@ -64,15 +65,21 @@ async def answer(client) -> bytes:
     return await exactly(size)
 
 
-async def test_an_active_connection_waits_among_others_while_there_is_a_crowd(broker, monkeypatch) -> None:
-    lobbies = Lobbies()
-    async with connected(broker, lobbies) as (_, client):
-        for number, is_crowded in enumerate((True, True, False)):
-            monkeypatch.setattr(LoopBudget, "is_crowded", is_crowded)
-            await client.send(request(API_VERSIONS, 0, correlation_id=number))
-            assert struct.unpack_from(">i", await answer(client)) == (number,)
-            await wait_all_tasks_blocked()
-            assert (len(lobbies.inactive), len(lobbies.active)) == ((1, 0), (0, 1), (0, 0))[number]
+async def test_an_active_connection_waits_among_others_while_there_is_a_crowd(broker) -> None:
+    lobbies, budget = Lobbies(), LoopBudget(clock=lambda: 0.0)
+    broker.budget = budget
+    with budget:
+        async with connected(broker, lobbies) as (_, client):
+            for number, waiting in enumerate(((1, 0), (0, 0), (0, 1))):
+                if number == 2:
+                    async with trio.open_nursery() as nursery:
+                        for _ in range(CROWD + 1):
+                            nursery.start_soon(partial(budget.admit, is_active=True))
+                assert budget.is_crowded == (number == 2)
+                await client.send(request(API_VERSIONS, 0, correlation_id=number))
+                assert struct.unpack_from(">i", await answer(client)) == (number,)
+                await wait_all_tasks_blocked()
+                assert (len(lobbies.inactive), len(lobbies.active)) == waiting
 
 
 async def test_a_connection_is_expected_to_be_active_after_requests_in_quick_succession(broker) -> None:
