@@ -97,12 +97,11 @@ class TransactionShard:
             return Refused(
                 RequestError(ErrorCode.CONCURRENT_TRANSACTIONS, "the open transaction is aborted first")
             )
-        if transaction.is_exhausted and (expected is None or expected.epoch == transaction.epoch):
+        if transaction.needs_producer_id(expected):
             if new_producer_id is None:
                 raise ProducerIdNeededError
-            new = transaction.with_producer_id(
-                new_producer_id, timeout_ms, now_ms, keep_last=expected is not None
-            )
+            last_epoch = NO_EPOCH if expected is None else expected.epoch
+            new = transaction.with_producer_id(new_producer_id, last_epoch, timeout_ms, now_ms)
         else:
             epoch, last_epoch = _next_epoch(transaction, expected)
             new = transaction.with_epoch(epoch, last_epoch, timeout_ms, now_ms)
@@ -128,6 +127,8 @@ class TransactionShard:
         Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
         """
         transaction = self._of(transactional_id, producer)
+        if producer.epoch > EPOCH_MAX_OF_CLIENTS:
+            raise _fenced(transaction, producer)  # there is no higher epoch that would keep it out later
         if transaction.state is State.ONGOING and topic_partitions <= transaction.partitions:
             return
         if transaction.state is not State.ONGOING:

@@ -100,6 +100,15 @@ class Transaction:
         """Whether clients can have no higher epoch of this producer id."""
         return self.epoch >= EPOCH_MAX_OF_CLIENTS
 
+    def needs_producer_id(self, expected: Producer | None) -> bool:
+        """Whether a producer that begins, or goes on as `expected`, can only do so with a new id.
+
+        Nobody goes on with the epoch that is kept for fencing: there would be none to fence it with.
+        """
+        if not self.is_exhausted or expected is None:
+            return self.is_exhausted
+        return expected.epoch == self.epoch or (self.epoch == EPOCH_MAX and expected.epoch == self.last_epoch)
+
     def matches(self, states: set[str], producer_ids: set[int], longer_than_ms: int, now_ms: int) -> bool:
         """Say whether it is in one of these states, of one of these producers, and open for longer; none means any."""
         if self.state is State.DEAD:
@@ -120,12 +129,12 @@ class Transaction:
         )  # fmt: skip
 
     def with_producer_id(
-        self, producer_id: int, timeout_ms: int, now_ms: int, *, keep_last: bool
+        self, producer_id: int, last_epoch: int, timeout_ms: int, now_ms: int
     ) -> Transaction:
         """A new instance of the producer, with a new id since the epochs of the old one are used up."""
         return replace(
             self, state=State.EMPTY, producer_id=producer_id, previous_producer_id=self.producer_id, epoch=0,
-            last_epoch=self.epoch if keep_last else NO_EPOCH, timeout_ms=timeout_ms,
+            last_epoch=last_epoch, timeout_ms=timeout_ms,
             partitions=frozenset(), start_ms=-1, update_ms=now_ms,
         )  # fmt: skip
 

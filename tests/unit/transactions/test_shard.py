@@ -223,6 +223,33 @@ def test_nobody_ends_anything_in_the_epoch_kept_for_fencing(harness):
     assert harness.init() == (101, 0)
 
 
+def test_nobody_adds_partitions_in_the_epoch_kept_for_fencing(harness):
+    """There is no higher one that would keep it out when another instance begins."""
+    harness.put(epoch=EPOCH_MAX_OF_CLIENTS)
+    old = harness.transaction.producer
+    harness.add(old, ONE, version=2)
+    harness.expire()
+    harness.complete()
+    told = harness.end(old, commit=False, version=2)
+    before = harness.transaction
+    refused(ErrorCode.PRODUCER_FENCED, harness.add, told, ONE, version=2)
+    assert harness.transaction == before
+
+
+def test_a_producer_that_was_fenced_in_its_last_epoch_goes_on_with_a_new_id(harness):
+    harness.put(epoch=EPOCH_MAX_OF_CLIENTS)
+    old = harness.transaction.producer
+    harness.add(old, ONE)
+    refused(ErrorCode.CONCURRENT_TRANSACTIONS, harness.init)
+    harness.complete()
+    assert harness.transaction.producer == (7, EPOCH_MAX)
+    refused(ErrorCode.PRODUCER_FENCED, harness.init, Producer(7, EPOCH_MAX_OF_CLIENTS - 1))
+    assert harness.init(old) == (101, 0)
+    assert harness.init(old) == (101, 0)  # asked again
+    refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, harness.add, old)
+    harness.add(Producer(101, 0))
+
+
 def test_used_up_epochs_lead_to_a_new_id(harness):
     old = Producer(7, EPOCH_MAX_OF_CLIENTS)
     harness.put(epoch=old.epoch)
