@@ -233,8 +233,8 @@ class IndexedFile:
                         raise CorruptRecordsError(f"offset {header.base_offset} follows {next_offset - 1}")
                     self.index_batch(at, header)
                     position, next_offset = at + header.size, header.next_offset
-            except CorruptRecordsError as error:
-                log.warning("%s is damaged at position %d: %s", self.path(names.LOG), position, error)
+            except CorruptRecordsError as damage:
+                log.warning("%s is damaged at position %d: %s", self.path(names.LOG), position, damage)
                 found = find_sound_batch(file, position, self.size, first_offset=next_offset)
                 position = found.position if found else self.size
         try:

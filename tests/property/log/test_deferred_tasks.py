@@ -220,8 +220,8 @@ class DeferredTasks(RuleBasedStateMachine):
     @rule()
     def kill(self) -> None:
         """End as after kill -9: what was written is there, what was planned is not done."""
-        gone = [topic for topic, model in self.models.items() if model.is_removed]
-        unsure = {topic for topic, model in self.offline.items() if not model.records}
+        gone = {topic for topic, model in (self.models | self.offline).items() if model.is_removed}
+        unsure = {topic for topic, model in self.offline.items() if not model.records} - gone
         being_made, being_deleted = self.being_made | unsure, self.being_deleted
         self.models |= {topic: model for topic, model in self.offline.items() if topic not in unsure}
         self.offline.clear()
@@ -265,8 +265,13 @@ class DeferredTasks(RuleBasedStateMachine):
     def lose_dir(self) -> None:
         """Take a log dir offline; what is in it is there again after the next start."""
         self.manager.take_offline(LOST_DIR, StorageError(LOST_DIR, OSError(EIO, "the test says so")))
+        left = {
+            entry.name for entry in self.disk.list(LOST_DIR)
+        }  # also of logs that somebody removed a file of
         for topic in list(self.models):
-            if self.log(topic) is None and not self.models[topic].is_removed:
+            if self.log(topic) is None and (
+                not self.models[topic].is_removed or names.dir_name(topic, 0) in left
+            ):
                 self.offline[topic] = self.models.pop(topic)
 
     # --- deferred tasks: many logs made or deleted ----------------------------------------------------------

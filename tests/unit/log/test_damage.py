@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import errno
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from barnabas.log.format import names
 from barnabas.records.batch import encode_batch
 from barnabas.records.record import Record
 from barnabas.testing.memory_disk import MemoryDisk
+from tests.support.faults import FaultyDisk
 from tests.support.logs import NOW_MS, Broker, append, batch, read_all
 
 BATCHES = 200
@@ -189,3 +191,27 @@ def test_a_batch_in_the_value_of_a_record_is_no_batch_of_the_log(tmp_path):
     path.write_bytes(outer + following)
     found = find_sound_batch(OsDisk().open(str(path)), 0, len(outer) + len(following), first_offset=0)
     assert found == (len(outer), 2)
+
+
+# --- a disk that fails while indexes are built again ---
+
+
+@pytest.mark.parametrize("is_damaged", [False, True], ids=["sound", "damaged"])
+@pytest.mark.parametrize("reason", [errno.ENOSPC, errno.EIO], ids=["no-room", "broken"])
+def test_indexes_that_cannot_be_written_again_stay_in_memory_where_only_room_is_missing(
+    tmp_path, caplog, reason, is_damaged
+):
+    disk = FaultyDisk()
+    broker = Broker(tmp_path, disk=disk, segment_bytes=5_000, index_interval_bytes=200)
+    for n in range(BATCHES):
+        append(broker.log(), batch(b"%d" % n, b"x" * 50, timestamp=NOW_MS + n))
+    segment = broker.log().segments[1]
+    if is_damaged:
+        *_, (position, _) = segment.headers()
+        flip(Path(segment.path(names.LOG)), position + 16, 0x15)
+    disk.room, disk.suffix, disk.error = 0, "index", reason
+    with nullcontext() if reason == errno.ENOSPC else pytest.raises(OSError, match="no room left"):
+        segment.rebuild_indexes()
+    assert ("no room for the indexes of" in caplog.text) == (reason == errno.ENOSPC)
+    assert (" is damaged at position " in caplog.text) == is_damaged
+    assert segment.find(segment.base_offset + 20) is not None
