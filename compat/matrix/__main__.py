@@ -43,6 +43,8 @@ LOGS = ROOT / ".tools" / "compat"
 PAGE = ROOT / "docs" / "reference" / "compatibility.md"
 SECURED_PAGE = PAGE.with_name("compatibility-security.md")
 INTEROP_RECORDS_MAX = 1000
+SAID_LINES = 60
+"""So many lines of a client that has failed are printed, for those who see nothing but the output."""
 CASE_TIMEOUT_S = os.environ.get("COMPAT_CASE_TIMEOUT_S", "300")
 PRODUCE = tuple(case for case in CASES if case.startswith("produce-"))
 
@@ -403,6 +405,9 @@ def main(given: list[str]) -> int:
         PAGE.write_text(matrix.markdown(options.records), encoding="utf-8")
     failures, recovered = len(matrix.unexpected()), len(matrix.recovered())
     if failures:
+        for client in dict.fromkeys(client for client, _, _ in matrix.unexpected()):
+            said = (LOGS / f"{client}.err").read_text(encoding="utf-8", errors="replace").splitlines()
+            print(f"\nthe end of what {client} said:", *said[-SAID_LINES:], sep="\n    ")
         print(f"\n{failures} unexpected failures; what the clients said is in {os.path.relpath(LOGS)}/")
     return 1 if failures or recovered else 0
 

@@ -144,10 +144,16 @@ class Check:
 
 
 def until(condition: Callable[[], bool], step: Callable[[], object], what: str, seconds: float = 40) -> None:
-    """Repeat `step` until `condition` holds; AssertionError with `what` when it does not in time."""
+    """Repeat `step` until `condition` holds; AssertionError with `what` when it does not in time.
+
+    Where each thread is then goes to the standard error: a client that waits for ever shows what it waits for.
+    """
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, f"not in {seconds:.0f} s: {what}"
+        if time.monotonic() >= deadline:
+            print(f"not in {seconds:.0f} s: {what}; the threads:", file=sys.stderr, flush=True)
+            faulthandler.dump_traceback(sys.stderr, all_threads=True)
+            raise AssertionError(f"not in {seconds:.0f} s: {what}")
         step()
 
 
