@@ -199,11 +199,9 @@ class PartitionLog(DurableLog):
         if leader_epoch != self.epochs.latest:
             self._assign_epoch(leader_epoch, base_offset)
         segment = self._segment_for(size, max_timestamp, base_offset, last_offset, now_ms)
-        position = segment.size
         segment.append(
             records, last_offset, header.max_timestamp, max_timestamp, valid.offset_of_max_timestamp
         )
-        self.store.remember(base_offset, position)
         self.log_end_offset = last_offset + 1
         if header.producer_id >= 0:
             self._update_producers(header, marker)
@@ -233,13 +231,11 @@ class PartitionLog(DurableLog):
                 self._assign_epoch(header.leader_epoch, header.base_offset)
         last_offset = entries[-1][1].last_offset
         segment = self._segment_for(size, latest.max_timestamp, first.base_offset, last_offset, now_ms)
-        start = segment.size
         with memoryview(records) as view:
             segment.append(
                 view[:size], last_offset, first.max_timestamp, latest.max_timestamp, latest.last_offset
             )
         for position, header in entries:
-            self.store.remember(header.base_offset, start + position)
             self.log_end_offset = header.next_offset
             if header.producer_id >= 0:
                 marker = read_end_marker(records, position, header) if is_end_marker(header) else None

@@ -21,7 +21,8 @@ from barnabas.log.segment import Segment
 from barnabas.log.snapshots import ProducerSnapshots
 from barnabas.log.trash import Trash
 
-RECENT_BATCHES_MAX: Final = 16  # per log: consumers that keep up ask for one of these
+REACHED_MAX: Final = 8
+"""So many of the offsets that readers have come to are remembered for each log."""
 
 
 class Segments:
@@ -29,7 +30,7 @@ class Segments:
 
     __slots__ = (
         "_known_end",
-        "_recent",
+        "_reached",
         "active",
         "all",
         "bases",
@@ -57,8 +58,8 @@ class Segments:
         self.snapshots = snapshots
         self.all: tuple[Segment, ...] = ()
         self.bases: list[int] = []
-        # Base offset -> position of the last batches of the active segment.
-        self._recent: dict[int, int] = {}
+        # Offset -> position in the active segment where readers have come to, and will go on.
+        self._reached: dict[int, int] = {}
         # An upper offset that was looked up, its segment, and its position there.
         self._known_end: tuple[int, Segment, int] | None = None
         self._set(segments)
@@ -93,17 +94,18 @@ class Segments:
         n = bisect_right(self.bases, segment.base_offset)
         return self.bases[n] if n < len(self.bases) else log_end_offset
 
-    def remember(self, base_offset: int, position: int) -> None:
-        """Note where a batch was appended, for the consumers that wait for it."""
-        recent = self._recent
-        if len(recent) >= RECENT_BATCHES_MAX:
-            del recent[next(iter(recent))]
-        recent[base_offset] = position
+    def note_reached(self, segment: Segment, offset: int, position: int) -> None:
+        """Note that a reader has read up to `offset`, which is at `position`: it will ask for what follows."""
+        if segment is self.active:
+            reached = self._reached
+            if len(reached) >= REACHED_MAX:
+                reached.clear()
+            reached[offset] = position
 
     def find(self, offset: int) -> tuple[Segment, int] | None:
         """Find the batch that holds `offset`, or the next one: its segment and position."""
-        position = self._recent.get(offset)
-        if position is not None:
+        position = self._reached.get(offset)
+        if position is not None and position < self.active.size:
             return self.active, position
         for segment in self.all[self.index_of(offset) :]:
             found = segment.find(offset)
@@ -120,7 +122,7 @@ class Segments:
             known = self._known_end
             if known is not None and known[0] == upper_offset and known[1] is segment:
                 return known[2], upper_offset
-            position = self._recent.get(upper_offset) if segment is self.active else None
+            position = self._reached.get(upper_offset) if segment is self.active else None
             if position is None:
                 found = segment.find(upper_offset)
                 position = segment.size if found is None else found[0]
@@ -173,7 +175,7 @@ class Segments:
         self._set((*(self.all if old.size else self.all[:-1]), new))
         if not old.size:
             self._discard([old], due_ms=0)
-        self._recent.clear()
+        self._reached.clear()
         return new
 
     # --- letting go -----------------------------------------------------------------------------------------
@@ -203,7 +205,7 @@ class Segments:
         dropped = self.all[count:]
         self.all[count - 1].truncate(offset)
         self._set(self.all[:count])
-        self._recent.clear()
+        self._reached.clear()
         self._discard(dropped, due_ms=due_ms)
 
     def restart_at(self, offset: int, *, config: LogConfig) -> None:
@@ -214,7 +216,7 @@ class Segments:
             for suffix in names.SEGMENT_SUFFIXES:
                 self.disk.remove(segment.path(suffix))
         new = Segment.create(self.disk, self.pool, self.directory, offset, config)
-        self._recent.clear()
+        self._reached.clear()
         self._set([new])
 
     def _discard(self, segments: Sequence[Segment], *, due_ms: int) -> None:

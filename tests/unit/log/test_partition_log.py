@@ -288,3 +288,24 @@ def test_offsets_too_far_for_an_index_are_found_without(tmp_path):
         ((1 << 31) + 1, (1 << 31) + 1),
     ):
         assert read_all(log, offset)[0].offset == expected
+
+
+@pytest.mark.parametrize("max_bytes", [10, 900, 100_000])
+def test_readers_that_keep_up_find_what_follows_after_any_change(log, max_bytes):
+    values: list[bytes] = []  # by offset
+    readers = [0, 0, 0]
+    for step in range(120):
+        for _ in range(step % 5):
+            values.append(b"%d " % step + b"x" * (len(values) * 37 % 300))
+            append(log, batch(values[-1]))
+        at = readers[step % 3]
+        found = read_all(log, at, max_bytes=max_bytes)
+        assert [record.value for record in found] == values[at:]
+        readers[step % 3] = len(values)
+        if step % 13 == 12:
+            log.truncate_to(len(values) - 2, now_ms=NOW_MS)
+            del values[-2:]
+            readers = [min(reader, len(values)) for reader in readers]
+        if step % 17 == 16:
+            log.roll()
+    assert len(log.segments) > 5
