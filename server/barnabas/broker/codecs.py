@@ -6,13 +6,12 @@ is reserved before. The interpreter switches between the thread and the loop, so
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
 from barnabas.errors import PeerError
-from barnabas.metrics.meter import error_codes
+from barnabas.metrics.meter import count_error_codes
 from barnabas.wire.extent import PRODUCE, has_more_entries, produces_to_more
 from barnabas.wire.headers import encode_response
 
@@ -72,11 +71,11 @@ class CodecWorker:
         """Do what is long by the size of a message, in the thread; returns what it returns, raises what it raises."""
         return await self._threads.run(work, limiter=self._limiter)
 
-    async def encode(self, context: RequestContext, response: Any) -> tuple[list[Chunk], Counter[int]]:
+    async def encode(self, context: RequestContext, response: Any) -> tuple[list[Chunk], dict[int, int]]:
         """Encode a large response, and count its error codes. Raises EncodeError."""
 
-        def encoded() -> tuple[list[Chunk], Counter[int]]:
+        def encoded() -> tuple[list[Chunk], dict[int, int]]:
             chunks = encode_response(context.api_key, context.api_version, context.correlation_id, response)
-            return chunks, Counter(error_codes(response))
+            return chunks, count_error_codes(response)
 
         return await self._threads.run(encoded, limiter=self._limiter)

@@ -8,7 +8,6 @@ whose unsupported versions are answered with the supported ones (KIP-511).
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from types import FunctionType
@@ -20,7 +19,7 @@ from barnabas import apis
 from barnabas.broker.codecs import INLINE_BYTES_MAX
 from barnabas.broker.repeated_answers import RepeatedAnswers
 from barnabas.errors import PeerError, RequestError, StorageError
-from barnabas.metrics.meter import error_codes
+from barnabas.metrics.meter import count_error_codes
 from barnabas.requests.context import RequestContext, Shared
 from barnabas.requests.login import token_answered, wait_after_failure
 from barnabas.security.authorizer import CLUSTER_NAME
@@ -335,7 +334,7 @@ class Pipeline:
             return Answer(chunks, {})
         if self._meter is not None and api.key == apis.FETCH:
             self._meter.fetched(response)
-        return Answer(chunks, Counter(error_codes(response)))
+        return Answer(chunks, count_error_codes(response))
 
 
 def ready(api: apis.Api, services: Services, *, asks_authorizer: bool = False) -> Handler:

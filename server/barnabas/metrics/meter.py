@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from barnabas.wire.structs import struct_of
@@ -85,23 +86,31 @@ class Places(NamedTuple):
     inside: tuple[tuple[str, Places], ...]
 
 
-def error_codes(response: Any) -> Iterator[int]:
-    """Every error code in a response, 0 for what went well: one per topic, partition or group where they have one."""
-    return _codes(response, places_of(type(response)))
+def count_error_codes(response: Any) -> dict[int, int]:
+    """Return how often each error code is in a response, 0 for what went well: one per topic, partition or group."""
+    counts: dict[int, int] = {}
+    _count_codes(response, places_of(type(response)), counts)
+    return counts
 
 
-def _codes(value: Any, places: Places) -> Iterator[int]:
+def _count_codes(value: Any, places: Places, counts: dict[int, int]) -> None:
     if places.here:
-        yield value.error_code
+        code = value.error_code
+        counts[code] = counts.get(code, 0) + 1
     for name, inner in places.inside:
         found = getattr(value, name)
-        if isinstance(found, list):
+        if not isinstance(found, list):
+            if found is not None:
+                _count_codes(found, inner, counts)
+        elif inner.inside:
             for item in found:
-                yield from _codes(item, inner)
-        elif found is not None:
-            yield from _codes(found, inner)
+                _count_codes(item, inner, counts)
+        else:
+            for code in map(_error_code_of, found):
+                counts[code] = counts.get(code, 0) + 1
 
 
+_error_code_of = attrgetter("error_code")
 _known: dict[type[Any], Places] = {}
 
 
