@@ -45,12 +45,8 @@ TOPIC_IDS_SINCE = 13
 
 _KNOWN_ACKS = (ACKS_ALL, 0, 1)
 
-PARTITIONS_PER_CHECKPOINT = 16
-BYTES_PER_PARTITION = 16 * 1024
-"""Between two looks at the loop's budget: so many small partitions, or as many bytes of records."""
 LOOKS_PER_CHECKPOINT = 500
 """So many batches are looked at for transactions in between."""
-BYTES_PER_CHECKPOINT = PARTITIONS_PER_CHECKPOINT * BYTES_PER_PARTITION
 
 Pending = list[tuple[Replica, int, PartitionResponse]]  # with the offset after the records
 
@@ -127,7 +123,6 @@ class _Appender:
         self._checkpoint = budget.checkpoint
         self._piecework = piecework
         self._refused: dict[TopicPartition, RequestError] = {}
-        self._room = BYTES_PER_CHECKPOINT
 
     async def admit(self) -> None:
         """See that transactional records are in a transaction, and remember the partitions where they are not.
@@ -192,26 +187,29 @@ class _Appender:
         responses: list[PartitionResponse] = []
         may_write = self._context.authorizes(Operation.WRITE, ResourceType.TOPIC, name)
         may_append = bool(name) and may_write and not self._refused and self._request.acks in _KNOWN_ACKS
-        append = self._appends.append
-        for data in topic.partition_data:
-            index, records = data.index, data.records
-            size = len(records) if records else 0
-            self._room -= size if size > BYTES_PER_PARTITION else BYTES_PER_PARTITION
-            if self._room < 0:
-                self._room = BYTES_PER_CHECKPOINT
+        appends, partitions = self._appends, topic.partition_data
+        while len(responses) < len(partitions):
+            if appends.wants_checkpoint:
                 await self._checkpoint()
             try:
-                if not may_append:
-                    self._check(name, index, may_write=may_write)
-                response = append(name, index, records) if isinstance(records, memoryview) else None
-                if response is None:
-                    response = await self._append_in_steps(self._replicas.leader(name, index), records)
+                if may_append and not appends.append_all(name, partitions, responses):
+                    continue
+                response = await self._append_alone(name, partitions[len(responses)], may_write=may_write)
             except RequestError as error:
+                index = partitions[len(responses)].index
                 response = _failed(self._context, name, index, self._replicas.find(name, index), error)
             responses.append(response)
         return ProduceResponse.TopicProduceResponse(
             name=name, topic_id=topic.topic_id, partition_responses=responses
         )
+
+    async def _append_alone(
+        self, topic: str, data: ProduceRequest.PartitionProduceData, *, may_write: bool
+    ) -> PartitionResponse:
+        """Append what takes several steps, or may not be appended. Raises RequestError."""
+        self._appends.count(len(data.records) if isinstance(data.records, memoryview) else 0)
+        self._check(topic, data.index, may_write=may_write)
+        return await self._append_in_steps(self._replicas.leader(topic, data.index), data.records)
 
     def _check(self, topic: str, index: int, *, may_write: bool) -> None:
         """Raise what speaks against appending to a partition, if anything does."""

@@ -1,20 +1,27 @@
 """What a produce request appends to one partition after the other, where there is nothing special about it.
 
-The rule: one call for each partition, which returns its answer. What is not usual is left to the caller, and nothing has
-happened then.
+The rule: one call for all partitions of a topic, as far as they are usual and the event loop need not be looked at. What
+is not usual is left to the caller, and nothing has happened to it then.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from barnabas.log.results import AppendResult
 from barnabas.replicas.manager import Replicas
 from barnabas.replicas.replica import Replica
-from barnabas.wire.generated.produce import ProduceResponse
+from barnabas.wire.generated.produce import ProduceRequest, ProduceResponse
 
 PartitionResponse = ProduceResponse.PartitionProduceResponse
 NO_LEADER: Final = ProduceResponse.LeaderIdAndEpoch()
 NO_RECORD_ERRORS: Final[list[ProduceResponse.BatchIndexAndErrorMessage]] = []
 """What most answers say; shared, so they are replaced, never changed."""
+
+
+PARTITIONS_PER_CHECKPOINT: Final = 16
+BYTES_PER_PARTITION: Final = 16 * 1024
+"""Between two looks at the loop's budget: so many small partitions, or as many bytes of records."""
+BYTES_PER_CHECKPOINT: Final = PARTITIONS_PER_CHECKPOINT * BYTES_PER_PARTITION
 
 
 class Appends:
@@ -23,7 +30,7 @@ class Appends:
     `pending` takes the partitions whose records cannot be acknowledged at once, with the offset after the records.
     """
 
-    __slots__ = ("_acks", "_api_version", "_now_ms", "_replicas", "pending")
+    __slots__ = ("_acks", "_api_version", "_now_ms", "_replicas", "_room", "pending")
 
     def __init__(self, replicas: Replicas, *, acks: int, api_version: int, now_ms: int) -> None:
         self.pending: list[tuple[Replica, int, ProduceResponse.PartitionProduceResponse]] = []
@@ -31,17 +38,46 @@ class Appends:
         self._acks = acks
         self._api_version = api_version
         self._now_ms = now_ms
+        self._room = BYTES_PER_CHECKPOINT
 
-    def append(
-        self, topic: str, index: int, records: memoryview
-    ) -> ProduceResponse.PartitionProduceResponse | None:
-        """Append a producer's records and return the answer; None if that takes several steps.
+    @property
+    def wants_checkpoint(self) -> bool:
+        """Whether so much was appended that the loop's budget must be looked at; says so once."""
+        if self._room > 0:
+            return False
+        self._room = BYTES_PER_CHECKPOINT
+        return True
 
-        Raises RequestError as `Replicas.leader` and `Replica.append_at_once`.
+    def count(self, size: int) -> None:
+        """Count a partition that brings so many bytes."""
+        self._room -= size if size > BYTES_PER_PARTITION else BYTES_PER_PARTITION
+
+    def append_all(
+        self,
+        topic: str,
+        partitions: Sequence[ProduceRequest.PartitionProduceData],
+        responses: list[ProduceResponse.PartitionProduceResponse],
+    ) -> bool:
+        """Append the records of a topic's partitions, beginning with the first one that has no response yet.
+
+        Returns true before a partition that takes several steps; false at the end, or where a checkpoint is due.
+        Raises RequestError as `Replicas.leader` and `Replica.append_at_once`, for the first without a response.
         """
-        replica = self._replicas.leader(topic, index)
-        result = replica.append_at_once(records, self._acks, self._api_version, self._now_ms)
-        return None if result is None else self.answer(replica, result)
+        replicas, acks, api_version, now_ms = self._replicas, self._acks, self._api_version, self._now_ms
+        for number in range(len(responses), len(partitions)):
+            if self._room <= 0:
+                return False
+            data = partitions[number]
+            records = data.records
+            if not isinstance(records, memoryview):
+                return True
+            replica = replicas.leader(topic, data.index)
+            result = replica.append_at_once(records, acks, api_version, now_ms)
+            if result is None:
+                return True
+            self.count(len(records))
+            responses.append(self.answer(replica, result))
+        return False
 
     def answer(self, replica: Replica, result: AppendResult) -> ProduceResponse.PartitionProduceResponse:
         """Return the answer of a partition to which records were appended."""
