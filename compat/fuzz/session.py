@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import trio
 
-from barnabas.metrics.meter import error_codes
+from barnabas.metrics.meter import count_error_codes
 from barnabas.wire.errors import DecodeError
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.headers import decode_response
@@ -445,7 +445,7 @@ class Session:
         except (DecodeError, KeyError) as error:
             return f"the answer to API {key} v{version} cannot be read: {error}"
         # What names nothing is answered with nothing, also by Kafka.
-        codes = set(error_codes(response)) - {ErrorCode.NONE}
+        codes = set(count_error_codes(response)) - {ErrorCode.NONE}
         if codes - {ErrorCode.ILLEGAL_SASL_STATE} or len(answer) > (
             2 * len(sent) + 256 if codes else ECHO_BYTES_MAX
         ):
