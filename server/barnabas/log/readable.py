@@ -148,8 +148,8 @@ class ReadableLog:
             bound = segment.offset_bound(position + size)
             if bound is not None and bound < next_offset:
                 next_offset = bound + 1
-        else:
-            store.note_reached(segment, next_offset, end)
+        elif segment is store.active:
+            store.note_place(next_offset, segment, end)
         if size <= 0:
             return ReadResult(b"", offset)
         file = segment.file

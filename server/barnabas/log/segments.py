@@ -21,16 +21,15 @@ from barnabas.log.segment import Segment
 from barnabas.log.snapshots import ProducerSnapshots
 from barnabas.log.trash import Trash
 
-REACHED_MAX: Final = 8
-"""So many of the offsets that readers have come to are remembered for each log."""
+PLACES_MAX: Final = 8
+"""Of so many offsets at most a log knows the place without an index; then it begins again."""
 
 
 class Segments:
     """An ordered, never empty collection of segments. All methods raise OSError if the disk fails."""
 
     __slots__ = (
-        "_known_end",
-        "_reached",
+        "_places",
         "active",
         "all",
         "bases",
@@ -58,17 +57,15 @@ class Segments:
         self.snapshots = snapshots
         self.all: tuple[Segment, ...] = ()
         self.bases: list[int] = []
-        # Offset -> position in the active segment where readers have come to, and will go on.
-        self._reached: dict[int, int] = {}
-        # An upper offset that was looked up, its segment, and its position there.
-        self._known_end: tuple[int, Segment, int] | None = None
+        # Offset -> segment and position, of those that readers have come to, and of upper offsets that were looked up.
+        self._places: dict[int, tuple[Segment, int]] = {}
         self._set(segments)
 
     def _set(self, segments: Sequence[Segment]) -> None:
         self.all = tuple(segments)
         self.bases = [segment.base_offset for segment in segments]
         self.active = segments[-1]
-        self._known_end = None
+        self._places.clear()
 
     @property
     def size_bytes(self) -> int:
@@ -94,19 +91,18 @@ class Segments:
         n = bisect_right(self.bases, segment.base_offset)
         return self.bases[n] if n < len(self.bases) else log_end_offset
 
-    def note_reached(self, segment: Segment, offset: int, position: int) -> None:
-        """Note that a reader has read up to `offset`, which is at `position`: it will ask for what follows."""
-        if segment is self.active:
-            reached = self._reached
-            if len(reached) >= REACHED_MAX:
-                reached.clear()
-            reached[offset] = position
+    def note_place(self, offset: int, segment: Segment, position: int) -> None:
+        """Note where `offset` is, or will be: a reader has come to it, and will ask for what follows."""
+        places = self._places
+        if len(places) >= PLACES_MAX:
+            places.clear()
+        places[offset] = segment, position
 
     def find(self, offset: int) -> tuple[Segment, int] | None:
         """Find the batch that holds `offset`, or the next one: its segment and position."""
-        position = self._reached.get(offset)
-        if position is not None and position < self.active.size:
-            return self.active, position
+        place = self._places.get(offset)
+        if place is not None and place[1] < place[0].size:
+            return place
         for segment in self.all[self.index_of(offset) :]:
             found = segment.find(offset)
             if found is not None:
@@ -119,14 +115,12 @@ class Segments:
             if segment is self.active:
                 return segment.size, log_end_offset
         elif segment is self.active or upper_offset < self.base_after(segment, log_end_offset):
-            known = self._known_end
-            if known is not None and known[0] == upper_offset and known[1] is segment:
-                return known[2], upper_offset
-            position = self._reached.get(upper_offset) if segment is self.active else None
-            if position is None:
-                found = segment.find(upper_offset)
-                position = segment.size if found is None else found[0]
-            self._known_end = (upper_offset, segment, position)
+            place = self._places.get(upper_offset)
+            if place is not None and place[0] is segment:
+                return place[1], upper_offset
+            found = segment.find(upper_offset)
+            position = segment.size if found is None else found[0]
+            self.note_place(upper_offset, segment, position)
             return position, upper_offset
         return segment.size, self.base_after(segment, log_end_offset)
 
@@ -175,7 +169,6 @@ class Segments:
         self._set((*(self.all if old.size else self.all[:-1]), new))
         if not old.size:
             self._discard([old], due_ms=0)
-        self._reached.clear()
         return new
 
     # --- letting go -----------------------------------------------------------------------------------------
@@ -205,7 +198,6 @@ class Segments:
         dropped = self.all[count:]
         self.all[count - 1].truncate(offset)
         self._set(self.all[:count])
-        self._reached.clear()
         self._discard(dropped, due_ms=due_ms)
 
     def restart_at(self, offset: int, *, config: LogConfig) -> None:
@@ -216,7 +208,6 @@ class Segments:
             for suffix in names.SEGMENT_SUFFIXES:
                 self.disk.remove(segment.path(suffix))
         new = Segment.create(self.disk, self.pool, self.directory, offset, config)
-        self._reached.clear()
         self._set([new])
 
     def _discard(self, segments: Sequence[Segment], *, due_ms: int) -> None:
