@@ -189,10 +189,10 @@ class _Appender:
         may_append = bool(name) and may_write and not self._refused and self._request.acks in _KNOWN_ACKS
         appends, partitions = self._appends, topic.partition_data
         while len(responses) < len(partitions):
-            if appends.wants_checkpoint:
+            if appends.is_checkpoint_due():
                 await self._checkpoint()
             try:
-                if may_append and not appends.append_all(name, partitions, responses):
+                if may_append and not appends.append_usual(name, partitions, responses):
                     continue
                 response = await self._append_alone(name, partitions[len(responses)], may_write=may_write)
             except RequestError as error:

@@ -40,9 +40,8 @@ class Appends:
         self._now_ms = now_ms
         self._room = BYTES_PER_CHECKPOINT
 
-    @property
-    def wants_checkpoint(self) -> bool:
-        """Whether so much was appended that the loop's budget must be looked at; says so once."""
+    def is_checkpoint_due(self) -> bool:
+        """Say, once, whether so much was appended that the loop's budget must be looked at."""
         if self._room > 0:
             return False
         self._room = BYTES_PER_CHECKPOINT
@@ -52,7 +51,7 @@ class Appends:
         """Count a partition that brings so many bytes."""
         self._room -= size if size > BYTES_PER_PARTITION else BYTES_PER_PARTITION
 
-    def append_all(
+    def append_usual(
         self,
         topic: str,
         partitions: Sequence[ProduceRequest.PartitionProduceData],
