@@ -12,7 +12,7 @@ from barnabas.errors import StorageError
 from barnabas.log.damage import find_sound_batch
 from barnabas.log.disk import OsDisk
 from barnabas.log.format import names
-from barnabas.records.batch import encode_batch
+from barnabas.records.batch import MAGIC_OFFSET, encode_batch
 from barnabas.records.record import Record
 from barnabas.testing.memory_disk import MemoryDisk
 from tests.support.faults import FaultyDisk
@@ -208,7 +208,7 @@ def test_indexes_that_cannot_be_written_again_stay_in_memory_where_only_room_is_
     segment = broker.log().segments[1]
     if is_damaged:
         *_, (position, _) = segment.headers()
-        flip(Path(segment.path(names.LOG)), position + 16, 0x15)
+        flip(Path(segment.path(names.LOG)), position + MAGIC_OFFSET, 0x15)
     disk.room, disk.suffix, disk.error = 0, "index", reason
     with nullcontext() if reason == errno.ENOSPC else pytest.raises(OSError, match="no room left"):
         segment.rebuild_indexes()
