@@ -445,7 +445,7 @@ class Session:
         except (DecodeError, KeyError) as error:
             return f"the answer to API {key} v{version} cannot be read: {error}"
         # What names nothing is answered with nothing, also by Kafka.
-        codes = set(count_error_codes(response)) - {ErrorCode.NONE}
+        codes = count_error_codes(response).keys() - {ErrorCode.NONE}
         if codes - {ErrorCode.ILLEGAL_SASL_STATE} or len(answer) > (
             2 * len(sent) + 256 if codes else ECHO_BYTES_MAX
         ):

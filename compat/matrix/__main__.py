@@ -346,7 +346,17 @@ def _secured(options: argparse.Namespace) -> int:
         return 1
     if options.write:
         SECURED_PAGE.write_text(outcomes.page(wanted), encoding="utf-8")
+    _print_what_was_said(outcomes.failures())
     return 1 if outcomes.failures() else 0
+
+
+def _print_what_was_said(failures: Iterable[tuple[str, str, Verdict]]) -> None:
+    """Print the last lines that each client in `failures` wrote to its standard error."""
+    for client in dict.fromkeys(client for client, _, _ in failures):
+        path = LOGS / f"{client}.err"
+        if path.exists():
+            said = path.read_text(encoding="utf-8", errors="replace").splitlines()
+            print(f"\nthe end of what {client} said:", *said[-SAID_LINES:], sep="\n    ")
 
 
 def _releases(options: argparse.Namespace) -> int:
@@ -405,9 +415,7 @@ def main(given: list[str]) -> int:
         PAGE.write_text(matrix.markdown(options.records), encoding="utf-8")
     failures, recovered = len(matrix.unexpected()), len(matrix.recovered())
     if failures:
-        for client in dict.fromkeys(client for client, _, _ in matrix.unexpected()):
-            said = (LOGS / f"{client}.err").read_text(encoding="utf-8", errors="replace").splitlines()
-            print(f"\nthe end of what {client} said:", *said[-SAID_LINES:], sep="\n    ")
+        _print_what_was_said(matrix.unexpected())
         print(f"\n{failures} unexpected failures; what the clients said is in {os.path.relpath(LOGS)}/")
     return 1 if failures or recovered else 0
 
