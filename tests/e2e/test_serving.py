@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from barnabas.ephemeral import MEMORY, PREFIX, sweep
+from barnabas.ephemeral import PREFIX
 from barnabas.testing.running import import_path
 
 pytestmark = pytest.mark.e2e
@@ -56,9 +56,16 @@ def started() -> Iterator[list[Started]]:
             one.process.communicate()
 
 
-def run(*arguments: str, stdout: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run the command to its end, with its output into a file if one is named."""
-    command = [sys.executable, "-m", "barnabas", *arguments]
+IN_MEMORY_BELOW = "import sys; from barnabas import cli, ephemeral; ephemeral.MEMORY = sys.argv.pop(1); sys.exit(cli.main())"
+"""The command, but for the directory in memory that all processes of a machine share."""
+
+
+def run(
+    *arguments: str, stdout: str | None = None, memory: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end, with its output into a file if one is named, and ephemeral data below `memory`."""
+    start = ["-m", "barnabas"] if memory is None else ["-c", IN_MEMORY_BELOW, str(memory)]
+    command = [sys.executable, *start, *arguments]
     with open(stdout or os.devnull, "w") as output:
         return subprocess.run(
             command, stdout=output, stderr=subprocess.PIPE, text=True, timeout=SECONDS_MAX, check=False,
@@ -153,24 +160,19 @@ def test_a_hangup_that_nohup_ignores_does_not_stop_the_broker(tmp_path, started)
         ("--no-such-option",),
     ],
 )
-def test_a_mistyped_option_makes_no_ephemeral_data(arguments):
-    parent = MEMORY if os.access(MEMORY, os.W_OK) else "/tmp"
-    sweep(parent)
-    before = {name for name in os.listdir(parent) if name.startswith(PREFIX)}
-    assert run("serve", "--ephemeral", *arguments).returncode == 2
-    assert {name for name in os.listdir(parent) if name.startswith(PREFIX)} <= before
+def test_a_mistyped_option_makes_no_ephemeral_data(tmp_path, arguments):
+    assert run("serve", "--ephemeral", *arguments, memory=tmp_path).returncode == 2
+    assert os.listdir(tmp_path) == []
 
 
-def test_a_start_that_fails_leaves_no_ephemeral_data(started):
+def test_a_start_that_fails_leaves_no_ephemeral_data(tmp_path, started):
     broker = Started("--ephemeral")
     started.append(broker)
     port = broker.ready.partition("bootstrap.servers=")[2].split()[0]
-    parent = broker.data.parent.parent
-    before = {name for name in os.listdir(parent) if name.startswith(PREFIX)}
-    done = run("serve", "--ephemeral", "--listen", port)
+    done = run("serve", "--ephemeral", "--listen", port, memory=tmp_path)
     assert done.returncode == 1
     assert "is in use" in done.stderr
-    assert {name for name in os.listdir(parent) if name.startswith(PREFIX)} <= before
+    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no /dev/full")
