@@ -56,7 +56,12 @@ def started() -> Iterator[list[Started]]:
             one.process.communicate()
 
 
-IN_MEMORY_BELOW = "import sys; from barnabas import cli, ephemeral; ephemeral.MEMORY = sys.argv.pop(1); sys.exit(cli.main())"
+IN_MEMORY_BELOW = """
+import sys
+from barnabas import cli, ephemeral
+ephemeral.MEMORY = sys.argv.pop(1)
+sys.exit(cli.main())
+"""
 """The command, but for the directory in memory that all processes of a machine share."""
 
 
