@@ -81,7 +81,7 @@ class ZooKeeperServer:
         return self._process.pid()
 
     def start(self) -> None:
-        """Start and wait until it accepts sessions. Raises KafkaError."""
+        """Start and wait until it gives sessions; with TLS, until it accepts connections. Raises KafkaError."""
         config = self.directory / "zoo.cfg"
         port = "clientPort" if self._tls is None else "secureClientPort"
         lines = [
@@ -104,7 +104,8 @@ class ZooKeeperServer:
         if not self._syncs:
             options += ["-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=1024"]
         self._process.start(java_command(self._release, main, str(config), options=options))
-        wait_until_ready("ZooKeeper", self._process, lambda: _accepts(self.port))
+        gives = _accepts if self._tls is not None else _gives_sessions
+        wait_until_ready("ZooKeeper", self._process, lambda: gives(self.port))
 
     def stop(self) -> None:
         self._process.stop()
@@ -276,6 +277,23 @@ class RealKafka:
 def _accepts(port: int) -> bool:
     try:
         with socket.create_connection(("127.0.0.1", port), 1):
+            return True
+    except OSError:
+        return False
+
+
+def _gives_sessions(port: int) -> bool:
+    """Whether ZooKeeper opens a session: its port is open before it serves, and a connection is closed until then."""
+    connect = struct.pack(">iqiqi16x?", 0, 0, 10_000, 0, 16, False)  # a new session, not read-only
+    close_session = struct.pack(">ii", 1, -11)
+    try:
+        with socket.create_connection(("127.0.0.1", port), 2) as connection:
+            connection.sendall(struct.pack(">i", len(connect)) + connect)
+            if not connection.recv(1):
+                return False
+            connection.sendall(struct.pack(">i", len(close_session)) + close_session)
+            while connection.recv(4096):
+                pass  # it closes the connection once the session is closed
             return True
     except OSError:
         return False
