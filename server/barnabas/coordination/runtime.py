@@ -8,7 +8,7 @@ appended to by `ShardLog`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import trio
 
 from barnabas.coordination.journal import Journal, led_partitions
-from barnabas.coordination.shard import GiveWay, M, Shard, TimersToSet, Waiter, never
+from barnabas.coordination.shard import GiveWay, M, Shard, Waiter, never
 from barnabas.coordination.shard_log import ShardLog
 from barnabas.coordination.shards import ANSWERS_AT_ONCE, READ_AGAIN_SECONDS, Shards
 from barnabas.coordination.timers import Timers
@@ -32,7 +32,6 @@ log = logging.getLogger(__name__)
 
 COMMIT_TIMEOUT_MS = 5_000
 """How long an answer waits for replicas (Kafka's offsets.commit.timeout.ms)."""
-TIMERS_AT_ONCE = 200
 PUT_OFF_MS = 10
 """How long a timer waits that is due while very many are being set, as it may be among these, or its shard is held."""
 
@@ -72,7 +71,7 @@ class Runtime(Generic[M]):
         self._log: ShardLog[M] = ShardLog(
             name, journal, now_ms, commit_timeout_ms, replay=self._replay, read_again=self._shards.read_again
         )
-        self._timers: Timers[M] = Timers()
+        self._timers: Timers[M] = Timers(name, give_way)
         self._numbers = count(1)
         self._nursery: trio.Nursery | None = None
 
@@ -270,14 +269,6 @@ class Runtime(Generic[M]):
             shard = self._shards.active(shard.partition)
         return shard
 
-    async def _decide_by_size(
-        self, shard: Shard[M], event: Callable[[M, Decision], R], is_large: Callable[[M], bool] | None
-    ) -> R:
-        """Let an event decide, in a thread if it is a large one. Raises as `_decide`."""
-        if is_large is not None and is_large(shard.machine):
-            return await self._decide_aside(shard, event)
-        return self._decide(shard, event)
-
     async def _decide_aside(self, shard: Shard[M], event: Callable[[M, Decision], R]) -> R:
         """As `_decide`, with the machine in a thread; everybody else who wants the shard waits meanwhile."""
         threads = self._threads
@@ -313,7 +304,11 @@ class Runtime(Generic[M]):
 
     def _follow_up(self, shard: Shard[M], out: Decision) -> None:
         """Set the timers of a decision that is appended; effects and answers follow once it is committed."""
-        self._set_timers(shard, out.timers, out.many_timers)
+        if self._timers.set_decided(shard, out.timers, out.many_timers):
+            if self._nursery is None:
+                self._timers.set_rest(shard)
+            else:
+                self._nursery.start_soon(self._timers.set_rest_in_slices, shard)
         if out.effects:
             assert self._nursery is not None, "effects are for a runtime that runs"
             self._nursery.start_soon(self._take_effect_when_committed, shard, shard.end_offset, out)
@@ -367,7 +362,10 @@ class Runtime(Generic[M]):
         if shard.is_held:
             await shard.when_free()
         self._check_in_service(shard)
-        result = await self._decide_by_size(shard, event, is_large)
+        if is_large is not None and is_large(shard.machine):
+            result = await self._decide_aside(shard, event)
+        else:
+            result = self._decide(shard, event)
         await self._log.wait_committed(shard, shard.end_offset)
         return result
 
@@ -446,52 +444,6 @@ class Runtime(Generic[M]):
             finally:
                 self._nursery = self._shards.nursery = None
 
-    def _set_timers(
-        self,
-        shard: Shard[M],
-        timers: Mapping[Hashable, int | None],
-        many: Sequence[Iterable[tuple[Hashable, int | None]]] = (),
-    ) -> None:
-        """Set timers, some at a time where they are very many; what is decided later on one of them holds."""
-        if not (many or shard.timers_to_set) and len(timers) <= TIMERS_AT_ONCE:
-            if timers:
-                self._timers.set(shard, timers)
-            return
-        for waiting in shard.timers_to_set:
-            waiting.overruled.update(timers)
-        to_set = [TimersToSet(iter(each), set(timers)) for each in many]
-        if self._nursery is None or len(timers) <= TIMERS_AT_ONCE:
-            self._timers.set(shard, timers)
-        else:
-            to_set.append(TimersToSet(iter(timers.items()), set()))
-        if not to_set:
-            return
-        if self._nursery is None:
-            for each in to_set:
-                self._timers.set(shard, dict(each.timers))
-            self._timers.set(shard, timers)
-            return
-        is_in_progress = bool(shard.timers_to_set)
-        shard.timers_to_set.extend(to_set)
-        if not is_in_progress:
-            self._nursery.start_soon(self._set_timers_in_slices, shard)
-
-    async def _set_timers_in_slices(self, shard: Shard[M]) -> None:
-        while shard.timers_to_set:
-            first = shard.timers_to_set[0]
-            try:
-                some = dict(islice(first.timers, TIMERS_AT_ONCE))
-            except Exception:
-                log.exception("%s: timers of partition %d", type(self).__name__, shard.partition)
-                some = {}
-            if not some:
-                shard.timers_to_set.popleft()
-                continue
-            for key in first.overruled & some.keys():
-                del some[key]
-            self._timers.set(shard, some)
-            await self._give_way()
-
     def _expire(self, shard: Shard[M], key: Hashable, now_ms: int) -> None:
         with self._again_where_it_fails(shard, key, now_ms):
             self._decide(shard, lambda machine, out: machine.expire(key, now_ms, out))
@@ -511,7 +463,7 @@ class Runtime(Generic[M]):
         except RequestError as error:
             log.warning("what the end of %s decided waits: %s", key, error)
             if shard.is_active:
-                self._set_timers(shard, {key: now_ms + int(READ_AGAIN_SECONDS * 1000)})
+                self._timers.set_decided(shard, {key: now_ms + int(READ_AGAIN_SECONDS * 1000)})
         except Exception:
             log.exception("%s: the end of %s", type(self).__name__, key)
 

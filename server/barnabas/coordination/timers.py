@@ -1,27 +1,36 @@
 """Timers of all shards of a coordinator, in one heap.
 
 The rule: a timer has one entry in the heap. When that comes and the timer was put off meanwhile, it is pushed again.
+Very many timers are set some at a time, and what is decided meanwhile on one of them holds.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Hashable, Iterator, Mapping
+import logging
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Generic
 
 import trio
 
-from barnabas.coordination.shard import M, Shard, Timer
+from barnabas.coordination.shard import GiveWay, M, Shard, Timer, TimersToSet
+
+log = logging.getLogger(__name__)
 
 IDLE_SECONDS = 3600.0
+TIMERS_AT_ONCE = 200
+"""So many timers are set before others may run."""
 _Entry = tuple[int, int, Shard[M], Hashable]
 """When it is due, its number, and whose timer it is."""
 
 
 class Timers(Generic[M]):
-    """Due times of timers by shard and key."""
+    """Due times of timers by shard and key. `name` is for the log."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str, give_way: GiveWay) -> None:
+        self._name = name
+        self._give_way = give_way
         self._heap: list[_Entry[M]] = []
         self._pushed = 0
         self._changed = trio.Event()
@@ -38,6 +47,58 @@ class Timers(Generic[M]):
                 continue
             shard.timers[key] = Timer(at_ms, at_ms)
             self._push(at_ms, shard, key)
+
+    def set_decided(
+        self,
+        shard: Shard[M],
+        timers: Mapping[Hashable, int | None],
+        many: Sequence[Iterable[tuple[Hashable, int | None]]] = (),
+    ) -> bool:
+        """Set the timers of a decision; what `timers` has on one of `many` holds.
+
+        Returns whether the caller must have the rest set: they are very many, and nobody does so yet for this shard.
+        """
+        to_set = shard.timers_to_set
+        if not (many or to_set) and len(timers) <= TIMERS_AT_ONCE:
+            if timers:
+                self.set(shard, timers)
+            return False
+        for waiting in to_set:
+            waiting.overruled.update(timers)
+        is_in_progress = bool(to_set)
+        to_set.extend([TimersToSet(iter(each), set(timers)) for each in many])
+        if len(timers) <= TIMERS_AT_ONCE:
+            self.set(shard, timers)
+        else:
+            to_set.append(TimersToSet(iter(timers.items()), set()))
+        return bool(to_set) and not is_in_progress
+
+    def set_rest(self, shard: Shard[M]) -> None:
+        """Set at once what `set_decided` has left: nobody else runs."""
+        while shard.timers_to_set:
+            self._set_some(shard)
+
+    async def set_rest_in_slices(self, shard: Shard[M]) -> None:
+        """Set what `set_decided` has left, and what it leaves meanwhile; others may run in between."""
+        while shard.timers_to_set:
+            if self._set_some(shard):
+                await self._give_way()
+
+    def _set_some(self, shard: Shard[M]) -> bool:
+        """Set the next timers of those that are left; returns whether there were any, of one decision."""
+        first = shard.timers_to_set[0]
+        try:
+            some = dict(islice(first.timers, TIMERS_AT_ONCE))
+        except Exception:
+            log.exception("%s: timers of partition %d", self._name, shard.partition)
+            some = {}
+        if not some:
+            shard.timers_to_set.popleft()
+            return False
+        for key in first.overruled & some.keys():
+            del some[key]
+        self.set(shard, some)
+        return True
 
     def due(self, now_ms: int) -> Iterator[tuple[Shard[M], Hashable]]:
         """Remove and yield the timers that are due. Those that are set meanwhile come next time."""

@@ -9,8 +9,9 @@ from functools import partial
 import trio
 import trio.testing
 
-from barnabas.coordination.runtime import TIMERS_AT_ONCE, Runtime
+from barnabas.coordination.runtime import Runtime
 from barnabas.coordination.shards import ANSWERS_AT_ONCE
+from barnabas.coordination.timers import TIMERS_AT_ONCE
 from barnabas.errors import RequestError
 from barnabas.statemachine.decision import Decision, ManyReplies
 from barnabas.wire.generated.errors import ErrorCode
