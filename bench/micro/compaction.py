@@ -26,7 +26,7 @@ def run() -> Iterator[Timing]:
     from barnabas.log.cleaner.cleaner import LogCleaner
     from barnabas.log.config import LogConfig
     from barnabas.log.manager import LogManager
-    from barnabas.records.batch import encode_batch
+    from barnabas.records.building import encode_batch
     from barnabas.records.record import Record
 
     (ROOT / ".data").mkdir(exist_ok=True)

@@ -22,7 +22,7 @@ from barnabas.config.setting import SettingError
 from barnabas.errors import StorageError
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.shard import GroupShard
-from barnabas.records import batch, convert, legacy
+from barnabas.records import batch, building, convert, legacy
 from barnabas.records.compression import Codec, compress, decompress
 from barnabas.records.errors import RecordsError
 from barnabas.records.record import Record
@@ -181,7 +181,7 @@ def _batches() -> list[bytes]:
     for flags in (0x80, 0x81, 0x82, 0x83):
         for codec in Codec:
             head = bytes((flags, 9))
-            found += [head + batch.encode_batch(some, codec=codec) for some in (records, alike)]
+            found += [head + building.encode_batch(some, codec=codec) for some in (records, alike)]
             if codec is not Codec.ZSTD:
                 old = bytes((flags, 2))
                 found += [
@@ -189,7 +189,7 @@ def _batches() -> list[bytes]:
                 ]
         found.append(
             bytes((flags, 9))
-            + batch.encode_batch(
+            + building.encode_batch(
                 records, producer_id=5, producer_epoch=1, base_sequence=3, transactional=True
             )
         )

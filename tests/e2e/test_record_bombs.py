@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.records import batch, convert, legacy
+from barnabas.records import batch, building, convert, legacy
 from barnabas.records.compression import Codec, compress
 from barnabas.records.record import Record
 from barnabas.records.varint import encode_varint
@@ -117,7 +117,7 @@ def packed(body: bytes, count: int, codec: Codec = Codec.GZIP) -> bytearray:
     header = convert.new_header(0, codec=codec)
     header.base_timestamp = header.max_timestamp = NOW
     header.records_count, header.last_offset_delta = count, count - 1
-    return batch.join_batch(header, compress(codec, body))
+    return building.join_batch(header, compress(codec, body))
 
 
 def one_record(value: bytes) -> bytes:
@@ -206,7 +206,8 @@ def test_fetch_of_old_versions_converts_little_and_gives_way(broker: BrokerProce
         for _ in range(6):
             records = [Record(n, NOW, None, b"v" * 900) for n in range(1_000)]
             assert (
-                code_of(ask(connection, PRODUCE, 7, produce("converted", batch.encode_batch(records)))) == 0
+                code_of(ask(connection, PRODUCE, 7, produce("converted", building.encode_batch(records))))
+                == 0
             )
         response = ask(connection, FETCH, 1, fetch_old("converted", 50_000_000))
         (partition,) = response.responses[0].partitions
@@ -214,7 +215,7 @@ def test_fetch_of_old_versions_converts_little_and_gives_way(broker: BrokerProce
         assert 900_000 < len(partition.records) < 3_000_000
         many = [Record(n, NOW, None, b"") for n in range(200_000)]
         create(connection, "converted-many", max_message_bytes="10000000")
-        raw = batch.encode_batch(many, codec=Codec.GZIP)
+        raw = building.encode_batch(many, codec=Codec.GZIP)
         assert code_of(ask(connection, PRODUCE, 7, produce("converted-many", raw))) == 0
         response, served = ask_beside(broker, connection, FETCH, 2, fetch_old("converted-many", 50_000_000))
         (partition,) = response.responses[0].partitions
@@ -229,13 +230,13 @@ def test_fetch_of_old_versions_converts_little_and_gives_way(broker: BrokerProce
 def test_offsets_by_timestamp_where_timestamps_do_not_rise(broker: BrokerProcess) -> None:
     with connected(broker) as connection:
         create(connection, "level")
-        pipelined = produce("level", batch.encode_batch([Record(0, NOW, None, b"")]))
+        pipelined = produce("level", building.encode_batch([Record(0, NOW, None, b"")]))
         frame = b"".join(bytes(chunk) for chunk in encode_request(PRODUCE, 7, 1, "raw", pipelined))
         for _ in range(100):
             connection.sendall(frame * 300)
             for _ in range(300):
                 answer(connection)
-        last = batch.encode_batch([Record(0, NOW + 9, None, b"")])
+        last = building.encode_batch([Record(0, NOW + 9, None, b"")])
         assert code_of(ask(connection, PRODUCE, 7, produce("level", last))) == 0
         query = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=NOW + 5)
         topic = ListOffsetsRequest.ListOffsetsTopic(name="level", partitions=[query])

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.records.batch import encode_batch, iter_batches
+from barnabas.records.batch import iter_batches
+from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
 from barnabas.wire import registry
 from barnabas.wire.generated.alter_share_group_offsets import AlterShareGroupOffsetsRequest

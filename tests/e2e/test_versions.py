@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from barnabas import apis
-from barnabas.records.batch import encode_batch
+from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
 from barnabas.wire import registry
 from barnabas.wire.generated.create_topics import CreateTopicsRequest

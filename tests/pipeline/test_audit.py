@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.log.format import checkpoints
-from barnabas.records.batch import encode_batch
+from barnabas.records.building import encode_batch
 from barnabas.records.control import ControlType, encode_key
 from barnabas.records.record import Record
 from barnabas_pipeline import schema

@@ -303,7 +303,7 @@ def test_damaged_batches_are_dead_letters_with_their_bytes_and_the_rest_is_loade
     """Segment files by hand: a flipped bit in one batch, and a length that cannot be in another."""
     from barnabas.log.format import checkpoints
     from barnabas.log.format.offset_index import OffsetIndex
-    from barnabas.records.batch import encode_batch
+    from barnabas.records.building import encode_batch
     from barnabas.records.record import Record
 
     directory = tmp_path / "data" / "logins-0"

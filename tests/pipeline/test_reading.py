@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from barnabas.client import Endpoint, blocking
 from barnabas.client.connection import dial_tcp
 from barnabas.records import legacy
-from barnabas.records.batch import TimestampType, encode_batch, read_header
+from barnabas.records.batch import TimestampType, read_header
+from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
 from barnabas_pipeline.errors import DataLossError, UsageError
 from barnabas_pipeline.log import disk, transports

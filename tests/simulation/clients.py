@@ -15,7 +15,8 @@ import trio
 
 from barnabas.client import Client, ClientError, ClientSettings, Endpoint, ResponseError, open_client
 from barnabas.client.client import TRANSACTION
-from barnabas.records.batch import encode_batch, iter_batches, read_records
+from barnabas.records.batch import iter_batches, read_records
+from barnabas.records.building import encode_batch
 from barnabas.records.control import parse_type
 from barnabas.records.record import Record
 from barnabas.testing.simulation.world import BEGIN_MS, World

@@ -13,7 +13,8 @@ from barnabas.broker.assembly import assembled
 from barnabas.config.loading import BrokerConfig
 from barnabas.environment.real import real_environment
 from barnabas.log.disk import Disk
-from barnabas.records.batch import encode_batch, iter_batches, read_records
+from barnabas.records.batch import iter_batches, read_records
+from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
 from barnabas.wire import registry
 from barnabas.wire.generated.create_topics import CreateTopicsRequest

@@ -1,6 +1,7 @@
 """Conversion of message sets as a leader does it, without a leader."""
 
-from barnabas.records.batch import DECOMPRESSED_BYTES_MAX, MAGIC_OFFSET, join_batch
+from barnabas.records.batch import DECOMPRESSED_BYTES_MAX, MAGIC_OFFSET
+from barnabas.records.building import join_batch
 from barnabas.records.compression import Output
 from barnabas.records.convert import up_convert_steps
 from barnabas.records.steps import run

@@ -14,7 +14,8 @@ from barnabas.log.format import names
 from barnabas.log.manager import LogManager
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.workers import Workers
-from barnabas.records.batch import encode_batch, iter_batches, read_records
+from barnabas.records.batch import iter_batches, read_records
+from barnabas.records.building import encode_batch
 from barnabas.records.control import encode_end_marker
 from barnabas.records.record import Record
 

@@ -11,7 +11,8 @@ import trio
 
 from barnabas.broker.storage_parts import Membership
 from barnabas.client import Client, ClientSettings, Endpoint, open_client
-from barnabas.records.batch import encode_batch, iter_batches, read_records
+from barnabas.records.batch import iter_batches, read_records
+from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
 from barnabas.replicas.in_sync import LocalAlterPartition
 from barnabas.replicas.replica import Replica

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from barnabas.client import blocking
-from barnabas.records.batch import encode_batch
+from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
 from barnabas.wire.generated.list_offsets import ListOffsetsRequest, ListOffsetsResponse

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from barnabas.records.batch import encode_batch
+from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
 
 

@@ -289,7 +289,7 @@ async def set_up(fixture: Fixture) -> None:
 
 
 def _ten_records(version: int) -> bytes:
-    from barnabas.records.batch import encode_batch
+    from barnabas.records.building import encode_batch
     from barnabas.records.record import Record
 
     if version < 3:

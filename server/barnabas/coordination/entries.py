@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from barnabas.records.any_magic import iter_any_records
-from barnabas.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, check_crc, encode_pairs, iter_batches
+from barnabas.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, check_crc, iter_batches
+from barnabas.records.building import encode_pairs
 from barnabas.records.control import ControlType, parse_type
 from barnabas.records.errors import CorruptRecordsError, RecordsError
 from barnabas.statemachine.decision import Entry

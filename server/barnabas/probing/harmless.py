@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any
 
 from barnabas.probing.messages import Values, make
-from barnabas.records.batch import encode_batch
+from barnabas.records.building import encode_batch
 from barnabas.records.legacy import encode_message_set
 from barnabas.records.record import Record
 from barnabas.wire import registry

@@ -11,7 +11,7 @@ The crc is CRC-32C of everything from `attributes` on. Attribute bits: 0-2 codec
 4 transactional, 5 control, 6 base timestamp is the delete horizon (KIP-534).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct
@@ -19,8 +19,8 @@ from typing import Final
 from zlib import crc32
 
 from barnabas.records.crc import crc32c
-from barnabas.records.errors import CorruptRecordsError, InvalidRecordsError
-from barnabas.records.record import Record, append_record, encode_body, iter_body
+from barnabas.records.errors import CorruptRecordsError
+from barnabas.records.record import Record, iter_body
 from barnabas.records.steps import Steps
 from barnabas.records.varint import Buffer
 
@@ -63,9 +63,9 @@ UNKNOWN_COUNT: Final = -1
 
 DECOMPRESSED_BYTES_MAX: Final = 128 << 20  # our own limit: Kafka has none
 
-_HEADER: Final = Struct(">qiibIhiqqqhii")
+HEADER_LAYOUT: Final = Struct(">qiibIhiqqqhii")
 _LEGACY_HEADER: Final = Struct(">qiIbb")
-_unpack_header: Final = _HEADER.unpack_from
+_unpack_header: Final = HEADER_LAYOUT.unpack_from
 _pack_place: Final = Struct(">qii").pack_into  # base offset, length, leader epoch
 _INT64: Final = Struct(">q")
 _INT32: Final = Struct(">i")
@@ -385,134 +385,3 @@ def read_records(
 ) -> list[Record]:
     """Decode all records of the batch (magic 2) at `pos`; raises like `iter_records`."""
     return list(iter_records(buf, pos, decompressed_bytes_max=decompressed_bytes_max))
-
-
-def encode_batch(
-    records: Sequence[Record],
-    *,
-    base_offset: int | None = None,
-    last_offset: int | None = None,
-    codec: int = 0,
-    level: int | None = None,
-    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
-    max_timestamp: int | None = None,
-    producer_id: int = NO_PRODUCER_ID,
-    producer_epoch: int = NO_PRODUCER_EPOCH,
-    base_sequence: int = NO_SEQUENCE,
-    transactional: bool = False,
-    control: bool = False,
-    leader_epoch: int = NO_LEADER_EPOCH,
-    delete_horizon_ms: int | None = None,
-) -> bytes:
-    """Write a batch of magic 2 that holds `records` in the order given.
-
-    `base_offset` and `last_offset` are those of the first and the last record unless given (a compacted batch
-    keeps its old ones). `max_timestamp` is the greatest of the records unless given: give it with
-    LOG_APPEND_TIME. `records` may be empty if both offsets are given; such a header is how a cleaner keeps a
-    producer's last sequence. Raises InvalidRecordsError without any offset to take and OverflowError where a
-    number does not fit.
-    """
-    if base_offset is None or last_offset is None:
-        if not records:
-            raise InvalidRecordsError("an empty batch needs a base offset and a last offset")
-        base_offset = records[0].offset if base_offset is None else base_offset
-        last_offset = records[-1].offset if last_offset is None else last_offset
-    if not 0 <= last_offset - base_offset < 1 << 31:
-        raise OverflowError(f"offsets {base_offset} to {last_offset} do not fit one batch")
-    first_timestamp = records[0].timestamp if records else NO_TIMESTAMP
-    base_timestamp = first_timestamp if delete_horizon_ms is None else delete_horizon_ms
-    if max_timestamp is None:
-        max_timestamp = max([record.timestamp for record in records], default=NO_TIMESTAMP)
-    attributes = (
-        (codec if records else 0)
-        | (TIMESTAMP_TYPE_BIT if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
-        | (TRANSACTIONAL_BIT if transactional else 0)
-        | (CONTROL_BIT if control else 0)
-        | (DELETE_HORIZON_BIT if delete_horizon_ms is not None else 0)
-    )
-    header = BatchHeader(
-        base_offset, 0, leader_epoch, 2, 0, attributes, last_offset - base_offset, base_timestamp,
-        max_timestamp, producer_id, producer_epoch, base_sequence, len(records),
-    )  # fmt: skip
-    return assemble_batch(header, encode_body(records, base_offset, base_timestamp), level)
-
-
-def encode_pairs(
-    pairs: Sequence[tuple[bytes, bytes | None]],
-    timestamp: int,
-    *,
-    producer_id: int = NO_PRODUCER_ID,
-    producer_epoch: int = NO_PRODUCER_EPOCH,
-    transactional: bool = False,
-) -> bytearray:
-    """Write an uncompressed batch of magic 2 of keys and values that all have the same timestamp."""
-    body = bytearray()
-    for index, (key, value) in enumerate(pairs):
-        append_record(body, 0, index, key, value, [])
-    count = len(pairs)
-    attributes = TRANSACTIONAL_BIT if transactional else 0
-    header = BatchHeader(
-        0, 0, NO_LEADER_EPOCH, 2, 0, attributes, count - 1, timestamp, timestamp, producer_id,
-        producer_epoch, NO_SEQUENCE, count,
-    )  # fmt: skip
-    return join_batch(header, body)
-
-
-def assemble_batch(header: BatchHeader, body: Buffer, level: int | None = None) -> bytes:
-    """Compress a body with the header's codec and join the two; sets of `header` what `join_batch` does."""
-    if header.codec:
-        from barnabas.records.compression import compress
-
-        body = compress(header.codec, body, level)
-    return bytes(join_batch(header, body))
-
-
-def join_batch(header: BatchHeader, body: Buffer) -> bytearray:
-    """Join a header and a body that is compressed as the header says.
-
-    Sets `batch_length` and `crc` of `header` to what they must be.
-    """
-    header.batch_length = HEADER_SIZE - LOG_OVERHEAD + len(body)
-    batch = bytearray(HEADER_SIZE)
-    batch += body
-    _HEADER.pack_into(
-        batch, 0, header.base_offset, header.batch_length, header.leader_epoch, 2, 0, header.attributes,
-        header.last_offset_delta, header.base_timestamp, header.max_timestamp, header.producer_id,
-        header.producer_epoch, header.base_sequence, header.records_count,
-    )  # fmt: skip
-    header.crc = compute_crc(batch, 0, header)
-    _UINT32.pack_into(batch, CRC_OFFSET, header.crc)
-    return batch
-
-
-def retain_records(
-    header: BatchHeader,
-    records: Sequence[Record],
-    *,
-    delete_horizon_ms: int | None = None,
-    level: int | None = None,
-) -> bytes:
-    """Write what a cleaner keeps of a batch (magic 2): some or none of its records, all else as it was.
-
-    Offsets, producer state and codec stay; the max timestamp becomes that of `records` (with LogAppendTime,
-    or if there are none, it stays). An empty batch is not compressed. `delete_horizon_ms` None takes an old
-    one away.
-    """
-    return encode_batch(
-        records,
-        base_offset=header.base_offset,
-        last_offset=header.last_offset,
-        codec=header.codec,
-        level=level,
-        timestamp_type=header.timestamp_type,
-        max_timestamp=(
-            header.max_timestamp if not records or header.attributes & TIMESTAMP_TYPE_BIT else None
-        ),
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        transactional=header.is_transactional,
-        control=header.is_control,
-        leader_epoch=header.leader_epoch,
-        delete_horizon_ms=delete_horizon_ms,
-    )

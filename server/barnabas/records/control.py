@@ -11,7 +11,8 @@ from enum import IntEnum
 from struct import Struct
 from typing import Final, NamedTuple
 
-from barnabas.records.batch import NO_LEADER_EPOCH, encode_batch
+from barnabas.records.batch import NO_LEADER_EPOCH
+from barnabas.records.building import encode_batch
 from barnabas.records.errors import InvalidRecordsError
 from barnabas.records.record import Record
 

@@ -31,10 +31,10 @@ from barnabas.records.batch import (
     TimestampType,
     check_crc,
     iter_batches,
-    join_batch,
     read_body_steps,
     read_header,
 )
+from barnabas.records.building import join_batch
 from barnabas.records.compression import (
     SMALL_BYTES,
     SMALL_COMPRESSED_BYTES,

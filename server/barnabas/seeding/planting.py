@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from barnabas.broker.startup import StartupError
-from barnabas.records.batch import encode_batch
+from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
 from barnabas.security.scram import MECHANISMS, salted_password
 from barnabas.seeding.local_requests import LocalRequests

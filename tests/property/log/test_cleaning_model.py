@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from barnabas.log.cleaner.cleaner import LogCleaner
-from barnabas.records.batch import encode_batch, read_records
+from barnabas.records.batch import read_records
+from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
 from barnabas.records.validate import Origin
 from tests.support.effort import examples

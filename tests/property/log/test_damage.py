@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.log.format import names
-from barnabas.records.batch import encode_batch
+from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
 from tests.support.effort import examples
 from tests.support.logs import NOW_MS, Broker, append, quick_directory, read_all

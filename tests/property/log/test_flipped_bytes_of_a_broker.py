@@ -18,7 +18,7 @@ from barnabas.log.format import names
 from barnabas.logtool.overlay import apply_changes
 from barnabas.logtool.places import open_partition
 from barnabas.logtool.repair import plan_repair
-from barnabas.records.batch import encode_batch
+from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
 from barnabas.testing.memory_disk import MemoryDisk
 from barnabas.wire.generated.create_topics import CreateTopicsRequest

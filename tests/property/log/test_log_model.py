@@ -8,7 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from barnabas.records.batch import encode_batch, iter_batches, read_records
+from barnabas.records.batch import iter_batches, read_records
+from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
 from tests.support.effort import examples
 from tests.support.logs import NOW_MS, Broker, quick_directory

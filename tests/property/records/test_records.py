@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from barnabas.records import batch, convert, legacy, varint
+from barnabas.records import batch, building, convert, legacy, varint
 from barnabas.records.batch import TimestampType
 from barnabas.records.compression import Codec, compress, decompress
 from barnabas.records.errors import InvalidRecordsError, RecordsError
@@ -77,14 +77,15 @@ def test_any_bytes_as_varint(raw):
 
 @given(record_lists(), CODECS, st.none() | st.integers(0, 2**50))
 def test_batches_round_trip(records, codec, delete_horizon_ms):
-    raw = batch.encode_batch(records, codec=codec, delete_horizon_ms=delete_horizon_ms)
+    raw = building.encode_batch(records, codec=codec, delete_horizon_ms=delete_horizon_ms)
     assert read_all(raw) == records
     header = batch.read_header(raw)
     assert (header.codec, header.size, header.records_count) == (codec, len(raw), len(records))
     assert header.max_timestamp == max(record.timestamp for record in records)
     assert header.delete_horizon_ms == delete_horizon_ms
     assert (
-        batch.assemble_batch(header, encode_body(records, header.base_offset, header.base_timestamp)) == raw
+        building.assemble_batch(header, encode_body(records, header.base_offset, header.base_timestamp))
+        == raw
     )
 
 
@@ -96,7 +97,7 @@ def test_message_sets_round_trip(records, magic, codec):
 
 @given(record_lists(), st.integers(0, 1), OLD_CODECS, st.sampled_from(list(TimestampType)[1:]))
 def test_down_and_up_again(records, magic, codec, timestamp_type):
-    raw = batch.encode_batch(records, codec=codec, timestamp_type=timestamp_type, max_timestamp=NOW)
+    raw = building.encode_batch(records, codec=codec, timestamp_type=timestamp_type, max_timestamp=NOW)
     down = convert.down_convert(raw, magic, bytes_max=1 << 30)
     assert read_all(down) == without_headers(batch.read_records(raw), magic)
     up = up_convert(down, convert.new_header(7, codec=codec))
@@ -115,7 +116,7 @@ def test_a_leader_keeps_what_it_takes(records, source, target, mode, append_time
         message_timestamp_after_max_ms=2**62,
     )
     raw = bytearray(
-        batch.encode_batch(records, codec=source, producer_id=5, producer_epoch=1, base_sequence=3)
+        building.encode_batch(records, codec=source, producer_id=5, producer_epoch=1, base_sequence=3)
     )
     result = validate_produce(raw, api_version=9, config=rules, now_ms=NOW, first_offset=99, leader_epoch=2)
     kept = batch.read_records(result.records)
@@ -207,7 +208,7 @@ def resealed(raw):
 def test_damaged_produce_requests(mode, data, records, magic, codec, is_resealed):
     """Damage is refused with a code, or harmless: what was taken can be read by everybody."""
     if magic == 2:
-        raw = bytearray(batch.encode_batch(records, codec=codec))
+        raw = bytearray(building.encode_batch(records, codec=codec))
     else:
         raw = bytearray(legacy.encode_message_set(records, magic=magic, codec=min(codec, Codec.LZ4)))
     for _ in range(data.draw(st.integers(1, 3))):
@@ -247,7 +248,7 @@ def test_damaged_produce_requests(mode, data, records, magic, codec, is_resealed
 @given(st.data(), record_lists(), st.integers(0, 2), CODECS)
 def test_one_flipped_byte_never_goes_unseen(data, records, magic, codec):
     if magic == 2:
-        raw, first = bytearray(batch.encode_batch(records, codec=codec)), batch.MAGIC_OFFSET
+        raw, first = bytearray(building.encode_batch(records, codec=codec)), batch.MAGIC_OFFSET
     else:
         raw, first = bytearray(legacy.encode_message_set(records[:1], magic=magic)), batch.LEGACY_CRC_OFFSET
     at = data.draw(st.integers(8, 11) | st.integers(first, len(raw) - 1))
@@ -262,7 +263,7 @@ def test_one_flipped_byte_never_goes_unseen(data, records, magic, codec):
 @given(record_lists(), st.integers(0, 2), CODECS, st.data())
 def test_cut_anywhere(records, magic, codec, data):
     if magic == 2:
-        raw = batch.encode_batch(records, codec=codec)
+        raw = building.encode_batch(records, codec=codec)
     else:
         raw = legacy.encode_message_set(records, magic=magic, codec=min(codec, Codec.LZ4))
     cut = raw[: data.draw(st.integers(0, len(raw) - 1))]

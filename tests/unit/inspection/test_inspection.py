@@ -12,7 +12,7 @@ from barnabas.inspection import frames, sasl
 from barnabas.inspection.errors import code_name, error_codes, has_errors
 from barnabas.inspection.messages import MASK, as_json
 from barnabas.inspection.records import RecordsView, count
-from barnabas.records.batch import encode_batch
+from barnabas.records.building import encode_batch
 from barnabas.records.compression import Codec
 from barnabas.records.legacy import encode_message_set
 from barnabas.records.record import Record

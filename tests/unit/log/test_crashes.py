@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.errors import StorageError
 from barnabas.log.format import names
-from barnabas.records.batch import encode_batch
+from barnabas.records.building import encode_batch
 from barnabas.records.legacy import encode_message_set
 from barnabas.records.record import Record
 from barnabas.records.validate import Origin

@@ -12,7 +12,8 @@ from barnabas.errors import StorageError
 from barnabas.log.damage import find_sound_batch
 from barnabas.log.disk import OsDisk
 from barnabas.log.format import names
-from barnabas.records.batch import MAGIC_OFFSET, encode_batch
+from barnabas.records.batch import MAGIC_OFFSET
+from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
 from barnabas.testing.memory_disk import MemoryDisk
 from tests.support.faults import FaultyDisk

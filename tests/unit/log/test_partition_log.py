@@ -6,7 +6,8 @@ import pytest
 
 from barnabas.errors import RequestError
 from barnabas.log.errors import Code
-from barnabas.records.batch import encode_batch, iter_batches, read_header, rebase
+from barnabas.records.batch import iter_batches, read_header, rebase
+from barnabas.records.building import encode_batch
 from barnabas.records.errors import CorruptRecordsError
 from barnabas.records.record import Record
 from tests.support.logs import NOW_MS, Broker, append, batch, read_all

@@ -5,7 +5,8 @@ import pytest
 from barnabas.errors import RequestError
 from barnabas.log.errors import Code
 from barnabas.log.producers import ProducerState, is_end_marker
-from barnabas.records.batch import SEQUENCE_MAX, encode_batch, read_header, rebase
+from barnabas.records.batch import SEQUENCE_MAX, read_header, rebase
+from barnabas.records.building import encode_batch
 from barnabas.records.control import ControlType, EndMarker
 from barnabas.records.record import Record
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from barnabas.cli import main
-from barnabas.records.batch import encode_batch
+from barnabas.records.building import encode_batch
 from barnabas.records.legacy import encode_message_set
 from barnabas.records.record import Record
 from barnabas.wire.generated.data import consumer_protocol_subscription

@@ -7,7 +7,7 @@ import pytest
 
 from barnabas.cli import main
 from barnabas.logtool.progress import Progress, render
-from barnabas.records.batch import encode_batch
+from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
 from tests.support.logs import NOW_MS, Broker, append
 

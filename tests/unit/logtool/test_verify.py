@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from barnabas.log.format import snapshot
-from barnabas.records.batch import encode_batch
+from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
 from tests.support.logs import NOW_MS, Broker, append, batch
 

@@ -13,7 +13,7 @@ from barnabas.broker.pipeline import Pipeline
 from barnabas.broker.quotas import broker_quotas
 from barnabas.environment.real import real_environment
 from barnabas.quotas.entities import QuotaEntity
-from barnabas.records.batch import encode_batch
+from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
 from barnabas.requests.context import ConnectionInfo, Shared
 from barnabas.requests.log_limit import LogLimit

@@ -3,7 +3,7 @@
 import pytest
 
 from barnabas.records import batch as b
-from barnabas.records import legacy
+from barnabas.records import building, legacy
 from barnabas.records.any_magic import iter_any_records
 from barnabas.records.errors import CorruptRecordsError, InvalidRecordsError
 from barnabas.records.record import Record
@@ -16,7 +16,7 @@ RECORDS = [
 
 
 def test_header_tells_what_was_encoded():
-    raw = b.encode_batch(
+    raw = building.encode_batch(
         RECORDS,
         base_offset=0,
         producer_id=7,
@@ -46,16 +46,16 @@ def test_header_tells_what_was_encoded():
 
 
 def test_records_survive_a_round_trip():
-    assert b.read_records(b.encode_batch(RECORDS)) == RECORDS
+    assert b.read_records(building.encode_batch(RECORDS)) == RECORDS
 
 
 def test_sequence_wraps_after_its_maximum():
-    raw = b.encode_batch(RECORDS, producer_id=1, producer_epoch=0, base_sequence=b.SEQUENCE_MAX - 1)
+    raw = building.encode_batch(RECORDS, producer_id=1, producer_epoch=0, base_sequence=b.SEQUENCE_MAX - 1)
     assert b.read_header(raw).last_sequence == 0
 
 
 def test_rebase_moves_the_batch_and_keeps_the_checksum():
-    raw = bytearray(b"...") + b.encode_batch(RECORDS)
+    raw = bytearray(b"...") + building.encode_batch(RECORDS)
     b.rebase(raw, 3, 1 << 40, 12)
     header = b.read_header(raw, 3)
     assert b.check_crc(raw, 3, header)
@@ -64,7 +64,7 @@ def test_rebase_moves_the_batch_and_keeps_the_checksum():
 
 
 def test_log_append_time_replaces_all_timestamps_and_the_checksum():
-    raw = bytearray(b.encode_batch(RECORDS))
+    raw = bytearray(building.encode_batch(RECORDS))
     b.set_max_timestamp(raw, 0, b.TimestampType.LOG_APPEND_TIME, 5_000)
     header = b.read_header(raw)
     assert b.check_crc(raw, 0, header)
@@ -73,14 +73,14 @@ def test_log_append_time_replaces_all_timestamps_and_the_checksum():
 
 
 def test_unchanged_max_timestamp_leaves_every_byte():
-    raw = bytearray(b.encode_batch(RECORDS))
+    raw = bytearray(building.encode_batch(RECORDS))
     before = bytes(raw)
     b.set_max_timestamp(raw, 0, b.TimestampType.CREATE_TIME, 1_005)
     assert raw == before
 
 
 def test_delete_horizon_is_the_base_timestamp():
-    raw = b.encode_batch(RECORDS, delete_horizon_ms=77)
+    raw = building.encode_batch(RECORDS, delete_horizon_ms=77)
     header = b.read_header(raw)
     assert header.has_delete_horizon
     assert header.delete_horizon_ms == 77
@@ -88,25 +88,27 @@ def test_delete_horizon_is_the_base_timestamp():
 
 
 def test_compacted_batch_keeps_its_offsets():
-    raw = b.encode_batch([RECORDS[1]], base_offset=0, last_offset=9)
+    raw = building.encode_batch([RECORDS[1]], base_offset=0, last_offset=9)
     header = b.read_header(raw)
     assert (header.base_offset, header.last_offset, header.records_count) == (0, 9, 1)
     assert b.read_records(raw)[0].offset == 1
 
 
 def test_empty_batch_keeps_producer_state():
-    raw = b.encode_batch([], base_offset=4, last_offset=6, producer_id=3, producer_epoch=0, base_sequence=10)
+    raw = building.encode_batch(
+        [], base_offset=4, last_offset=6, producer_id=3, producer_epoch=0, base_sequence=10
+    )
     header = b.read_header(raw)
     assert (header.records_count, header.last_offset, header.last_sequence) == (0, 6, 12)
     assert b.check_crc(raw, 0, header)
     assert b.read_records(raw) == []
     with pytest.raises(InvalidRecordsError):
-        b.encode_batch([])
+        building.encode_batch([])
 
 
 def test_iteration_stops_before_a_partial_batch():
-    one = b.encode_batch(RECORDS)
-    two = b.encode_batch(RECORDS[:1])
+    one = building.encode_batch(RECORDS)
+    two = building.encode_batch(RECORDS[:1])
     for cut in range(len(two)):
         buf = one + two[:cut]
         assert [pos for pos, _ in b.iter_batches(buf)] == [0]
@@ -117,7 +119,7 @@ def test_iteration_stops_before_a_partial_batch():
 
 @pytest.mark.parametrize("length", [-1, 0, 13, -(2**31)])
 def test_impossible_length_is_corrupt(length):
-    raw = bytearray(b.encode_batch(RECORDS))
+    raw = bytearray(building.encode_batch(RECORDS))
     raw[8:12] = length.to_bytes(4, "big", signed=True)
     with pytest.raises(CorruptRecordsError, match="less than"):
         list(b.iter_batches(raw))
@@ -127,7 +129,7 @@ def test_impossible_length_is_corrupt(length):
 
 @pytest.mark.parametrize("magic", [3, 127, 128, 255])
 def test_unknown_magic_is_corrupt(magic):
-    raw = bytearray(b.encode_batch(RECORDS))
+    raw = bytearray(building.encode_batch(RECORDS))
     raw[16] = magic
     with pytest.raises(CorruptRecordsError, match="magic"):
         list(b.iter_batches(raw))
@@ -138,7 +140,7 @@ def test_unknown_magic_is_corrupt(magic):
 
 
 def test_any_flipped_byte_under_the_checksum_is_seen():
-    raw = b.encode_batch(RECORDS)
+    raw = building.encode_batch(RECORDS)
     header = b.read_header(raw)
     for at in range(b.CRC_OFFSET, len(raw)):
         damaged = bytearray(raw)
@@ -147,7 +149,7 @@ def test_any_flipped_byte_under_the_checksum_is_seen():
 
 
 def test_batch_that_is_not_whole_has_no_valid_checksum():
-    raw = b.encode_batch(RECORDS)
+    raw = building.encode_batch(RECORDS)
     assert not b.check_crc(raw[:-1], 0, b.read_header(raw))
     with pytest.raises(CorruptRecordsError, match="cut short"):
         b.read_records(raw[:-1])
@@ -155,7 +157,7 @@ def test_batch_that_is_not_whole_has_no_valid_checksum():
 
 @pytest.mark.parametrize("count", [0, 1, 2, 4, 1_000_000, -1])
 def test_a_lie_about_the_count_is_invalid(count):
-    raw = bytearray(b.encode_batch(RECORDS))
+    raw = bytearray(building.encode_batch(RECORDS))
     raw[b.RECORDS_COUNT_OFFSET : b.HEADER_SIZE] = count.to_bytes(4, "big", signed=True)
     with pytest.raises(InvalidRecordsError):
         b.read_records(raw)
@@ -163,7 +165,7 @@ def test_a_lie_about_the_count_is_invalid(count):
 
 @pytest.mark.parametrize("codec", range(5))
 def test_cleaned_batch_keeps_all_but_the_removed_records(codec):
-    raw = b.encode_batch(
+    raw = building.encode_batch(
         RECORDS,
         codec=codec,
         producer_id=7,
@@ -173,28 +175,28 @@ def test_cleaned_batch_keeps_all_but_the_removed_records(codec):
         leader_epoch=4,
     )
     header = b.read_header(raw)
-    cleaned = b.retain_records(header, RECORDS[2:], delete_horizon_ms=9_999)
+    cleaned = building.retain_records(header, RECORDS[2:], delete_horizon_ms=9_999)
     after = b.read_header(cleaned)
     assert b.check_crc(cleaned, 0, after)
     assert b.read_records(cleaned) == RECORDS[2:]
     assert (after.base_offset, after.last_offset, after.last_sequence) == (0, 2, header.last_sequence)
     assert (after.codec, after.is_transactional, after.leader_epoch) == (codec, True, 4)
     assert (after.max_timestamp, after.delete_horizon_ms, after.records_count) == (990, 9_999, 1)
-    again = b.read_header(b.retain_records(after, RECORDS[2:]))
+    again = b.read_header(building.retain_records(after, RECORDS[2:]))
     assert (again.delete_horizon_ms, again.base_timestamp) == (None, 990)
 
 
 def test_batch_that_was_cleaned_away_keeps_offsets_and_sequence():
-    raw = b.encode_batch(RECORDS, codec=1, producer_id=7, producer_epoch=2, base_sequence=5)
+    raw = building.encode_batch(RECORDS, codec=1, producer_id=7, producer_epoch=2, base_sequence=5)
     header = b.read_header(raw)
-    after = b.read_header(b.retain_records(header, []))
+    after = b.read_header(building.retain_records(header, []))
     assert (after.records_count, after.last_offset, after.last_sequence, after.codec) == (0, 2, 7, 0)
     assert (after.max_timestamp, after.size) == (1_005, b.HEADER_SIZE)
 
 
 def test_cleaned_batch_of_log_append_time_keeps_its_timestamp():
-    raw = b.encode_batch(RECORDS, timestamp_type=b.TimestampType.LOG_APPEND_TIME, max_timestamp=5_000)
-    cleaned = b.retain_records(b.read_header(raw), RECORDS[:1])
+    raw = building.encode_batch(RECORDS, timestamp_type=b.TimestampType.LOG_APPEND_TIME, max_timestamp=5_000)
+    cleaned = building.retain_records(b.read_header(raw), RECORDS[:1])
     assert b.read_records(cleaned)[0].timestamp == 5_000
 
 
@@ -202,7 +204,7 @@ def test_cleaned_batch_of_log_append_time_keeps_its_timestamp():
 def test_records_of_any_magic(magic):
     plain = [Record(r.offset, r.timestamp if magic else -1, r.key, r.value) for r in RECORDS]
     if magic == 2:
-        raw = b.encode_batch(plain, codec=1)
+        raw = building.encode_batch(plain, codec=1)
     else:
         raw = legacy.encode_message_set(plain, magic=magic, codec=1)
     assert list(iter_any_records(raw)) == plain

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 import hatch_build
 from barnabas.records import scan
-from barnabas.records.batch import HEADER_SIZE, encode_batch
+from barnabas.records.batch import HEADER_SIZE
+from barnabas.records.building import encode_batch
 from barnabas.records.errors import InvalidRecordsError
 from barnabas.records.record import Record
 from barnabas.records.scan import scan_body

@@ -2,7 +2,7 @@
 
 import pytest
 
-from barnabas.records import batch, control, convert, legacy
+from barnabas.records import batch, building, control, convert, legacy
 from barnabas.records.batch import TimestampType
 from barnabas.records.compression import Codec
 from barnabas.records.errors import CorruptRecordsError, InvalidRecordsError, UnsupportedCompressionError
@@ -33,7 +33,7 @@ def read_all(raw):
 @pytest.mark.parametrize("codec", OLD_CODECS)
 @pytest.mark.parametrize("magic", [0, 1])
 def test_down(magic, codec):
-    raw = batch.encode_batch(RECORDS, base_offset=18, last_offset=30, codec=codec)
+    raw = building.encode_batch(RECORDS, base_offset=18, last_offset=30, codec=codec)
     converted = convert.down_convert(raw, magic, bytes_max=BIG)
     assert read_all(converted) == plain(RECORDS, magic)
     headers = [header for _, header in batch.iter_batches(converted)]
@@ -58,7 +58,7 @@ def test_what_is_old_enough_stays_as_it_is(magic):
 
 @pytest.mark.parametrize("codec", OLD_CODECS)
 def test_down_keeps_append_time(codec):
-    raw = batch.encode_batch(
+    raw = building.encode_batch(
         RECORDS, codec=codec, timestamp_type=TimestampType.LOG_APPEND_TIME, max_timestamp=5_000
     )
     converted = convert.down_convert(raw, 1, bytes_max=BIG)
@@ -67,7 +67,7 @@ def test_down_keeps_append_time(codec):
 
 
 def test_only_uncompressed_records_before_the_fetch_offset_are_dropped():
-    plain_batch, packed = batch.encode_batch(RECORDS), batch.encode_batch(RECORDS, codec=Codec.GZIP)
+    plain_batch, packed = building.encode_batch(RECORDS), building.encode_batch(RECORDS, codec=Codec.GZIP)
     assert [
         r.offset for r in read_all(convert.down_convert(plain_batch, 1, bytes_max=BIG, fetch_offset=21))
     ] == [21, 25]
@@ -83,35 +83,35 @@ def test_control_batches_are_left_out():
     marker = control.encode_end_marker(
         commit=True, producer_id=1, producer_epoch=0, coordinator_epoch=0, timestamp_ms=5, base_offset=26
     )
-    data = batch.encode_batch(RECORDS)
+    data = building.encode_batch(RECORDS)
     assert convert.down_convert(marker, 1, bytes_max=BIG) == b""
     assert len(read_all(convert.down_convert(marker + data + marker, 1, bytes_max=BIG))) == 3
 
 
 def test_empty_batches_vanish():
-    raw = batch.encode_batch([], base_offset=0, last_offset=5) + batch.encode_batch(RECORDS)
+    raw = building.encode_batch([], base_offset=0, last_offset=5) + building.encode_batch(RECORDS)
     assert len(read_all(convert.down_convert(raw, 0, bytes_max=BIG))) == 3
 
 
 def test_zstd_is_refused_unless_something_came_before():
-    zstd = batch.encode_batch(RECORDS, codec=Codec.ZSTD)
+    zstd = building.encode_batch(RECORDS, codec=Codec.ZSTD)
     with pytest.raises(UnsupportedCompressionError):
         convert.down_convert(zstd, 1, bytes_max=BIG)
-    data = batch.encode_batch(RECORDS)
+    data = building.encode_batch(RECORDS)
     assert len(read_all(convert.down_convert(data + zstd, 1, bytes_max=BIG))) == 3
 
 
 def test_corrupt_batches_are_not_laundered():
-    raw = bytearray(batch.encode_batch(RECORDS))
+    raw = bytearray(building.encode_batch(RECORDS))
     raw[-2] ^= 1
     with pytest.raises(CorruptRecordsError):
         convert.down_convert(raw, 1, bytes_max=BIG)
-    good = batch.encode_batch(RECORDS)
+    good = building.encode_batch(RECORDS)
     assert len(read_all(convert.down_convert(good + raw, 1, bytes_max=BIG))) == 3
 
 
 def test_size_is_limited_after_the_first_batch():
-    raw = batch.encode_batch(RECORDS, codec=Codec.GZIP)
+    raw = building.encode_batch(RECORDS, codec=Codec.GZIP)
     one = convert.down_convert(raw, 1, bytes_max=0)
     assert len(read_all(one)) == 3
     assert convert.down_convert(raw * 3, 1, bytes_max=2 * len(one)) == one * 2
@@ -119,13 +119,13 @@ def test_size_is_limited_after_the_first_batch():
 
 
 def test_down_conversion_ends_where_it_has_enough():
-    raw = batch.encode_batch(RECORDS)
+    raw = building.encode_batch(RECORDS)
     converted = convert.down_convert(raw + raw + b"\0" * 40, 1, bytes_max=1)  # the damage is never met
     assert len(read_all(converted)) == 3
 
 
 def test_partial_batch_at_the_end_is_ignored():
-    raw = batch.encode_batch(RECORDS)
+    raw = building.encode_batch(RECORDS)
     assert len(read_all(convert.down_convert(raw + raw[:-1], 1, bytes_max=BIG))) == 3
 
 

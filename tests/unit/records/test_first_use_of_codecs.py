@@ -15,7 +15,8 @@ from barnabas.records.compression import Codec
 
 SCRIPT = """
 import json, sys
-from barnabas.records.batch import HEADER_SIZE, encode_batch, read_header, CRC_OFFSET
+from barnabas.records.batch import HEADER_SIZE, read_header, CRC_OFFSET
+from barnabas.records.building import encode_batch
 from barnabas.records.crc import crc32c
 from barnabas.records.record import Record
 from barnabas.records.rules import AppendRules

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.records import batch, control, convert, legacy
+from barnabas.records import batch, building, control, convert, legacy
 from barnabas.records.batch import TimestampType
 from barnabas.records.compression import CODECS_BY_NAME
 from barnabas.records.record import Record
@@ -109,7 +109,7 @@ def test_header_has_codec_and_timestamp_type(path):
 def test_our_bytes_are_those_of_the_java_client(path):
     raw = path.read_bytes()
     header = batch.read_header(raw)
-    ours = batch.encode_batch(
+    ours = building.encode_batch(
         expected_java(path.with_stem("v2-none")),
         base_offset=0,
         timestamp_type=header.timestamp_type,

@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.environment.real import OsThreads
 from barnabas.loop_budget import LoopBudget
-from barnabas.records.batch import encode_batch
+from barnabas.records.building import encode_batch
 from barnabas.records.codecs import pieces
 from barnabas.records.codecs.pieces import LARGE_BYTES, PIECE_BYTES, Large, Pieces
 from barnabas.records.compression import Codec

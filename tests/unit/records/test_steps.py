@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.records import batch, convert, legacy
+from barnabas.records import batch, building, convert, legacy
 from barnabas.records.compression import Codec, compress
 from barnabas.records.errors import Code, InvalidRecordsError, RecordsError
 from barnabas.records.record import Record, iter_body
@@ -29,7 +29,7 @@ def packed_batch(body, count, codec=Codec.GZIP, **fields):
     header.records_count, header.last_offset_delta = count, count - 1
     for name, value in fields.items():
         setattr(header, name, value)
-    return batch.join_batch(header, compress(codec, body))
+    return building.join_batch(header, compress(codec, body))
 
 
 def kinds(steps):
@@ -74,7 +74,7 @@ def test_a_scan_in_pieces_says_what_the_decoder_says(data):
         )
     )
     records = [Record(n, NOW + n * 7 % 5, None, b"v", each) for n, each in enumerate(headers)]
-    body = bytearray(batch.encode_batch(records)[batch.HEADER_SIZE :])
+    body = bytearray(building.encode_batch(records)[batch.HEADER_SIZE :])
     for _ in range(data.draw(st.integers(0, 2))):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
 
@@ -102,7 +102,7 @@ def test_a_scan_in_pieces_says_what_the_decoder_says(data):
 
 def test_timestamps_that_all_differ_are_not_all_kept():
     records = [Record(n, NOW + n * n % 99_991 - 50_000, None, b"v" * (n % 3)) for n in range(20_000)]
-    body = batch.encode_batch(records)[batch.HEADER_SIZE :]
+    body = building.encode_batch(records)[batch.HEADER_SIZE :]
     scanner = Scanner(body, len(records), records[0].timestamp)
     while not scanner.advance(RECORDS_PER_STEP):
         assert len(scanner.raw_deltas) < 2_000
@@ -179,7 +179,7 @@ def test_wrappers_within_wrappers_are_refused_before_they_are_opened():
 
 def test_a_large_value_goes_to_old_readers_piece_by_piece():
     value = struct.pack(">I", 7) * (1 << 20)
-    raw = batch.encode_batch([Record(5, NOW, b"k", value), Record(6, NOW, None, b"x")], codec=Codec.GZIP)
+    raw = building.encode_batch([Record(5, NOW, b"k", value), Record(6, NOW, None, b"x")], codec=Codec.GZIP)
     seen, converted = kinds(convert.down_convert_steps(raw, 1, bytes_max=0))
     assert len(seen) > len(value) >> 16
     assert [(r.offset, r.key, r.value) for r in legacy.read_records(converted)] == [

@@ -5,7 +5,7 @@ import struct
 import lz4.frame
 import pytest
 
-from barnabas.records import batch, control, legacy
+from barnabas.records import batch, building, control, legacy
 from barnabas.records.batch import TimestampType
 from barnabas.records.compression import Codec, compress
 from barnabas.records.errors import Code, InvalidRecordsError, RecordError, RecordsError
@@ -41,7 +41,7 @@ def with_header(raw, **fields):
     for name, value in fields.items():
         setattr(header, name, value)
     attributes, header.attributes = header.attributes, header.attributes & ~batch.CODEC_MASK
-    out = bytearray(batch.assemble_batch(header, body))
+    out = bytearray(building.assemble_batch(header, body))
     if "attributes" not in fields:
         attributes = attributes & ~batch.CODEC_MASK | codec
     struct.pack_into(">h", out, batch.ATTRIBUTES_OFFSET, attributes)
@@ -58,7 +58,7 @@ def shifted(records, first_offset=500):
 @pytest.mark.parametrize("codec", list(Codec))
 def test_good_batch_is_patched_where_it_lies(codec, rules):
     raw = bytearray(
-        batch.encode_batch(RECORDS, codec=codec, producer_id=9, producer_epoch=1, base_sequence=70)
+        building.encode_batch(RECORDS, codec=codec, producer_id=9, producer_epoch=1, base_sequence=70)
     )
     before = bytes(raw)
     result = validate(memoryview(raw), rules)
@@ -71,7 +71,7 @@ def test_good_batch_is_patched_where_it_lies(codec, rules):
 
 
 def test_read_only_memory_is_copied():
-    raw = batch.encode_batch(RECORDS)
+    raw = building.encode_batch(RECORDS)
     for buf in (raw, memoryview(raw)):
         assert batch.read_records(validate(buf).records) == shifted(RECORDS)
     assert batch.read_records(raw) == RECORDS
@@ -81,7 +81,7 @@ def test_read_only_memory_is_copied():
 @pytest.mark.parametrize("codec", list(Codec))
 def test_log_append_time(codec, rules):
     rules = AppendRules(timestamp_type="LogAppendTime", record_validation=rules.record_validation)
-    result = validate(bytearray(batch.encode_batch(RECORDS, codec=codec)), rules)
+    result = validate(bytearray(building.encode_batch(RECORDS, codec=codec)), rules)
     assert {record.timestamp for record in batch.read_records(result.records)} == {NOW}
     assert (result.log_append_time_ms, result.max_timestamp, result.offset_of_max_timestamp) == (
         NOW,
@@ -101,7 +101,7 @@ def test_topic_with_its_own_codec(source, target, timestamp_type, rules):
     rules = AppendRules(
         compression_type=name, timestamp_type=timestamp_type, record_validation=rules.record_validation
     )
-    raw = batch.encode_batch(
+    raw = building.encode_batch(
         RECORDS, codec=source, producer_id=9, producer_epoch=1, base_sequence=70, transactional=True
     )
     result = validate(bytearray(raw), rules)
@@ -123,7 +123,7 @@ def test_topic_with_its_own_codec(source, target, timestamp_type, rules):
 
 def test_level_is_used_for_the_topics_codec_only():
     records = [Record(0, NOW, None, b"".join(b"%d," % (at * at) for at in range(5_000)))]
-    raw = batch.encode_batch(records)
+    raw = building.encode_batch(records)
     sizes = [
         len(validate(raw, AppendRules(compression_type="gzip", compression_level=level)).records)
         for level in (1, 9)
@@ -134,14 +134,14 @@ def test_level_is_used_for_the_topics_codec_only():
 
 @pytest.mark.parametrize("api_version", [3, 5, 6])
 def test_zstd_before_produce_v7(api_version):
-    raw = batch.encode_batch(RECORDS, codec=Codec.ZSTD)
+    raw = building.encode_batch(RECORDS, codec=Codec.ZSTD)
     assert refused(raw, api_version=api_version).code == Code.UNSUPPORTED_COMPRESSION_TYPE
     assert validate(raw, api_version=7).record_count == 12
 
 
 @pytest.mark.parametrize("api_version", [3, 9, 13])
 def test_what_produce_takes_since_v3(api_version):
-    good = batch.encode_batch(RECORDS)
+    good = building.encode_batch(RECORDS)
     old = legacy.encode_message_set(RECORDS, magic=1)
     for buf in (b"", good[:-1], good[:30], old, good + good):
         assert refused(buf, api_version=api_version).code == Code.INVALID_RECORD
@@ -159,7 +159,7 @@ def test_old_produce_without_whole_messages_appends_nothing(api_version):
 
 @MODES
 def test_wrong_checksum(rules):
-    raw = bytearray(batch.encode_batch(RECORDS))
+    raw = bytearray(building.encode_batch(RECORDS))
     raw[-3] ^= 1
     assert refused(raw, rules).code == Code.CORRUPT_MESSAGE
     old = bytearray(legacy.encode_message_set(RECORDS, magic=1))
@@ -171,7 +171,7 @@ def test_wrong_checksum(rules):
 @pytest.mark.parametrize("api_version", [0, 2, 3, 9])
 @pytest.mark.parametrize(("at", "value"), [(16, 3), (16, 0xFF), (8, 0xFF), (11, 13)])
 def test_impossible_magic_or_length(api_version, rules, at, value):
-    raw = bytearray(batch.encode_batch(RECORDS))
+    raw = bytearray(building.encode_batch(RECORDS))
     raw[8:12] = bytes(4) if at == 11 else raw[8:12]
     raw[at] = value
     assert refused(raw, rules, api_version).code == Code.CORRUPT_MESSAGE
@@ -199,12 +199,12 @@ def test_impossible_magic_or_length(api_version, rules, at, value):
     ids=str,
 )
 def test_headers_that_producers_must_not_send(fields, rules):
-    assert refused(with_header(batch.encode_batch(RECORDS), **fields), rules).code == Code.INVALID_RECORD
+    assert refused(with_header(building.encode_batch(RECORDS), **fields), rules).code == Code.INVALID_RECORD
 
 
 @MODES
 def test_only_the_broker_sets_log_append_time(rules):
-    raw = with_header(batch.encode_batch(RECORDS), attributes=batch.TIMESTAMP_TYPE_BIT)
+    raw = with_header(building.encode_batch(RECORDS), attributes=batch.TIMESTAMP_TYPE_BIT)
     assert refused(raw, rules).code == Code.INVALID_TIMESTAMP
     old = legacy.encode_message_set(
         RECORDS, magic=1, timestamp_type=TimestampType.LOG_APPEND_TIME, append_timestamp=NOW
@@ -215,19 +215,19 @@ def test_only_the_broker_sets_log_append_time(rules):
 @MODES
 @pytest.mark.parametrize("codec", [5, 6, 7])
 def test_unknown_codec(codec, rules):
-    raw = with_header(batch.encode_batch(RECORDS), attributes=codec)
+    raw = with_header(building.encode_batch(RECORDS), attributes=codec)
     assert refused(raw, rules).code == Code.UNSUPPORTED_COMPRESSION_TYPE
 
 
 @pytest.mark.parametrize("codec", list(Codec)[1:])
 def test_broken_stream_under_a_good_checksum(codec):
-    raw = with_header(batch.encode_batch(RECORDS), attributes=codec)
+    raw = with_header(building.encode_batch(RECORDS), attributes=codec)
     assert refused(raw).code == Code.INVALID_RECORD
 
 
 def test_lz4_blocks_that_java_cannot_read():
     records = [Record(0, NOW, None, b"0123456789" * 10_000)]  # in one block there is nothing to link
-    plain = batch.encode_batch(records)
+    plain = building.encode_batch(records)
     body = lz4.frame.compress(
         plain[batch.HEADER_SIZE :], block_linked=True, block_size=lz4.frame.BLOCKSIZE_MAX64KB
     )
@@ -238,7 +238,7 @@ def test_lz4_blocks_that_java_cannot_read():
 
 @MODES
 def test_sizes(rules):
-    raw = batch.encode_batch(RECORDS)
+    raw = building.encode_batch(RECORDS)
     mode = rules.record_validation
     assert validate(raw, AppendRules(max_message_bytes=len(raw), record_validation=mode)).record_count == 12
     too_small = AppendRules(max_message_bytes=len(raw) - 1, record_validation=mode)
@@ -253,7 +253,7 @@ def test_sizes(rules):
 
 def test_size_counts_again_after_the_codec_changed():
     records = [Record(0, NOW, None, bytes(10_000))]
-    raw = batch.encode_batch(records, codec=Codec.GZIP)
+    raw = building.encode_batch(records, codec=Codec.GZIP)
     rules = AppendRules(compression_type="uncompressed", max_message_bytes=5_000)
     assert len(raw) < 5_000
     assert refused(raw, rules).code == Code.MESSAGE_TOO_LARGE
@@ -261,7 +261,7 @@ def test_size_counts_again_after_the_codec_changed():
 
 @pytest.mark.parametrize("compression_type", ["producer", "uncompressed", "zstd"])
 def test_decompression_is_bounded(compression_type):
-    raw = batch.encode_batch([Record(0, NOW, None, bytes(1 << 20))], codec=Codec.GZIP)
+    raw = building.encode_batch([Record(0, NOW, None, bytes(1 << 20))], codec=Codec.GZIP)
     rules = AppendRules(compression_type=compression_type, decompressed_bytes_max=1 << 20)
     assert refused(raw, rules).code == Code.MESSAGE_TOO_LARGE
     old = legacy.encode_message_set([Record(0, NOW, None, bytes(1 << 20))], magic=1, codec=Codec.GZIP)
@@ -276,7 +276,7 @@ def test_keys_of_compacted_topics(rules, codec, api_version):
     records = [
         Record(r.offset, r.timestamp, r.key if at % 3 else None, r.value) for at, r in enumerate(RECORDS)
     ]
-    encode = batch.encode_batch
+    encode = building.encode_batch
     if api_version == 2:
 
         def encode(records, codec):
@@ -298,7 +298,7 @@ def test_timestamps_out_of_range(rules, codec, api_version):
         message_timestamp_after_max_ms=50,
         record_validation=rules.record_validation,
     )
-    encode = batch.encode_batch
+    encode = building.encode_batch
     if api_version == 2:
 
         def encode(records, codec):
@@ -317,7 +317,7 @@ def test_timestamps_out_of_range(rules, codec, api_version):
 
 def test_a_header_that_hides_a_timestamp_is_found_by_the_full_check():
     records = [Record(0, NOW, None, b""), Record(1, NOW + 10**10, None, b"")]
-    raw = with_header(batch.encode_batch(records), max_timestamp=NOW)
+    raw = with_header(building.encode_batch(records), max_timestamp=NOW)
     error = refused(raw)
     assert isinstance(error, InvalidRecordsError)
     assert [record_error.batch_index for record_error in error.record_errors] == [1]
@@ -327,7 +327,7 @@ def test_a_header_that_hides_a_timestamp_is_found_by_the_full_check():
 def test_missing_key_and_bad_timestamp_are_both_told():
     records = [Record(0, 5, b"k", b""), Record(1, NOW, None, b"")]
     rules = AppendRules(compacted=True, message_timestamp_before_max_ms=100)
-    error = refused(batch.encode_batch(records), rules)
+    error = refused(building.encode_batch(records), rules)
     assert isinstance(error, InvalidRecordsError)
     assert error.code == Code.INVALID_TIMESTAMP
     assert [record_error.batch_index for record_error in error.record_errors] == [0, 1]
@@ -338,7 +338,7 @@ def test_missing_key_and_bad_timestamp_are_both_told():
 
 def test_record_errors_are_limited():
     records = [Record(at, NOW, None, b"") for at in range(3 * RECORD_ERRORS_MAX)]
-    error = refused(batch.encode_batch(records), AppendRules(compacted=True))
+    error = refused(building.encode_batch(records), AppendRules(compacted=True))
     assert isinstance(error, InvalidRecordsError)
     assert len(error.record_errors) == RECORD_ERRORS_MAX
     assert len(error.message) < 1_000
@@ -346,7 +346,7 @@ def test_record_errors_are_limited():
 
 def test_a_wrong_max_timestamp_is_put_right():
     for claimed in (NOW + 20, 0, -1):
-        raw = with_header(batch.encode_batch(RECORDS), max_timestamp=claimed)
+        raw = with_header(building.encode_batch(RECORDS), max_timestamp=claimed)
         result = validate(raw)
         header = batch.read_header(result.records)
         assert header.max_timestamp == result.max_timestamp == NOW + 1
@@ -354,7 +354,7 @@ def test_a_wrong_max_timestamp_is_put_right():
 
 
 def test_batch_without_timestamps():
-    result = validate(batch.encode_batch([Record(0, -1, b"k", b"v")]))
+    result = validate(building.encode_batch([Record(0, -1, b"k", b"v")]))
     assert (result.max_timestamp, result.offset_of_max_timestamp) == (-1, -1)
 
 
@@ -364,7 +364,7 @@ def test_offsets_that_do_not_count_up_are_rewritten(deltas, codec):
     """Kafka does so for compressed batches and leaves the others as they are, to the harm of consumers."""
     records = [Record(delta, NOW, b"%d" % at, None) for at, delta in enumerate(deltas)]
     raw = with_header(
-        batch.encode_batch(records, base_offset=0, last_offset=2 + 5, codec=codec), last_offset_delta=2
+        building.encode_batch(records, base_offset=0, last_offset=2 + 5, codec=codec), last_offset_delta=2
     )
     result = validate(raw)
     assert [(r.offset, r.key) for r in batch.read_records(result.records)] == [
@@ -377,7 +377,7 @@ def test_offsets_that_do_not_count_up_are_rewritten(deltas, codec):
 
 
 def test_malformed_records_are_found_by_the_full_check_only():
-    raw = bytearray(batch.encode_batch(RECORDS))
+    raw = bytearray(building.encode_batch(RECORDS))
     raw[-2] = 0x08  # the last header's value becomes a longer one
     header = batch.read_header(raw)
     struct.pack_into(">I", raw, batch.CRC_OFFSET, batch.compute_crc(raw, 0, header))
@@ -431,7 +431,7 @@ def test_old_message_sets_that_kafka_refuses():
     mixed_inside = legacy.encode_message(
         Record(0, NOW, None, compress(Codec.GZIP, inner)), magic=1, codec=Codec.GZIP
     )
-    new = batch.encode_batch(RECORDS)
+    new = building.encode_batch(RECORDS)
     for buf in (
         one + one,
         one + plain,
@@ -447,7 +447,7 @@ def test_old_message_sets_that_kafka_refuses():
 
 def test_magic_2_in_an_old_produce_request_is_taken():
     """Kafka does not check this, for the sake of clients that get it wrong."""
-    assert validate(batch.encode_batch(RECORDS), api_version=1).record_count == 12
+    assert validate(building.encode_batch(RECORDS), api_version=1).record_count == 12
 
 
 def test_inner_checksum_of_an_old_message_set():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.records import batch, legacy
+from barnabas.records import batch, building, legacy
 from barnabas.records.at_once import validate_at_once
 from barnabas.records.compression import Codec
 from barnabas.records.errors import RecordsError
@@ -56,7 +56,9 @@ def is_refused(by_steps):
 @pytest.mark.parametrize("codec", list(Codec))
 @pytest.mark.parametrize("count", [1, 15, 200])
 def test_a_small_batch_is_taken_at_once_as_it_is_by_steps(codec, count):
-    raw = batch.encode_batch(records_of(count), codec=codec, producer_id=7, producer_epoch=0, base_sequence=3)
+    raw = building.encode_batch(
+        records_of(count), codec=codec, producer_id=7, producer_epoch=0, base_sequence=3
+    )
     at_once, by_steps = both(raw)
     assert at_once == by_steps
     assert len(at_once) == 5
@@ -74,19 +76,19 @@ def test_a_small_batch_is_taken_at_once_as_it_is_by_steps(codec, count):
     ],
 )
 def test_every_rule_of_a_topic_holds_at_once_too(rules):
-    at_once, by_steps = both(batch.encode_batch(records_of(3, timestamp=NOW - 1)), rules)
+    at_once, by_steps = both(building.encode_batch(records_of(3, timestamp=NOW - 1)), rules)
     assert at_once == (None if is_refused(by_steps) else by_steps)
 
 
 @pytest.mark.parametrize(
     ("raw", "rules"),
     [
-        (batch.encode_batch(records_of(2)), AppendRules(compression_type="gzip")),
-        (batch.encode_batch(records_of(2, key=None)), AppendRules(compacted=True)),
-        (batch.encode_batch(records_of(2, timestamp=NOW + 2 * HOUR_MS)), AppendRules()),
-        (batch.encode_batch(records_of(RECORDS_PER_STEP + 1)), AppendRules()),
-        (batch.encode_batch(records_of(1)) * 2, AppendRules()),
-        (batch.encode_batch(records_of(1))[:-1], AppendRules()),
+        (building.encode_batch(records_of(2)), AppendRules(compression_type="gzip")),
+        (building.encode_batch(records_of(2, key=None)), AppendRules(compacted=True)),
+        (building.encode_batch(records_of(2, timestamp=NOW + 2 * HOUR_MS)), AppendRules()),
+        (building.encode_batch(records_of(RECORDS_PER_STEP + 1)), AppendRules()),
+        (building.encode_batch(records_of(1)) * 2, AppendRules()),
+        (building.encode_batch(records_of(1))[:-1], AppendRules()),
         (legacy.encode_message_set(records_of(2), magic=1), AppendRules()),
         (b"", AppendRules()),
     ],
@@ -98,13 +100,13 @@ def test_what_must_change_or_needs_a_longer_look_is_left_to_the_steps(raw, rules
 
 @pytest.mark.parametrize("api_version", [2, 3, 6, 9])
 def test_the_version_of_the_request_counts(api_version):
-    at_once, by_steps = both(batch.encode_batch(records_of(2), codec=Codec.ZSTD), api_version=api_version)
+    at_once, by_steps = both(building.encode_batch(records_of(2), codec=Codec.ZSTD), api_version=api_version)
     assert at_once == (None if is_refused(by_steps) else by_steps)
 
 
 @given(st.integers(0, 120), st.integers(0, 255), st.booleans())
 def test_a_damaged_batch_is_refused_for_the_same_reason(position, value, is_summed):
-    raw = bytearray(batch.encode_batch(records_of(3)))
+    raw = bytearray(building.encode_batch(records_of(3)))
     raw[position % len(raw)] = value
     if (
         is_summed

@@ -14,7 +14,7 @@ from barnabas import apis
 from barnabas.broker.codecs import CodecWorker
 from barnabas.broker.pipeline import Pipeline
 from barnabas.environment.real import real_environment
-from barnabas.records.batch import encode_batch
+from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
 from barnabas.release import KAFKA_4, release
 from barnabas.requests.context import ConnectionInfo, Shared

@@ -8,7 +8,8 @@ import pytest
 import trio
 
 from barnabas.inspection.frames import read_request
-from barnabas.records.batch import check_crc, encode_batch, read_header
+from barnabas.records.batch import check_crc, read_header
+from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
 from barnabas.tap.comparison import differences
 from barnabas.tap.exchange import Connection, Exchange, TopicNames

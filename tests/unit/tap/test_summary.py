@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.records.batch import encode_batch
+from barnabas.records.building import encode_batch
 from barnabas.records.compression import Codec
 from barnabas.records.record import Record
 from barnabas.tap.exchange import Connection

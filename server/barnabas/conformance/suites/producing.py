@@ -21,7 +21,8 @@ from barnabas.conformance.suites.acting import (
 from barnabas.conformance.trial import Trial
 from barnabas.probing.exchanges import ClosedByBrokerError
 from barnabas.probing.harmless import records_of
-from barnabas.records.batch import encode_batch, iter_batches, whole_size
+from barnabas.records.batch import iter_batches, whole_size
+from barnabas.records.building import encode_batch
 from barnabas.records.legacy import iter_message_set
 from barnabas.records.record import Record
 

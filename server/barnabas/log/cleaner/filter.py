@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from barnabas.log.cleaner.offset_map import OffsetMap
 from barnabas.log.cleaner.transactions import TransactionTracker
 from barnabas.records.any_magic import iter_any_records
-from barnabas.records.batch import BatchHeader, retain_records
+from barnabas.records.batch import BatchHeader
+from barnabas.records.building import retain_records
 from barnabas.records.control import ControlType, parse_type
 from barnabas.records.record import Record
 

@@ -9,7 +9,8 @@ from barnabas.errors import StorageError
 from barnabas.log.cleaner.cleaner import LogCleaner
 from barnabas.log.cleaner.cleaning import CleaningAbortedError
 from barnabas.log.format import names
-from barnabas.records.batch import encode_batch, read_records
+from barnabas.records.batch import read_records
+from barnabas.records.building import encode_batch
 from barnabas.records.legacy import encode_message_set
 from barnabas.records.legacy import read_records as read_legacy
 from barnabas.records.record import Record
