@@ -141,6 +141,11 @@ class Disk(Protocol):
         """Return what names this run of the machine, from boot to power cut; empty if that is not known."""
 
 
+def file_names(disk: Disk, path: str) -> list[str]:
+    """Return the names of the files in a directory, without directories. Raises OSError."""
+    return [entry.name for entry in disk.list(path) if not entry.is_dir]
+
+
 class OsFile:
     """A file of the operating system; closed when the last one who holds it lets it go."""
 

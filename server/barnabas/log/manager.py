@@ -189,6 +189,7 @@ class LogManager:
         for path in self.online:
             self.ownership.check_in_place(path)  # otherwise it would be made again, empty
         new = []
+        nothing_known = Checkpoints()
         counts = dict(self._logs.counts)
         for topic, partition, topic_id, config in wanted:
             key = (topic, partition)
@@ -201,7 +202,7 @@ class LogManager:
                 self._rename_away(key, path, directory, DirKind.STRAY)
             if self.checkpoints.may_mislead(path, key):
                 self.write_checkpoints(path)
-            loader = self._opener.loader(directory, config or self.config_for(topic), now_ms)
+            loader = self._opener.loader(path, key, config or self.config_for(topic), nothing_known, now_ms)
             new.append(NewLog(key, path, topic_id, loader))
         return Creation(self.disk, self.workers, new)
 

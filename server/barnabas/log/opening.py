@@ -61,18 +61,29 @@ class Opener:
 
     # --- one log --------------------------------------------------------------------------------------------
 
-    def loader(self, directory: str, config: LogConfig, now_ms: int) -> Loader:
-        """Return what opens the log in a directory, or makes it there."""
+    def loader(
+        self, path: str, key: TopicPartition, config: LogConfig, known: Checkpoints, now_ms: int
+    ) -> Loader:
+        """Return what opens the log of a partition in a log dir, or makes it there; the checkpoints say `known` of it."""
         from barnabas.log.loading import Loader  # not on the way of a start without logs
 
         return Loader(
-            self._disk, self._pool, directory, config, now_ms=now_ms,
+            self._disk,
+            self._pool,
+            f"{path}/{names.dir_name(*key)}",
+            config,
+            now_ms=now_ms,
             producer_expiration_ms=self.producer_expiration_ms,
-        )  # fmt: skip
+            is_clean=known.is_clean,
+            recovery_point=known.recovery_points.get(key, 0),
+            log_start_offset=known.log_starts.get(key, 0),
+            clean_offset=known.clean_offsets.get(key, 0),
+            is_cache_intact=known.is_cache_intact,
+        )
 
     def load(self, path: str, key: TopicPartition, known: Checkpoints, now_ms: int) -> PartitionLog:
         """Open the log of a partition in a log dir. Raises OSError."""
-        loader = self._loader_of(path, key, known, now_ms)
+        loader = self.loader(path, key, self._config_for(key[0]), known, now_ms)
         return self._add_loaded(path, key, known, loader.config, loader.load(), now_ms)
 
     def add(
@@ -102,16 +113,6 @@ class Opener:
         )
         self._registry.add(partition_log)
         return partition_log
-
-    def _loader_of(self, path: str, key: TopicPartition, known: Checkpoints, now_ms: int) -> Loader:
-        """Return what opens the log of a partition, with what the checkpoints say of it."""
-        loader = self.loader(f"{path}/{names.dir_name(*key)}", self._config_for(key[0]), now_ms)
-        loader.is_clean = known.is_clean
-        loader.is_cache_intact = known.is_cache_intact
-        loader.recovery_point = known.recovery_points.get(key, 0)
-        loader.log_start_offset = known.log_starts.get(key, 0)
-        loader.clean_offset = known.clean_offsets.get(key, 0)
-        return loader
 
     def _add_loaded(
         self,
@@ -162,7 +163,7 @@ class Opener:
         """Check and open these logs, several at a time. Raises OSError, CorruptFileError."""
         from barnabas.log.recovering import load_many  # not on the way of a start after a clean stop
 
-        loaders = {key: self._loader_of(path, key, known, now_ms) for key in keys}
+        loaders = {key: self.loader(path, key, self._config_for(key[0]), known, now_ms) for key in keys}
         for key, loaded in load_many(path, loaders, self._recovery_threads, self._workers):
             for segment in loaded.segments:
                 segment.count_in(self._pool)

@@ -17,8 +17,30 @@ from barnabas.log.scan import read_marker
 from barnabas.log.segment import Segment
 from barnabas.log.snapshots import ProducerSnapshots
 from barnabas.records.batch import BatchHeader
+from barnabas.records.errors import RecordsError
 
 log = logging.getLogger(__name__)
+
+
+def load_producers(
+    segments: Sequence[Segment],
+    producers: ProducerState,
+    snapshots: ProducerSnapshots,
+    log_start_offset: int,
+    end_offset: int,
+    now_ms: int,
+) -> None:
+    """Bring the producers' state to `end_offset`: by the newest good snapshot, and the log after it. Raises OSError."""
+    if producers.end_offset == end_offset:
+        return
+    snapshots.load(producers, log_start_offset, end_offset, now_ms)
+    try:
+        replay_producers(segments, producers, end_offset)
+    except RecordsError as error:
+        log.warning(
+            "the producers of %s are known up to a damaged batch only: %s", snapshots.directory, error
+        )
+        producers.end_offset = end_offset
 
 
 def replay_producers(segments: Sequence[Segment], producers: ProducerState, end_offset: int) -> None:

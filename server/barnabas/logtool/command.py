@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from barnabas.log.disk import OsDisk
+from barnabas.log.disk import OsDisk, file_names
 from barnabas.log.format import names
 from barnabas.log.format.names import DirKind
 from barnabas.logtool.places import (
@@ -198,9 +198,7 @@ def _dump_rows(disk: OsDisk, dumper: Dumper, place: Place, only: str) -> Iterato
         yield from dumper.file(place.path, parsed.topic if parsed else "")
         return
     if place.kind is PlaceKind.LOG_DIR and not only:
-        yield from dumper.log_dir(
-            place.path, [entry.name for entry in disk.list(place.path) if not entry.is_dir]
-        )
+        yield from dumper.log_dir(place.path, file_names(disk, place.path))
     for partition in _partitions(disk, place, only):
         yield from dumper.partition(partition)
 

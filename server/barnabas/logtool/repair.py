@@ -70,9 +70,9 @@ def plan_repair(
     damaged = {finding.path for finding in findings if finding.severity is Severity.ERROR}
     changes = _needed(overlay.changes(), place, damaged, loaded.log_end_offset)
     plan = RepairPlan(place, changes, loaded.log_start_offset, loaded.log_end_offset, findings)
-    plan.lost_bytes, plan.left = loader.lost_bytes, left
-    if loader.damages:
-        first = loader.damages[0]
+    plan.lost_bytes, plan.left = loader.recovery.lost_bytes, left
+    if loader.recovery.damages:
+        first = loader.recovery.damages[0]
         plan.survivor = (first.path, first.end, first.next_offset)
     return plan
 

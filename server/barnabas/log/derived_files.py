@@ -1,0 +1,38 @@
+"""Files that can be rebuilt from the log: indexes, producer snapshots, leader epochs.
+
+The rule: without room for them on the disk memory has what they hold, and the next start rebuilds them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from barnabas.errors import lacks_room
+
+log = logging.getLogger(__name__)
+
+
+class DerivedFiles:
+    """Writes those of one log, whose directory is named in a warning."""
+
+    __slots__ = ("_directory", "_is_full_logged")
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._is_full_logged = False
+
+    def write(self, write: Callable[[], None]) -> None:
+        """Write what can be rebuilt, if there is room for it. Raises OSError for any other reason."""
+        try:
+            write()
+        except OSError as error:
+            if not lacks_room(error):
+                raise
+            if not self._is_full_logged:
+                self._is_full_logged = True
+                log.warning(
+                    "%s: no room for indexes and snapshots, they are kept in memory: %s",
+                    self._directory,
+                    error,
+                )
