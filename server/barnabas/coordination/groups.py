@@ -31,6 +31,8 @@ T = TypeVar("T")
 
 TARGETS_AT_ONCE = 50
 """Of a large assignment so many members' parts are written in one batch: a millisecond's worth."""
+TARGETS_COMPARED_AT_ONCE = 1_000
+"""So many are compared at once with what was written, which takes less than a millisecond, too."""
 
 
 class GroupCoordinator(Runtime["GroupShard"]):
@@ -141,7 +143,7 @@ class GroupCoordinator(Runtime["GroupShard"]):
         try:
             parts = list((target or {}).items())
             # Twice, since the last event compares all: what was written must be known to be the same by then.
-            for part in (*slices(parts, TARGETS_AT_ONCE), *slices(parts, TARGETS_AT_ONCE)):
+            for part in (*slices(parts, TARGETS_AT_ONCE), *slices(parts, TARGETS_COMPARED_AT_ONCE)):
                 if not await self.perform_on(
                     shard,
                     lambda machine, out, part=part: machine.write_part_of_target(  # type: ignore[misc]

@@ -9,10 +9,11 @@ The rule: a shard belongs to one leader epoch. When that is over it never comes 
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import Enum
+from itertools import count, islice
 from typing import Any, Generic, Protocol, TypeVar
 
 import trio
@@ -36,6 +37,7 @@ class Machine(Protocol):
 
 M = TypeVar("M", bound=Machine)
 R_contra = TypeVar("R_contra", bound=Machine, contravariant=True)
+WOKEN_AT_ONCE_MAX = 32
 GiveWay = Callable[[], Awaitable[None]]
 """Lets others run if this turn of the event loop has been long enough (`LoopBudget.checkpoint`)."""
 
@@ -112,7 +114,9 @@ class Shard(Generic[M]):
     """A machine with what waits on it. `end_offset` is after the last record that it has read or appended."""
 
     __slots__ = (
+        "_at_once",
         "_queue",
+        "_tickets",
         "after_hold",
         "committing",
         "end_offset",
@@ -156,8 +160,11 @@ class Shard(Generic[M]):
         """Whether a large event has the machine in a thread."""
         self.after_hold: list[Callable[[], None]] = []
         """What is in the log already and must reach the machine before any other event."""
-        self._queue: deque[trio.Event] = deque()
-        """Those who wait while it is held, in the order in which they came."""
+        self._queue: OrderedDict[int, trio.Event] = OrderedDict()
+        """Those who wait while it is held, in the order in which they came; each goes when it has had its turn."""
+        self._tickets = count(1)
+        self._at_once = 1
+        """How many of them are awake at a time: one after a large event, more while none of them has been one."""
 
     @property
     def is_active(self) -> bool:
@@ -178,7 +185,8 @@ class Shard(Generic[M]):
             yield
         finally:
             self.is_held = False
-            self._wake_next()
+            self._at_once = 1
+            self._wake_first()
             for follow in self.after_hold:
                 follow()
             self.after_hold.clear()
@@ -186,24 +194,28 @@ class Shard(Generic[M]):
     async def when_free(self) -> None:
         """Wait until no large event has the machine, which the caller may use until it waits for something.
 
-        One of those who wait is woken at a time, in the order in which they came: a thousand members that join at once with
-        large events would wake each other a million times.
+        They are woken in the order in which they came, and few at a time: a thousand members that join at once with large
+        events would wake each other a million times. Of those that do not, up to `WOKEN_AT_ONCE_MAX` have the same turn of
+        the event loop.
         """
-        enqueue = self._queue.append
-        while self.is_held:
-            woken = trio.Event()
-            enqueue(woken)
-            try:
+        ticket = 0
+        try:
+            while self.is_held:
+                ticket = ticket or next(self._tickets)
+                self._queue[ticket] = woken = trio.Event()  # at its place, also where it was woken in vain
                 await woken.wait()
-            except trio.Cancelled:
-                self._queue.remove(woken)  # whoever has been woken is no longer cancelled here
-                raise
-            enqueue = self._queue.appendleft  # somebody who came later was quicker
-        self._wake_next()  # it runs after the caller has decided
+            if ticket:
+                self._at_once = min(2 * self._at_once, WOKEN_AT_ONCE_MAX)
+        finally:
+            if ticket:
+                del self._queue[ticket]
+                self._wake_first()  # they run after the caller has decided
 
-    def _wake_next(self) -> None:
-        if self._queue:
-            self._queue.popleft().set()
+    def _wake_first(self) -> None:
+        if self.is_held:
+            return
+        for woken in islice(self._queue.values(), self._at_once):
+            woken.set()
 
     def enter(self, state: ShardState, failure: RequestError | None = None) -> None:
         """Go on to a state; whoever waits for the end of loading is woken."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TypeVar
 
 import pytest
@@ -11,7 +12,7 @@ import trio
 import trio.testing
 
 from barnabas.coordination.runtime import Runtime
-from barnabas.coordination.shard import Shard
+from barnabas.coordination.shard import WOKEN_AT_ONCE_MAX, Shard
 from barnabas.coordination.shards import BYTES_PER_RECORD, SLICE_RECORDS
 from barnabas.errors import RequestError
 from barnabas.statemachine.decision import Decision, Large, Refused
@@ -109,6 +110,38 @@ async def test_whoever_comes_meanwhile_waits_and_sees_all_of_it(
         after = SMALL + 2
         assert sorted(seen, key=str) == sorted([SMALL, after, [after], after], key=str)
         assert journal.records[-2:] == [(b"large", b"1"), (b"large", b"2")]
+
+
+class Turns(trio.abc.Instrument):
+    """Counts the turns of the event loop."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def after_io_wait(self, timeout: float) -> None:
+        self.count += 1
+
+
+async def test_many_who_have_waited_share_turns(autojump_clock: trio.testing.MockClock) -> None:
+    async with running(journal_of(SMALL)) as runtime:
+        seen: list[int] = []
+
+        async def look(number: int) -> None:
+            await runtime.query("id", lambda machine: seen.append(number))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(runtime.perform, "id", large, is_large=always))
+            await trio.testing.wait_all_tasks_blocked()
+            for number in range(1_000):
+                nursery.start_soon(look, number)
+                await trio.testing.wait_all_tasks_blocked()
+            assert not seen, "the shard is held"
+            turns = Turns()
+            trio.lowlevel.add_instrument(turns)
+        trio.lowlevel.remove_instrument(turns)
+        assert max(abs(number - place) for place, number in enumerate(seen)) < WOKEN_AT_ONCE_MAX
+        assert sorted(seen) == list(range(1_000))
+        assert turns.count < 3 * 1_000 / WOKEN_AT_ONCE_MAX
 
 
 class Steps(trio.abc.Instrument):

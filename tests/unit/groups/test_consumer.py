@@ -9,7 +9,12 @@ import pytest
 
 from barnabas.errors import RequestError
 from barnabas.groups.consumer import records
-from barnabas.groups.consumer.membership import ASSIGNED_AT_ONCE_MAX, EPOCH_OF_NEW, LARGE_INTERVAL_MS
+from barnabas.groups.consumer.membership import (
+    ASSIGNED_AT_ONCE_MAX,
+    EPOCH_OF_NEW,
+    LARGE_INTERVAL_MS,
+    REST_MEMBERS_PER_MS,
+)
 from barnabas.groups.epoch_member import MemberState
 from barnabas.groups.group import Committer
 from barnabas.groups.settings import GroupSettings
@@ -107,15 +112,33 @@ def test_many_who_come_together_are_assigned_together() -> None:
     group = coordinator.group()
     assert (group.epoch, group.assignment_epoch) == (at_once + 3, at_once)
     assert coordinator.state() == "Assigning"
-    coordinator.advance(LARGE_INTERVAL_MS - 1)
+    rest_ms = len(group.members) // REST_MEMBERS_PER_MS
+    coordinator.advance(rest_ms - 1)
     late[0].beat()
-    assert coordinator.group().assignment_epoch == at_once
+    assert coordinator.group().assignment_epoch == at_once, "another one may be about to come"
     coordinator.advance(1)
     late[0].beat()
     assert coordinator.group().assignment_epoch == at_once + 3
     converge(*first, *late)
     assert sorted(len(client.owned) for client in (*first, *late)) == [1] * (ASSIGNED_AT_ONCE_MAX + 3)
     assert coordinator.state() == "Stable"
+
+
+def test_those_who_keep_coming_are_assigned_after_a_second() -> None:
+    coordinator = with_topic(1)
+    coordinator.now_ms = 1_000_000
+    for number in range(ASSIGNED_AT_ONCE_MAX):
+        Client(coordinator, f"m{number}").join()
+    assigned_ms = coordinator.group().assigned_ms
+    step_ms, seen = ASSIGNED_AT_ONCE_MAX // REST_MEMBERS_PER_MS - 1, []
+    for number in range(3 * LARGE_INTERVAL_MS // step_ms // 2):
+        coordinator.advance(step_ms)
+        Client(coordinator, f"late{number}").join()
+        if (now_ms := coordinator.group().assigned_ms) != assigned_ms:
+            seen.append(now_ms - assigned_ms)
+            assigned_ms = now_ms
+    assert len(seen) == 1
+    assert LARGE_INTERVAL_MS <= seen[0] < LARGE_INTERVAL_MS + step_ms
 
 
 def test_a_group_is_assigned_once_in_its_interval() -> None:

@@ -40,6 +40,8 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, TopicIdPartition]):
     """Whether Kafka before 4.1 has written what the topics were like."""
     hashed: tuple[Mapping[str, TopicInfo], frozenset[str], int] | None = field(default=None, compare=False)
     """The last hash that was made, with what it was made of."""
+    changed_ms: int = field(default=0, compare=False)
+    """When its epoch last rose; 0 if that is not known."""
     rejoins_due_ms: dict[str, int] = field(default_factory=dict, compare=False)
     """By when members of the classic protocol that were told to must have joined again."""
 
