@@ -345,7 +345,7 @@ def _secured(options: argparse.Namespace) -> int:
         print(f"not written: {len(missing)} are still to be run, the first {' '.join(missing[0])}")
         return 1
     if options.write:
-        SECURED_PAGE.write_text(outcomes.page(wanted), encoding="utf-8")
+        SECURED_PAGE.write_text(outcomes.page(wanted.cases), encoding="utf-8")
     _print_what_was_said(outcomes.failures())
     return 1 if outcomes.failures() else 0
 
