@@ -239,3 +239,21 @@ def converge(*clients: Client, rounds: int = 30) -> None:
         if before == [(client.epoch, client.owned) for client in clients]:
             return
     raise AssertionError(f"no agreement after {rounds} rounds")
+
+
+def with_topic(partitions: int = 4, **settings: Any) -> Coordinator:
+    coordinator = Coordinator(GroupSettings(**{"consumer_assignment_interval_ms": 0, **settings}))
+    coordinator.create("t", partitions)
+    return coordinator
+
+
+def partitions_of(client: Client) -> list[int]:
+    return sorted(partition for _, partition in client.owned)
+
+
+def joined(coordinator: Coordinator, *ids: str, **fields: Any) -> list[Client]:
+    clients = [Client(coordinator, member_id, **fields) for member_id in ids]
+    for client in clients:
+        client.join()
+    converge(*clients)
+    return clients

@@ -34,6 +34,18 @@ def topology(epoch: int = 0, **fields: Any) -> Request.Topology:
     return Request.Topology(epoch=epoch, subtopologies=[second, first])
 
 
+ALL = [(name, number) for name in ("0", "1") for number in range(4)]
+"""The tasks of that topology, for a topic of four partitions."""
+JOINING: dict[str, Any] = {
+    "rebalance_timeout_ms": 1_000,
+    "topology": topology(),
+    "active_tasks": [],
+    "standby_tasks": [],
+    "warmup_tasks": [],
+}
+"""What a member says that joins, besides who it is."""
+
+
 class Streams(Coordinator):
     """A coordinator that makes the internal topics that it is told to make, as the broker does.
 

@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 import trio
 import trio.testing
 
+from barnabas.cluster.changes import TopicCreated
+from barnabas.cluster.image import PartitionInfo, TopicInfo
 from barnabas.cluster.zookeeper.store import ZooKeeperStore
 from barnabas.cluster.zookeeper.znodes import BrokerRegistration, Endpoint
 from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper
@@ -16,6 +18,11 @@ from tests.support.standin_controller import StandInController
 
 def registration(port: int, rack: str | None = None) -> BrokerRegistration:
     return BrokerRegistration((Endpoint("PLAINTEXT", "h", port),), rack)
+
+
+def topic(name: str, partitions: int = 1, topic_id: bytes = b"") -> TopicCreated:
+    info = PartitionInfo(1, (1,), (1,))
+    return TopicCreated(TopicInfo(name, (topic_id or name.encode()).ljust(16), (info,) * partitions))
 
 
 class Cluster:

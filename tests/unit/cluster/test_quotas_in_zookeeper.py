@@ -6,7 +6,7 @@ import logging
 from barnabas.cluster.access_changes import ClientQuotaChanged
 from barnabas.cluster.zookeeper import resource_znodes as resources
 from barnabas.quotas.entities import QuotaEntity
-from tests.unit.cluster.test_zookeeper_store import Cluster, settled
+from tests.support.zookeeper_stores import Cluster, settled
 
 SCRAM = "salt=c2FsdA==,stored_key=eA==,server_key=eQ==,iterations=4096"
 

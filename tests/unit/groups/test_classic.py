@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.errors import RequestError
 from barnabas.features import RecordVersions
 from barnabas.groups.group import Committer
 from barnabas.groups.member import Joining, Member, Members, State
@@ -26,6 +25,7 @@ from barnabas.wire.generated.join_group import JoinGroupRequest, JoinGroupRespon
 from barnabas.wire.generated.leave_group import LeaveGroupRequest
 from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
 from barnabas.wire.generated.sync_group import SyncGroupRequest, SyncGroupResponse
+from tests.support.refusals import code_of
 
 NO_DELAY = GroupSettings(initial_rebalance_delay_ms=0)
 NAMES = ("range", "uniform", "sticky")
@@ -120,12 +120,6 @@ class Harness:
     @property
     def group(self):  # type: ignore[no-untyped-def]
         return self.shard.groups["g"]
-
-
-def code_of(action, *arguments: object, **fields: object) -> int:  # type: ignore[no-untyped-def]
-    with pytest.raises(RequestError) as caught:
-        action(*arguments, **fields)
-    return caught.value.code
 
 
 def test_the_hash_is_javas() -> None:

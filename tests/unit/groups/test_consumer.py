@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from barnabas.errors import RequestError
 from barnabas.groups.consumer import records
 from barnabas.groups.consumer.membership import (
     ASSIGNED_AT_ONCE_MAX,
@@ -16,44 +15,17 @@ from barnabas.groups.consumer.membership import (
     REST_MEMBERS_PER_MS,
 )
 from barnabas.groups.epoch_member import MemberState
-from barnabas.groups.group import Committer
-from barnabas.groups.settings import GroupSettings
-from barnabas.statemachine.decision import Decision
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.records import consumer_group_partition_metadata as partition_metadata
-from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
-from tests.support.consumers import Client, Coordinator, converge
+from tests.support.consumers import Client, converge, joined, partitions_of, with_topic
+from tests.support.refusals import code_of
 
 JOINING: dict[str, Any] = {
     "rebalance_timeout_ms": 5_000,
     "subscribed_topic_names": ["t"],
     "topic_partitions": [],
 }
-
-
-def with_topic(partitions: int = 4, **settings: Any) -> Coordinator:
-    coordinator = Coordinator(GroupSettings(**{"consumer_assignment_interval_ms": 0, **settings}))
-    coordinator.create("t", partitions)
-    return coordinator
-
-
-def code_of(action: Any, *arguments: Any, **fields: Any) -> int:
-    with pytest.raises(RequestError) as caught:
-        action(*arguments, **fields)
-    return caught.value.code
-
-
-def partitions_of(client: Client) -> list[int]:
-    return sorted(partition for _, partition in client.owned)
-
-
-def joined(coordinator: Coordinator, *ids: str, **fields: Any) -> list[Client]:
-    clients = [Client(coordinator, member_id, **fields) for member_id in ids]
-    for client in clients:
-        client.join()
-    converge(*clients)
-    return clients
 
 
 # --- assigning and moving -----------------------------------------------------------------------------------
@@ -409,98 +381,6 @@ def test_who_had_to_give_up_slots_before_a_restart_still_has_to() -> None:
     assert coordinator.group().members["a"].state is MemberState.UNREVOKED
     coordinator.advance(3_000)
     assert set(coordinator.group().members) == {"b"}
-
-
-# --- offsets ------------------------------------------------------------------------------------------------
-
-
-def check_commit(
-    coordinator: Coordinator, member_id: str, epoch: int, *partitions: int, version: int = 9
-) -> None:
-    coordinator.shard.check_commit(
-        "g",
-        Committer(
-            member_id,
-            epoch,
-            topic_partitions=[("t", partition) for partition in partitions],
-            api_version=version,
-        ),
-        0,
-        Decision(),
-    )
-
-
-def test_commits_are_checked_against_the_member_epoch() -> None:
-    coordinator = with_topic()
-    a, _ = joined(coordinator, "a", "b")
-    kept = partitions_of(a)
-    lost = [partition for partition in range(4) if partition not in kept]
-    check_commit(coordinator, "a", 3, *range(4))
-    assert code_of(check_commit, coordinator, "a", 4, *kept) == ErrorCode.STALE_MEMBER_EPOCH
-    assert code_of(check_commit, coordinator, "c", 3) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert code_of(check_commit, coordinator, "", -1) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert code_of(check_commit, coordinator, "a", 3, version=8) == ErrorCode.UNSUPPORTED_VERSION
-    # What it has had since then may be committed late (KIP-1251), what it has no more may not.
-    check_commit(coordinator, "a", 2, *kept)
-    assert code_of(check_commit, coordinator, "a", 2, *lost) == ErrorCode.STALE_MEMBER_EPOCH
-
-
-def test_anybody_may_commit_while_nobody_is_in() -> None:
-    coordinator = with_topic()
-    (a,) = joined(coordinator, "a")
-    a.leave()
-    check_commit(coordinator, "", -1, 0)
-    assert code_of(check_commit, coordinator, "a", 1, 0) == ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def test_a_group_that_is_not_there_is_told_by_version() -> None:
-    coordinator = with_topic()
-    assert code_of(check_commit, coordinator, "a", 1) == ErrorCode.GROUP_ID_NOT_FOUND
-    assert code_of(check_commit, coordinator, "a", 1, version=8) == ErrorCode.ILLEGAL_GENERATION
-
-
-def test_who_fetches_offsets_as_a_member_must_be_one() -> None:
-    coordinator = with_topic()
-    joined(coordinator, "a")
-    coordinator.shard.check_fetch("g", "a", 2)
-    coordinator.shard.check_fetch("g", None, -1)
-    assert code_of(coordinator.shard.check_fetch, "g", "a", 3) == ErrorCode.STALE_MEMBER_EPOCH
-    assert code_of(coordinator.shard.check_fetch, "g", "b", 1) == ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def test_offsets_of_subscribed_topics_are_kept_and_the_rest_goes_with_the_group() -> None:
-    coordinator = with_topic()
-    (a,) = joined(coordinator, "a")
-    committed = OffsetCommitValue(offset=7, commit_timestamp=0)
-    topic_partitions = [(("t", 0), committed), (("other", 0), committed)]
-    coordinator.perform(lambda shard, out: shard.commit("g", topic_partitions, out))
-    later_ms = coordinator.settings.offsets_retention_ms
-
-    def expire() -> None:
-        for event in coordinator.shard.expiring(later_ms):
-            coordinator.perform(event)
-
-    expire()
-    assert list(coordinator.shard.offsets["g"]) == [("t", 0)]
-    a.leave()
-    expire()
-    assert coordinator.shard.groups == coordinator.shard.offsets == {}
-    assert coordinator.reloaded().groups == {}
-
-
-def test_a_group_with_members_is_not_deleted() -> None:
-    coordinator = with_topic()
-    (a,) = joined(coordinator, "a", regex="x.*")
-
-    def delete() -> None:
-        coordinator.perform(lambda shard, out: shard.delete_group("g", out))
-
-    assert code_of(delete) == ErrorCode.NON_EMPTY_GROUP
-    a.leave()
-    delete()
-    assert coordinator.shard.groups == {}
-    last = dict(coordinator.journal)
-    assert all(value is None for value in last.values())
 
 
 # --- records ------------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ import pytest
 
 from barnabas.cluster.changes import PartitionsAdded, TopicCreated
 from barnabas.cluster.image import ClusterImage, PartitionInfo, TopicInfo
-from barnabas.errors import RequestError
 from barnabas.groups import share_states
 from barnabas.groups.assignors.simple import assign_shared
 from barnabas.groups.assignors.subscriber import Subscriber
@@ -21,6 +20,7 @@ from barnabas.statemachine.decision import Decision
 from barnabas.topic_partitions import TopicIdPartition
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.share_group_heartbeat import ShareGroupHeartbeatRequest as Request
+from tests.support.refusals import code_of
 
 T, U = b"t" * 16, b"u" * 16
 ONE = PartitionInfo(1, (1,), (1,))
@@ -76,12 +76,6 @@ class Coordinator:
 
     def context(self) -> EventContext:
         return EventContext(self.image, self.now_ms, Decision())
-
-
-def code_of(action: Any, *arguments: Any, **fields: Any) -> int:
-    with pytest.raises(RequestError) as caught:
-        action(*arguments, **fields)
-    return caught.value.code
 
 
 def test_partitions_are_assigned_once_they_have_a_state() -> None:

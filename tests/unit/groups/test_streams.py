@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from barnabas.errors import RequestError
 from barnabas.groups.group import Committer
 from barnabas.groups.streams.assignor import Worker, assign_tasks
 from barnabas.groups.streams.tasks import ACTIVE, ROLES, STANDBY, TakenTasks
@@ -16,32 +15,8 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.streams_group_heartbeat import StreamsGroupHeartbeatRequest as Request
 from tests.support.classic_consumers import ClassicClient
 from tests.support.consumers import Client as ConsumerClient
-from tests.support.streams import Member, Streams, converge, topology
-
-
-def code_of(action: Any, *arguments: Any, **fields: Any) -> int:
-    with pytest.raises(RequestError) as caught:
-        action(*arguments, **fields)
-    return caught.value.code
-
-
-ALL = [(name, number) for name in ("0", "1") for number in range(4)]
-
-
-def test_internal_topics_are_made_and_then_the_tasks_are_given() -> None:
-    coordinator = Streams()
-    a = Member(coordinator, "a")
-    a.beat()
-    assert a.status == [Status.MISSING_INTERNAL_TOPICS]
-    assert a.told == set()
-    assert coordinator.streams().state_name == "NotReady"
-    assert {"app-words-repartition", "app-counts-changelog"} <= coordinator.image.topics.keys()
-    assert len(coordinator.image.topics["app-counts-changelog"].partitions) == 4
-    a.beat()
-    a.settle()
-    assert a.status == []
-    assert a.active() == ALL
-    assert coordinator.streams().state_name == "Stable"
+from tests.support.refusals import code_of
+from tests.support.streams import ALL, JOINING, Member, Streams, converge, topology
 
 
 def test_two_members_share_the_tasks_without_running_one_twice() -> None:
@@ -70,102 +45,6 @@ def test_offsets_of_tasks_are_taken_without_a_word() -> None:
     a.beat(task_offsets=offsets, task_end_offsets=offsets)
     a.beat(task_offsets=offsets, task_end_offsets=[])
     assert len(a.told) == 8
-
-
-def test_missing_source_topics_are_told_and_looked_for_again() -> None:
-    coordinator = Streams(partitions=0)
-    a = Member(coordinator, "a")
-    a.beat()
-    assert a.status == [Status.MISSING_SOURCE_TOPICS]
-    coordinator.create("in", 2)
-    converge(a)
-    assert a.status == []
-    assert len(a.active()) == 4
-
-
-def test_topics_that_are_joined_must_have_equally_many_partitions() -> None:
-    coordinator = Streams()
-    coordinator.create("other", 3)
-    joined = topology(
-        source_topics=["in", "other"], copartition_groups=[Request.CopartitionGroup(source_topics=[0, 1])]
-    )
-    a = Member(coordinator, "a", topology=joined)
-    a.beat()
-    assert a.status == [Status.INCORRECTLY_PARTITIONED_TOPICS]
-    coordinator.grow("other", 1)
-    converge(a)
-    assert a.status == []
-
-
-def test_an_internal_topic_of_another_size_is_in_the_way() -> None:
-    coordinator = Streams()
-    coordinator.create("app-counts-changelog", 1)
-    a = Member(coordinator, "a")
-    a.beat()
-    assert a.status == [Status.INCORRECTLY_PARTITIONED_TOPICS]
-
-
-def test_a_repartition_topic_is_as_large_as_the_largest_topic_that_its_writer_reads() -> None:
-    coordinator = Streams()
-    coordinator.create("larger", 6)
-    a = Member(coordinator, "a", topology=topology(source_topics=["in", "larger"]))
-    converge(a)
-    made = coordinator.image.topics
-    assert len(made["app-words-repartition"].partitions) == len(made["app-counts-changelog"].partitions) == 6
-    assert len(a.active()) == 12
-
-
-def test_repartition_topics_that_are_joined_get_the_size_of_the_larger_one() -> None:
-    coordinator = Streams()
-    coordinator.create("large", 6)
-    names = ("app-left-repartition", "app-right-repartition")
-    parts = [
-        Request.Subtopology(subtopology_id="0", source_topics=["in"], repartition_sink_topics=[names[0]]),
-        Request.Subtopology(subtopology_id="1", source_topics=["large"], repartition_sink_topics=[names[1]]),
-        Request.Subtopology(
-            subtopology_id="2",
-            repartition_source_topics=[Request.TopicInfo(name=name) for name in names],
-            copartition_groups=[Request.CopartitionGroup(repartition_source_topics=[0, 1])],
-        ),
-    ]
-    a = Member(coordinator, "a", topology=Request.Topology(subtopologies=parts))
-    converge(a)
-    assert [len(coordinator.image.topics[name].partitions) for name in names] == [6, 6]
-    assert len(a.active()) == 4 + 6 + 6
-
-
-def test_repartition_topics_that_feed_each_other_have_no_size() -> None:
-    coordinator = Streams()
-    circle = [
-        Request.Subtopology(
-            subtopology_id=str(number),
-            repartition_source_topics=[Request.TopicInfo(name=f"app-{number}-repartition")],
-            repartition_sink_topics=[f"app-{1 - number}-repartition"],
-        )
-        for number in (0, 1)
-    ]
-    a = Member(coordinator, "a", topology=Request.Topology(subtopologies=circle))
-    assert code_of(a.beat) == ErrorCode.STREAMS_INVALID_TOPOLOGY
-    assert coordinator.journal == []
-
-
-def test_many_missing_topics_are_not_all_named() -> None:
-    coordinator = Streams(partitions=0)
-    a = Member(coordinator, "a", topology=topology(source_topics=["e", "d", "c", "b", "a"]))
-    answer = coordinator.streams_heartbeat("a", 0, **{**JOINING, "topology": a.topology})
-    assert [status.status_detail for status in answer.response.status or ()] == [
-        "Source topics a, b, c and 2 additional topics are missing."
-    ]
-
-
-def test_source_topics_that_grow_need_internal_topics_that_do() -> None:
-    coordinator = Streams()
-    a = Member(coordinator, "a")
-    converge(a)
-    coordinator.grow("in", 1)
-    a.beat()
-    assert a.status == [Status.INCORRECTLY_PARTITIONED_TOPICS]
-    assert coordinator.streams().state_name == "NotReady"
 
 
 def test_standby_tasks_keep_the_state_in_other_processes() -> None:
@@ -257,17 +136,6 @@ def test_members_that_come_one_by_one_are_assigned_once_in_an_interval() -> None
     coordinator.configure("g", streams_assignment_interval_ms="0")
     a.beat()
     assert len(a.told) == 4
-
-
-def test_a_process_is_asked_for_the_partitions_that_a_topic_has() -> None:
-    coordinator = Streams()
-    coordinator.create("small", 2)
-    a = Member(coordinator, "a", topology=topology(source_topics=["in", "small"]), endpoint=("h", 1))
-    converge(a)
-    a.endpoints_epoch = -1
-    a.beat()
-    assert a.endpoints[1]["in"] == [0, 1, 2, 3]
-    assert a.endpoints[1]["small"] == [0, 1]
 
 
 def leave(member: Member, epoch: int) -> None:
@@ -398,15 +266,6 @@ def test_a_topology_is_settled_by_its_first_member() -> None:
     assert code_of(newer.beat) == ErrorCode.INVALID_REQUEST
     other = Member(coordinator, "c", topology=topology(1, source_topics=["elsewhere"]))
     assert code_of(other.beat) == ErrorCode.INVALID_REQUEST
-
-
-JOINING: dict[str, Any] = {
-    "rebalance_timeout_ms": 1_000,
-    "topology": topology(),
-    "active_tasks": [],
-    "standby_tasks": [],
-    "warmup_tasks": [],
-}
 
 
 @pytest.mark.parametrize(

@@ -5,58 +5,25 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.errors import StorageError
-from barnabas.log.cleaner.cleaner import LogCleaner
-from barnabas.log.cleaner.cleaning import CleaningAbortedError
 from barnabas.log.format import names
 from barnabas.records.batch import read_records
-from barnabas.records.building import encode_batch
 from barnabas.records.legacy import encode_message_set
 from barnabas.records.legacy import read_records as read_legacy
 from barnabas.records.record import Record
 from barnabas.records.validate import Origin
-from tests.support.faults import FaultyDisk
-from tests.support.logs import NOW_MS, Broker, append, batch, flushes_due, marker, read_all
+from tests.support.cleaning import (
+    COMPACTED,
+    clean,
+    cleaner,
+    contents,
+    dirty_log,
+    headers,
+    last_of_each_key,
+    write,
+)
+from tests.support.logs import NOW_MS, Broker, append, batch, marker, read_all
 
-COMPACTED = {"cleanup_policy": frozenset({"compact"}), "min_cleanable_dirty_ratio": 0.0}
 DAY_MS = 86_400_000
-
-
-@pytest.fixture
-def broker(tmp_path):
-    return Broker(tmp_path, segment_bytes=1_000, index_interval_bytes=100, **COMPACTED)
-
-
-def cleaner(broker, **options):
-    """A cleaner of logs that were all flushed: it leaves alone what was not."""
-    for log in broker.manager:
-        log.flush(NOW_MS)
-    return LogCleaner(lambda: broker.manager, **options)
-
-
-def clean(broker, now_ms=NOW_MS, **options):
-    assert cleaner(broker, **options).clean(now_ms)
-    broker.manager.remove_due(now_ms + 60_000)
-
-
-def write(log, *pairs, **options):
-    """One batch with the given keys and values."""
-    base = [Record(n, NOW_MS, key, value) for n, (key, value) in enumerate(pairs)]
-    return append(log, bytearray(encode_batch(base, **options)))
-
-
-def contents(log):
-    return [(record.offset, record.key, record.value) for record in read_all(log)]
-
-
-def headers(log):
-    return [header for segment in log.segments for _, header in segment.headers()]
-
-
-def last_of_each_key(pairs, *, before=1 << 62):
-    """What compaction leaves if it looks at the offsets before `before`."""
-    last = {key: offset for offset, key, _ in pairs if offset < before}
-    return [pair for pair in pairs if pair[0] >= before or last[pair[1]] == pair[0]]
 
 
 @pytest.mark.parametrize("codec", range(5))
@@ -440,151 +407,6 @@ def test_the_age_of_files_survives(broker):
         os.utime(segment.path(".log"), (5_000_000, 5_000_000))
     clean(broker)
     assert os.stat(log.segments[0].path(".log")).st_mtime == 5_000_000
-
-
-# --- what may go wrong ---
-
-
-def dirty_log(broker):
-    log = broker.log()
-    for n in range(60):
-        write(log, (b"%d" % (n % 5), b"v%d" % n))
-    log.roll()
-    return log
-
-
-@pytest.mark.parametrize("change", ["truncate", "delete records", "delete", "cancel"])
-def test_a_log_that_changes_meanwhile_is_not_harmed(broker, change):
-    log = dirty_log(broker)
-    expected = contents(log)
-    work = cleaner(broker)
-    task = work.next_task(NOW_MS)
-    assert work.next_task(NOW_MS) is None
-    task.run()
-    if change == "truncate":
-        log.truncate_to(20, now_ms=NOW_MS)
-        expected = expected[:20]
-    elif change == "delete records":
-        log.delete_records_before(40)
-        log.apply_retention(NOW_MS)
-        expected = expected[40:]
-    elif change == "delete":
-        broker.manager.delete("t", 0, NOW_MS)
-    else:
-        work.cancel(log)
-    assert not work.done(task, NOW_MS)
-    if change != "delete":
-        assert contents(log) == expected
-        assert list(Path(log.dir).glob("*.cleaned")) == []
-        broker.restart(clean=False)
-        broker.log().advance_high_watermark(1_000)
-        assert contents(broker.log()) == expected
-
-
-def test_a_log_deleted_before_the_cleaning_begins(broker):
-    dirty_log(broker)
-    work = cleaner(broker)
-    task = work.next_task(NOW_MS)
-    broker.manager.delete("t", 0, NOW_MS)
-    with pytest.raises(CleaningAbortedError) as error:
-        task.run()
-    work.failed(task, error.value)
-    assert work.next_task(NOW_MS) is None
-
-
-def test_what_a_power_cut_could_take_is_left_alone(broker):
-    log = dirty_log(broker)
-    work = LogCleaner(lambda: broker.manager)
-    assert work.next_task(NOW_MS) is None
-    flushes = flushes_due(broker.manager, NOW_MS)
-    write(log, (b"k", b"v"))
-    for task in flushes:
-        task.run()
-        task.finish(NOW_MS)
-    assert work.next_task(NOW_MS).range.end_offset == log.recovery_point
-
-
-def test_a_cancelled_cleaning_stops(broker):
-    dirty_log(broker)
-    work = cleaner(broker)
-    task = work.next_task(NOW_MS)
-    work.cancel()
-    with pytest.raises(CleaningAbortedError):
-        task.run()
-
-
-def test_a_damaged_log_is_passed_over(broker, caplog):
-    log = dirty_log(broker)
-    path = Path(log.segments[1].path(".log"))
-    data = bytearray(path.read_bytes())
-    data[61:70] = b"\xff" * 9
-    path.write_bytes(data)
-    before = list(log.segments)
-    work = cleaner(broker)
-    assert work.clean(NOW_MS)
-    assert "is damaged and will not be cleaned" in caplog.text
-    assert not work.clean(NOW_MS)
-    assert list(log.segments) == before
-    assert list(path.parent.glob("*.cleaned")) == []
-
-
-def test_a_full_disk_leaves_the_log_as_it_was(tmp_path):
-    disk = FaultyDisk()
-    broker = Broker(tmp_path, disk=disk, segment_bytes=1_000, **COMPACTED)
-    log = dirty_log(broker)
-    before = contents(log)
-    disk.room, disk.suffix = 100, ".cleaned"
-    with pytest.raises(StorageError, match="no room left"):
-        cleaner(broker).clean(NOW_MS)
-    disk.room = None
-    assert contents(log) == before
-    assert list(tmp_path.glob("t-0/*.cleaned")) == []
-
-
-class CrashingDisk(FaultyDisk):
-    """Dies at the n-th rename."""
-
-    renames_left = 1 << 30
-
-    def rename(self, source, target):
-        self.renames_left -= 1
-        if self.renames_left < 0:
-            raise OSError("the machine is gone")
-        super().rename(source, target)
-
-
-@pytest.mark.parametrize("renames", range(0, 40, 3))
-def test_a_crash_while_segments_are_swapped_loses_nothing(tmp_path, renames):
-    disk = CrashingDisk()
-    broker = Broker(tmp_path, disk=disk, segment_bytes=1_000, index_interval_bytes=100, **COMPACTED)
-    log = dirty_log(broker)
-    before = contents(log)
-    work = cleaner(broker)
-    task = work.next_task(NOW_MS)
-    task.run()
-    disk.renames_left = renames
-    crashed = False
-    try:
-        work.done(task, NOW_MS)
-    except StorageError:
-        crashed = True
-    disk.renames_left = 1 << 30
-    broker.restart(clean=False)
-    log = broker.log()
-    log.advance_high_watermark(1_000)
-    left = contents(log)
-    assert left[-5:] == before[-5:]
-    assert last_of_each_key(left) == last_of_each_key(before)
-    assert set(left) <= set(before)
-    assert log.log_end_offset == 60
-    assert crashed or left == last_of_each_key(before)
-    assert [
-        path for path in Path(log.dir).iterdir() if path.suffix in (".swap", ".cleaned", ".deleted")
-    ] == []
-    write(log, (b"0", b"new"))
-    log.roll()
-    clean(broker)
-    assert len(contents(broker.log())) == 5
 
 
 def test_throttling_sees_every_byte(broker):
