@@ -45,6 +45,8 @@ class ClassicClient:
     waiter: int | None = None
     joined: bool = False
     error: int = 0
+    polled_ms: int = 0
+    """When it took its last step."""
 
     def metadata(self) -> bytes:
         value = subscription.ConsumerProtocolSubscription(
@@ -96,8 +98,20 @@ class ClassicClient:
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
             self.member_id, self.owned = "", set()
 
+    def _lose_all(self) -> None:
+        self.waiter, self.joined = None, False
+        self.member_id, self.owned = "", set()
+
     def step(self) -> None:
-        """Take an answer that has come, or do what is next."""
+        """Take an answer that has come, or do what is next.
+
+        Who comes too late for any rebalance (`max.poll.interval.ms`) knows that it has lost what it had, and joins as a
+        new member: the group may have given it to others, and lets a member in that it has removed, as Kafka's does.
+        """
+        now_ms = self.coordinator.now_ms
+        if self.polled_ms and now_ms - self.polled_ms >= self.rebalance_timeout_ms:
+            self._lose_all()
+        self.polled_ms = now_ms
         if self.waiter is not None:
             answer = self.coordinator.answers.pop(self.waiter, None)
             if answer is not None:
