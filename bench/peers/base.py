@@ -70,6 +70,8 @@ class Peer(ABC):
     `has_targets` is true for the one that this project can change."""
 
     keeps_data = True
+    serves_consumers = True
+    """Whether what was produced can be consumed, and offsets committed."""
     has_targets = False
     secured: Secured | None = None
     """The second listener of brokers that are started, if they have one."""

@@ -1,4 +1,4 @@
-"""The floor: a process of the same Python that answers Produce without looking at it, and so is no broker."""
+"""The floor: a process of the same Python that answers requests without looking at them, and so is no broker."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Floor(Peer):
         self._code = code_of(ROOT)
 
     def describe(self) -> str:
-        return f"answers Produce without looking at it, {self._way}"
+        return f"answers Produce, Fetch and OffsetCommit without looking at them, {self._way}"
 
     def start(self, data: Path) -> Running:
         port = free_port()

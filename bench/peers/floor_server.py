@@ -1,10 +1,12 @@
-"""`python -m bench.peers.floor_server PORT blocking|trio`: a process that answers Produce and hardly looks at it.
+"""`python -m bench.peers.floor_server PORT blocking|trio`: a process that answers requests and hardly looks at them.
 
-The rule: a connection's first Produce is answered by the codecs, and each one after it by the same bytes with its own
-correlation id and base offset, for which four bytes of the batch are read: how many records it has. What is left is what
-a broker in this language cannot do without: requests are read from a socket and something is written back. `blocking`
-waits in the kernel with a thread for each connection, `trio` as the broker does: over its transport, with its look at
-the next request before a turn of the event loop.
+Produce, Fetch and OffsetCommit are what is measured.
+The rule: a connection's first request of each of them is answered by the codecs, and each one after it by the same bytes
+with its own correlation id. A Produce has its base offset, for which four bytes of the batch are read: how many records it
+has. A Fetch gets the largest batch that was produced, as often as it asks for, with the offsets that it asks for, and never
+comes to an end. What is left is what a broker in this language cannot do without: requests are read from a socket and
+something is written back. `blocking` waits in the kernel with a thread for each connection, `trio` as the broker does: over
+its transport, with its look at the next request before a turn of the event loop.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 import socket
 import sys
 import threading
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from struct import Struct
 
@@ -20,16 +22,43 @@ from barnabas.network.ready_sockets import ReadySockets
 from barnabas.network.sockets import PlainTransport
 from barnabas.wire import headers, registry
 from barnabas.wire.generated.api_versions import ApiVersionsResponse
+from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
+from barnabas.wire.generated.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from barnabas.wire.generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.wire.generated.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
+from barnabas.wire.generated.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from barnabas.wire.generated.produce import ProduceResponse
 
-PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS = 0, 1, 2, 3, 18
-VERSIONS = {PRODUCE: (3, 8), FETCH: (4, 11), LIST_OFFSETS: (1, 2), METADATA: (0, 8), API_VERSIONS: (0, 3)}
-"""What is advertised: enough for a producer without idempotence, in versions that have each field at its place.
-
-Fetch is not answered: that it is there says that batches of version 2 are understood."""
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, FIND_COORDINATOR = 0, 1, 2, 3, 8, 10
+OFFSET_FETCH, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, API_VERSIONS, INIT_PRODUCER_ID = (
+    9,
+    11,
+    12,
+    13,
+    14,
+    18,
+    22,
+)
+VERSIONS = {
+    PRODUCE: (3, 8),
+    FETCH: (4, 11),
+    LIST_OFFSETS: (1, 2),
+    METADATA: (0, 8),
+    OFFSET_COMMIT: (2, 7),
+    FIND_COORDINATOR: (0, 2),
+    OFFSET_FETCH: (1, 5),
+    JOIN_GROUP: (0, 2),
+    HEARTBEAT: (0, 1),
+    LEAVE_GROUP: (0, 1),
+    SYNC_GROUP: (0, 1),
+    API_VERSIONS: (0, 3),
+    INIT_PRODUCER_ID: (0, 1),
+}
+"""What is advertised, in versions that have each field at its place: enough for producers, and for consumers that are in no
+group. These look whether a broker knows groups, and ask for nothing of them."""
 NODE_ID = 1
+PRODUCER_ID = 1
 LATEST = -1
 BUFFER_BYTES = 4 * 1024 * 1024
 LOOK_S = 20e-6
@@ -43,32 +72,55 @@ _RECORD_COUNT = 57  # of a batch
 _MARK = 0x0102030405060708
 
 
-class Answers:
-    """The answers of one connection, whose producer writes to one topic."""
+class Topic:
+    """What all connections know of a topic: how many records it has, and the largest batch of it."""
 
-    def __init__(self, port: int, ends: Counter[str]) -> None:
-        """`ends` is what all connections have in common: how many records each topic has."""
+    def __init__(self) -> None:
+        self.end = 0
+        self.batch = b""
+        self.batch_records = 0
+
+
+class Answers:
+    """The answers of one connection, which writes to one topic, or reads one."""
+
+    def __init__(self, port: int, topics: defaultdict[str, Topic]) -> None:
+        """`topics` are what all connections have in common."""
         self._port = port
-        self._ends = ends
-        self._topic = ""
-        self._produced: bytearray | None = None
-        self._base_offset = 0
-        self._count = 0
+        self._topics = topics
+        self._topic = Topic()
+        self._produced = bytearray()
+        self._base_offset = self._batch = 0
+        self._fetched = bytearray()
+        self._batches: list[int] = []
+        self._committed = bytearray()
 
     def to(self, request: memoryview) -> bytes | bytearray:
         """Return the whole answer to a request with its size field."""
-        if request[5] != PRODUCE:
+        key = request[5]
+        if key == PRODUCE:
+            answer = self._to_produce(request)
+        elif key == FETCH:
+            answer = self._to_fetch(request)
+        elif key == OFFSET_COMMIT:
+            answer = self._committed = self._committed or bytearray(self._answer(request[4:]))
+        else:
             return self._answer(request[4:])
-        answer = self._produced
-        if answer is None:
-            answer = self._produced = self._prepared(request)
         answer[_CORRELATION_ID_OF_ANSWER] = request[_CORRELATION_ID]
-        _OFFSET.pack_into(answer, self._base_offset, self._ends[self._topic])
-        self._ends[self._topic] += _SIZE.unpack_from(request, self._count)[0]
+        return answer
+
+    def _to_produce(self, request: memoryview) -> bytearray:
+        answer = self._produced = self._produced or self._prepared(request)
+        topic = self._topic
+        _OFFSET.pack_into(answer, self._base_offset, topic.end)
+        count = _SIZE.unpack_from(request, self._batch + _RECORD_COUNT)[0]
+        topic.end += count
+        if len(request) - self._batch > len(topic.batch):
+            topic.batch, topic.batch_records = bytes(request[self._batch :]), count
         return answer
 
     def _prepared(self, request: memoryview) -> bytearray:
-        """Answer a first Produce; note where base offset and record count are."""
+        """Answer a first Produce; note where base offset and batch are."""
         frame = request[4:]
         header = headers.parse_request_header(frame)
         asked, _ = registry.request_codec(PRODUCE).decode(frame, header.body_position, header.api_version)
@@ -79,19 +131,66 @@ class Answers:
             responses=[ProduceResponse.TopicProduceResponse(name=topic.name, partition_responses=[produced])]
         )
         answer = bytearray(_joined(PRODUCE, header.api_version, header.correlation_id, response))
-        self._topic = topic.name
+        self._topic = self._topics[topic.name]
         self._base_offset = answer.index(_OFFSET.pack(_MARK))
-        self._count = len(request) - len(partition.records) + _RECORD_COUNT
+        self._batch = len(request) - len(partition.records)
+        return answer
+
+    def _to_fetch(self, request: memoryview) -> bytearray:
+        frame = request[4:]
+        header = headers.parse_request_header(frame)
+        asked, _ = registry.request_codec(FETCH).decode(frame, header.body_position, header.api_version)
+        if not self._fetched:
+            self._fetched = self._prepared_fetch(asked, header)
+        count = self._topic.batch_records
+        offset = asked.topics[0].partitions[0].fetch_offset // count * count
+        for position in self._batches:
+            _OFFSET.pack_into(self._fetched, position, offset)
+            offset += count
+        return self._fetched
+
+    def _prepared_fetch(self, asked: FetchRequest, header: headers.RequestHeader) -> bytearray:
+        """Answer a first Fetch; note where its batches are."""
+        (topic,) = asked.topics
+        (partition,) = topic.partitions
+        known = self._topic = self._topics[topic.topic]
+        size = len(known.batch)
+        copies = max(partition.partition_max_bytes // size, 1)
+        data = FetchResponse.PartitionData(
+            partition_index=partition.partition,
+            high_watermark=_MARK,
+            last_stable_offset=_MARK,
+            records=known.batch * copies,
+        )
+        response = FetchResponse(
+            responses=[FetchResponse.FetchableTopicResponse(topic=topic.topic, partitions=[data])]
+        )
+        answer = bytearray(_joined(FETCH, header.api_version, header.correlation_id, response))
+        first = len(answer) - copies * size
+        self._batches = [first + number * size for number in range(copies)]
         return answer
 
     def _answer(self, frame: memoryview) -> bytes:
         header = headers.parse_request_header(frame)
         key, version = header.api_key, header.api_version
-        if key == API_VERSIONS:
-            return _joined(key, version, header.correlation_id, _versions())
-        request, _ = registry.request_codec(key).decode(frame, header.body_position, version)
-        response = self._offsets(request) if key == LIST_OFFSETS else self._metadata(request)
-        return _joined(key, version, header.correlation_id, response)
+        request: object = None
+        if key != API_VERSIONS:  # which may be asked for in a version that is not known
+            request, _ = registry.request_codec(key).decode(frame, header.body_position, version)
+        return _joined(key, version, header.correlation_id, self._response(request))
+
+    def _response(self, request: object) -> object:
+        match request:
+            case ListOffsetsRequest():
+                return self._offsets(request)
+            case MetadataRequest():
+                return self._metadata(request)
+            case FindCoordinatorRequest():
+                return FindCoordinatorResponse(node_id=NODE_ID, host="127.0.0.1", port=self._port)
+            case InitProducerIdRequest():
+                return InitProducerIdResponse(producer_id=PRODUCER_ID, producer_epoch=0)
+            case OffsetCommitRequest():
+                return _committed(request)
+        return _versions()
 
     def _offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         response = ListOffsetsResponse()
@@ -99,7 +198,7 @@ class Answers:
             partitions = [
                 ListOffsetsResponse.ListOffsetsPartitionResponse(
                     partition_index=partition.partition_index,
-                    offset=self._ends[topic.name] if partition.timestamp == LATEST else 0,
+                    offset=self._topics[topic.name].end if partition.timestamp == LATEST else 0,
                 )
                 for partition in topic.partitions
             ]
@@ -121,6 +220,19 @@ class Answers:
                 MetadataResponse.MetadataResponseTopic(name=topic.name, partitions=[partition])
             )
         return response
+
+
+def _committed(request: OffsetCommitRequest) -> OffsetCommitResponse:
+    response = OffsetCommitResponse()
+    for topic in request.topics:
+        partitions = [
+            OffsetCommitResponse.OffsetCommitResponsePartition(partition_index=partition.partition_index)
+            for partition in topic.partitions
+        ]
+        response.topics.append(
+            OffsetCommitResponse.OffsetCommitResponseTopic(name=topic.name, partitions=partitions)
+        )
+    return response
 
 
 def _joined(key: int, version: int, correlation_id: int, response: object) -> bytes:
@@ -150,11 +262,11 @@ def _whole(view: memoryview, used: int) -> int:
 
 def serve_blocking(listening: socket.socket) -> None:
     """Serve each connection in a thread that waits in the kernel."""
-    port, ends = listening.getsockname()[1], Counter[str]()
+    port, topics = listening.getsockname()[1], defaultdict[str, Topic](Topic)
     while True:
         accepted, _ = listening.accept()
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        threading.Thread(target=_serve_blocking, args=(accepted, Answers(port, ends)), daemon=True).start()
+        threading.Thread(target=_serve_blocking, args=(accepted, Answers(port, topics)), daemon=True).start()
 
 
 def _serve_blocking(accepted: socket.socket, answers: Answers) -> None:
@@ -188,11 +300,11 @@ def serve_each(listening: socket.socket, serve: Callable[[socket.socket], Awaita
 
 def serve_trio(listening: socket.socket) -> None:
     """Serve each connection in a task, over the broker's transport."""
-    port, ends = listening.getsockname()[1], Counter[str]()
+    port, topics = listening.getsockname()[1], defaultdict[str, Topic](Topic)
     ready = ReadySockets()
 
     async def serve(accepted: socket.socket) -> None:
-        transport, answers = PlainTransport(accepted, ready=ready), Answers(port, ends)
+        transport, answers = PlainTransport(accepted, ready=ready), Answers(port, topics)
         view, used = memoryview(bytearray(BUFFER_BYTES)), 0
         while True:
             if not transport.is_only_readable(LOOK_S):

@@ -28,6 +28,7 @@ class Mock(Peer):
     """One mock broker in a process of its own."""
 
     keeps_data = False
+    serves_consumers = False
 
     def describe(self) -> str:
         done = subprocess.run(

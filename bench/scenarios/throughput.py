@@ -96,7 +96,7 @@ class Consume(Scenario):
         )
 
     def serves(self, arm: Arm) -> bool:
-        return arm.peer.keeps_data
+        return arm.peer.keeps_data or (arm.peer.serves_consumers and not self.security)
 
     def _count(self, arm: Arm) -> int:
         return self.count // 4 if arm.quick else self.count
