@@ -30,30 +30,24 @@ from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
 from barnabas.wire.generated.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from barnabas.wire.generated.produce import ProduceResponse
 
-PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, FIND_COORDINATOR = 0, 1, 2, 3, 8, 10
-OFFSET_FETCH, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, API_VERSIONS, INIT_PRODUCER_ID = (
-    9,
-    11,
-    12,
-    13,
-    14,
-    18,
-    22,
-)
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 0, 1, 2, 3, 8, 9, 10
+JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, CONSUMER_GROUP_HEARTBEAT = 11, 12, 13, 14, 68
+API_VERSIONS, INIT_PRODUCER_ID = 18, 22
 VERSIONS = {
     PRODUCE: (3, 8),
     FETCH: (4, 11),
     LIST_OFFSETS: (1, 2),
     METADATA: (0, 8),
-    OFFSET_COMMIT: (2, 7),
+    OFFSET_COMMIT: (2, 9),
     FIND_COORDINATOR: (0, 2),
-    OFFSET_FETCH: (1, 5),
+    OFFSET_FETCH: (1, 9),
     JOIN_GROUP: (0, 2),
     HEARTBEAT: (0, 1),
     LEAVE_GROUP: (0, 1),
     SYNC_GROUP: (0, 1),
     API_VERSIONS: (0, 3),
     INIT_PRODUCER_ID: (0, 1),
+    CONSUMER_GROUP_HEARTBEAT: (0, 0),
 }
 """What is advertised, in versions that have each field at its place: enough for producers, and for consumers that are in no
 group. These look whether a broker knows groups, and ask for nothing of them."""
@@ -96,7 +90,7 @@ class Answers:
         self._committed = bytearray()
 
     def to(self, request: memoryview) -> bytes | bytearray:
-        """Return the whole answer to a request with its size field."""
+        """Return the whole answer to a request with its size field, nothing where it waits for records that never come."""
         key = request[5]
         if key == PRODUCE:
             answer = self._to_produce(request)
@@ -106,7 +100,8 @@ class Answers:
             answer = self._committed = self._committed or bytearray(self._answer(request[4:]))
         else:
             return self._answer(request[4:])
-        answer[_CORRELATION_ID_OF_ANSWER] = request[_CORRELATION_ID]
+        if answer:
+            answer[_CORRELATION_ID_OF_ANSWER] = request[_CORRELATION_ID]
         return answer
 
     def _to_produce(self, request: memoryview) -> bytearray:
@@ -141,6 +136,9 @@ class Answers:
         header = headers.parse_request_header(frame)
         asked, _ = registry.request_codec(FETCH).decode(frame, header.body_position, header.api_version)
         if not self._fetched:
+            self._topic = self._topics[asked.topics[0].topic]
+            if not self._topic.batch:
+                return self._fetched
             self._fetched = self._prepared_fetch(asked, header)
         count = self._topic.batch_records
         offset = asked.topics[0].partitions[0].fetch_offset // count * count
@@ -153,7 +151,7 @@ class Answers:
         """Answer a first Fetch; note where its batches are."""
         (topic,) = asked.topics
         (partition,) = topic.partitions
-        known = self._topic = self._topics[topic.topic]
+        known = self._topic
         size = len(known.batch)
         copies = max(partition.partition_max_bytes // size, 1)
         data = FetchResponse.PartitionData(
