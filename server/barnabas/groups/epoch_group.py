@@ -28,6 +28,11 @@ E = TypeVar("E", bound=EpochMember[Any])
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T", bound=Hashable)
 
+CLOCK_STEP_MS = 10_000
+"""A time that lies further in the future was taken from a clock that has been set back since.
+
+What a request that has waited takes for now lies behind it by less."""
+
 
 @dataclass(slots=True)
 class EpochGroup(ABC, Generic[M, K]):
@@ -73,6 +78,14 @@ class EpochGroup(ABC, Generic[M, K]):
         if member is None:
             raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id!r} is no member of {self.id!r}")
         return member
+
+    def was_assigned_within(self, interval_ms: int, now_ms: int) -> bool:
+        """Return whether the last assignment is less than that ago.
+
+        One that seems to be far in the future is not: the clock has been set back since.
+        """
+        since_ms = now_ms - self.assigned_ms
+        return bool(interval_ms and self.assigned_ms) and -CLOCK_STEP_MS < since_ms < interval_ms
 
     def size_for(self, member_id: str, topics: Mapping[str, TopicInfo], *, says_more: bool) -> int:
         """Return about how many topics and partitions a heartbeat or the end of a member goes through.

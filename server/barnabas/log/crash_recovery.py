@@ -148,7 +148,7 @@ class CrashRecovery:
         producers.end_offset = end_offset
         return end_offset
 
-    def begin_anew(
+    def begin_empty(
         self,
         segments: list[Segment],
         epochs: LeaderEpochs,

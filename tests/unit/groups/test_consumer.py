@@ -128,6 +128,27 @@ def test_a_group_is_assigned_once_in_its_interval() -> None:
     assert [len(client.owned) for client in (a, b)] == [1, 1]
 
 
+@pytest.mark.parametrize("ids", [2, ASSIGNED_AT_ONCE_MAX + 3])
+def test_a_clock_that_is_set_back_keeps_no_group_from_its_assignment(ids: int) -> None:
+    coordinator = with_topic(ids, consumer_assignment_interval_ms=1_000)
+    coordinator.now_ms = 1_000_000_000
+    clients = [Client(coordinator, f"m{number}") for number in range(ids)]
+    for client in clients:
+        client.join()
+    coordinator.now_ms -= 3_600_000
+    converge(*clients)
+    assert [len(client.owned) for client in clients] == [1] * ids
+
+
+def test_a_request_that_comes_late_does_not_set_the_clock_back() -> None:
+    coordinator = with_topic(2, consumer_assignment_interval_ms=1_000)
+    coordinator.now_ms = 1_000_000
+    Client(coordinator, "a").join()
+    coordinator.now_ms -= 400
+    Client(coordinator, "b").join()
+    assert coordinator.state() == "Assigning"
+
+
 def test_a_group_may_have_an_interval_of_its_own() -> None:
     coordinator = with_topic(2, consumer_assignment_interval_ms=1_000)
     coordinator.now_ms = 1_000_000

@@ -129,6 +129,17 @@ def test_a_group_is_assigned_once_in_its_interval() -> None:
     assert coordinator.reloaded().share_group("g").assigned_ms == coordinator.now_ms
 
 
+def test_a_clock_that_is_set_back_keeps_no_group_from_its_assignment() -> None:
+    coordinator = Coordinator(share_assignment_interval_ms=1_000)
+    coordinator.now_ms = 1_000_000_000
+    epoch = coordinator.join("a", "t")
+    coordinator.now_ms -= 3_600_000
+    late = coordinator.beat("b", 0, "t").response.member_epoch
+    coordinator.beat("b", late)
+    coordinator.beat("a", epoch)
+    assert sorted(coordinator.has("a") + coordinator.has("b")) == [(T, 0), (T, 1)]
+
+
 def test_a_topic_that_grows_is_read_from_the_beginning_of_its_new_partitions() -> None:
     coordinator = Coordinator()
     epoch = coordinator.join("a", "t")

@@ -113,6 +113,19 @@ def test_what_a_delayed_group_lacks_is_assigned_with_the_next_heartbeat() -> Non
     assert len(a.told) == 8
 
 
+def test_a_clock_that_is_set_back_keeps_no_group_from_its_assignment() -> None:
+    coordinator = Streams(streams_assignment_interval_ms=1_000)
+    coordinator.now_ms = 1_000_000_000
+    a = Member(coordinator, "a")
+    a.beat()
+    a.beat()
+    assert a.status == [Status.ASSIGNMENT_DELAYED], "the target of no tasks is not a second old"
+    coordinator.now_ms -= 3_600_000
+    a.beat()
+    a.settle()
+    assert a.active() == ALL
+
+
 def test_members_that_come_one_by_one_are_assigned_once_in_an_interval() -> None:
     coordinator = Streams(streams_assignment_interval_ms=1_000)
     coordinator.advance(1)

@@ -303,13 +303,11 @@ def _may_assign(group: ConsumerGroup, after: ConsumerMember, context: EventConte
     Of many members that come together, each would move what the others have just been given: large groups wait until
     they are at rest, but no longer than `LARGE_INTERVAL_MS` after their last assignment.
     """
-    if not group.assigned_ms:
-        return True
-    since_ms = context.now_ms - group.assigned_ms
-    if since_ms < group.settings.of_group(context.image, group.id).assignment_interval_ms:
+    interval_ms = group.settings.of_group(context.image, group.id).assignment_interval_ms
+    if group.was_assigned_within(interval_ms, context.now_ms):
         return False
     size = len(group.members) + (after.id not in group.members)
-    if size <= ASSIGNED_AT_ONCE_MAX or since_ms >= LARGE_INTERVAL_MS:
+    if size <= ASSIGNED_AT_ONCE_MAX or not group.was_assigned_within(LARGE_INTERVAL_MS, context.now_ms):
         return True
     return context.now_ms - max(group.changed_ms, group.assigned_ms) >= size // REST_MEMBERS_PER_MS
 

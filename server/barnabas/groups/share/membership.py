@@ -189,7 +189,7 @@ def assignment_ahead(
 def _may_assign(group: ShareGroup, context: EventContext) -> bool:
     """Say whether the last assignment is as long ago as `share.assignment.interval.ms` says; the first one never waits."""
     interval_ms = group.settings.of_share_group(context.image, group.id).assignment_interval_ms
-    return not group.assigned_ms or context.now_ms - group.assigned_ms >= interval_ms
+    return not group.was_assigned_within(interval_ms, context.now_ms)
 
 
 def _check_epoch(member: ShareMember, epoch: int) -> None:

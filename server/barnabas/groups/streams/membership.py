@@ -254,8 +254,7 @@ def _settle_target(
     known = group.target_of(member)
     if epoch <= group.assignment_epoch:
         return group.assignment_epoch, known, ""
-    interval_ms = settings.assignment_interval_ms
-    if group.assigned_ms and interval_ms and context.now_ms < group.assigned_ms + interval_ms:
+    if group.was_assigned_within(settings.assignment_interval_ms, context.now_ms):
         return group.assignment_epoch, known, INTERVAL
     members = () if group.assigning_epoch else tuple(group.members_with(member))
     target = _assign(group, members, configured, settings.standby_replicas, epoch, context)
