@@ -66,6 +66,7 @@ def coordination_parts(
 ) -> CoordinationParts:
     """Make the coordinators of groups and transactions."""
     metadata, replicas, now_ms = storage.metadata, storage.replicas, environment.wall_clock_ms
+    steady_ms = environment.monotonic_ms
     ports = _ports(config, environment, storage)
 
     def internal(topic: str) -> InternalTopic:
@@ -79,6 +80,7 @@ def coordination_parts(
         group_settings(config, versions),
         now_ms,
         lambda: metadata.image,
+        steady_ms=steady_ms,
         give_way=budget.checkpoint,
         threads=environment.threads,
     )
@@ -93,6 +95,7 @@ def coordination_parts(
             ),
         ),
         now_ms,
+        steady_ms=steady_ms,
         new_producer_id=ports.producer_ids.next,
         markers=_markers(config, storage, local_markers, ports),
         give_way=budget.checkpoint,

@@ -74,9 +74,6 @@ async def open_member(
         else RemoteAlterPartition(broker_id, peers, own_epoch)
     )
 
-    def clock_ms() -> int:
-        return int(environment.monotonic() * 1000)
-
     def throttle(
         replicas_of: Callable[[LogConfig], Sequence[str]], rate: Setting[int | None]
     ) -> ReplicationThrottle:
@@ -86,7 +83,7 @@ async def open_member(
             lambda: config.get(rate),
             samples=config.get(settings.REPLICATION_QUOTA_WINDOW_NUM),
             sample_ms=config.get(settings.REPLICATION_QUOTA_WINDOW_SIZE_SECONDS) * 1000,
-            clock_ms=clock_ms,
+            clock_ms=environment.monotonic_ms,
         )
 
     by_follower = throttle(
@@ -101,7 +98,7 @@ async def open_member(
         storage_failed=failures.failed,
         request_flush=flusher.request,
         alter_partition=alter_partition,
-        clock_ms=clock_ms,
+        clock_ms=environment.monotonic_ms,
         lag_max_ms=lambda: config.get(settings.REPLICA_LAG_TIME_MAX_MS),
         live_brokers=lambda: store.image.brokers,
         fetchers=fetchers,

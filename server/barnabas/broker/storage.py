@@ -108,7 +108,7 @@ async def _open_alone(
         storage_failed=failures.failed,
         request_flush=flusher.request,
         alter_partition=alter_partition,
-        clock_ms=lambda: int(environment.monotonic() * 1000),
+        clock_ms=environment.monotonic_ms,
         lag_max_ms=lambda: config.get(settings.REPLICA_LAG_TIME_MAX_MS),
         live_brokers=lambda: store.image.brokers,
     )

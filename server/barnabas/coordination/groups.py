@@ -45,6 +45,7 @@ class GroupCoordinator(Runtime["GroupShard"]):
         now_ms: Callable[[], int],
         image: Callable[[], ClusterImage],
         *,
+        steady_ms: Callable[[], int] | None = None,
         give_way: GiveWay = never,
         threads: Threads | None = None,
     ) -> None:
@@ -57,6 +58,7 @@ class GroupCoordinator(Runtime["GroupShard"]):
             journal,
             make,
             now_ms,
+            steady_ms=steady_ms,
             commit_timeout_ms=settings.offsets_commit_timeout_ms,
             give_way=give_way,
             prepare=self._import_groups,

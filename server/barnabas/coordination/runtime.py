@@ -47,13 +47,16 @@ class Runtime(Generic[M]):
         make: Callable[[], M],
         now_ms: Callable[[], int],
         *,
+        steady_ms: Callable[[], int] | None = None,
         commit_timeout_ms: int = COMMIT_TIMEOUT_MS,
         give_way: GiveWay = never,
         prepare: Callable[[], Awaitable[None]] = never,
         threads: Threads | None = None,
         is_large_timer: Callable[[M, Hashable], bool] | None = None,
     ) -> None:
-        """`prepare` is awaited once, before the first shard is made: it imports in a thread what `make` needs.
+        """`now_ms` is the wall clock, and `steady_ms` one for timers that nobody sets; None for the same.
+
+        `prepare` is awaited once, before the first shard is made: it imports in a thread what `make` needs.
 
         Large events decide in `threads`; without these they do as all others. `is_large_timer` says whether what follows
         from a timer is one; without it none is.
@@ -71,7 +74,7 @@ class Runtime(Generic[M]):
         self._log: ShardLog[M] = ShardLog(
             name, journal, now_ms, commit_timeout_ms, replay=self._replay, read_again=self._shards.read_again
         )
-        self._timers: Timers[M] = Timers(name, give_way)
+        self._timers: Timers[M] = Timers(name, give_way, wall_ms=now_ms, steady_ms=steady_ms or now_ms)
         self._numbers = count(1)
         self._nursery: trio.Nursery | None = None
 
@@ -429,7 +432,7 @@ class Runtime(Generic[M]):
                 nursery.start_soon(self.load_all)
                 while True:
                     now_ms = self._now_ms()
-                    for shard, key in self._timers.due(now_ms):
+                    for shard, key in self._timers.due():
                         if shard.timers_to_set or shard.is_held:
                             self._timers.set(shard, {key: now_ms + PUT_OFF_MS})
                         elif self._is_large_timer is not None and self._is_large_timer(shard.machine, key):
@@ -437,10 +440,10 @@ class Runtime(Generic[M]):
                         else:
                             self._expire(shard, key, now_ms)
                         await self._give_way()
-                    if self._timers.is_due(now_ms):
+                    if self._timers.is_due():
                         await trio.lowlevel.checkpoint()
                     else:
-                        await self._timers.wait_due(self._now_ms())
+                        await self._timers.wait_due()
             finally:
                 self._nursery = self._shards.nursery = None
 

@@ -73,13 +73,16 @@ class SharePartitions:
         state: ShareStatePort,
         piecework: Piecework,
         now_ms: Callable[[], int],
+        lock_clock_ms: Callable[[], int],
         defaults: ShareSettings,
     ) -> None:
+        """`now_ms` is the wall clock; `lock_clock_ms` one that nobody sets, by which locks end."""
         self._metadata = metadata
         self._replicas = replicas
         self._state = state
         self._piecework = piecework
         self._now_ms = now_ms
+        self.lock_clock_ms = lock_clock_ms
         self._defaults = defaults
         self._loaded: dict[StateKey, Shared] = {}
         self._loading: dict[StateKey, trio.Event] = {}
@@ -168,7 +171,7 @@ class SharePartitions:
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "nothing was fetched from this partition"
             )
         shared.records.settings = self.settings_of(key[0])
-        written = shared.records.acknowledge(member_id, acknowledgements, self._now_ms())
+        written = shared.records.acknowledge(member_id, acknowledgements, self.lock_clock_ms())
         await self._write(shared, written)
 
     async def release(
@@ -216,13 +219,13 @@ class SharePartitions:
         finally:
             shared.records.settle(written, done=done)
             if not done:  # their locks go on, or have ended meanwhile
-                self.lock_ends_at(self._now_ms())
+                self.lock_ends_at(self.lock_clock_ms())
             shared.wake()
 
     # --- time -----------------------------------------------------------------------------------------------
 
     def lock_ends_at(self, due_ms: int) -> None:
-        """There is a lock that ends then: wake in time, if nothing else is due before."""
+        """There is a lock that ends then, by `lock_clock_ms`: wake in time, if nothing else is due before."""
         if due_ms < self._wake_ms:
             self._wake_ms = due_ms
             self._changed.set()
@@ -235,7 +238,7 @@ class SharePartitions:
                 while True:
                     self._changed = trio.Event()
                     self._wake_ms = self._expire()
-                    wait_seconds = max(self._wake_ms - self._now_ms(), 1) / 1000
+                    wait_seconds = max(self._wake_ms - self.lock_clock_ms(), 1) / 1000
                     with trio.move_on_after(min(wait_seconds, IDLE_SECONDS)):
                         await self._changed.wait()
             finally:
@@ -244,7 +247,7 @@ class SharePartitions:
     def _expire(self) -> int:
         """End the locks that are due; returns when the next one is, NEVER_MS for none."""
         assert self._nursery is not None
-        now_ms = self._now_ms()
+        now_ms = self.lock_clock_ms()
         dues = []
         for shared in tuple(self._loaded.values()):
             due_ms = shared.records.lock_due_ms

@@ -39,6 +39,7 @@ class ShareStateCoordinator(Runtime[ShareStateShard]):
         now_ms: Callable[[], int],
         image: Callable[[], ClusterImage],
         *,
+        steady_ms: Callable[[], int] | None = None,
         updates_max: int,
         write_timeout_ms: int = WRITE_TIMEOUT_MS,
         give_way: GiveWay = never,
@@ -47,6 +48,7 @@ class ShareStateCoordinator(Runtime[ShareStateShard]):
             journal,
             lambda: ShareStateShard(updates_max, image),
             now_ms,
+            steady_ms=steady_ms,
             commit_timeout_ms=write_timeout_ms,
             give_way=give_way,
         )

@@ -43,6 +43,7 @@ class Shares:
         budget: LoopBudget,
         piecework: Piecework,
         now_ms: Callable[[], int],
+        steady_ms: Callable[[], int],
         elsewhere: Callable[[ShareStateCoordinator], ShareStatePort] | None,
     ) -> None:
         """`journal` is that of __share_group_state; `elsewhere` puts what asks other brokers around the one here."""
@@ -51,6 +52,7 @@ class Shares:
             journal,
             now_ms,
             lambda: metadata.image,
+            steady_ms=steady_ms,
             updates_max=get(settings.SHARE_COORDINATOR_SNAPSHOT_UPDATE_RECORDS_PER_SNAPSHOT),
             write_timeout_ms=get(settings.SHARE_COORDINATOR_WRITE_TIMEOUT_MS),
             give_way=budget.checkpoint,
@@ -64,6 +66,7 @@ class Shares:
             self.state_port,
             piecework,
             now_ms,
+            steady_ms,
             ShareSettings(
                 record_lock_ms=get(settings.GROUP_SHARE_RECORD_LOCK_DURATION_MS),
                 deliveries_max=get(settings.GROUP_SHARE_DELIVERY_COUNT_LIMIT),

@@ -2,13 +2,16 @@
 
 The rule: a timer has one entry in the heap. When that comes and the timer was put off meanwhile, it is pushed again.
 Very many timers are set some at a time, and what is decided meanwhile on one of them holds.
+
+Decisions name times of the wall clock. What counts is how far off they are when they are set: whoever sets the wall clock
+later neither ends nor prolongs what somebody waits for, as in Kafka.
 """
 
 from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Generic
 
@@ -26,27 +29,36 @@ _Entry = tuple[int, int, Shard[M], Hashable]
 
 
 class Timers(Generic[M]):
-    """Due times of timers by shard and key. `name` is for the log."""
+    """Due times of timers by shard and key. `name` is for the log.
 
-    def __init__(self, name: str, give_way: GiveWay) -> None:
+    `wall_ms` is the clock of the times that are decided, `steady_ms` one that nobody sets.
+    """
+
+    def __init__(
+        self, name: str, give_way: GiveWay, *, wall_ms: Callable[[], int], steady_ms: Callable[[], int]
+    ) -> None:
         self._name = name
         self._give_way = give_way
+        self._wall_ms = wall_ms
+        self._steady_ms = steady_ms
         self._heap: list[_Entry[M]] = []
         self._pushed = 0
         self._changed = trio.Event()
 
     def set(self, shard: Shard[M], timers: Mapping[Hashable, int | None]) -> None:
-        """Set timers of a shard to their times in ms, or cancel them with None."""
+        """Set timers of a shard to their times in ms of the wall clock, or cancel them with None."""
+        ahead_ms = self._steady_ms() - self._wall_ms()
         for key, at_ms in timers.items():
             if at_ms is None:
                 shard.timers.pop(key, None)
                 continue
+            due_ms = at_ms + ahead_ms
             timer = shard.timers.get(key)
-            if timer is not None and timer.entry_ms <= at_ms:
-                timer.due_ms = at_ms
+            if timer is not None and timer.entry_ms <= due_ms:
+                timer.due_ms = due_ms
                 continue
-            shard.timers[key] = Timer(at_ms, at_ms)
-            self._push(at_ms, shard, key)
+            shard.timers[key] = Timer(due_ms, due_ms)
+            self._push(due_ms, shard, key)
 
     def set_decided(
         self,
@@ -100,9 +112,9 @@ class Timers(Generic[M]):
         self.set(shard, some)
         return True
 
-    def due(self, now_ms: int) -> Iterator[tuple[Shard[M], Hashable]]:
+    def due(self) -> Iterator[tuple[Shard[M], Hashable]]:
         """Remove and yield the timers that are due. Those that are set meanwhile come next time."""
-        end = self._pushed
+        now_ms, end = self._steady_ms(), self._pushed
         later: list[_Entry[M]] = []
         try:
             while (found := self._pop_due(now_ms, end, later)) is not None:
@@ -111,9 +123,9 @@ class Timers(Generic[M]):
             for entry in later:
                 heapq.heappush(self._heap, entry)
 
-    def is_due(self, now_ms: int) -> bool:
+    def is_due(self) -> bool:
         """Return whether a timer may be due."""
-        return bool(self._heap) and self._heap[0][0] <= now_ms
+        return bool(self._heap) and self._heap[0][0] <= self._steady_ms()
 
     def _pop_due(self, now_ms: int, end: int, later: list[_Entry[M]]) -> tuple[Shard[M], Hashable] | None:
         """Remove and return a timer that is due and has an entry before `end`; those after it go to `later`."""
@@ -137,19 +149,14 @@ class Timers(Generic[M]):
 
     def put_off(self, shard: Shard[M], kinds: Collection[str], ms: int) -> None:
         """Have the timers of a shard whose keys begin with one of `kinds` end later by `ms`."""
-        self.set(
-            shard,
-            {
-                key: one.due_ms + ms
-                for key, one in shard.timers.items()
-                if isinstance(key, tuple) and key[0] in kinds
-            },
-        )
+        for key, timer in shard.timers.items():
+            if isinstance(key, tuple) and key[0] in kinds:
+                timer.due_ms += ms
 
-    async def wait_due(self, now_ms: int) -> None:
+    async def wait_due(self) -> None:
         """Wait until the next timer is due, or one is set that is due before it."""
         self._changed = trio.Event()
-        wait_ms = self._heap[0][0] - now_ms if self._heap else None
+        wait_ms = self._heap[0][0] - self._steady_ms() if self._heap else None
         with trio.move_on_after(IDLE_SECONDS if wait_ms is None else max(wait_ms, 1) / 1000):
             await self._changed.wait()
 

@@ -52,3 +52,7 @@ class Environment(NamedTuple):
     """Threads and time for the log, which is synchronous."""
     disk: Disk
     network: Network
+
+    def monotonic_ms(self) -> int:
+        """Return whole milliseconds of the monotonic clock."""
+        return int(self.monotonic() * 1000)

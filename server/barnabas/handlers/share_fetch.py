@@ -27,8 +27,6 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.share_fetch import ShareFetchRequest, ShareFetchResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from barnabas.cluster.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
     from barnabas.coordination.share_partitions import Shared
@@ -53,7 +51,6 @@ async def handle(
     config: BrokerConfig,
     shares: Shares,
     budget: LoopBudget,
-    clock_ms: Callable[[], int],
 ) -> ShareFetchResponse:
     """First what is acknowledged, then what is acquired; the last request of a session only acknowledges."""
     try:
@@ -81,7 +78,6 @@ async def handle(
             config=config,
             shares=shares,
             budget=budget,
-            clock_ms=clock_ms,
         )
         if request.share_session_epoch == EPOCH_INITIAL:  # a session's first answer names everything
             for topic_partition in topic_partitions:
@@ -152,7 +148,6 @@ async def _fetch(
     config: BrokerConfig,
     shares: Shares,
     budget: LoopBudget,
-    clock_ms: Callable[[], int],
 ) -> Answers:
     answers: Answers = {}
     acquire_request = _acquire_request(context, request, key[1])
@@ -174,7 +169,7 @@ async def _fetch(
         size = sum(len(each.data) for each in found)
         late = trio.current_time() >= deadline
         if found and (late or size >= bytes_min or any(each.cut_short for each in found)):
-            for topic_partition, data in acquire(found, acquire_request, shares=shares, clock_ms=clock_ms):
+            for topic_partition, data in acquire(found, acquire_request, shares=shares):
                 answers[topic_partition] = data
         if late or any(topic_partition in answers for topic_partition in loaded):
             return answers

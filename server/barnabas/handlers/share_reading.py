@@ -21,8 +21,6 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.share_fetch import ShareFetchResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from barnabas.coordination.share_partitions import Shared
     from barnabas.coordination.shares import Shares
     from barnabas.loop_budget import LoopBudget
@@ -97,11 +95,11 @@ async def _read(
 
 
 def acquire(
-    found: list[Found], acquire_request: AcquireRequest, *, shares: Shares, clock_ms: Callable[[], int]
+    found: list[Found], acquire_request: AcquireRequest, *, shares: Shares
 ) -> Iterator[tuple[TopicIdPartition, PartitionData]]:
     """Acquire what is asked for out of what was found; the answers of those partitions that gave something."""
-    left, now_ms = acquire_request.records_max, clock_ms()
     partitions = shares.partitions
+    left, now_ms = acquire_request.records_max, partitions.lock_clock_ms()
     for each in found:
         if left <= 0:
             break
