@@ -276,7 +276,7 @@ async fn main() {
     let cases = Cases {
         client,
         prefix: std::env::var("COMPAT_CLIENT").unwrap_or_else(|_| "client".to_owned()),
-        suffix: format!("{:09}", micros % 1_000_000_000),
+        suffix: format!("{:09}", (micros + 1_000_003 * u128::from(std::process::id())) % 1_000_000_000),
         count: environment("COMPAT_RECORDS", 10_000) as i64,
     };
     let limit = Duration::from_secs(environment("COMPAT_CASE_TIMEOUT_S", 90));

@@ -2,6 +2,7 @@ package harness
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"runtime/debug"
 	"slices"
@@ -74,7 +75,7 @@ func NewCases() *Cases {
 	return &Cases{
 		Lacks:     map[string]string{},
 		functions: map[string]func() string{},
-		suffix:    fmt.Sprintf("%09d", time.Now().UnixMicro()%1_000_000_000),
+		suffix:    fmt.Sprintf("%09d", rand.IntN(1_000_000_000)),
 	}
 }
 

@@ -187,7 +187,7 @@ class Cases {
     this.functions = {};
     this.lacks = {};
     this.client = process.env.COMPAT_CLIENT || "client";
-    this.suffix = String(Date.now() % 1e9).padStart(9, "0");
+    this.suffix = String(Math.floor(Math.random() * 1e9)).padStart(9, "0");
     [this.bootstrap, ...this.wanted] = process.argv.slice(2);
   }
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import random
 import subprocess
 import sys
 import threading
@@ -172,7 +173,7 @@ class Cases:
         self.client = os.environ.get("COMPAT_CLIENT", "client")
         self.lacks = lacks or {}
         self._functions: dict[str, Callable[[], str | None]] = {}
-        self._suffix = f"{time.time_ns() // 1000 % 10**9:09d}"
+        self._suffix = f"{random.randrange(10**9):09d}"  # two that begin at once must not share a name
         self.bootstrap = ""
 
     def topic(self, case: str) -> str:

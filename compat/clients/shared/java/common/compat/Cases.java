@@ -12,6 +12,7 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Properties;
+import java.util.concurrent.ThreadLocalRandom;
 import java.util.function.BooleanSupplier;
 
 /** The cases of one client: bodies by name, and reasons for the cases that it lacks. */
@@ -47,7 +48,7 @@ final class Cases {
     private final String[] arguments;
     private final List<String> names;
     private final String client = environment("COMPAT_CLIENT", "client");
-    private final String suffix = String.format("%09d", System.nanoTime() / 1000 % 1_000_000_000);
+    private final String suffix = String.format("%09d", ThreadLocalRandom.current().nextInt(1_000_000_000));
     private final Map<String, Body> bodies = new HashMap<>();
     private final Map<String, String> lacks = new HashMap<>();
 
