@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from barnabas.log.disk import Disk
+from barnabas.log.disk import Disk, file_names
 from barnabas.log.format import names
 from barnabas.log.format.names import DirKind
 from barnabas.log.recovery import Inventory, take_inventory
@@ -85,13 +85,13 @@ def find_place(disk: Disk, path: str) -> Place:
 
 def open_partition(disk: Disk, path: str) -> PartitionPlace:
     """List the directory of a partition. Raises OSError."""
-    file_names = sorted(entry.name for entry in disk.list(path) if not entry.is_dir)
+    found_names = sorted(file_names(disk, path))
     parsed = names.parse_dir_name(path.rpartition("/")[2])
     topic, partition, kind = parsed or ("", -1, DirKind.CURRENT)
     leftovers = [
-        name for name in file_names if name.endswith((names.DELETED, names.CLEANED, names.SWAP, ".tmp"))
+        name for name in found_names if name.endswith((names.DELETED, names.CLEANED, names.SWAP, ".tmp"))
     ]
-    return PartitionPlace(path, topic, partition, kind, file_names, take_inventory(file_names), leftovers)
+    return PartitionPlace(path, topic, partition, kind, found_names, take_inventory(found_names), leftovers)
 
 
 def partitions_of(disk: Disk, log_dir: str, wanted: str = "") -> list[PartitionPlace]:

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
-from barnabas.errors import RequestError
 from barnabas.share.sessions import EPOCH_FINAL, EPOCH_MAX, ShareSessions
 from barnabas.wire.generated.errors import ErrorCode
+from tests.support.refusals import code_of
 
 T = b"t" * 16
 KEY = ("group", "member")
-
-
-def code_of(call: object, *args: object) -> int:
-    with pytest.raises(RequestError) as caught:
-        call(*args)  # type: ignore[operator]
-    return caught.value.code
 
 
 def test_the_epoch_moves_with_each_request() -> None:

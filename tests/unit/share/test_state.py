@@ -7,7 +7,6 @@ import pytest
 from barnabas.cluster.changes import TopicCreated
 from barnabas.cluster.image import ClusterImage, PartitionInfo, TopicInfo
 from barnabas.coordination.share_state import key_of, name_of
-from barnabas.errors import RequestError
 from barnabas.share.batches import StateBatch, combine
 from barnabas.share.records import ShareState, StateKey
 from barnabas.share.settings import OffsetReset, duration_ms, offset_reset
@@ -15,12 +14,14 @@ from barnabas.share.state import ShareStateShard, StateWrite
 from barnabas.statemachine.decision import Decision
 from barnabas.wire.codec import record_type_id
 from barnabas.wire.generated.errors import ErrorCode
+from tests.support.refusals import code_of
 
 TOPIC = bytes(range(16))
 KEY: StateKey = ("group", TOPIC, 1)
 IMAGE = ClusterImage("cluster").apply(
     [TopicCreated(TopicInfo("topic", TOPIC, tuple(PartitionInfo(1, (1,), (1,)) for _ in range(2))))]
 )
+
 SNAPSHOT, UPDATE = 0, 1
 
 
@@ -61,12 +62,6 @@ class Coordinator:
         for key, value in self.log:
             shard.replay(key, value, loading=True)
         return shard
-
-
-def code_of(call: object, *args: object) -> int:
-    with pytest.raises(RequestError) as caught:
-        call(*args)  # type: ignore[operator]
-    return caught.value.code
 
 
 def test_nothing_is_read_or_written_before_it_is_initialized() -> None:
