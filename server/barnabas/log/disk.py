@@ -21,6 +21,8 @@ Buffer = bytes | bytearray | memoryview
 _FILE_MODE = 0o644
 _PRIVATE_MODE = 0o600
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
+_NO_ATIME = getattr(os, "O_NOATIME", 0)
+"""Nobody asks when a log was last read, and the kernel looks at three more places in memory for each read to note it."""
 
 
 class Entry(NamedTuple):
@@ -257,7 +259,11 @@ class OsDisk:
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
         """Open a file to read and write."""
-        return OsFile(path, self._flags | os.O_CREAT if create else self._flags)
+        flags = self._flags | os.O_CREAT if create else self._flags
+        try:
+            return OsFile(path, flags | _NO_ATIME)
+        except PermissionError:  # only a file's owner may leave its time as it is
+            return OsFile(path, flags)
 
     def read(self, path: str) -> bytes:
         """Return the content of a file."""

@@ -29,6 +29,8 @@ class Segments:
     """An ordered, never empty collection of segments. All methods raise OSError if the disk fails."""
 
     __slots__ = (
+        "_found",
+        "_found_offset",
         "_places",
         "active",
         "all",
@@ -59,6 +61,9 @@ class Segments:
         self.bases: list[int] = []
         # Offset -> segment and position, of those that readers have come to, and of upper offsets that were looked up.
         self._places: dict[int, tuple[Segment, int]] = {}
+        # What was looked up in an index last: readers of one topic, and one that waits for more, ask for the same.
+        self._found_offset = -1
+        self._found: tuple[Segment, int] | None = None
         self._set(segments)
 
     def _set(self, segments: Sequence[Segment]) -> None:
@@ -66,6 +71,7 @@ class Segments:
         self.bases = [segment.base_offset for segment in segments]
         self.active = segments[-1]
         self._places.clear()
+        self._found = None
 
     @property
     def size_bytes(self) -> int:
@@ -103,10 +109,13 @@ class Segments:
         place = self._places.get(offset)
         if place is not None and place[1] < place[0].size:
             return place
+        if offset == self._found_offset and self._found is not None:
+            return self._found
         for segment in self.all[self.index_of(offset) :]:
             found = segment.find(offset)
             if found is not None:
-                return segment, found[0]
+                self._found_offset, self._found = offset, (segment, found[0])
+                return self._found
         return None
 
     def end_within(self, segment: Segment, upper_offset: int, log_end_offset: int) -> tuple[int, int]:

@@ -128,6 +128,29 @@ def test_files_have_an_age(disk, root):
     assert disk.stat(f"{root}/f").modified_ms == 1_234_567
 
 
+@pytest.mark.skipif(not hasattr(os, "O_NOATIME"), reason="this system has no such flag")
+def test_reading_a_file_does_not_change_when_it_was_read(tmp_path):
+    path = tmp_path / "f"
+    path.write_bytes(b"abc")
+    os.utime(path, (1_000, 2_000))
+    assert OsDisk().open(str(path)).read(3, 0) == b"abc"
+    assert path.stat().st_atime == 1_000
+
+
+@pytest.mark.parametrize("create", [False, True])
+def test_a_file_of_another_owner_is_opened_all_the_same(tmp_path, monkeypatch, create):
+    open_as_owner = os.open
+
+    def open_as_another(path, flags, *mode):
+        if flags & getattr(os, "O_NOATIME", 0):
+            raise PermissionError(errno.EPERM, "not the owner", path)
+        return open_as_owner(path, flags, *mode)
+
+    (tmp_path / "f").write_bytes(b"abc")
+    monkeypatch.setattr(os, "open", open_as_another)
+    assert OsDisk().open(str(tmp_path / "f"), create=create).read(3, 0) == b"abc"
+
+
 def mode_of(path):
     return stat.S_IMODE(os.stat(path).st_mode)
 

@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.errors import RequestError
 from barnabas.log.errors import Code
-from barnabas.records.batch import iter_batches, read_header, rebase
+from barnabas.records.batch import iter_batches, read_header, read_records, rebase
 from barnabas.records.building import encode_batch
 from barnabas.records.errors import CorruptRecordsError
 from barnabas.records.record import Record
@@ -307,6 +307,27 @@ def test_readers_that_keep_up_find_what_follows_after_any_change(log, max_bytes)
             log.truncate_to(len(values) - 2, now_ms=NOW_MS)
             del values[-2:]
             readers = [min(reader, len(values)) for reader in readers]
+        if step % 17 == 16:
+            log.roll()
+    assert len(log.segments) > 5
+
+
+@pytest.mark.parametrize("max_bytes", [10, 900])
+def test_a_reader_that_is_behind_finds_what_is_there_when_it_asks_again(log, max_bytes):
+    values: list[bytes] = []  # by offset
+    at = 0
+    for step in range(200):
+        values.append(b"%d " % step + b"x" * (step * 37 % 300))
+        append(log, batch(values[-1]))
+        if at < len(values):
+            data = log.read(at, max_bytes=max_bytes, upper_offset=log.high_watermark).to_bytes()
+            (first,) = read_records(data[: read_header(data).size])
+            assert (first.offset, first.value) == (at, values[at])
+        if step % 10 == 9:
+            at = len(values) - 1
+        if at and step % 10 == 4:
+            log.truncate_to(at - 2, now_ms=NOW_MS)
+            del values[at - 2 :]
         if step % 17 == 16:
             log.roll()
     assert len(log.segments) > 5
