@@ -40,7 +40,7 @@ ACTIVE_SECONDS = 1.0
 
 AT_ONCE_SECONDS = 0.000_2
 """A request that came so soon after the response before it lets its connection look for the next one at once."""
-LOOK_SECONDS = 0.000_05
+LOOK_SECONDS = 0.000_15
 """For how long it looks then, before it waits for a turn of the event loop."""
 SKIP_MAX = 63
 """How many requests a connection waits as any other after it has looked in vain: 1, 3, 7 ... up to this many."""
