@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from struct import Struct
 
+from barnabas.broker.connection import LOOK_SECONDS
 from barnabas.network.ready_sockets import ReadySockets
 from barnabas.network.sockets import PlainTransport
 from barnabas.wire import headers, registry
@@ -55,8 +56,6 @@ NODE_ID = 1
 PRODUCER_ID = 1
 LATEST = -1
 BUFFER_BYTES = 4 * 1024 * 1024
-LOOK_S = 20e-6
-"""For how long the next request is looked for before a turn of the event loop, as the broker does."""
 
 _SIZE = Struct(">i")
 _OFFSET = Struct(">q")
@@ -305,7 +304,7 @@ def serve_trio(listening: socket.socket) -> None:
         transport, answers = PlainTransport(accepted, ready=ready), Answers(port, topics)
         view, used = memoryview(bytearray(BUFFER_BYTES)), 0
         while True:
-            if not transport.is_only_readable(LOOK_S):
+            if not transport.is_only_readable(LOOK_SECONDS):
                 await transport.wait_readable()
             received = transport.receive_now(view[used:])
             if received == 0:

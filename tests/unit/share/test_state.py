@@ -21,7 +21,6 @@ KEY: StateKey = ("group", TOPIC, 1)
 IMAGE = ClusterImage("cluster").apply(
     [TopicCreated(TopicInfo("topic", TOPIC, tuple(PartitionInfo(1, (1,), (1,)) for _ in range(2))))]
 )
-
 SNAPSHOT, UPDATE = 0, 1
 
 
