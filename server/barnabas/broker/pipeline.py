@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -55,11 +55,14 @@ _SERVED_AT_ONCE = frozenset({apis.API_VERSIONS, apis.SASL_HANDSHAKE, apis.SASL_A
 """What is served before the controller has told a broker of its cluster, besides the controller's requests."""
 
 
-class Answer(NamedTuple):
+class Answer:
     """An encoded response: none has no chunks. `codes` are the numbers of its error codes, where they are counted."""
 
-    chunks: list[Chunk]
-    codes: Mapping[int, int]
+    __slots__ = ("chunks", "codes")
+
+    def __init__(self, chunks: list[Chunk], codes: Mapping[int, int]) -> None:
+        self.chunks = chunks
+        self.codes = codes
 
 
 class Pipeline:

@@ -8,31 +8,30 @@ became compact.
 from __future__ import annotations
 
 from struct import Struct
-from typing import Any
+from typing import Any, Final
 
-from barnabas.wire import registry
 from barnabas.wire.errors import EncodeError
 from barnabas.wire.primitives import (
     UVARINT,
     Buffer,
     Chunk,
     cut_short,
-    new,
     read_unknown_tags,
     write_tags,
 )
+from barnabas.wire.registry import is_flexible, request_codec, response_codec
 
-API_VERSIONS = 18
+API_VERSIONS: Final = 18
 """Its response header is always version 0, since the client does not know yet what the broker speaks."""
 
-CONTROLLED_SHUTDOWN = 7
+CONTROLLED_SHUTDOWN: Final = 7
 """Its requests of version 0 have a header without a client id, older than all others."""
 
-_START = Struct(">hhi")
-_START_AND_LENGTH = Struct(">hhih")
-_CORRELATION_ID = Struct(">i")
-_SIZE_AND_CORRELATION_ID = Struct(">ii")
-_SIZE = Struct(">i")
+_START: Final = Struct(">hhi")
+_START_AND_LENGTH: Final = Struct(">hhih")
+_CORRELATION_ID: Final = Struct(">i")
+_SIZE_AND_CORRELATION_ID: Final = Struct(">ii")
+_SIZE: Final = Struct(">i")
 
 
 class RequestHeader:
@@ -47,12 +46,21 @@ class RequestHeader:
         "unknown_tagged_fields",
     )
 
-    api_key: int
-    api_version: int
-    correlation_id: int
-    client_id: str | None
-    body_position: int
-    unknown_tagged_fields: dict[int, bytes] | None
+    def __init__(
+        self,
+        api_key: int,
+        api_version: int,
+        correlation_id: int,
+        client_id: str | None,
+        body_position: int,
+        unknown_tagged_fields: dict[int, bytes] | None,
+    ) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.body_position = body_position
+        self.unknown_tagged_fields = unknown_tagged_fields
 
     def __repr__(self) -> str:
         return (
@@ -65,12 +73,12 @@ def request_header_version(key: int, version: int) -> int:
     """0: no client id. 1: with client id. 2: with tagged fields. Unknown keys have version 1."""
     if key == CONTROLLED_SHUTDOWN and version == 0:
         return 0
-    return 2 if registry.is_flexible(key, version) else 1
+    return 2 if is_flexible(key, version) else 1
 
 
 def response_header_version(key: int, version: int) -> int:
     """0: the correlation id. 1: with tagged fields."""
-    return 0 if key == API_VERSIONS or not registry.is_flexible(key, version) else 1
+    return 0 if key == API_VERSIONS or not is_flexible(key, version) else 1
 
 
 def parse_request_header(buf: Buffer, pos: int = 0) -> RequestHeader:
@@ -79,46 +87,44 @@ def parse_request_header(buf: Buffer, pos: int = 0) -> RequestHeader:
     Nothing is said about whether the API or the version exist.
     """
     end = len(buf)
+    key: int
+    version: int
+    correlation_id: int
+    length: int
     if end - pos < 8:
         raise cut_short("RequestHeader", pos, end)
-    header = new(RequestHeader)
-    header.client_id = None
-    header.unknown_tagged_fields = None
     if end - pos < 10:
-        header.api_key, header.api_version, header.correlation_id = _START.unpack_from(buf, pos)
-        if header.api_key != CONTROLLED_SHUTDOWN or header.api_version != 0:
+        key, version, correlation_id = _START.unpack_from(buf, pos)
+        if key != CONTROLLED_SHUTDOWN or version != 0:
             raise cut_short("RequestHeader.ClientId", pos + 8, end)
-        header.body_position = pos + 8
-        return header
-    header.api_key, header.api_version, header.correlation_id, length = _START_AND_LENGTH.unpack_from(
-        buf, pos
-    )
-    if header.api_key == CONTROLLED_SHUTDOWN and header.api_version == 0:
-        header.body_position = pos + 8
-        return header
+        return RequestHeader(key, version, correlation_id, None, pos + 8, None)
+    key, version, correlation_id, length = _START_AND_LENGTH.unpack_from(buf, pos)
+    if key == CONTROLLED_SHUTDOWN and version == 0:
+        return RequestHeader(key, version, correlation_id, None, pos + 8, None)
     pos += 10
+    client_id: str | None = None
+    tags: dict[int, bytes] | None = None
     if length >= 0:
         stop = pos + length
         if stop > end:
             raise cut_short("RequestHeader.ClientId", pos, end)
-        header.client_id = str(buf[pos:stop], "utf-8", "replace")
+        client_id = str(buf[pos:stop], "utf-8", "replace")
         pos = stop
-    if registry.is_flexible(header.api_key, header.api_version):
+    if is_flexible(key, version):
         if pos >= end:
             raise cut_short("RequestHeader.tagged fields", pos, end)
         if buf[pos]:
-            header.unknown_tagged_fields, pos = read_unknown_tags(buf, pos, end, "RequestHeader")
+            tags, pos = read_unknown_tags(buf, pos, end, "RequestHeader")
         else:
             pos += 1
-    header.body_position = pos
-    return header
+    return RequestHeader(key, version, correlation_id, client_id, pos, tags)
 
 
 def encode_request(
     key: int, version: int, correlation_id: int, client_id: str | None, message: Any
 ) -> list[Chunk]:
     """A whole request: size, header and body. Raises EncodeError, KeyError for an unknown key."""
-    codec = registry.request_codec(key)
+    codec = request_codec(key)
     header: list[Chunk] = [b""]
     if key == CONTROLLED_SHUTDOWN and version == 0:
         start = _START.pack(key, version, correlation_id)
@@ -128,7 +134,7 @@ def encode_request(
             raise EncodeError(f"the client id takes {len(name)} bytes")
         length = -1 if client_id is None else len(name)
         start = _START_AND_LENGTH.pack(key, version, correlation_id, length) + name
-        if registry.is_flexible(key, version):
+        if is_flexible(key, version):
             start += UVARINT[0]
     codec.encode_into(message, version, header)
     header[0] = _SIZE.pack(len(start) + sum(map(len, header))) + start
@@ -146,7 +152,7 @@ def encode_response(
 
     `header_tags` are tagged fields for the header, where its version has any.
     """
-    codec = registry.response_codec(key)
+    codec = response_codec(key)
     out: list[Chunk] = [b""]
     if codec.flexible_from is not None and version >= codec.flexible_from and key != API_VERSIONS:
         if header_tags:
@@ -183,4 +189,4 @@ def decode_response(buf: Buffer, key: int, version: int) -> tuple[int, Any]:
     Raises DecodeError, also if bytes are left over; KeyError for an unknown key.
     """
     correlation_id, pos = parse_response_header(buf, key, version)
-    return correlation_id, registry.response_codec(key).decode_whole(buf, version, pos)
+    return correlation_id, response_codec(key).decode_whole(buf, version, pos)

@@ -25,8 +25,7 @@ from tests.support.broker import broker_to_ask
 METADATA, CREATE, DELETE = 3, 19, 20
 INFO = ConnectionInfo(1, "PLAINTEXT", "PLAINTEXT", ("127.0.0.1", 9092), ("127.0.0.1", 50_000))
 
-HEADER = RequestHeader()
-HEADER.api_version, HEADER.body_position = 9, 0
+HEADER = RequestHeader(METADATA, 9, 0, None, 0, None)
 
 
 class CountedApi(Api):
