@@ -20,6 +20,7 @@ from barnabas.cluster.image import (
     TopicInfo,
 )
 from barnabas.errors import RequestError
+from barnabas.groups.classic import TOGETHER_MS
 from barnabas.groups.consumer.group import ConsumerGroup
 from barnabas.groups.consumer.membership import Heartbeat, check_heartbeat
 from barnabas.groups.settings import GroupSettings
@@ -105,7 +106,8 @@ class Coordinator:
                 self.timers.pop(timer, None)
             else:
                 self.timers[timer] = at_ms
-        for timer in [key for key, at_ms in out.timers.items() if at_ms == self.now_ms and key[0] == "join"]:
+        begins_ms = self.now_ms + TOGETHER_MS
+        for timer in [key for key, at_ms in out.timers.items() if at_ms == begins_ms and key[0] == "join"]:
             # A classic group that waits for nobody begins its first generation.
             del self.timers[timer]
             self.perform(lambda shard, out, timer=timer: shard.expire(timer, self.now_ms, out))

@@ -8,8 +8,7 @@ appended to by `ShardLog`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable
 from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -143,8 +142,7 @@ class Runtime(Generic[M]):
         shard.waiting[number] = waiter
         try:
             self._decide(shard, lambda machine, out: event(machine, out, number))
-            if not waiter.event.is_set():
-                await waiter.event.wait()
+            await waiter.wait()
         finally:
             shard.waiting.pop(number, None)
         if waiter.failure is not None:
@@ -448,27 +446,28 @@ class Runtime(Generic[M]):
                 self._nursery = self._shards.nursery = None
 
     def _expire(self, shard: Shard[M], key: Hashable, now_ms: int) -> None:
-        with self._again_where_it_fails(shard, key, now_ms):
+        try:
             self._decide(shard, lambda machine, out: machine.expire(key, now_ms, out))
+        except Exception as error:
+            self._expire_again(shard, key, now_ms, error)
 
     async def _expire_aside(self, shard: Shard[M], key: Hashable, now_ms: int) -> None:
-        with self._again_where_it_fails(shard, key, now_ms):
+        try:
             if shard.is_held:
                 await shard.when_free()
             if shard.is_active:
                 await self._decide_aside(shard, lambda machine, out: machine.expire(key, now_ms, out))
+        except Exception as error:
+            self._expire_again(shard, key, now_ms, error)
 
-    @contextmanager
-    def _again_where_it_fails(self, shard: Shard[M], key: Hashable, now_ms: int) -> Iterator[None]:
+    def _expire_again(self, shard: Shard[M], key: Hashable, now_ms: int, error: Exception) -> None:
         """Log that what follows from a timer fails; set it once more where nothing was decided."""
-        try:
-            yield
-        except RequestError as error:
-            log.warning("what the end of %s decided waits: %s", key, error)
-            if shard.is_active:
-                self._timers.set_decided(shard, {key: now_ms + int(READ_AGAIN_SECONDS * 1000)})
-        except Exception:
-            log.exception("%s: the end of %s", type(self).__name__, key)
+        if not isinstance(error, RequestError):
+            log.error("%s: the end of %s", type(self).__name__, key, exc_info=error)
+            return
+        log.warning("what the end of %s decided waits: %s", key, error)
+        if shard.is_active:
+            self._timers.set_decided(shard, {key: now_ms + int(READ_AGAIN_SECONDS * 1000)})
 
 
 def _answer_waiter(shard: Shard[Any], number: int, response: Any) -> None:

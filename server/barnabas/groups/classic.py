@@ -25,6 +25,8 @@ from barnabas.wire.generated.sync_group import SyncGroupRequest, SyncGroupRespon
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """How long a member that has just joined may wait for the others before it counts as gone (Kafka's constant)."""
+TOGETHER_MS = 3
+"""For how long a first generation waits for one more member where group.initial.rebalance.delay.ms is less."""
 
 
 class ClassicGroup(ClassicState):
@@ -80,7 +82,7 @@ class ClassicGroup(ClassicState):
             return True
         if protocol_type != self.protocol_type:
             return False
-        return self.members.shares(name for name, _ in protocols)
+        return self.members.shares([name for name, _ in protocols])
 
     def _has_room_for(self, member_id: str) -> bool:
         """While members gather, those count who have come; later, those who are in. Empty groups take anybody."""
@@ -178,7 +180,7 @@ class ClassicGroup(ClassicState):
             response = self._joined(member)
             if was_leader and not joining.can_skip_assignment:
                 # An old client must not assign again: told of the leader that it was, it only asks for its own part.
-                response = replace(self._generation(), leader=leader_before).joined(member.id)
+                response = self._generation_of(leader_before, is_for_leader=True).joined(member.id)
             elif joining.can_skip_assignment:
                 answer = response.response if isinstance(response, LeadersAnswer) else response
                 answer.skip_assignment = was_leader
@@ -208,7 +210,7 @@ class ClassicGroup(ClassicState):
             self._end_syncs(ErrorCode.REBALANCE_IN_PROGRESS, out)
         if self.state is not State.PREPARING_REBALANCE:
             longest = self.members.longest_rebalance_ms
-            delay = self.settings.initial_rebalance_delay_ms
+            delay = max(self.settings.initial_rebalance_delay_ms, TOGETHER_MS)
             self.is_initial = self.state is State.EMPTY
             self._enter(State.PREPARING_REBALANCE, now_ms)
             out.timers[("sync", self.id)] = None
@@ -230,10 +232,9 @@ class ClassicGroup(ClassicState):
         if self.state is not State.PREPARING_REBALANCE:
             return
         if self.is_initial and self.new_member_added and self.initial_delay_left_ms:
-            # Where the delay is 0 too, members that come together join the same generation, as in Kafka: the timer that is
-            # due at once comes after the requests that are there.
-            delay = min(self.settings.initial_rebalance_delay_ms, self.initial_delay_left_ms)
-            self.initial_delay_left_ms -= max(delay, 1)
+            delay = max(self.settings.initial_rebalance_delay_ms, TOGETHER_MS)
+            delay = min(delay, self.initial_delay_left_ms)
+            self.initial_delay_left_ms -= delay
             self.new_member_added = False
             out.timers[("join", self.id)] = now_ms + delay
             return
@@ -261,7 +262,7 @@ class ClassicGroup(ClassicState):
         self.protocol = self.members.choose_protocol()
         self._enter(State.COMPLETING_REBALANCE, now_ms)
         self.synced = set()
-        generation = self._generation()
+        generation = self._generation_of(self.leader, is_for_leader=True)
         self._answer_all(self.members.end_joins(), generation.joined, out)
         self.watch_sessions_of(generation.members, now_ms, out)
         out.timers[("sync", self.id)] = now_ms + self.members.longest_rebalance_ms
@@ -273,12 +274,12 @@ class ClassicGroup(ClassicState):
         else:
             out.replies += [(waiter, reply(member_id)) for member_id, waiter in waiting.items()]
 
-    def _generation(self, *, is_for_leader: bool = True) -> Generation:
+    def _generation_of(self, leader: str | None, *, is_for_leader: bool) -> Generation:
         members = tuple(self.members.values()) if is_for_leader else ()
-        return Generation(self.generation, self.protocol_type, self.protocol, self.leader, members)
+        return Generation(self.generation, self.protocol_type, self.protocol, leader, members)
 
     def _joined(self, member: Member) -> JoinGroupResponse | LeadersAnswer:
-        return self._generation(is_for_leader=member.id == self.leader).joined(member.id)
+        return self._generation_of(self.leader, is_for_leader=member.id == self.leader).joined(member.id)
 
     # --- syncing --------------------------------------------------------------------------------------------
 

@@ -21,34 +21,53 @@ BYTES_PER_TOPIC = 32
 """What a topic takes in a subscription, about."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class ClassicState:
     """One group, without what requests do to it."""
 
     id: str
     settings: GroupSettings
-    state: State = State.EMPTY
-    state_since_ms: int = 0
-    generation: int = 0
-    protocol_type: str = ""
-    protocol: str | None = None
-    leader: str | None = None
-    members: Members = field(default_factory=Members)
-    assignments: dict[str, bytes] = field(default_factory=dict)
+    state: State
+    state_since_ms: int
+    generation: int
+    protocol_type: str
+    protocol: str | None
+    leader: str | None
+    members: Members
+    assignments: dict[str, bytes]
     """What each member has been given in this generation; it is replaced as a whole, never changed."""
-    synced: set[str] = field(default_factory=set)
+    synced: set[str]
     """Who has asked for that."""
-    static_ids: dict[str, str] = field(default_factory=dict)
-    pending: set[str] = field(default_factory=set)
-    initial_delay_left_ms: int = 0
-    new_member_added: bool = False
-    is_initial: bool = False
-    writing: int = 0
+    static_ids: dict[str, str]
+    pending: set[str]
+    initial_delay_left_ms: int
+    new_member_added: bool
+    is_initial: bool
+    writing: int
     """The generation that is being encoded aside; 0 if there is none."""
-    subscriptions: tuple[str, tuple[Member, ...], frozenset[str] | None] | None = field(
-        default=None, compare=False
-    )
+    subscriptions: tuple[str, tuple[Member, ...], frozenset[str] | None] | None = field(compare=False)
     """Protocol, members, and what `subscribed_topics` has made of them."""
+
+    def __init__(self, id: str, settings: GroupSettings) -> None:
+        # Written out: that of a dataclass is not compiled, and with so many fields it takes half of a first join.
+        self.id = id
+        self.settings = settings
+        self.state = State.EMPTY
+        self.state_since_ms = 0
+        self.generation = 0
+        self.protocol_type = ""
+        self.protocol = None
+        self.leader = None
+        self.members = Members()
+        self.assignments = {}
+        self.synced = set()
+        self.static_ids = {}
+        self.pending = set()
+        self.initial_delay_left_ms = 0
+        self.new_member_added = False
+        self.is_initial = False
+        self.writing = 0
+        self.subscriptions = None
 
     # --- asking ---------------------------------------------------------------------------------------------
 
@@ -195,7 +214,8 @@ class ClassicState:
     @classmethod
     def restored(cls, group_id: str, settings: GroupSettings, value: GroupMetadataValue) -> Self:
         """The group as it was when this was written."""
-        group = cls(group_id, settings, generation=value.generation, protocol_type=value.protocol_type)
+        group = cls(group_id, settings)
+        group.generation, group.protocol_type = value.generation, value.protocol_type
         group.protocol, group.leader = value.protocol, value.leader
         group.state_since_ms = value.current_state_timestamp
         for entry in value.members:

@@ -39,15 +39,24 @@ def leaders_entry(member: Member, protocol: str) -> JoinGroupResponse.JoinGroupR
     )
 
 
-@dataclass(frozen=True, slots=True)
 class Generation:
-    """A generation; `members` are for its leader, which is None while there is none."""
+    """A generation, which never changes; `members` are for its leader, which is None while there is none."""
 
-    number: int
-    protocol_type: str
-    protocol: str | None
-    leader: str | None
-    members: tuple[Member, ...]
+    __slots__ = ("leader", "members", "number", "protocol", "protocol_type")
+
+    def __init__(
+        self,
+        number: int,
+        protocol_type: str,
+        protocol: str | None,
+        leader: str | None,
+        members: tuple[Member, ...],
+    ) -> None:
+        self.number = number
+        self.protocol_type = protocol_type
+        self.protocol = protocol
+        self.leader = leader
+        self.members = members
 
     def joined(self, member_id: str) -> JoinGroupResponse | LeadersAnswer:
         """Return the answer to a member's JoinGroup."""

@@ -30,9 +30,9 @@ class State(Enum):
     STABLE = "Stable"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Member:
-    """One member. It never changes; a new one takes its place when it joins again with something else.
+    """One member. It is never changed; a new one takes its place when it joins again with something else.
 
     `joined_in` is the generation of the group when it came: in that one nobody knows yet whether its client still
     waits for the next.
@@ -54,7 +54,10 @@ class Member:
 
     def metadata_for(self, protocol: str) -> bytes:
         """What the member said for a protocol; empty if it does not know it."""
-        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+        for name, metadata in self.protocols:
+            if name == protocol:
+                return metadata
+        return b""
 
     def record(self, protocol: str, assignment: bytes) -> GroupMetadataValue.MemberMetadata:
         """What must be remembered of it, with what it said for the chosen protocol."""
@@ -118,9 +121,9 @@ class Members(dict[str, Member]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._votes: Counter[str] = Counter()  # how many members know a protocol
-        self._lists: Counter[tuple[str, ...]] = Counter()  # and how many know just these, in this order
-        self._timeouts: Counter[int] = Counter()  # how many have a rebalance timeout, in ms
+        self._votes: dict[str, int] = {}  # how many members know a protocol
+        self._lists: dict[tuple[str, ...], int] = {}  # and how many know just these, in this order
+        self._timeouts: dict[int, int] = {}  # how many have a rebalance timeout, in ms
         self.joining: dict[str, int] = {}
         """The waiters of JoinGroup requests by member."""
         self.syncing: dict[str, int] = {}
@@ -161,10 +164,12 @@ class Members(dict[str, Member]):
     def shares(self, protocols: Iterable[str]) -> bool:
         """Whether one of these is known to all members."""
         count = len(self)
-        return any(self._votes[name] == count for name in protocols)
+        return any(self._votes.get(name, 0) == count for name in protocols)
 
     def choose_protocol(self) -> str:
         """Of the protocols that all know, the one that most members prefer."""
+        if len(self._lists) == 1:  # as nearly always: all members know the same, in the same order
+            return next(iter(self._lists))[0]
         anybody = next(iter(self.values()))
         shared = {name for name in anybody.protocol_names if self._votes[name] == len(self)}
         assert shared, "members without a protocol in common are not let in"
@@ -184,14 +189,16 @@ class Members(dict[str, Member]):
         return waiting
 
     def _count(self, names: tuple[str, ...], timeout_ms: int, change: int) -> None:
-        for name in set(names):
+        for name in names if len(names) == 1 else set(names):
             _add(self._votes, name, change)
         _add(self._lists, names, change)
         _add(self._timeouts, timeout_ms, change)
 
 
-def _add(counter: Counter[K], key: K, change: int) -> None:
+def _add(counts: dict[K, int], key: K, change: int) -> None:
     """Change a count; what is counted no more is forgotten."""
-    counter[key] += change
-    if not counter[key]:
-        del counter[key]
+    count = counts.get(key, 0) + change
+    if count:
+        counts[key] = count
+    else:
+        del counts[key]

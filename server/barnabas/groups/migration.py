@@ -168,14 +168,9 @@ def _downgraded(
     group: ConsumerGroup, members: list[tuple[ConsumerMember, ConsumerMember]], context: EventContext
 ) -> ClassicGroup:
     """A stable classic group of these members; each comes with the one that it was."""
-    classic = ClassicGroup(
-        group.id,
-        group.settings,
-        state=State.STABLE,
-        state_since_ms=context.now_ms,
-        generation=group.epoch,
-        protocol_type=CONSUMER,
-    )
+    classic = ClassicGroup(group.id, group.settings)
+    classic.state, classic.state_since_ms = State.STABLE, context.now_ms
+    classic.generation, classic.protocol_type = group.epoch, CONSUMER
     for member, _ in members:
         assert member.classic is not None
         classic.members[member.id] = Member(

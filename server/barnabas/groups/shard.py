@@ -406,10 +406,12 @@ class GroupShard:
             committed = None if value is None else offset_commit.RECORD.decode_value(value)
             self._replay_offset(old.group, (old.topic, old.partition), committed)
         elif kind == group_metadata.RECORD.type_id:
+            if value is not None and not loading:
+                return
             group_id = group_metadata.RECORD.decode_key(key).group
             if value is None:
                 self._end(group_id, ClassicGroup)
-            elif loading:
+            else:
                 metadata = group_metadata.RECORD.decode_value(value)
                 self.groups[group_id] = ClassicGroup.restored(group_id, self.settings, metadata)
         else:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.features import RecordVersions
+from barnabas.groups.classic import TOGETHER_MS
 from barnabas.groups.group import Committer
 from barnabas.groups.member import Joining, Member, Members, State
 from barnabas.groups.records import CommittedOffset
@@ -56,7 +57,7 @@ class Harness:
 
     def gather(self, now: int) -> None:
         """Let a group that waits for nobody begin its first generation."""
-        if self.timers.get(("join", "g")) == now:
+        if self.timers.get(("join", "g")) == now + TOGETHER_MS:
             self.expire("join", "g", now=now)
 
     def join(
@@ -344,6 +345,32 @@ def test_the_first_generation_waits_for_more_members() -> None:
     assert h.timers["join", "g"] == 6000
     h.expire("join", "g", now=6000)
     assert h.answers[first].generation_id == h.answers[second].generation_id == 1
+
+
+def test_without_a_delay_a_first_generation_waits_for_who_comes_within_milliseconds(monkeypatch) -> None:
+    h = Harness(NO_DELAY)
+    monkeypatch.setattr(h, "gather", lambda now: None)
+    first, second = h.join("a"), h.join("b", now=TOGETHER_MS - 1)
+    h.expire("join", "g", now=TOGETHER_MS)
+    assert h.timers["join", "g"] == 2 * TOGETHER_MS
+    third = h.join("c", now=TOGETHER_MS + 1)
+    h.expire("join", "g", now=2 * TOGETHER_MS)
+    assert h.answers == {}
+    h.expire("join", "g", now=3 * TOGETHER_MS)
+    assert {h.answers[one].generation_id for one in (first, second, third)} == {1}
+
+
+def test_members_that_keep_coming_do_not_hold_up_a_first_generation_for_longer_than_they_may_take(
+    monkeypatch,
+) -> None:
+    h = Harness(NO_DELAY)
+    monkeypatch.setattr(h, "gather", lambda now: None)
+    first, now = h.join("m0", rebalance_timeout_ms=10), 0
+    while first not in h.answers:
+        now = h.timers["join", "g"]
+        h.join(f"m{now}", now=now - 1, rebalance_timeout_ms=10)
+        h.expire("join", "g", now=now)
+    assert now == 10
 
 
 def test_errors_of_members() -> None:
