@@ -28,6 +28,7 @@ class Turns(trio.abc.Instrument):
 def connections():
     """Transports that wait in the lobby, each with the other end."""
     lobbies = Lobbies()
+    lobbies.inactive = Lobby(clock=lambda: 0.0)  # turns that take no time: as many as may be wake up in each
     pairs = [socket.socketpair() for _ in range(COUNT)]
     for ours, _ in pairs:
         ours.setblocking(False)
