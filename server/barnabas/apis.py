@@ -262,9 +262,8 @@ _ROWS: tuple[Api, ...] = (
 BY_KEY: dict[int, Api] = {api.key: api for api in _ROWS}
 
 
-def refusal(served: Mapping[int, Api], key: int, version: int, client_id: str | None) -> str:
-    """Return why a request is not served, for the log line that goes with closing its connection."""
-    who = f"client {client_id!r}"
+def refusal(served: Mapping[int, Api], key: int, version: int, who: str) -> str:
+    """Return why a request of `who` is not served, for the log line that goes with closing its connection."""
     api = served.get(key)
     if api is not None:
         return f"{who} sent {api.name} v{version}; versions {api.min_version} to {api.max_version} are served"

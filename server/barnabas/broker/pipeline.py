@@ -20,7 +20,7 @@ from barnabas.broker.codecs import INLINE_BYTES_MAX
 from barnabas.broker.repeated_answers import RepeatedAnswers
 from barnabas.errors import PeerError, RequestError, StorageError
 from barnabas.metrics.meter import count_error_codes
-from barnabas.requests.context import RequestContext, Shared
+from barnabas.requests.context import RequestContext, Shared, shown_client
 from barnabas.requests.login import token_answered, wait_after_failure
 from barnabas.security.authorizer import CLUSTER_NAME
 from barnabas.security.sasl.mechanism import LoginFailedError
@@ -252,7 +252,8 @@ class Pipeline:
     async def _answer_unserved(self, header: RequestHeader, transport: Transport) -> None:
         """Tell which versions of ApiVersions there are. Raises PeerError for any other API."""
         if header.api_key != apis.API_VERSIONS or header.api_key not in self._served:
-            reason = apis.refusal(self._served, header.api_key, header.api_version, header.client_id)
+            who = f"client {shown_client(header.client_id)}"
+            reason = apis.refusal(self._served, header.api_key, header.api_version, who)
             raise PeerError(f"{reason} (correlation id {header.correlation_id})")
         from barnabas.handlers.api_versions import unsupported_version
 
@@ -392,7 +393,7 @@ def _malformed(api: apis.Api, context: RequestContext, error: PeerError) -> Peer
     """Return the error of a request that cannot be decoded, with what it is."""
     return PeerError(
         f"{api.name} v{context.api_version} (correlation id {context.correlation_id}) "
-        f"from client {context.client_id!r}: {error}"
+        f"from client {shown_client(context.client_id)}: {error}"
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.errors import RequestError
 from barnabas.requests.memory import Reservation
@@ -36,8 +36,16 @@ ANONYMOUS = "User:ANONYMOUS"
 """The principal of a connection that has not authenticated, as Kafka names it."""
 
 
-NAME_SHOWN, REASON_SHOWN = 300, 1000
+NAME_SHOWN: Final = 300
+REASON_SHOWN: Final = 1000
 """So many characters of a name, and of a rule, are logged."""
+
+
+def shown_client(client_id: str | None) -> str:
+    """Return a client id as it is logged: quoted, and the rest of a long one left out."""
+    if client_id is None or len(client_id) <= NAME_SHOWN:
+        return repr(client_id)
+    return f"{client_id[:NAME_SHOWN]!r}... ({len(client_id)} characters)"
 
 
 class ConnectionInfo:
@@ -184,7 +192,7 @@ class RequestContext:
     def __str__(self) -> str:
         return (
             f"{_api_name(self.api_key)} v{self.api_version} (correlation id {self.correlation_id}) "
-            f"from client {self.client_id!r} on {self.connection}"
+            f"from client {shown_client(self.client_id)} on {self.connection}"
         )
 
     def log(self, logger: logging.Logger, level: int, kind: str, text: str, *args: object) -> None:

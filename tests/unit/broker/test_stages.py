@@ -171,3 +171,16 @@ async def test_a_request_that_a_quota_refuses_does_nothing(asked):
     (answer,) = decode_response(sent.data[4:], CREATE_TOPICS, 6)[1].topics
     assert answer.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
     assert "t" not in asked.services.metadata.image.topics
+
+
+@pytest.mark.parametrize("request_of", ["an unknown API key", "a body that is cut short"])
+async def test_a_long_client_id_makes_no_long_line_of_the_log(asked, request_of):
+    client_id = "ü" * 10_000
+    frame = b"".join(bytes(chunk) for chunk in encode_request(METADATA, 1, 1, client_id, MetadataRequest()))[
+        4:
+    ]
+    frame = frame[:-1] if request_of.startswith("a body") else b"\x7f\xff" + frame[2:]
+    pipeline = pipeline_of(asked)
+    with pytest.raises(PeerError, match=r"client 'ü+'\.\.\. \(10000 characters\)") as refused:
+        await pipeline.answer(connection_info(), Sent(), memoryview(bytearray(frame)))
+    assert len(str(refused.value)) < 500
