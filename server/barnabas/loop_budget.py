@@ -23,33 +23,36 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable
 from itertools import islice
-from typing import NamedTuple, cast
+from typing import Final, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 import trio
 
-BUDGET_SECONDS = 0.002
+BUDGET_SECONDS: Final = 0.002
 """Whoever sends little waits for a turn or two. A turn by itself costs a twentieth of it."""
-LONG_WORK_SHARE = 0.5
+LONG_WORK_SHARE: Final = 0.5
 """How much of the budget long work may use up before it gives way."""
-LONG_SECONDS = 0.001
-SCORE_OF_LONG_STEP, SCORE_OF_LONG_WORK, SCORE_MAX = 2, 3, 4
+LONG_SECONDS: Final = 0.001
+SCORE_OF_LONG_STEP: Final = 2
+SCORE_OF_LONG_WORK: Final = 3
+SCORE_MAX: Final = 4
 """A step that took longer counts 2, a request takes 1 away, and who has 3 is long work: a single long step says little,
 since the system may have run another process."""
 AT_ONCE_SECONDS = 0.000_5
 """For how long after the beginning of a turn a task may go on with its next request without another turn."""
-CROWD, CROWD_SECONDS = 8, 0.5
+CROWD: Final = 8
+CROWD_SECONDS: Final = 0.5
 """So many active connections that have found a turn used up are a crowd; it is over when none has for so long."""
-UNKNOWN = 1 << 30
-STALL_SECONDS = 0.2
+UNKNOWN: Final = 1 << 30
+STALL_SECONDS: Final = 0.2
 """From this length on a turn is reported, not only counted."""
 
 BOUNDS_SECONDS = (0.005, 0.02, 0.05, 0.2, 1.0)
 
-LET_THROUGH_MAX = 32
+LET_THROUGH_MAX: Final = 32
 """How many requests of each queue are let through in a turn at most. As many as the turns before had time for: the
 number doubles after a turn that took less than half of its budget and is halved after one that took more."""
-REQUESTS_PER_LONG_WORK = 8
+REQUESTS_PER_LONG_WORK: Final = 8
 """How many requests are let through for each piece of long work; one piece of it in every turn at least."""
 
 _Queue = OrderedDict[trio.lowlevel.Task, None]

@@ -6,7 +6,7 @@ is reserved before. The interpreter switches between the thread and the loop, so
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import trio
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-INLINE_BYTES_MAX = 32 * 1024
+INLINE_BYTES_MAX: Final = 32 * 1024
 """Requests up to this size are decoded at once: that takes 5 ms at worst."""
 
 INLINE_ENTRIES_MAX = 1000

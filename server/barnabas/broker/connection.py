@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-UNCOUNTED_BYTES_MAX = 4096
+UNCOUNTED_BYTES_MAX: Final = 4096
 """Requests up to this size are not counted among the memory of requests: each connection may hold one."""
 
-ACTIVE_SECONDS = 1.0
+ACTIVE_SECONDS: Final = 1.0
 """A connection is active if its last request came so soon after the response before it."""
 
 AT_ONCE_SECONDS = 0.000_2
 """A request that came so soon after the response before it lets its connection look for the next one at once."""
 LOOK_SECONDS = 0.000_15
 """For how long it looks then, before it waits for a turn of the event loop."""
-SKIP_MAX = 63
+SKIP_MAX: Final = 63
 """How many requests a connection waits as any other after it has looked in vain: 1, 3, 7 ... up to this many."""
 
 CUT_SHORT = "requests cut short"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from barnabas.cluster.image import ClusterImage
 from barnabas.coordination.journal import Journal
@@ -29,9 +29,9 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-TARGETS_AT_ONCE = 50
+TARGETS_AT_ONCE: Final = 50
 """Of a large assignment so many members' parts are written in one batch: a millisecond's worth."""
-TARGETS_COMPARED_AT_ONCE = 1_000
+TARGETS_COMPARED_AT_ONCE: Final = 1_000
 """So many are compared at once with what was written, which takes less than a millisecond, too."""
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable
 from itertools import chain, count, islice
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import trio
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-COMMIT_TIMEOUT_MS = 5_000
+COMMIT_TIMEOUT_MS: Final = 5_000
 """How long an answer waits for replicas (Kafka's offsets.commit.timeout.ms)."""
-PUT_OFF_MS = 10
+PUT_OFF_MS: Final = 10
 """How long a timer waits that is due while very many are being set, as it may be among these, or its shard is held."""
 
 R = TypeVar("R")

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import Enum
 from itertools import count, islice
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import trio
 
@@ -37,7 +37,7 @@ class Machine(Protocol):
 
 M = TypeVar("M", bound=Machine)
 R_contra = TypeVar("R_contra", bound=Machine, contravariant=True)
-WOKEN_AT_ONCE_MAX = 32
+WOKEN_AT_ONCE_MAX: Final = 32
 GiveWay = Callable[[], Awaitable[None]]
 """Lets others run if this turn of the event loop has been long enough (`LoopBudget.checkpoint`)."""
 

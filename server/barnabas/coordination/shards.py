@@ -11,7 +11,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING, Final, Generic
 
 import trio
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-READ_AGAIN_SECONDS = 1.0
+READ_AGAIN_SECONDS: Final = 1.0
 """How soon a shard is loaded again that no longer agreed with its log."""
-SLICE_RECORDS = 500
+SLICE_RECORDS: Final = 500
 """So many records are read before others may run: a few milliseconds' worth."""
-BYTES_PER_RECORD = 100
+BYTES_PER_RECORD: Final = 100
 """A longer record counts as several: it is long by the partitions, members or names in it."""
-ANSWERS_AT_ONCE = 16
+ANSWERS_AT_ONCE: Final = 16
 """Of the requests that one event answers, so many are released in a turn of the event loop."""
 MOVED = "another broker leads the partition, or this one in another epoch"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Final
 
 from barnabas.cluster.image import ClusterImage
 from barnabas.coordination.journal import Journal
@@ -25,8 +26,8 @@ log = logging.getLogger(__name__)
 
 RECORDS_MIN, RECORDS_PER_STATE = 1000, 10
 """So many records in all, and so many for each state, must have piled up before they are cleared away."""
-STATES_PER_BATCH = 50
-WRITE_TIMEOUT_MS = 5_000
+STATES_PER_BATCH: Final = 50
+WRITE_TIMEOUT_MS: Final = 5_000
 """Kafka's share.coordinator.write.timeout.ms."""
 
 

@@ -13,7 +13,7 @@ import heapq
 import logging
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Generic
+from typing import Final, Generic
 
 import trio
 
@@ -21,8 +21,8 @@ from barnabas.coordination.shard import GiveWay, M, Shard, Timer, TimersToSet
 
 log = logging.getLogger(__name__)
 
-IDLE_SECONDS = 3600.0
-TIMERS_AT_ONCE = 200
+IDLE_SECONDS: Final = 3600.0
+TIMERS_AT_ONCE: Final = 200
 """So many timers are set before others may run."""
 _Entry = tuple[int, int, Shard[M], Hashable]
 """When it is due, its number, and whose timer it is."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Hashable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import trio
 
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PATIENCE_SECONDS = 1.0
+PATIENCE_SECONDS: Final = 1.0
 """How long a request waits for the end of the transaction before it."""
-RETRY_SECONDS = 0.1
-RETRY_SECONDS_MAX = 1.0
+RETRY_SECONDS: Final = 0.1
+RETRY_SECONDS_MAX: Final = 1.0
 MARKERS_AT_ONCE = 1_000
 """How many partitions of one transaction get their markers at the same time; 100,000 tasks would be a long turn."""
-TASKS_PER_STEP = 50
+TASKS_PER_STEP: Final = 50
 _NOT_NEEDED = (
     ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from barnabas.errors import RequestError
 from barnabas.groups.classic_state import ClassicState
@@ -23,9 +23,9 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.join_group import JoinGroupResponse
 from barnabas.wire.generated.sync_group import SyncGroupRequest, SyncGroupResponse
 
-NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
+NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
 """How long a member that has just joined may wait for the others before it counts as gone (Kafka's constant)."""
-TOGETHER_MS = 3
+TOGETHER_MS: Final = 3
 """For how long a first generation waits for one more member where group.initial.rebalance.delay.ms is less."""
 
 

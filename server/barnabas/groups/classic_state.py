@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Final, Self
 
 from barnabas.errors import PeerError, RequestError
 from barnabas.groups.embedded import CONSUMER, read_subscription
@@ -17,7 +17,7 @@ from barnabas.statemachine.decision import Decision, Record
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.records.group_metadata import GroupMetadataValue
 
-BYTES_PER_TOPIC = 32
+BYTES_PER_TOPIC: Final = 32
 """What a topic takes in a subscription, about."""
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Generic, Self, TypeVar
+from typing import Final, Generic, Self, TypeVar
 
 from barnabas.errors import RequestError
 from barnabas.wire.generated.errors import ErrorCode
 
 LEAVE_EPOCH = -1
 """Sent by a member that leaves."""
-LEAVE_FOR_A_WHILE_EPOCH = -2
+LEAVE_FOR_A_WHILE_EPOCH: Final = -2
 """Sent by a static member that will come back, and its epoch until then."""
 
 K = TypeVar("K", bound=Hashable)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from barnabas.features import RecordVersions
 from barnabas.groups.member import MANY_MEMBERS, Member
@@ -15,7 +16,7 @@ from barnabas.statemachine.decision import Record
 from barnabas.wire.generated.join_group import JoinGroupResponse
 from barnabas.wire.generated.records.group_metadata import GroupMetadataValue
 
-LARGE_RECORD_BYTES = 500_000
+LARGE_RECORD_BYTES: Final = 500_000
 """From so many bytes on, what is kept of a generation is encoded in a thread."""
 
 

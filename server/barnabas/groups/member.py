@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from barnabas.wire.generated.join_group import JoinGroupRequest
 from barnabas.wire.generated.records.group_metadata import GroupMetadataValue
 
 K = TypeVar("K", bound=Hashable)
-MANY_MEMBERS = 500
+MANY_MEMBERS: Final = 500
 """From so many members on, what is done for each of them is done in slices, or in a thread."""
 
 

@@ -7,6 +7,7 @@ group when a member of that protocol joins, and takes the requests of both from 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from barnabas.errors import RequestError
 from barnabas.groups import migration
@@ -30,7 +31,7 @@ from barnabas.wire.generated.join_group import JoinGroupResponse
 from barnabas.wire.generated.leave_group import LeaveGroupRequest
 from barnabas.wire.generated.sync_group import SyncGroupRequest
 
-PROTOCOLS_MAX = 100
+PROTOCOLS_MAX: Final = 100
 """How many protocols a member may offer: the choice looks at those of all members."""
 
 # --- the consumer protocol ----------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.features import RecordVersions
 from barnabas.statemachine.decision import Record
@@ -11,7 +11,7 @@ from barnabas.wire.generated.records import group_metadata, offset_commit
 from barnabas.wire.generated.records.group_metadata import GroupMetadataKey, GroupMetadataValue
 from barnabas.wire.generated.records.offset_commit import OffsetCommitKey, OffsetCommitValue
 
-LEADER_EPOCH_SINCE = 3
+LEADER_EPOCH_SINCE: Final = 3
 """The version of an offset's value from which on it has all fields but the expiry."""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 from barnabas.cluster.image import ClusterImage
 from barnabas.errors import RequestError
@@ -54,13 +54,13 @@ from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
 from barnabas.wire.generated.share_group_heartbeat import ShareGroupHeartbeatResponse
 from barnabas.wire.generated.sync_group import SyncGroupRequest
 
-GROUP_NOT_FOUND_SINCE = 9
+GROUP_NOT_FOUND_SINCE: Final = 9
 """The version of OffsetCommit that tells a member that its group is not there."""
-OFFSETS_AT_ONCE = 500
+OFFSETS_AT_ONCE: Final = 500
 """So many offsets are forgotten in one event: a few milliseconds' worth."""
-OFFSETS_LOOKED_AT_ONCE = 2_000
+OFFSETS_LOOKED_AT_ONCE: Final = 2_000
 """So many offsets are looked at before others may run."""
-GROUPS_AT_ONCE = 50
+GROUPS_AT_ONCE: Final = 50
 """So many groups are looked at before others may run."""
 _NOTHING = ClusterImage("")
 

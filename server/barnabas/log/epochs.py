@@ -5,9 +5,10 @@ The rule: epochs rise strictly and their start offsets do not fall. What contrad
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from typing import Final
 
-UNDEFINED_EPOCH = -1
-UNDEFINED_OFFSET = -1
+UNDEFINED_EPOCH: Final = -1
+UNDEFINED_OFFSET: Final = -1
 
 
 class LeaderEpochs:

@@ -7,9 +7,9 @@ second-chance queue). What it takes away is opened again when needed.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Protocol
+from typing import Final, Protocol
 
-OPEN_SEGMENTS_MAX = 1024
+OPEN_SEGMENTS_MAX: Final = 1024
 
 
 class Releasable(Protocol):

@@ -9,6 +9,7 @@ never past what was written whole. All changes are made by one thread.
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 from barnabas.errors import RequestError
 from barnabas.log import retention
@@ -35,8 +36,8 @@ from barnabas.records.validated import ValidatedBatches
 
 log = logging.getLogger(__name__)
 
-PRODUCE_VERSION_LATEST = 13
-FROM_ZERO_SINCE = 12
+PRODUCE_VERSION_LATEST: Final = 13
+FROM_ZERO_SINCE: Final = 12
 """The version of Produce from which on transactions are of version 2."""
 
 

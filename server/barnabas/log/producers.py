@@ -16,7 +16,7 @@ end is not yet below the high watermark, the last stable offset cannot pass its 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.errors import RequestError
 from barnabas.log.errors import Code
@@ -32,11 +32,13 @@ from barnabas.records.batch import (
 )
 from barnabas.records.control import EndMarker
 
-BATCHES_KEPT = 5  # max.in.flight.requests.per.connection of an idempotent producer is 5 at most
-SEQUENCES_KNOWN_MAX = 1 << 30  # sequence numbers wrap: who is farther behind cannot be told from who is ahead
-NO_COORDINATOR_EPOCH = -1
-NO_OFFSET = -1
-PRODUCER_ID_EXPIRATION_MS = 86_400_000  # producer.id.expiration.ms
+BATCHES_KEPT: Final = 5  # max.in.flight.requests.per.connection of an idempotent producer is 5 at most
+SEQUENCES_KNOWN_MAX: Final = (
+    1 << 30
+)  # sequence numbers wrap: who is farther behind cannot be told from who is ahead
+NO_COORDINATOR_EPOCH: Final = -1
+NO_OFFSET: Final = -1
+PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000  # producer.id.expiration.ms
 
 
 class ProducedBatch(NamedTuple):

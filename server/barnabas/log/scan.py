@@ -7,7 +7,7 @@ holds no more than CHECK_BYTES at a time, whatever lengths it meets.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from barnabas.records.batch import (
@@ -26,9 +26,9 @@ from barnabas.records.errors import CorruptRecordsError, RecordsError
 if TYPE_CHECKING:
     from barnabas.log.disk import File
 
-HOP_BYTES = 4096  # about what lies between two index entries
-SWEEP_BYTES = 1 << 20
-CHECK_BYTES = 1 << 18
+HOP_BYTES: Final = 4096  # about what lies between two index entries
+SWEEP_BYTES: Final = 1 << 20
+CHECK_BYTES: Final = 1 << 18
 """What is read at once to be summed up: so much stays in a CPU's own cache."""
 
 Problem = Callable[[int, str], None]

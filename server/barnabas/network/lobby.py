@@ -11,12 +11,13 @@ from __future__ import annotations
 import select
 import time
 from collections.abc import Callable
+from typing import Final
 
 import trio
 
-WOKEN_AT_ONCE = 32
+WOKEN_AT_ONCE: Final = 32
 """How many sockets wake up in one turn at most: a millisecond or two to serve, if each has a small request."""
-TURN_SECONDS = 0.002
+TURN_SECONDS: Final = 0.002
 """If the turn before took longer, fewer wake up than in it, down to four; more, if it took three quarters of it."""
 
 

@@ -11,7 +11,7 @@ import os
 import socket
 import struct
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
@@ -24,13 +24,13 @@ from barnabas.wire.regions import Chunk, FileRegion
 if TYPE_CHECKING:
     from barnabas.network.transport import Reader
 
-BACKLOG = 1024
-TOGETHER_BYTES = 64 * 1024
+BACKLOG: Final = 1024
+TOGETHER_BYTES: Final = 64 * 1024
 """Of a request that is much larger, so many bytes are waited for together; the end of the connection is seen at once."""
-_JOIN_BYTES_MAX = 256 * 1024
+_JOIN_BYTES_MAX: Final = 256 * 1024
 """Chunks are joined for one `send` up to this size; larger ones are sent as they are, without a copy."""
 
-_READ_BYTES_MAX = 16 * 1024
+_READ_BYTES_MAX: Final = 16 * 1024
 """Regions up to this size are read and joined too: two system calls less are worth more than a copy."""
 
 

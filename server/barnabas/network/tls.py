@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import ssl
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
     from barnabas.network.tls_context import ServerTls
 
-RECORD_BYTES_MAX = 17 * 1024  # with its header and padding
-PIECE_BYTES = 64 * 1024
+RECORD_BYTES_MAX: Final = 17 * 1024  # with its header and padding
+PIECE_BYTES: Final = 64 * 1024
 """How much is given to OpenSSL at a time: four records."""
-SENT_BEFORE_A_TURN = 256 * 1024
+SENT_BEFORE_A_TURN: Final = 256 * 1024
 """After so many bytes others have their turn: encrypting them takes about 0.2 ms."""
-RECEIVED_AT_ONCE = 128 * 1024
+RECEIVED_AT_ONCE: Final = 128 * 1024
 
 
 class TlsTransport(PlainTransport):

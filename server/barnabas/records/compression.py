@@ -8,7 +8,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.records.errors import DecompressedTooLargeError, UnsupportedCompressionError
 from barnabas.records.steps import Reserve, Steps, Work
@@ -17,8 +17,8 @@ from barnabas.records.varint import Buffer
 if TYPE_CHECKING:
     from barnabas.records.codecs.pieces import Compressor
 
-SMALL_COMPRESSED_BYTES = 64 << 10
-SMALL_BYTES = 1 << 20
+SMALL_COMPRESSED_BYTES: Final = 64 << 10
+SMALL_BYTES: Final = 1 << 20
 """What is compressed within 64 KiB and makes up to 1 MiB is small: at most some 3 ms of gzip, the slowest.
 
 Of LZ4 all that makes up to 1 MiB is: it takes 0.2 to 0.3 ms, and a thread for it would cost as much.

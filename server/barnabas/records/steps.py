@@ -10,11 +10,11 @@ A generator of steps yields None where others may run, and returns its result. `
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
-RECORDS_PER_STEP = 1_000
+RECORDS_PER_STEP: Final = 1_000
 """Records that are gone over between two checkpoints: some tenths of a millisecond."""
 
 

@@ -4,6 +4,8 @@ The rule: a reader never goes beyond the end that it was given, and refuses what
 produced: more than 5 bytes for an int32, more than 10 for an int64, or bits above that width.
 """
 
+from typing import Final
+
 from barnabas.records.errors import InvalidRecordsError
 
 Buffer = bytes | bytearray | memoryview
@@ -65,7 +67,7 @@ def _encode(value: int) -> bytes:
 
 
 # Lengths, deltas and counts are nearly always small: SMALL[n] encodes n, and SMALL[-1] encodes -1 (null).
-SMALL_COUNT = 1 << 11
+SMALL_COUNT: Final = 1 << 11
 SMALL = [bytes((n << 1,)) for n in range(64)]
 SMALL += [bytes((n << 1 & 0x7F | 0x80, n >> 6)) for n in range(64, SMALL_COUNT)]
 SMALL.append(b"\x01")

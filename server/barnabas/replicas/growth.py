@@ -7,8 +7,9 @@ changes: nobody waits across that.
 from __future__ import annotations
 
 from collections import deque
+from typing import Final
 
-UNCOMMITTED_APPENDS_MAX = 1000
+UNCOMMITTED_APPENDS_MAX: Final = 1000
 """So many appends are distinguished while they wait for followers; more than that count as one."""
 
 

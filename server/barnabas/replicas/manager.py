@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.cluster.image import NO_TOPIC_ID, PartitionInfo
 from barnabas.errors import RequestError, StorageError
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LOGS_AT_ONCE = 64
+LOGS_AT_ONCE: Final = 64
 """So many logs are made or deleted in one piece, in a thread; a broker that stops waits for one piece at most."""
 
 

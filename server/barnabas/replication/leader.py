@@ -8,12 +8,12 @@ for it. A replica that is about to join counts already (KIP-497), so that it can
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.replication.read_replica import ReadReplica
 
 UNKNOWN_OFFSET = -1
-UNKNOWN_BROKER_EPOCH = -1
+UNKNOWN_BROKER_EPOCH: Final = -1
 NEVER_MS = -(2**62)
 """Long before any time that a clock shows."""
 

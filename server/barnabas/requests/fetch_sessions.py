@@ -9,17 +9,17 @@ A partition of which a fetcher has, and knows, everything may be watched; a requ
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import Final, Protocol
 
 from barnabas.errors import RequestError
 from barnabas.wire.generated.errors import ErrorCode
 
 NO_SESSION = 0
-EPOCH_INITIAL = 0
+EPOCH_INITIAL: Final = 0
 EPOCH_FINAL = -1
-EPOCH_MAX = 2**31 - 1
+EPOCH_MAX: Final = 2**31 - 1
 
-EVICTION_MS_MIN = 120_000
+EVICTION_MS_MIN: Final = 120_000
 """A session younger and more recently used than this is not evicted for another (Kafka's min eviction time)."""
 
 TopicKey = str | bytes

@@ -16,29 +16,30 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 import trio
 
 MIB = 1024 * 1024
 
-SMALL_BYTES_MAX = 64 * 1024
+SMALL_BYTES_MAX: Final = 64 * 1024
 """Up to this size a reservation is taken from the pool for small ones."""
 
 REQUEST_BYTES_MAX = 64 * MIB
 """Bytes of requests larger than SMALL_BYTES_MAX, unless queued.max.request.bytes says otherwise."""
 
 RESPONSE_BYTES_MAX = 64 * MIB
-SMALL_SHARE = 4
+SMALL_SHARE: Final = 4
 """The pool for small ones has a quarter of the size of that for large ones, in addition."""
 
-RECEIVE_STALLED_SECONDS = 2.0
-SEND_STALLED_SECONDS = 10.0
+RECEIVE_STALLED_SECONDS: Final = 2.0
+SEND_STALLED_SECONDS: Final = 10.0
 """How long a peer may send or take nothing while others wait for the memory that it holds."""
 
-SHED_INTERVAL_SECONDS = 1.0
+SHED_INTERVAL_SECONDS: Final = 1.0
 
 GIVE_BACK_BYTES = 32 * MIB
-GIVE_BACK_AFTER_LOOKS = 3
+GIVE_BACK_AFTER_LOOKS: Final = 3
 """When for so long so much less is held than some time before, the process gives back what is free."""
 
 

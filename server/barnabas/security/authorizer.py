@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import IntEnum
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -74,7 +74,7 @@ ALL_OPERATIONS: Mapping[ResourceType, int] = MappingProxyType(
 )
 """The bits of all operations on a resource of each type."""
 
-NO_OPERATIONS = 0
+NO_OPERATIONS: Final = 0
 """The bits of authorized operations where the requester may not even describe the resource."""
 
 REFUSALS: Mapping[ResourceType, ErrorCode] = MappingProxyType(

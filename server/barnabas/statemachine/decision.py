@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from barnabas.errors import RequestError
 
 T = TypeVar("T")
-EVENT_SIZE_MAX = 500
+EVENT_SIZE_MAX: Final = 500
 """From so many names, partitions and the like on an event decides in a thread: a few milliseconds' worth."""
 Record = tuple[bytes, bytes | None]
 """Key and value of a record of an internal topic; no value is a tombstone."""
-NO_PRODUCER_ID = -1
+NO_PRODUCER_ID: Final = -1
 """Of an entry whose records are in no transaction."""
 
 

@@ -44,10 +44,12 @@ _known: dict[type[Any], _Parts | None] = {}
 
 def _parts_of(kind: type[Any]) -> _Parts | None:
     """Return the parts of a generated struct, None if there are no arrays in it."""
-    if kind not in _known:
+    try:
+        return _known[kind]
+    except KeyError:
         parts = _Parts(kind)
         _known[kind] = parts if parts.arrays or parts.structs else None
-    return _known[kind]
+        return _known[kind]
 
 
 def has_more_entries(message: Any, most: int) -> bool:

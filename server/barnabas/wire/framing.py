@@ -6,20 +6,21 @@ The rule: a size is judged before anybody makes room for it.
 from __future__ import annotations
 
 from struct import Struct
+from typing import Final
 
 from barnabas.wire.errors import DecodeError
 from barnabas.wire.primitives import Buffer
 
-SIZE_BYTES = 4
-API_KEY_BYTES = 2
+SIZE_BYTES: Final = 4
+API_KEY_BYTES: Final = 2
 
-FRAME_BYTES_MAX = 100 * 1024 * 1024
+FRAME_BYTES_MAX: Final = 100 * 1024 * 1024
 """The largest request that is accepted by default (socket.request.max.bytes)."""
 
-MESSAGE_BYTES_MAX = 8 * 1024 * 1024
+MESSAGE_BYTES_MAX: Final = 8 * 1024 * 1024
 """The largest request without records, more than any that could succeed: 100 MiB of names take gigabytes once decoded."""
 
-PRODUCE = 0
+PRODUCE: Final = 0
 
 _SIZE = Struct(">i")
 _API_KEY = Struct(">h")
