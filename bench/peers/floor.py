@@ -9,7 +9,11 @@ from pathlib import Path
 from bench.peers.base import Peer, Running, free_port, spawn
 from bench.tools import ROOT, BenchError, code_of
 
-WAYS = ("trio", "blocking")
+WAYS = {
+    "trio": "answers Produce, Fetch and OffsetCommit without looking at them, trio",
+    "blocking": "answers Produce, Fetch and OffsetCommit without looking at them, blocking",
+    "writes": "checks the checksum of what is produced, writes it to a file, and does nothing else; trio",
+}
 
 
 class _RunningFloor(Running):
@@ -19,11 +23,15 @@ class _RunningFloor(Running):
             raise BenchError(f"{self.peer.label} has one partition of each topic")
 
     def delete_topic(self, topic: str) -> None:
-        """It keeps nothing."""
+        """Give back what was written, if anything was."""
+        path = self.data / topic
+        if path.exists():
+            os.truncate(path, 0)  # the process still has it open
+            path.unlink()
 
 
 class Floor(Peer):
-    """One process; it waits for its sockets as the broker does (`trio`), or with a thread for each (`blocking`)."""
+    """One process; it waits for its sockets as the broker does (`trio`, `writes`), or with a thread for each."""
 
     keeps_data = False
 
@@ -35,11 +43,11 @@ class Floor(Peer):
         self._code = code_of(ROOT)
 
     def describe(self) -> str:
-        return f"answers Produce, Fetch and OffsetCommit without looking at them, {self._way}"
+        return WAYS[self._way]
 
     def start(self, data: Path) -> Running:
         port = free_port()
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(self._code), str(ROOT)])}
-        command = [sys.executable, "-m", "bench.peers.floor_server", str(port), self._way]
+        command = [sys.executable, "-m", "bench.peers.floor_server", str(port), self._way, str(data)]
         started = spawn(self, command, data, port, environment)
         return _RunningFloor(**vars(started))

@@ -1,4 +1,4 @@
-"""`python -m bench.peers.floor_server PORT blocking|trio`: a process that answers requests and hardly looks at them.
+"""`python -m bench.peers.floor_server PORT blocking|trio|writes DIR`: a process that answers requests, hardly looking.
 
 Produce, Fetch and OffsetCommit are what is measured.
 The rule: a connection's first request of each of them is answered by the codecs, and each one after it by the same bytes
@@ -6,21 +6,25 @@ with its own correlation id. A Produce has its base offset, for which four bytes
 has. A Fetch gets the largest batch that was produced, as often as it asks for, with the offsets that it asks for, and never
 comes to an end. What is left is what a broker in this language cannot do without: requests are read from a socket and
 something is written back. `blocking` waits in the kernel with a thread for each connection, `trio` as the broker does: over
-its transport, with its look at the next request before a turn of the event loop.
+its transport, with its look at the next request before a turn of the event loop. `writes` does as `trio`, and besides what
+no broker that keeps its data can leave out: it checks the checksum of each batch and writes it to the topic's file in DIR.
 """
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 import threading
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from struct import Struct
 
 from barnabas.broker.connection import LOOK_SECONDS
 from barnabas.network.ready_sockets import ReadySockets
 from barnabas.network.sockets import PlainTransport
+from barnabas.records.crc import crc32c
 from barnabas.wire import headers, registry
 from barnabas.wire.generated.api_versions import ApiVersionsResponse
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
@@ -56,12 +60,14 @@ NODE_ID = 1
 PRODUCER_ID = 1
 LATEST = -1
 BUFFER_BYTES = 4 * 1024 * 1024
+SCRATCH_BYTES = 64 * 1024
+"""So much is received where the size of the next request is not known yet."""
 
 _SIZE = Struct(">i")
 _OFFSET = Struct(">q")
 _CORRELATION_ID = slice(8, 12)  # of a request with its size field
 _CORRELATION_ID_OF_ANSWER = slice(4, 8)
-_RECORD_COUNT = 57  # of a batch
+_CHECKSUM, _CHECKED, _RECORD_COUNT = 17, 21, 57  # of a batch
 _MARK = 0x0102030405060708
 
 
@@ -72,16 +78,28 @@ class Topic:
         self.end = 0
         self.batch = b""
         self.batch_records = 0
+        self._file = -1
+        self._written = 0
+
+    def write(self, path: Path, batch: memoryview) -> None:
+        """Check a batch and append it to the file of the topic. Raises ValueError for a wrong checksum."""
+        if crc32c(batch[_CHECKED:]) != int.from_bytes(batch[_CHECKSUM:_CHECKED], "big"):
+            raise ValueError("the checksum of a batch is wrong")
+        if self._file < 0:
+            self._file = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
+        self._written += os.pwrite(self._file, batch, self._written)
 
 
 class Answers:
     """The answers of one connection, which writes to one topic, or reads one."""
 
-    def __init__(self, port: int, topics: defaultdict[str, Topic]) -> None:
-        """`topics` are what all connections have in common."""
+    def __init__(self, port: int, topics: defaultdict[str, Topic], directory: Path | None = None) -> None:
+        """`topics` are what all connections have in common; what is produced is written to files in a `directory`."""
         self._port = port
+        self._directory = directory
         self._topics = topics
         self._topic = Topic()
+        self._topic_name = ""
         self._produced = bytearray()
         self._base_offset = self._batch = 0
         self._fetched = bytearray()
@@ -109,7 +127,9 @@ class Answers:
         _OFFSET.pack_into(answer, self._base_offset, topic.end)
         count = _SIZE.unpack_from(request, self._batch + _RECORD_COUNT)[0]
         topic.end += count
-        if len(request) - self._batch > len(topic.batch):
+        if self._directory is not None:
+            topic.write(self._directory / self._topic_name, request[self._batch :])
+        elif len(request) - self._batch > len(topic.batch):
             topic.batch, topic.batch_records = bytes(request[self._batch :]), count
         return answer
 
@@ -125,7 +145,7 @@ class Answers:
             responses=[ProduceResponse.TopicProduceResponse(name=topic.name, partition_responses=[produced])]
         )
         answer = bytearray(_joined(PRODUCE, header.api_version, header.correlation_id, response))
-        self._topic = self._topics[topic.name]
+        self._topic_name, self._topic = topic.name, self._topics[topic.name]
         self._base_offset = answer.index(_OFFSET.pack(_MARK))
         self._batch = len(request) - len(partition.records)
         return answer
@@ -257,6 +277,11 @@ def _whole(view: memoryview, used: int) -> int:
     return size if used >= size else 0
 
 
+def _next_end(view: memoryview, used: int) -> int:
+    """Return up to where is received: no more than a request, so that little is left over to be moved."""
+    return max(4 + _SIZE.unpack_from(view)[0] if used >= 4 else 0, used + SCRATCH_BYTES)
+
+
 def serve_blocking(listening: socket.socket) -> None:
     """Serve each connection in a thread that waits in the kernel."""
     port, topics = listening.getsockname()[1], defaultdict[str, Topic](Topic)
@@ -295,21 +320,22 @@ def serve_each(listening: socket.socket, serve: Callable[[socket.socket], Awaita
     trio.run(main)
 
 
-def serve_trio(listening: socket.socket) -> None:
+def serve_trio(listening: socket.socket, directory: Path | None = None) -> None:
     """Serve each connection in a task, over the broker's transport."""
     port, topics = listening.getsockname()[1], defaultdict[str, Topic](Topic)
     ready = ReadySockets()
 
     async def serve(accepted: socket.socket) -> None:
-        transport, answers = PlainTransport(accepted, ready=ready), Answers(port, topics)
+        transport, answers = PlainTransport(accepted, ready=ready), Answers(port, topics, directory)
         view, used = memoryview(bytearray(BUFFER_BYTES)), 0
         while True:
             if not transport.is_only_readable(LOOK_SECONDS):
                 await transport.wait_readable()
-            received = transport.receive_now(view[used:])
+            received = transport.receive_now(view[used : _next_end(view, used)])
             if received == 0:
                 return transport.close()
             used += received or 0
+            transport.expect(max(_next_end(view, used) - used - SCRATCH_BYTES, 0))
             while size := _whole(view, used):
                 await transport.send([answers.to(view[:size])])
                 view[: used - size] = view[size:used]
@@ -318,8 +344,12 @@ def serve_trio(listening: socket.socket) -> None:
     serve_each(listening, serve)
 
 
-WAYS: dict[str, Callable[[socket.socket], None]] = {"blocking": serve_blocking, "trio": serve_trio}
+WAYS: dict[str, Callable[[socket.socket, Path], None]] = {
+    "blocking": lambda listening, _: serve_blocking(listening),
+    "trio": lambda listening, _: serve_trio(listening),
+    "writes": serve_trio,
+}
 
 if __name__ == "__main__":
     with socket.create_server(("127.0.0.1", int(sys.argv[1]))) as bound:
-        WAYS[sys.argv[2]](bound)
+        WAYS[sys.argv[2]](bound, Path(sys.argv[3]))
