@@ -25,7 +25,7 @@ ROWS: tuple[Row, ...] = (
     ("group.max.session.timeout.ms", "int", "1800000", "", "medium", "", "",
      "Longest session timeout of a classic group's member."),
     ("group.initial.rebalance.delay.ms", "int", "3000", "", "medium", "", "",
-     "How long a new classic group waits for more members."),
+     "How long a new classic group waits for more members; at least 3 ms after the last one."),
     ("group.max.size", "int", "2147483647", "1..", "medium", "", "",
      "Members of one classic group."),
     ("group.consumer.session.timeout.ms", "int", "45000", "1..", "medium", "", "",
