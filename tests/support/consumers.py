@@ -20,10 +20,9 @@ from barnabas.cluster.image import (
     TopicInfo,
 )
 from barnabas.errors import RequestError
-from barnabas.groups.classic import TOGETHER_MS
 from barnabas.groups.consumer.group import ConsumerGroup
 from barnabas.groups.consumer.membership import Heartbeat, check_heartbeat
-from barnabas.groups.settings import GroupSettings
+from barnabas.groups.settings import TOGETHER_MS, GroupSettings
 from barnabas.groups.shard import GroupShard
 from barnabas.groups.topics import by_topic
 from barnabas.statemachine.decision import Decision

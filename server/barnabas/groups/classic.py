@@ -25,8 +25,6 @@ from barnabas.wire.generated.sync_group import SyncGroupRequest, SyncGroupRespon
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
 """How long a member that has just joined may wait for the others before it counts as gone (Kafka's constant)."""
-TOGETHER_MS: Final = 3
-"""For how long a first generation waits for one more member where group.initial.rebalance.delay.ms is less."""
 
 
 class ClassicGroup(ClassicState):
@@ -210,7 +208,7 @@ class ClassicGroup(ClassicState):
             self._end_syncs(ErrorCode.REBALANCE_IN_PROGRESS, out)
         if self.state is not State.PREPARING_REBALANCE:
             longest = self.members.longest_rebalance_ms
-            delay = max(self.settings.initial_rebalance_delay_ms, TOGETHER_MS)
+            delay = self.settings.first_generation_delay_ms
             self.is_initial = self.state is State.EMPTY
             self._enter(State.PREPARING_REBALANCE, now_ms)
             out.timers[("sync", self.id)] = None
@@ -232,8 +230,7 @@ class ClassicGroup(ClassicState):
         if self.state is not State.PREPARING_REBALANCE:
             return
         if self.is_initial and self.new_member_added and self.initial_delay_left_ms:
-            delay = max(self.settings.initial_rebalance_delay_ms, TOGETHER_MS)
-            delay = min(delay, self.initial_delay_left_ms)
+            delay = min(self.settings.first_generation_delay_ms, self.initial_delay_left_ms)
             self.initial_delay_left_ms -= delay
             self.new_member_added = False
             out.timers[("join", self.id)] = now_ms + delay

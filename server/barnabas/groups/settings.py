@@ -8,6 +8,9 @@ from typing import NamedTuple
 from barnabas.cluster.image import BROKER, GROUP, ClusterImage
 from barnabas.features import RecordVersions
 
+TOGETHER_MS = 3
+"""For how long a first generation waits for one more member where group.initial.rebalance.delay.ms is less."""
+
 
 class MigrationPolicy(Enum):
     """Which way a group may change its protocol while it has members, with the names of Kafka's setting."""
@@ -82,6 +85,11 @@ class GroupSettings(NamedTuple):
     share_size_max: int = 200
     record_versions: RecordVersions = RecordVersions()
     """In which versions groups and offsets are written."""
+
+    @property
+    def first_generation_delay_ms(self) -> int:
+        """How long the first generation of a classic group waits for one more member."""
+        return max(self.initial_rebalance_delay_ms, TOGETHER_MS)
 
     def of_group(self, image: ClusterImage, group_id: str) -> ConsumerSettings:
         """What a consumer group obeys: its own settings, and the broker's for the rest."""

@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.features import RecordVersions
-from barnabas.groups.classic import TOGETHER_MS
 from barnabas.groups.group import Committer
 from barnabas.groups.member import Joining, Member, Members, State
 from barnabas.groups.records import CommittedOffset
-from barnabas.groups.settings import GroupSettings
+from barnabas.groups.settings import TOGETHER_MS, GroupSettings
 from barnabas.groups.shard import GroupShard
 from barnabas.statemachine.decision import Decision
 from barnabas.statemachine.partitioning import java_hash, partition_for
