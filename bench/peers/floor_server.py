@@ -99,7 +99,7 @@ class Answers:
         self._directory = directory
         self._topics = topics
         self._topic = Topic()
-        self._topic_name = ""
+        self._path: Path | None = None
         self._produced = bytearray()
         self._base_offset = self._batch = 0
         self._fetched = bytearray()
@@ -127,9 +127,9 @@ class Answers:
         _OFFSET.pack_into(answer, self._base_offset, topic.end)
         count = _SIZE.unpack_from(request, self._batch + _RECORD_COUNT)[0]
         topic.end += count
-        if self._directory is not None:
-            topic.write(self._directory / self._topic_name, request[self._batch :])
-        elif len(request) - self._batch > len(topic.batch):
+        if self._path is not None:
+            topic.write(self._path, request[self._batch :])
+        if len(request) - self._batch > len(topic.batch):
             topic.batch, topic.batch_records = bytes(request[self._batch :]), count
         return answer
 
@@ -145,7 +145,8 @@ class Answers:
             responses=[ProduceResponse.TopicProduceResponse(name=topic.name, partition_responses=[produced])]
         )
         answer = bytearray(_joined(PRODUCE, header.api_version, header.correlation_id, response))
-        self._topic_name, self._topic = topic.name, self._topics[topic.name]
+        self._topic = self._topics[topic.name]
+        self._path = self._directory / topic.name if self._directory is not None else None
         self._base_offset = answer.index(_OFFSET.pack(_MARK))
         self._batch = len(request) - len(partition.records)
         return answer
@@ -277,9 +278,9 @@ def _whole(view: memoryview, used: int) -> int:
     return size if used >= size else 0
 
 
-def _next_end(view: memoryview, used: int) -> int:
-    """Return up to where is received: no more than a request, so that little is left over to be moved."""
-    return max(4 + _SIZE.unpack_from(view)[0] if used >= 4 else 0, used + SCRATCH_BYTES)
+def _missing(view: memoryview, used: int) -> int:
+    """Return how many bytes of the request at the start of the buffer are not there yet, 0 where that is not known."""
+    return max(4 + _SIZE.unpack_from(view)[0] - used, 0) if used >= 4 else 0
 
 
 def serve_blocking(listening: socket.socket) -> None:
@@ -331,11 +332,13 @@ def serve_trio(listening: socket.socket, directory: Path | None = None) -> None:
         while True:
             if not transport.is_only_readable(LOOK_SECONDS):
                 await transport.wait_readable()
-            received = transport.receive_now(view[used : _next_end(view, used)])
+            # No more than the request, so that little is left over to be moved.
+            room = max(_missing(view, used), SCRATCH_BYTES)
+            received = transport.receive_now(view[used : used + room])
             if received == 0:
                 return transport.close()
             used += received or 0
-            transport.expect(max(_next_end(view, used) - used - SCRATCH_BYTES, 0))
+            transport.expect(_missing(view, used))
             while size := _whole(view, used):
                 await transport.send([answers.to(view[:size])])
                 view[: used - size] = view[size:used]
