@@ -49,7 +49,7 @@ class ClassicState:
     """Protocol, members, and what `subscribed_topics` has made of them."""
 
     def __init__(self, id: str, settings: GroupSettings) -> None:
-        # Written out: that of a dataclass is not compiled, and with so many fields it takes half of a first join.
+        # Written out: that of a dataclass is not compiled, and with so many fields it took a third of the event.
         self.id = id
         self.settings = settings
         self.state = State.EMPTY

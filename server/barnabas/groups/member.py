@@ -189,7 +189,7 @@ class Members(dict[str, Member]):
         return waiting
 
     def _count(self, names: tuple[str, ...], timeout_ms: int, change: int) -> None:
-        for name in names if len(names) == 1 else set(names):
+        for name in set(names):
             _add(self._votes, name, change)
         _add(self._lists, names, change)
         _add(self._timeouts, timeout_ms, change)

@@ -406,12 +406,10 @@ class GroupShard:
             committed = None if value is None else offset_commit.RECORD.decode_value(value)
             self._replay_offset(old.group, (old.topic, old.partition), committed)
         elif kind == group_metadata.RECORD.type_id:
-            if value is not None and not loading:
-                return
-            group_id = group_metadata.RECORD.decode_key(key).group
             if value is None:
-                self._end(group_id, ClassicGroup)
-            else:
+                self._end(group_metadata.RECORD.decode_key(key).group, ClassicGroup)
+            elif loading:
+                group_id = group_metadata.RECORD.decode_key(key).group
                 metadata = group_metadata.RECORD.decode_value(value)
                 self.groups[group_id] = ClassicGroup.restored(group_id, self.settings, metadata)
         else:

@@ -33,9 +33,8 @@ from barnabas.records.batch import (
 from barnabas.records.control import EndMarker
 
 BATCHES_KEPT: Final = 5  # max.in.flight.requests.per.connection of an idempotent producer is 5 at most
-SEQUENCES_KNOWN_MAX: Final = (
-    1 << 30
-)  # sequence numbers wrap: who is farther behind cannot be told from who is ahead
+SEQUENCES_KNOWN_MAX: Final = 1 << 30
+"""Sequence numbers wrap: who is farther behind cannot be told from who is ahead."""
 NO_COORDINATOR_EPOCH: Final = -1
 NO_OFFSET: Final = -1
 PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000  # producer.id.expiration.ms

@@ -99,8 +99,8 @@ def connection_info(protocol: str = "PLAINTEXT") -> ConnectionInfo:
     return ConnectionInfo(1, protocol, protocol, *addresses, login=login)
 
 
-def frame_of(key: int, version: int, request: Any) -> memoryview:
-    chunks = encode_request(key, version, 1, "client", request)
+def frame_of(key: int, version: int, request: Any, client_id: str = "client") -> memoryview:
+    chunks = encode_request(key, version, 1, client_id, request)
     return memoryview(bytearray(b"".join(bytes(chunk) for chunk in chunks)[4:]))
 
 
@@ -175,10 +175,7 @@ async def test_a_request_that_a_quota_refuses_does_nothing(asked):
 
 @pytest.mark.parametrize("request_of", ["an unknown API key", "a body that is cut short"])
 async def test_a_long_client_id_makes_no_long_line_of_the_log(asked, request_of):
-    client_id = "ü" * 10_000
-    frame = b"".join(bytes(chunk) for chunk in encode_request(METADATA, 1, 1, client_id, MetadataRequest()))[
-        4:
-    ]
+    frame = bytes(frame_of(METADATA, 1, MetadataRequest(), client_id="ü" * 10_000))
     frame = frame[:-1] if request_of.startswith("a body") else b"\x7f\xff" + frame[2:]
     pipeline = pipeline_of(asked)
     with pytest.raises(PeerError, match=r"client 'ü+'\.\.\. \(10000 characters\)") as refused:
