@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from bench.wire import Reader, WireError, request, uvarint
+from bench.wire import API_VERSIONS, Reader, WireError, request, uvarint
 
 JOIN_GROUP, HEARTBEAT, SYNC_GROUP, CONSUMER_GROUP_HEARTBEAT = 11, 12, 14, 68
 SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS = 30_000, 60_000
@@ -209,6 +209,23 @@ class Crowd:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._selector.register(connection, selectors.EVENT_READ, number)
             self._sockets.append(connection)
+        self._ask_for_versions()
+
+    def _ask_for_versions(self) -> None:
+        """Begin as clients do, with ApiVersions: what follows is asked of connections that the broker has accepted.
+
+        The kernel says that a connection is there before the broker knows of it, and brokers differ in how many such
+        connections they let wait: with Apache Kafka the last of a thousand are connected after 10 s, when it has accepted
+        all others.
+        """
+        for connection in self._sockets:
+            connection.sendall(request(API_VERSIONS, 0, b""))
+        for connection in self._sockets:
+            answer = b""
+            while len(answer) < 4 or len(answer) < 4 + struct.unpack_from(">i", answer)[0]:
+                if not (received := connection.recv(1 << 16)):
+                    raise ConnectionError("the broker closed a member's connection")
+                answer += received
 
     def close(self) -> None:
         """Leave without a word."""

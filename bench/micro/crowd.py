@@ -20,6 +20,7 @@ from statistics import median
 from bench.members import HEARTBEAT, JOIN_GROUP, SYNC_GROUP, ClassicMember, Crowd
 from bench.micro.timing import Timing
 from bench.procfs import cpu_s
+from bench.wire import API_VERSIONS
 
 MEMBERS = 1_000
 SAMPLES = 5
@@ -44,6 +45,7 @@ def _joined() -> bytes:
 
 
 ANSWERS = {
+    API_VERSIONS: struct.pack(">hi", 0, 0),
     JOIN_GROUP: _joined(),
     SYNC_GROUP: struct.pack(">ihi", 0, 0, 8) + bytes(8),
     HEARTBEAT: struct.pack(">ih", 0, 0),
