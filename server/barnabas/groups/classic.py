@@ -11,7 +11,6 @@ generation gets its assignment.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from barnabas.errors import RequestError
@@ -102,7 +101,7 @@ class ClassicGroup(ClassicState):
         )  # fmt: skip
         if not self.members:
             self.protocol_type = request.protocol_type
-        self.members[member_id] = member
+        self.members.put(member)
         self.members.joining[member_id] = joining.waiter
         if member.instance_id is not None:
             self.static_ids[member.instance_id] = member_id
@@ -132,12 +131,7 @@ class ClassicGroup(ClassicState):
             and session_ms == member.session_timeout_ms
             and rebalance_ms == member.rebalance_timeout_ms
         ):
-            self.members[member.id] = replace(
-                member,
-                protocols=protocols,
-                session_timeout_ms=session_ms,
-                rebalance_timeout_ms=rebalance_ms,
-            )
+            self.members.put(member.again(member.id, protocols, session_ms, rebalance_ms))
         self.members.joining[member.id] = joining.waiter
         self._prepare_rebalance(now_ms, out)
 
@@ -145,7 +139,8 @@ class ClassicGroup(ClassicState):
         self, joining: Joining, protocols: list[tuple[str, bytes]], now_ms: int, out: Decision
     ) -> None:
         """A static member came back without its member id: it gets a new one, and the old one is fenced."""
-        instance = joining.request.group_instance_id
+        request = joining.request
+        instance = request.group_instance_id
         assert instance is not None
         leader_before = self.leader or ""
         former_id = self.static_ids[instance]
@@ -156,12 +151,8 @@ class ClassicGroup(ClassicState):
         if sync_waiter is not None:
             out.replies.append((sync_waiter, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID)))
         was_leader = self.leader == former_id
-        member = replace(
-            self.members.take(former_id),
-            id=joining.new_member_id,
-            protocols=protocols,
-            session_timeout_ms=joining.request.session_timeout_ms,
-            rebalance_timeout_ms=joining.request.rebalance_timeout_ms,
+        member = self.members.take(former_id).again(
+            joining.new_member_id, protocols, request.session_timeout_ms, request.rebalance_timeout_ms
         )
         if former_id in self.synced:
             self.synced.remove(former_id)
@@ -169,7 +160,7 @@ class ClassicGroup(ClassicState):
         if former_id in self.assignments:
             self.assignments = {**self.assignments, member.id: self.assignments[former_id]}
         out.timers[("session", self.id, former_id)] = None
-        self.members[member.id] = member
+        self.members.put(member)
         self.static_ids[instance] = member.id
         if was_leader:
             self.leader = member.id
@@ -272,7 +263,7 @@ class ClassicGroup(ClassicState):
             out.replies += [(waiter, reply(member_id)) for member_id, waiter in waiting.items()]
 
     def _generation_of(self, leader: str | None, *, is_for_leader: bool) -> Generation:
-        members = tuple(self.members.values()) if is_for_leader else ()
+        members = self.members.values() if is_for_leader else ()
         return Generation(self.generation, self.protocol_type, self.protocol, leader, members)
 
     def _joined(self, member: Member) -> JoinGroupResponse | LeadersAnswer:
@@ -342,7 +333,7 @@ class ClassicGroup(ClassicState):
             self.id,
             self.generation,
             value,
-            tuple(self.members.values()),
+            self.members.values(),
             self.assignments,
             self.settings.record_versions,
         )
@@ -456,12 +447,12 @@ class ClassicGroup(ClassicState):
     def _drop(self, member: Member, out: Decision) -> None:
         out.timers[("session", self.id, member.id)] = None
         join_waiter, sync_waiter = self.members.joining.get(member.id), self.members.syncing.get(member.id)
-        del self.members[member.id]
+        self.members.take(member.id)
         self.synced.discard(member.id)
         if member.instance_id is not None:
             self.static_ids.pop(member.instance_id, None)
         if self.leader == member.id:
-            self.leader = next(iter(self.members), None)
+            self.leader = self.members.first_id()
         if join_waiter is not None:
             out.replies.append((join_waiter, JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)))
         if sync_waiter is not None:
@@ -480,7 +471,7 @@ class ClassicGroup(ClassicState):
             if member.instance_id is not None:
                 self.static_ids.pop(member.instance_id, None)
         if self.leader not in self.members:
-            self.leader = next(iter(self.members), None)
+            self.leader = self.members.first_id()
 
     def _member_gone(self, now_ms: int, out: Decision) -> None:
         if self.state in (State.STABLE, State.COMPLETING_REBALANCE):
@@ -493,6 +484,6 @@ class ClassicGroup(ClassicState):
 
     def watch_sessions(self, now_ms: int, out: Decision) -> None:
         """After a load: every member has a whole session timeout to be heard of; too many must join again."""
-        self.watch_sessions_of(tuple(self.members.values()), now_ms, out)
+        self.watch_sessions_of(self.members.values(), now_ms, out)
         if len(self.members) > self.settings.size_max:
             self._prepare_rebalance(now_ms, out)

@@ -106,7 +106,7 @@ class ClassicState:
 
     def subscription_size(self) -> int:
         """Return about how many members and topics `subscribed_topics` goes through: none where it knows the answer."""
-        members = tuple(self.members.values())
+        members = self.members.values()
         if self.subscriptions is not None and self.subscriptions[:2] == (self.protocol, members):
             return 0
         said = sum([len(metadata) for member in members for _, metadata in member.protocols[:1]])
@@ -122,7 +122,7 @@ class ClassicState:
             return set()
         if self.protocol_type != CONSUMER or self.protocol is None:
             return None
-        members = tuple(self.members.values())
+        members = self.members.values()
         known = self.subscriptions
         if known is None or known[:2] != (self.protocol, members):
             known = self.subscriptions = (self.protocol, members, _topics_of(members, self.protocol))
@@ -194,7 +194,7 @@ class ClassicState:
     def record(self) -> Record:
         """Return what must be remembered of the group."""
         protocol, given = self.protocol or "", self.assignments
-        members = [member.record(protocol, given.get(id_, b"")) for id_, member in self.members.items()]
+        members = [member.record(protocol, given.get(member.id, b"")) for member in self.members.values()]
         value = self.metadata_of(self.state_since_ms, members)
         return group_record(self.id, value, self.settings.record_versions)
 
@@ -219,7 +219,7 @@ class ClassicState:
         group.protocol, group.leader = value.protocol, value.leader
         group.state_since_ms = value.current_state_timestamp
         for entry in value.members:
-            group.members[entry.member_id] = Member.restored(entry, value.protocol or "")
+            group.members.put(Member.restored(entry, value.protocol or ""))
             group.assignments[entry.member_id] = entry.assignment
             if entry.group_instance_id is not None:
                 group.static_ids[entry.group_instance_id] = entry.member_id

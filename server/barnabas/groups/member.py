@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Iterator, KeysView, Sequence
 from enum import Enum
 from typing import Final, TypeVar
 
@@ -30,7 +29,6 @@ class State(Enum):
     STABLE = "Stable"
 
 
-@dataclass(slots=True)
 class Member:
     """One member. It is never changed; a new one takes its place when it joins again with something else.
 
@@ -38,19 +36,52 @@ class Member:
     waits for the next.
     """
 
-    id: str
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    protocols: list[tuple[str, bytes]]
-    joined_in: int = -1
+    __slots__ = (
+        "client_host",
+        "client_id",
+        "id",
+        "instance_id",
+        "joined_in",
+        "protocol_names",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+    )
 
-    @property
-    def protocol_names(self) -> tuple[str, ...]:
+    def __init__(
+        self,
+        id: str,
+        instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        session_timeout_ms: int,
+        rebalance_timeout_ms: int,
+        protocols: list[tuple[str, bytes]],
+        joined_in: int = -1,
+    ) -> None:
+        self.id = id
+        self.instance_id = instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.session_timeout_ms = session_timeout_ms
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.protocols = protocols
+        self.protocol_names = tuple([name for name, _ in protocols])
         """The protocols that it knows, those that it prefers first."""
-        return tuple([name for name, _ in self.protocols])
+        self.joined_in = joined_in
+
+    def again(
+        self,
+        member_id: str,
+        protocols: list[tuple[str, bytes]],
+        session_timeout_ms: int,
+        rebalance_timeout_ms: int,
+    ) -> Member:
+        """The same client, which has joined again with something else."""
+        return Member(
+            member_id, self.instance_id, self.client_id, self.client_host,
+            session_timeout_ms, rebalance_timeout_ms, protocols, self.joined_in,
+        )  # fmt: skip
 
     def metadata_for(self, protocol: str) -> bytes:
         """What the member said for a protocol; empty if it does not know it."""
@@ -88,18 +119,40 @@ class Member:
         )
 
 
-@dataclass(slots=True)
 class Joining:
-    """A JoinGroup request with what the handler knows beyond its fields."""
+    """A JoinGroup request with what the handler knows beyond its fields.
 
-    request: JoinGroupRequest
-    client_id: str
-    client_host: str
-    waiter: int
-    new_member_id: str
-    """The id for a member that comes without one."""
-    known_id_required: bool
-    can_skip_assignment: bool
+    `new_member_id` is the id for a member that comes without one.
+    """
+
+    __slots__ = (
+        "can_skip_assignment",
+        "client_host",
+        "client_id",
+        "known_id_required",
+        "new_member_id",
+        "request",
+        "waiter",
+    )
+
+    def __init__(
+        self,
+        request: JoinGroupRequest,
+        client_id: str,
+        client_host: str,
+        waiter: int,
+        new_member_id: str,
+        *,
+        known_id_required: bool,
+        can_skip_assignment: bool,
+    ) -> None:
+        self.request = request
+        self.client_id = client_id
+        self.client_host = client_host
+        self.waiter = waiter
+        self.new_member_id = new_member_id
+        self.known_id_required = known_id_required
+        self.can_skip_assignment = can_skip_assignment
 
     @property
     def new_bare_id(self) -> str:
@@ -111,16 +164,16 @@ class Joining:
             return self.new_member_id
 
 
-class Members(dict[str, Member]):
+class Members:
     """The members by id, in the order in which they came, and the requests of theirs that are not answered yet.
 
     A waiter is the number of such a request.
     """
 
-    __slots__ = ("_lists", "_timeouts", "_votes", "joining", "syncing")
+    __slots__ = ("_by_id", "_lists", "_timeouts", "_votes", "joining", "syncing")
 
     def __init__(self) -> None:
-        super().__init__()
+        self._by_id: dict[str, Member] = {}
         self._votes: dict[str, int] = {}  # how many members know a protocol
         self._lists: dict[tuple[str, ...], int] = {}  # and how many know just these, in this order
         self._timeouts: dict[int, int] = {}  # how many have a rebalance timeout, in ms
@@ -129,20 +182,45 @@ class Members(dict[str, Member]):
         self.syncing: dict[str, int] = {}
         """The waiters of SyncGroup requests by member."""
 
-    def __setitem__(self, member_id: str, member: Member) -> None:
-        before = self.get(member_id)
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __contains__(self, member_id: object) -> bool:
+        return member_id in self._by_id
+
+    def __getitem__(self, member_id: str) -> Member:
+        return self._by_id[member_id]
+
+    def get(self, member_id: str) -> Member | None:
+        """Return a member, or None."""
+        return self._by_id.get(member_id)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_id)
+
+    def keys(self) -> KeysView[str]:
+        """Return the ids of all."""
+        return self._by_id.keys()
+
+    def first_id(self) -> str | None:
+        """Return the id of the one that came first."""
+        return next(iter(self._by_id), None)
+
+    def values(self) -> tuple[Member, ...]:
+        """Return the members as they are now."""
+        return tuple(self._by_id.values())
+
+    def put(self, member: Member) -> None:
+        """Add a member, or have it take the place of that which has its id."""
+        before = self._by_id.get(member.id)
         if before is not None:
             self._count(before.protocol_names, before.rebalance_timeout_ms, -1)
-        super().__setitem__(member_id, member)
+        self._by_id[member.id] = member
         self._count(member.protocol_names, member.rebalance_timeout_ms, 1)
-
-    def __delitem__(self, member_id: str) -> None:
-        self.take(member_id)
 
     def take(self, member_id: str) -> Member:
         """Remove a member and return it; nobody waits for its requests any more."""
-        member = self[member_id]
-        super().__delitem__(member_id)
+        member = self._by_id.pop(member_id)
         self._count(member.protocol_names, member.rebalance_timeout_ms, -1)
         self.joining.pop(member_id, None)
         self.syncing.pop(member_id, None)
@@ -154,23 +232,26 @@ class Members(dict[str, Member]):
         for (names, timeout_ms), count in alike.items():
             self._count(names, timeout_ms, -count)
         for member in members:
-            super().__delitem__(member.id)
+            del self._by_id[member.id]
 
     @property
     def longest_rebalance_ms(self) -> int:
         """The longest rebalance timeout; 0 without members."""
-        return max(self._timeouts, default=0)
+        timeouts = self._timeouts
+        if len(timeouts) == 1:  # as nearly always
+            return next(iter(timeouts))
+        return max(timeouts, default=0)
 
     def shares(self, protocols: Iterable[str]) -> bool:
         """Whether one of these is known to all members."""
-        count = len(self)
+        count = len(self._by_id)
         return any(self._votes.get(name, 0) == count for name in protocols)
 
     def choose_protocol(self) -> str:
         """Of the protocols that all know, the one that most members prefer."""
         if len(self._lists) == 1:  # as nearly always: all members know the same, in the same order
             return next(iter(self._lists))[0]
-        anybody = next(iter(self.values()))
+        anybody = next(iter(self._by_id.values()))
         shared = {name for name in anybody.protocol_names if self._votes[name] == len(self)}
         assert shared, "members without a protocol in common are not let in"
         votes: Counter[str] = Counter()
@@ -189,7 +270,7 @@ class Members(dict[str, Member]):
         return waiting
 
     def _count(self, names: tuple[str, ...], timeout_ms: int, change: int) -> None:
-        for name in set(names):
+        for name in names if len(names) == 1 else set(names):
             _add(self._votes, name, change)
         _add(self._lists, names, change)
         _add(self._timeouts, timeout_ms, change)

@@ -173,14 +173,15 @@ def _downgraded(
     classic.generation, classic.protocol_type = group.epoch, CONSUMER
     for member, _ in members:
         assert member.classic is not None
-        classic.members[member.id] = Member(
+        one = Member(
             member.id, member.instance_id, member.client_id, member.client_host,
             member.classic.session_timeout_ms, member.rebalance_timeout_ms, list(member.classic.protocols),
         )  # fmt: skip
+        classic.members.put(one)
         if member.instance_id is not None:
             classic.static_ids[member.instance_id] = member.id
     classic.protocol = classic.members.choose_protocol()
-    classic.leader = next(iter(classic.members))
+    classic.leader = classic.members.first_id()
     for member, former in members:
         said = classic.members[member.id].metadata_for(classic.protocol)
         # Not what it shall have, as that may still be another's: a group that moves on again starts from here.

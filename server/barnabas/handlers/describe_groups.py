@@ -72,7 +72,7 @@ def _describe(
         return Described(group_id=group_id, group_state="Dead"), iter(())
     protocol = group.protocol or ""
     is_stable = group.state_name == "Stable"
-    members, given = tuple(group.members.values()), group.assignments
+    members, given = group.members.values(), group.assignments
     described = Described(
         group_id=group_id,
         group_state=group.state_name,

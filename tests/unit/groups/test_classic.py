@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import chain
 
 import pytest
@@ -40,6 +39,7 @@ class Harness:
         self.journal: list[tuple[bytes, bytes | None]] = []
         self.timers: dict[object, int] = {}
         self.waiter = 0
+        self.client_id = "c"
 
     def settle(self, out: Decision) -> None:
         for key, value in out.records:
@@ -75,7 +75,7 @@ class Harness:
         for name, value in fields.items():
             setattr(request, name, value)
         joining = Joining(
-            request, "c", "/h", self.waiter, new_id, known_id_required=known, can_skip_assignment=True
+            request, self.client_id, "/h", self.waiter, new_id, known_id_required=known, can_skip_assignment=True
         )
         self.shard.join(joining, now, out)
         self.settle(out)
@@ -290,9 +290,10 @@ def test_a_full_group_says_so_first_and_names_no_member() -> None:
 
 def test_a_static_member_that_comes_back_is_described_with_the_client_that_it_was() -> None:
     h = Harness()
+    h.client_id = "the first"
     h.join("s-1", group_instance_id="s")
     h.sync("s-1", 1)
-    h.group.members["s-1"] = replace(h.group.members["s-1"], client_id="the first")
+    h.client_id = "the second"
     h.join("s-2", group_instance_id="s")
     assert h.group.members["s-2"].client_id == "the first"
 
@@ -438,13 +439,13 @@ def test_what_members_read_is_found_out_once_and_again_when_one_of_them_is_anoth
     h.stable_pair()
     members = h.group.members
     for member_id, topics in (("a", ("x", "y")), ("b", ("y",))):
-        members[member_id] = replace(members[member_id], protocols=[("range", subscription(*topics))])
+        members.put(members[member_id].again(member_id, [("range", subscription(*topics))], 1, 1))
     assert h.shard.subscription_size("g") >= 2
     topics = h.group.subscribed_topics()
     assert topics == {"x", "y"}
     assert h.group.subscribed_topics() is topics
     assert h.shard.subscription_size("g") == 0
-    members["a"] = replace(members["a"], protocols=[("range", subscription("z"))])
+    members.put(members["a"].again("a", [("range", subscription("z"))], 1, 1))
     assert h.shard.subscription_size("g") >= 2
     assert h.group.subscribed_topics() == {"y", "z"}
 
@@ -484,7 +485,7 @@ def test_what_is_counted_of_members_is_what_they_are(steps: list[tuple[str, str,
     for step, member_id, names in steps:
         protocols = [(name, b"") for name in names]
         if step == "put":
-            members[member_id] = Member(member_id, None, "", "", 1, len(names), protocols)
+            members.put(Member(member_id, None, "", "", 1, len(names), protocols))
         elif step == "drop all":
             members.drop([member for member in members.values() if member.id not in members.joining])
         elif member_id in members:

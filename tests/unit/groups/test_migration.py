@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -218,7 +217,7 @@ def test_a_subscription_that_cannot_be_read_stops_the_move() -> None:
     coordinator = with_topic(4)
     classic_pair(coordinator)
     group = coordinator.shard.group("g")
-    group.members["a"] = replace(group.members["a"], protocols=[("range", b"\x00")])
+    group.members.put(group.members["a"].again("a", [("range", b"\x00")], 1, 1))
     written = len(coordinator.journal)
     with pytest.raises(RequestError) as caught:
         Client(coordinator, "c").join()

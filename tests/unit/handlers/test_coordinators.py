@@ -152,7 +152,9 @@ async def test_offsets_of_partitions_that_are_not_there_cannot_be_deleted(ask):
     await ask(joining(), 0)
     parts = [OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=index) for index in (1, 2, -1)]
     topic = OffsetDeleteRequest.OffsetDeleteRequestTopic(name="t", partitions=parts)
-    (await ask.services.group_coordinator.machine("g")).groups["g"].members.clear()
+    members = (await ask.services.group_coordinator.machine("g")).groups["g"].members
+    for member_id in tuple(members):
+        members.take(member_id)
     answer = await ask(OffsetDeleteRequest(group_id="g", topics=[topic]), 0)
     assert [part.error_code for part in answer.topics[0].partitions] == [
         0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
