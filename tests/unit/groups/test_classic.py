@@ -75,7 +75,13 @@ class Harness:
         for name, value in fields.items():
             setattr(request, name, value)
         joining = Joining(
-            request, self.client_id, "/h", self.waiter, new_id, known_id_required=known, can_skip_assignment=True
+            request,
+            self.client_id,
+            "/h",
+            self.waiter,
+            new_id,
+            known_id_required=known,
+            can_skip_assignment=True,
         )
         self.shard.join(joining, now, out)
         self.settle(out)
