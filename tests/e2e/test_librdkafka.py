@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import (
     OFFSET_BEGINNING,
+    TIMESTAMP_LOG_APPEND_TIME,
     Consumer,
     KafkaError,
     KafkaException,
@@ -146,3 +147,25 @@ def test_a_client_prints_nothing(broker: BrokerProcess, capfd: pytest.CaptureFix
     produce(broker.bootstrap, topic, 10)
     assert sorted(read(broker.bootstrap, topic, 1, 10)) == list(range(10))
     assert capfd.readouterr().err == ""
+
+
+def test_a_transaction_in_a_topic_with_the_brokers_timestamps(broker: BrokerProcess) -> None:
+    topic = fresh("stamped")
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    settings = {"message.timestamp.type": "LogAppendTime"}
+    admin.create_topics([NewTopic(topic, 1, 1, config=settings)])[topic].result(30)
+    kinds: list[int] = []
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
+    producer.init_transactions(30)
+    for i in range(2):
+        producer.begin_transaction()
+        producer.produce(
+            topic,
+            key=b"k%d" % i,
+            value=b"v%d" % i,
+            headers=[("h", b"%d" % i)],
+            on_delivery=lambda _, message: kinds.append(message.timestamp()[0]),
+        )
+        producer.commit_transaction(30)
+    assert kinds == [TIMESTAMP_LOG_APPEND_TIME] * 2
+    assert read(broker.bootstrap, topic, 1, 2) == [0, 1]

@@ -59,7 +59,8 @@ class Asked:
         name = type(request).__name__.removesuffix("Request")
         api = next(api for api in apis.BY_KEY.values() if api.name == name)
         assert api.min_version <= version <= api.max_version
-        frame = b"".join(bytes(chunk) for chunk in encode_request(api.key, version, 1, "test", request))[4:]
+        chunks = encode_request(api.key, version, 1, "test", request)
+        frame = bytearray(b"".join(bytes(chunk) for chunk in chunks)[4:])  # writable, as a connection's are
         header = parse_request_header(frame)
         received, _ = api.decoders[version](memoryview(frame), header.body_position)
         shared = Shared(self.broker.memory, self.log_limit, self.authorizer)

@@ -110,7 +110,7 @@ class _Appender:
         piecework: Piecework,
     ) -> None:
         self._appends = Appends(
-            replicas, acks=request.acks, api_version=context.api_version, now_ms=context.now_ms
+            replicas, self._failed, acks=request.acks, api_version=context.api_version, now_ms=context.now_ms
         )
         self.pending: Pending = self._appends.pending
         self._context = context
@@ -196,12 +196,28 @@ class _Appender:
                     continue
                 response = await self._append_alone(name, partitions[len(responses)], may_write=may_write)
             except RequestError as error:
-                index = partitions[len(responses)].index
-                response = _failed(self._context, name, index, self._replicas.find(name, index), error)
+                response = self._failed(name, partitions[len(responses)].index, error)
             responses.append(response)
         return ProduceResponse.TopicProduceResponse(
             name=name, topic_id=topic.topic_id, partition_responses=responses
         )
+
+    def _failed(self, topic: str, index: int, error: RequestError) -> PartitionResponse:
+        """Return the answer of a partition to which nothing was appended."""
+        self._context.log(
+            log, logging.INFO, "refused produce requests", "produce to %s-%d refused: %s", topic, index, error
+        )
+        response = PartitionResponse(
+            index, error.code, -1, -1, -1, NO_RECORD_ERRORS, error.message or None, NO_LEADER
+        )
+        response.record_errors = [
+            ProduceResponse.BatchIndexAndErrorMessage(batch_index=record, batch_index_error_message=message)
+            for record, message in getattr(error, "record_errors", ())
+        ]
+        partition = self._replicas.find(topic, index)
+        if partition is not None and error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            response.log_start_offset = partition.log.log_start_offset
+        return response
 
     async def _append_alone(
         self, topic: str, data: ProduceRequest.PartitionProduceData, *, may_write: bool
@@ -259,25 +275,6 @@ def _name_leaders(
         response.node_endpoints.append(
             ProduceResponse.NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
         )
-
-
-def _failed(
-    context: RequestContext, topic: str, index: int, partition: Replica | None, error: RequestError
-) -> PartitionResponse:
-    """Return the answer of a partition to which nothing was appended."""
-    context.log(
-        log, logging.INFO, "refused produce requests", "produce to %s-%d refused: %s", topic, index, error
-    )
-    response = PartitionResponse(
-        index, error.code, -1, -1, -1, NO_RECORD_ERRORS, error.message or None, NO_LEADER
-    )
-    response.record_errors = [
-        ProduceResponse.BatchIndexAndErrorMessage(batch_index=record, batch_index_error_message=message)
-        for record, message in getattr(error, "record_errors", ())
-    ]
-    if partition is not None and error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-        response.log_start_offset = partition.log.log_start_offset
-    return response
 
 
 async def _wait(pending: Pending, request: ProduceRequest) -> None:

@@ -34,6 +34,7 @@ class IndexedFile:
 
     __slots__ = (
         "_file",
+        "_index_bytes_wanted",
         "_is_index_new",
         "_is_pooled",
         "_offset_index",
@@ -95,6 +96,8 @@ class IndexedFile:
         self._offset_written = 0  # bytes of the index that are in its file
         self._time_index: TimeIndex | None = None
         self._time_written = 0
+        # The bytes that the larger index takes with another entry, 0: to be found out.
+        self._index_bytes_wanted = 0
 
     def __repr__(self) -> str:
         return f"<segment {self.path(names.LOG)}, {self.size} bytes>"
@@ -147,7 +150,7 @@ class IndexedFile:
         except OSError as error:  # whoever wants them next will meet it, for its own log dir
             log.warning("cannot write the indexes of %s: %s", self.path(names.LOG), error)
         else:
-            self._offset_index = self._time_index = None
+            self._forget_indexes()
 
     def close(self) -> None:
         """Write the indexes and let everything go for good. Raises OSError."""
@@ -160,7 +163,11 @@ class IndexedFile:
             self._pool.discard(self)
         self._is_pooled = False
         self._file = None
+        self._forget_indexes()
+
+    def _forget_indexes(self) -> None:
         self._offset_index = self._time_index = None
+        self._index_bytes_wanted = 0
 
     def count_in(self, pool: OpenFiles) -> None:
         """Count against this pool from now on, with what is held; the former pool goes."""
@@ -211,7 +218,7 @@ class IndexedFile:
         self._offset_index = OffsetIndex(self.base_offset)
         self._time_index = TimeIndex(self.base_offset)
         self._offset_written = self._time_written = -1  # the files are not what they should be
-        self.bytes_since_index = 0
+        self.bytes_since_index = self._index_bytes_wanted = 0
         self._is_index_new = True
         self.max_timestamp, self.max_timestamp_offset, self._time_known = NO_TIMESTAMP, self.base_offset, True
         self.first_timestamp = None
@@ -263,7 +270,7 @@ class IndexedFile:
         ):
             self.offset_index.append(last_offset, position)
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
-            self.bytes_since_index = 0
+            self.bytes_since_index = self._index_bytes_wanted = 0
         self.bytes_since_index += size
 
     def write_indexes(self) -> None:
@@ -288,10 +295,13 @@ class IndexedFile:
 
     def has_index_room(self, index_bytes_max: int) -> bool:
         """Say whether another entry fits both indexes; the last slot of the time index is for `seal`."""
-        return (
-            len(self.offset_index.entries) + OFFSET_ENTRY_SIZE <= index_bytes_max
-            and len(self.time_index.entries) + 2 * TIME_ENTRY_SIZE <= index_bytes_max
-        )
+        wanted = self._index_bytes_wanted
+        if not wanted:
+            wanted = self._index_bytes_wanted = max(
+                len(self.offset_index.entries) + OFFSET_ENTRY_SIZE,
+                len(self.time_index.entries) + 2 * TIME_ENTRY_SIZE,
+            )
+        return wanted <= index_bytes_max
 
     def load_max_timestamp(self) -> int:
         """Return the largest timestamp in ms, NO_TIMESTAMP without any; sets `max_timestamp_offset` too."""
@@ -338,6 +348,7 @@ class IndexedFile:
             and self.max_timestamp_offset - self.base_offset <= OFFSET_DELTA_MAX
         ):
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
+            self._index_bytes_wanted = 0
         self.write_indexes()
 
     # --- looking up -----------------------------------------------------------------------------------------

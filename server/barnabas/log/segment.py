@@ -179,7 +179,7 @@ class Segment(IndexedFile):
         self.time_index.truncate(offset)
         self.file.truncate(position)
         self.size = position
-        self.bytes_since_index = 0
+        self.bytes_since_index = self._index_bytes_wanted = 0
         if position:
             self._find_max_timestamp()
         else:

@@ -16,6 +16,7 @@ from barnabas.records.batch import (
     MAGIC_OFFSET,
     SEQUENCE_MAX,
     TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     read_header,
 )
@@ -32,7 +33,8 @@ PRODUCE_VERSION_MAGIC_2: Final = 3  # the first version of Produce that takes ma
 PRODUCE_VERSION_ZSTD: Final = 7  # the first one whose clients know zstd (KIP-110)
 AS_PRODUCED: Final = "producer"
 
-_REFUSED_BITS: Final = TIMESTAMP_TYPE_BIT | CONTROL_BIT | DELETE_HORIZON_BIT  # in what a client writes
+_UNUSUAL_BITS: Final = TIMESTAMP_TYPE_BIT | CONTROL_BIT | DELETE_HORIZON_BIT | TRANSACTIONAL_BIT
+"""What a client may not set, and the part of a transaction: whoever appends that looks at the transaction between."""
 # By these names compiled code finds them at once.
 _ZSTD: Final = 4
 _LZ4: Final = 3
@@ -48,7 +50,7 @@ assert (_ZSTD, _LZ4, _SMALL_BYTES, _RECORDS_AT_ONCE) == (
 def validate_at_once(
     buf: memoryview, *, api_version: int, config: AppendRules, now_ms: int
 ) -> ValidatedBatches | None:
-    """Check a producer's records, where they are one small batch that stays as it is; most are.
+    """Check a producer's records, where they are one small batch that stays as it is and is in no transaction; most are.
 
     None for all others, of which nothing has changed. Raises RecordsError where the header cannot be, or the records are
     malformed or their compression is broken.
@@ -65,7 +67,7 @@ def validate_at_once(
         or count <= 0
         or count > _RECORDS_AT_ONCE
         or header.last_offset_delta != count - 1
-        or attributes & _REFUSED_BITS
+        or attributes & _UNUSUAL_BITS
         or size > config.max_message_bytes
         or size > config.segment_bytes
         or (header.producer_id >= 0 and not 0 <= header.base_sequence <= SEQUENCE_MAX)

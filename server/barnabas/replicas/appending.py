@@ -4,15 +4,18 @@ The rule: one call for all partitions of a topic, as far as they are usual and t
 is not usual is left to the caller, and nothing has happened to it then.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
+from barnabas.errors import RequestError
 from barnabas.log.results import AppendResult
+from barnabas.records.validated import ValidatedBatches
 from barnabas.replicas.manager import Replicas
 from barnabas.replicas.replica import Replica
 from barnabas.wire.generated.produce import ProduceRequest, ProduceResponse
 
 PartitionResponse = ProduceResponse.PartitionProduceResponse
+Refuse = Callable[[str, int, RequestError], ProduceResponse.PartitionProduceResponse]
 NO_LEADER: Final = ProduceResponse.LeaderIdAndEpoch()
 NO_RECORD_ERRORS: Final[list[ProduceResponse.BatchIndexAndErrorMessage]] = []
 """What most answers say; shared, so they are replaced, never changed."""
@@ -30,11 +33,15 @@ class Appends:
     `pending` takes the partitions whose records cannot be acknowledged at once, with the offset after the records.
     """
 
-    __slots__ = ("_acks", "_api_version", "_now_ms", "_replicas", "_room", "pending")
+    __slots__ = ("_acks", "_api_version", "_now_ms", "_refuse", "_replicas", "_room", "pending")
 
-    def __init__(self, replicas: Replicas, *, acks: int, api_version: int, now_ms: int) -> None:
+    def __init__(
+        self, replicas: Replicas, refuse: Refuse, *, acks: int, api_version: int, now_ms: int
+    ) -> None:
+        """`refuse` makes the answer of a topic's partition of which validated records could not be appended."""
         self.pending: list[tuple[Replica, int, ProduceResponse.PartitionProduceResponse]] = []
         self._replicas = replicas
+        self._refuse = refuse
         self._acks = acks
         self._api_version = api_version
         self._now_ms = now_ms
@@ -59,24 +66,50 @@ class Appends:
     ) -> bool:
         """Append the records of a topic's partitions, beginning with the first one that has no response yet.
 
+        Some partitions are validated one after the other, and then appended one after the other: code that goes from
+        partition to partition stays in the processor's cache, which validating and appending together do not fit.
+
         Returns true before a partition that takes several steps; false at the end, or where a checkpoint is due.
-        Raises RequestError as `Replicas.leader` and `Replica.append_at_once`, for the first without a response.
+        Raises RequestError as `Replicas.leader` and `Replica.validate_at_once`, for the first without a response.
         """
         replicas, acks, api_version, now_ms = self._replicas, self._acks, self._api_version, self._now_ms
-        for number in range(len(responses), len(partitions)):
-            if self._room <= 0:
-                return False
-            data = partitions[number]
-            records = data.records
-            if not isinstance(records, memoryview):
-                return True
-            replica = replicas.leader(topic, data.index)
-            result = replica.append_at_once(records, acks, api_version, now_ms)
-            if result is None:
-                return True
-            self.count(len(records))
-            responses.append(self.answer(replica, result))
-        return False
+        is_unusual = False
+        while self._room > 0 and len(responses) < len(partitions) and not is_unusual:
+            valid: list[tuple[Replica, ValidatedBatches]] = []
+            for number in range(len(responses), len(partitions)):
+                data = partitions[number]
+                records = data.records
+                try:
+                    replica = replicas.leader(topic, data.index)
+                    found = (
+                        replica.validate_at_once(records, acks, api_version, now_ms)
+                        if isinstance(records, memoryview)
+                        else None
+                    )
+                except RequestError:
+                    if not valid:
+                        raise
+                    break  # it is met again when those before it are appended
+                if found is None:
+                    is_unusual = True
+                    break
+                valid.append((replica, found))
+                self.count(len(found.records))
+                if self._room <= 0:
+                    break
+            for replica, batches in valid:
+                responses.append(self._append(replica, batches))
+        return is_unusual
+
+    def _append(self, replica: Replica, valid: ValidatedBatches) -> ProduceResponse.PartitionProduceResponse:
+        """Append what is validated; the answer says what speaks against it, since others are validated too."""
+        try:
+            result = replica.append(
+                valid, acks=self._acks, api_version=self._api_version, now_ms=self._now_ms
+            )
+        except RequestError as error:
+            return self._refuse(replica.topic, replica.index, error)
+        return self.answer(replica, result)
 
     def answer(self, replica: Replica, result: AppendResult) -> ProduceResponse.PartitionProduceResponse:
         """Return the answer of a partition to which records were appended."""

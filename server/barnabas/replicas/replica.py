@@ -197,19 +197,15 @@ class Replica:
         self._check_replicas(acks)
         return self._append(valid, api_version, now_ms)
 
-    def append_at_once(
+    def validate_at_once(
         self, records: memoryview, acks: int, api_version: int, now_ms: int
-    ) -> AppendResult | None:
-        """Validate and append a producer's records as the leader, where they are one small batch that stays as it is.
+    ) -> ValidatedBatches | None:
+        """Validate a producer's records for `append`, where they are one small batch that stays as it is.
 
-        None if they are not, or are part of a transaction: nothing was done then. Raises RequestError as `validation`
-        and `append`.
+        None if they are not, or are part of a transaction: nothing has changed then. Raises RequestError as `validation`.
         """
         self._check_replicas(acks)
-        valid = self.log.validate_at_once(records, now_ms=now_ms, api_version=api_version)
-        if valid is None or valid.batches[0].is_transactional:
-            return None
-        return self._append(valid, api_version, now_ms)
+        return self.log.validate_at_once(records, now_ms=now_ms, api_version=api_version)
 
     def _append(self, valid: ValidatedBatches, api_version: int, now_ms: int) -> AppendResult:
         try:

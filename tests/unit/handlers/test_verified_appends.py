@@ -36,7 +36,7 @@ async def ask(tmp_path):
         yield asked
 
 
-async def produced(ask, version, sequence=0):
+async def produced(ask, version, sequence=0, topic="t"):
     records = batch(
         b"v",
         producer_id=PRODUCER.id,
@@ -44,13 +44,13 @@ async def produced(ask, version, sequence=0):
         base_sequence=sequence,
         transactional=True,
     )
-    topic = ProduceRequest.TopicProduceData(
-        name="t",
-        topic_id=ask.services.metadata.image.topics["t"].id,
+    data = ProduceRequest.TopicProduceData(
+        name=topic,
+        topic_id=ask.services.metadata.image.topics[topic].id,
         partition_data=[ProduceRequest.PartitionProduceData(index=0, records=records)],
     )
     answer = await ask(
-        ProduceRequest(transactional_id="id", acks=1, timeout_ms=1000, topic_data=[topic]), version
+        ProduceRequest(transactional_id="id", acks=1, timeout_ms=1000, topic_data=[data]), version
     )
     return answer.responses[0].partition_responses[0].error_code
 
@@ -103,3 +103,16 @@ async def test_the_end_of_another_producers_transaction_changes_nothing(ask):
 async def test_what_the_coordinator_says_is_told_as_clients_know_it(ask, code, version, told):
     ask.services = ask.services._replace(transaction_verifier=Verifier({PLACE: code}))
     assert await produced(ask, version) == told
+
+
+async def test_a_transaction_may_write_to_a_topic_whose_timestamps_are_the_brokers(ask):
+    settings = [
+        CreateTopicsRequest.CreatableTopicConfig(name="message.timestamp.type", value="LogAppendTime")
+    ]
+    topic = CreateTopicsRequest.CreatableTopic(
+        name="stamped", num_partitions=1, replication_factor=1, configs=settings
+    )
+    await ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
+    ask.services = ask.services._replace(transaction_verifier=Verifier())
+    assert await produced(ask, 13, topic="stamped") == 0
+    assert await produced(ask, 13, sequence=1, topic="stamped") == 0

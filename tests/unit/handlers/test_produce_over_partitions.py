@@ -1,0 +1,97 @@
+"""A Produce over many partitions: each is answered in its place, whatever becomes of those before and after it."""
+
+import pytest
+
+from barnabas.wire.generated.create_topics import CreateTopicsRequest
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.produce import ProduceRequest
+from tests.support.broker import broker_to_ask
+from tests.support.logs import batch
+
+PARTITIONS = 40  # more than are validated together
+
+
+@pytest.fixture(params=["CreateTime", "LogAppendTime"])
+async def ask(tmp_path, request):
+    async with broker_to_ask(tmp_path) as asked:
+        settings = [
+            CreateTopicsRequest.CreatableTopicConfig(name="message.timestamp.type", value=request.param)
+        ]
+        topic = CreateTopicsRequest.CreatableTopic(
+            name="t", num_partitions=PARTITIONS, replication_factor=1, configs=settings
+        )
+        await asked(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
+        yield asked
+
+
+async def produced(ask, records, acks=1):
+    """Produce what `records` has of each partition; the answers of all, in their order."""
+    partitions = [ProduceRequest.PartitionProduceData(index=index, records=data) for index, data in records]
+    topic = ProduceRequest.TopicProduceData(name="t", partition_data=partitions)
+    answer = await ask(ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[topic]), 8)
+    (told,) = answer.responses
+    return told.partition_responses
+
+
+def ends(ask):
+    return [ask.services.replicas.leader("t", index).log.log_end_offset for index in range(PARTITIONS)]
+
+
+def sequence(number):
+    return batch(b"v", producer_id=7, producer_epoch=0, base_sequence=number)
+
+
+async def test_refused_partitions_keep_no_other_from_its_records(ask):
+    # The first and the last of those that are validated together, two in a row, and the last of all.
+    refused = (0, 5, 6, 15, 16, 39)
+    await produced(ask, [(index, sequence(0)) for index in range(PARTITIONS)])
+    answers = await produced(
+        ask, [(index, sequence(9 if index in refused else 1)) for index in range(PARTITIONS)]
+    )
+    assert [answer.index for answer in answers] == list(range(PARTITIONS))
+    out_of_order = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert [answer.error_code for answer in answers] == [
+        out_of_order if index in refused else 0 for index in range(PARTITIONS)
+    ]
+    assert [answer.base_offset for answer in answers] == [
+        -1 if index in refused else 1 for index in range(PARTITIONS)
+    ]
+    assert ends(ask) == [1 if index in refused else 2 for index in range(PARTITIONS)]
+
+
+async def test_what_is_malformed_unknown_or_takes_steps_stands_between_usual_partitions(ask):
+    broken = batch(b"v")
+    broken[-1] ^= 1
+    large = batch(*[b"v"] * 2_000)
+    records = [
+        (0, batch(b"v")),
+        (1, broken),
+        (2, batch(b"v")),
+        (99, batch(b"v")),
+        (3, large),
+        (4, batch(b"v")),
+    ]
+    answers = await produced(ask, [*records, (5, broken), (6, None), (7, batch(b"v"))])
+    assert [(answer.index, answer.error_code) for answer in answers] == [
+        (0, 0),
+        (1, ErrorCode.CORRUPT_MESSAGE),
+        (2, 0),
+        (99, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (3, 0),
+        (4, 0),
+        (5, ErrorCode.CORRUPT_MESSAGE),
+        (6, ErrorCode.INVALID_RECORD),
+        (7, 0),
+    ]
+    assert ends(ask)[:8] == [1, 0, 1, 2_000, 1, 0, 0, 1]
+
+
+async def test_a_partition_named_twice_gets_both_in_their_order(ask):
+    answers = await produced(ask, [(3, sequence(0)), (3, sequence(1)), (3, sequence(1)), (3, sequence(3))])
+    assert [(answer.error_code, answer.base_offset) for answer in answers] == [
+        (0, 0),
+        (0, 1),
+        (0, 1),
+        (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1),
+    ]
+    assert ends(ask)[3] == 2
