@@ -22,7 +22,9 @@ SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS = 30_000, 60_000
 REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION = 27, 25, 22
 RETRIED = (14, 15, 16, 3)  # coordinator loads, is not there, is another one; the topic is not known yet
 RETRY_S = 0.02
-POLL_S = 0.1  # between two heartbeats of a member that is content
+POLL_S = 0.1  # between two heartbeats of a member that is content, and may have to learn of others
+ALONE_S = 3.0
+"""Between two heartbeats of a member that is alone in its group: what clients do by default, as it has nothing to learn."""
 PROTOCOL = b"range"
 Send = tuple[float, bytes]
 """When to send a request next, in seconds from now, and the request."""
@@ -39,9 +41,10 @@ def _bytes(data: bytes) -> bytes:
 class ClassicMember:
     """A member of the classic protocol; the leader gives each member the partition of its own number."""
 
-    def __init__(self, group: str, topic: str) -> None:
+    def __init__(self, group: str, topic: str, poll_s: float = POLL_S) -> None:
         self.group = _string(group.encode())
         self.topic = topic.encode()
+        self.poll_s = poll_s
         self.member_id = b""
         self.generation = -1
         self.assignment = b""
@@ -97,7 +100,7 @@ class ClassicMember:
             return 0, self.begin()
         self._check("SyncGroup", error)
         self.assignment = reader.bytes()
-        return POLL_S, self._heartbeat()
+        return self.poll_s, self._heartbeat()
 
     def _heartbeat(self) -> bytes:
         self._answered = self._beaten
@@ -108,7 +111,7 @@ class ClassicMember:
         if error == REBALANCE_IN_PROGRESS:
             return 0, self.begin()
         self._check("Heartbeat", error)
-        return POLL_S, self._heartbeat()
+        return self.poll_s, self._heartbeat()
 
     def _identity(self) -> bytes:
         return self.group + struct.pack(">i", self.generation) + _string(self.member_id)
@@ -129,6 +132,7 @@ class ConsumerMember:
     def __init__(self, group: str, topic: str) -> None:
         self.group = _compact(group.encode())
         self.topic = topic.encode()
+        self.poll_s = POLL_S
         self.member_id = b""
         self.epoch = 0
         self.owned: list[tuple[bytes, list[int]]] = []
@@ -171,7 +175,7 @@ class ConsumerMember:
         self.member_id = reader.compact() or self.member_id
         self.epoch, _ = reader.take_all(">ii")
         if reader.take(">b") < 0:
-            return POLL_S, self._heartbeat(with_all=False)
+            return self.poll_s, self._heartbeat(with_all=False)
         before, self.owned = self.owned, []
         for _ in range(reader.uvarint() - 1):
             topic_id = reader.raw(16)
@@ -179,7 +183,7 @@ class ConsumerMember:
             self.owned.append((topic_id, list(reader.take_all(f">{count}i"))))
             reader.uvarint()
         if self.owned == before:
-            return POLL_S, self._heartbeat(with_all=False)
+            return self.poll_s, self._heartbeat(with_all=False)
         return 0, self._heartbeat(with_all=True)
 
 
@@ -289,7 +293,7 @@ class Crowd:
                 continue
             self._received[number] = b""
             wait_s, frame = self.members[number].answered(data[4:])
-            if wait_s != POLL_S:
+            if wait_s != self.members[number].poll_s:
                 self._content.discard(number)
             elif number not in self._content:
                 self._content.add(number)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bench.arms import Arm
-from bench.members import ClassicMember, ConsumerMember, Crowd, Member
+from bench.members import ALONE_S, POLL_S, ClassicMember, ConsumerMember, Crowd, Member
 from bench.procfs import cpu_s
 from bench.scenarios.base import Metric, Scenario, Target
 from bench.wire import Connection
@@ -120,8 +120,9 @@ class _Joins(Scenario):
 
     def measure(self, arm: Arm, round_number: int) -> dict[str, float]:
         topic, pid = f"{self.name}-{round_number}", arm.running.pid
+        poll_s = ALONE_S if self.groups_count == self.members_count else POLL_S
         members = [
-            ClassicMember(f"{topic}-{number % self.groups_count}", topic)
+            ClassicMember(f"{topic}-{number % self.groups_count}", topic, poll_s)
             for number in range(self.members_count)
         ]
         partitions = min(self.members_count // self.groups_count, self.partitions_max)

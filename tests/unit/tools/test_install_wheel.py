@@ -144,3 +144,13 @@ def test_an_edited_source_of_a_compiled_module_is_what_runs_afterwards(checkout,
 )
 def test_the_switch_is_read_as_people_write_it(text, wanted):
     assert hatch_build.switched(text) is wanted
+
+
+def test_what_was_compiled_with_other_flags_is_not_used(tmp_path, monkeypatch):
+    before = hatch_build.for_these_flags(tmp_path)
+    (before / "lib").mkdir(parents=True)
+    assert hatch_build.for_these_flags(tmp_path) == before
+    assert (before / "lib").exists()
+    monkeypatch.setenv("CFLAGS", "-O0")
+    assert hatch_build.for_these_flags(tmp_path) != before
+    assert not before.exists()
