@@ -96,13 +96,9 @@ class ExtensionModules(BuildHookInterface):
 
 
 def for_these_flags(kept: Path) -> Path:
-    """Return the directory in `kept` for what is compiled with today's flags; what others have left there is removed."""
+    """Return the directory in `kept` for what is compiled with these flags: no other's is taken for it, or touched."""
     flags = (sys.version, COMPILER_FLAGS, HIDDEN, COMPACT, os.environ.get("CC"), os.environ.get("CFLAGS"))
-    work = kept / hashlib.sha256(repr(flags).encode()).hexdigest()[:16]
-    for other in kept.iterdir() if kept.is_dir() else ():
-        if other != work:
-            shutil.rmtree(other, ignore_errors=True)
-    return work
+    return kept / hashlib.sha256(repr(flags).encode()).hexdigest()[:16]
 
 
 def compiled(root: Path, modules: list[str], work: Path) -> tuple[str, dict[str, str]]:
