@@ -74,9 +74,17 @@ class Asked:
         return decode_response(answer, api.key, version)[1]
 
 
-async def ask_for_topic(asked: Asked, name: str = "t", *, partitions: int = 2) -> None:
+async def ask_for_topic(
+    asked: Asked, name: str = "t", *, partitions: int = 2, settings: Mapping[str, str] | None = None
+) -> None:
     """Have a topic with one replica made."""
-    topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+    configs = [
+        CreateTopicsRequest.CreatableTopicConfig(name=key, value=value)
+        for key, value in (settings or {}).items()
+    ]
+    topic = CreateTopicsRequest.CreatableTopic(
+        name=name, num_partitions=partitions, replication_factor=1, configs=configs
+    )
     answer = await asked(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
     assert [one.error_code for one in answer.topics] == [0]
 

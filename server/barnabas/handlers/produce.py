@@ -191,9 +191,9 @@ class _Appender:
         while len(responses) < len(partitions):
             if appends.is_checkpoint_due():
                 await self._checkpoint()
+            if may_append and not appends.append_usual(name, partitions, responses):
+                continue
             try:
-                if may_append and not appends.append_usual(name, partitions, responses):
-                    continue
                 response = await self._append_alone(name, partitions[len(responses)], may_write=may_write)
             except RequestError as error:
                 response = self._failed(name, partitions[len(responses)].index, error)

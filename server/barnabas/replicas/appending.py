@@ -38,7 +38,7 @@ class Appends:
     def __init__(
         self, replicas: Replicas, refuse: Refuse, *, acks: int, api_version: int, now_ms: int
     ) -> None:
-        """`refuse` makes the answer of a topic's partition of which validated records could not be appended."""
+        """`refuse` makes the answer of a topic's partition to which nothing is appended."""
         self.pending: list[tuple[Replica, int, ProduceResponse.PartitionProduceResponse]] = []
         self._replicas = replicas
         self._refuse = refuse
@@ -69,40 +69,49 @@ class Appends:
         Some partitions are validated one after the other, and then appended one after the other: code that goes from
         partition to partition stays in the processor's cache, which validating and appending together do not fit.
 
-        Returns true before a partition that takes several steps; false at the end, or where a checkpoint is due.
-        Raises RequestError as `Replicas.leader` and `Replica.validate_at_once`, for the first without a response.
+        What is refused is answered, and ends what is validated together. Returns true before a partition that takes
+        several steps; false at the end, after a refused one, or where a checkpoint is due.
         """
-        replicas, acks, api_version, now_ms = self._replicas, self._acks, self._api_version, self._now_ms
+        valid: list[tuple[Replica, ValidatedBatches]] = []
+        refused: ProduceResponse.PartitionProduceResponse | None = None
         is_unusual = False
-        while self._room > 0 and len(responses) < len(partitions) and not is_unusual:
-            valid: list[tuple[Replica, ValidatedBatches]] = []
-            for number in range(len(responses), len(partitions)):
-                data = partitions[number]
-                records = data.records
-                try:
-                    replica = replicas.leader(topic, data.index)
-                    found = (
-                        replica.validate_at_once(records, acks, api_version, now_ms)
-                        if isinstance(records, memoryview)
-                        else None
-                    )
-                except RequestError:
-                    if not valid:
-                        raise
-                    break  # it is met again when those before it are appended
-                if found is None:
-                    is_unusual = True
-                    break
-                valid.append((replica, found))
-                self.count(len(found.records))
-                if self._room <= 0:
-                    break
-            for replica, batches in valid:
-                responses.append(self._append(replica, batches))
+        for number in range(len(responses), len(partitions)):
+            if self._room <= 0:
+                break
+            data = partitions[number]
+            try:
+                found = self._validate(topic, data)
+            except RequestError as error:
+                refused = self._refuse(topic, data.index, error)
+                self.count(0)
+                break
+            if found is None:
+                is_unusual = True
+                break
+            valid.append(found)
+            self.count(len(found[1].records))
+        for replica, batches in valid:
+            responses.append(self._append(replica, batches))
+        if refused is not None:
+            responses.append(refused)
         return is_unusual
 
+    def _validate(
+        self, topic: str, data: ProduceRequest.PartitionProduceData
+    ) -> tuple[Replica, ValidatedBatches] | None:
+        """Find the leader of a partition and validate its records; None where that takes several steps.
+
+        Raises RequestError as `Replicas.leader` and `Replica.validate_at_once`.
+        """
+        records = data.records
+        if not isinstance(records, memoryview):
+            return None
+        replica = self._replicas.leader(topic, data.index)
+        valid = replica.validate_at_once(records, self._acks, self._api_version, self._now_ms)
+        return None if valid is None else (replica, valid)
+
     def _append(self, replica: Replica, valid: ValidatedBatches) -> ProduceResponse.PartitionProduceResponse:
-        """Append what is validated; the answer says what speaks against it, since others are validated too."""
+        """Append what is validated; what speaks against it is its answer, since others are validated too."""
         try:
             result = replica.append(
                 valid, acks=self._acks, api_version=self._api_version, now_ms=self._now_ms

@@ -2,10 +2,10 @@
 
 import pytest
 
-from barnabas.wire.generated.create_topics import CreateTopicsRequest
+from barnabas.replicas.appending import Appends, PartitionResponse
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.produce import ProduceRequest
-from tests.support.broker import broker_to_ask
+from tests.support.broker import ask_for_topic, broker_to_ask
 from tests.support.logs import batch
 
 PARTITIONS = 40  # more than are validated together
@@ -14,13 +14,7 @@ PARTITIONS = 40  # more than are validated together
 @pytest.fixture(params=["CreateTime", "LogAppendTime"])
 async def ask(tmp_path, request):
     async with broker_to_ask(tmp_path) as asked:
-        settings = [
-            CreateTopicsRequest.CreatableTopicConfig(name="message.timestamp.type", value=request.param)
-        ]
-        topic = CreateTopicsRequest.CreatableTopic(
-            name="t", num_partitions=PARTITIONS, replication_factor=1, configs=settings
-        )
-        await asked(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
+        await ask_for_topic(asked, partitions=PARTITIONS, settings={"message.timestamp.type": request.param})
         yield asked
 
 
@@ -84,6 +78,21 @@ async def test_what_is_malformed_unknown_or_takes_steps_stands_between_usual_par
         (7, 0),
     ]
     assert ends(ask)[:8] == [1, 0, 1, 2_000, 1, 0, 0, 1]
+
+
+async def test_refused_partitions_have_the_budget_looked_at_as_others_do(ask):
+    def refuse(topic, index, error):
+        return PartitionResponse(index=index, error_code=error.code)
+
+    appends = Appends(ask.services.replicas, refuse, acks=1, api_version=8, now_ms=0)
+    unknown = ProduceRequest.PartitionProduceData(index=99, records=memoryview(batch(b"v")))
+    responses = []
+    checkpoints = 0
+    while len(responses) < 40:
+        checkpoints += appends.is_checkpoint_due()
+        assert not appends.append_usual("t", [unknown] * 40, responses)
+    assert [answer.error_code for answer in responses] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 40
+    assert checkpoints == 2
 
 
 async def test_a_partition_named_twice_gets_both_in_their_order(ask):

@@ -3,10 +3,9 @@
 import pytest
 
 from barnabas.transactions.transaction import Producer
-from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.produce import ProduceRequest
-from tests.support.broker import broker_to_ask
+from tests.support.broker import ask_for_topic, broker_to_ask
 from tests.support.logs import batch
 
 PRODUCER = Producer(7, 0)
@@ -31,8 +30,7 @@ class Verifier:
 @pytest.fixture
 async def ask(tmp_path):
     async with broker_to_ask(tmp_path) as asked:
-        topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
-        await asked(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
+        await ask_for_topic(asked, partitions=1)
         yield asked
 
 
@@ -106,13 +104,7 @@ async def test_what_the_coordinator_says_is_told_as_clients_know_it(ask, code, v
 
 
 async def test_a_transaction_may_write_to_a_topic_whose_timestamps_are_the_brokers(ask):
-    settings = [
-        CreateTopicsRequest.CreatableTopicConfig(name="message.timestamp.type", value="LogAppendTime")
-    ]
-    topic = CreateTopicsRequest.CreatableTopic(
-        name="stamped", num_partitions=1, replication_factor=1, configs=settings
-    )
-    await ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
+    await ask_for_topic(ask, "stamped", partitions=1, settings={"message.timestamp.type": "LogAppendTime"})
     ask.services = ask.services._replace(transaction_verifier=Verifier())
     assert await produced(ask, 13, topic="stamped") == 0
     assert await produced(ask, 13, sequence=1, topic="stamped") == 0
