@@ -7,7 +7,7 @@ asking for it closes the connection. Old versions stay in, since clients infer f
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -26,7 +26,8 @@ TELEMETRY = frozenset((71, 72))
 SINCE_4_4 = frozenset((93,))
 """Those that only a broker serves that is to be one of 4.4."""
 
-Handler = Callable[[Any, Any], Awaitable[Any]]
+Handler = Callable[[Any, Any], Any]
+"""A coroutine function, or one that answers at once and returns a `Later` where it cannot."""
 
 
 READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = (
@@ -108,7 +109,7 @@ class Api:
 
     @cached_property
     def handle(self) -> Handler:
-        """The handler coroutine function."""
+        """The handler."""
         handler: Handler = import_module(f"barnabas.handlers.{self.module}").handle
         return handler
 

@@ -244,9 +244,9 @@ class LoopBudget:
         """Whether the running task may look for its next request at once: no other can run, and the turn is young."""
         return self._runnable == 0 and self._clock() - self._turn_began < AT_ONCE_SECONDS
 
-    def begin_next(self) -> None:
-        """Count what the running task does from here on as a step of its own: it goes on with its next request."""
-        self._begin_step(self._task)
+    def begin_next(self, task: trio.lowlevel.Task | None = None) -> None:
+        """Count what is done from here on as a step of its own: the next request of the running task, or of `task`."""
+        self._begin_step(task or self._task)
 
     async def checkpoint(self) -> None:
         """Let others run if this turn has used up its budget, or long work its share; otherwise nothing is waited for.

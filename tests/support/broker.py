@@ -12,7 +12,7 @@ from barnabas import apis
 from barnabas.broker.app import Broker
 from barnabas.broker.assembly import assembled
 from barnabas.broker.authorization import authorizer_of
-from barnabas.broker.pipeline import ready
+from barnabas.broker.binding import ready
 from barnabas.config.loading import BrokerConfig
 from barnabas.environment import Threads
 from barnabas.environment.real import real_environment

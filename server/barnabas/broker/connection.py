@@ -1,14 +1,15 @@
 """One connection: read a frame, answer it, read the next.
 
 The rule: whatever a peer sends, the worst that happens is that *its* connection is closed, with a log line that
-says who sent what. Requests are answered in order, so one task per connection is all the state there is.
+says who sent what. Requests are answered in order, so one task per connection is all the state there is. While that task
+waits among many, a request that needs no waiting is answered without waking it.
 """
 
 from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
@@ -51,8 +52,13 @@ CUT_SHORT = "requests cut short"
 class Answering(Protocol):
     """What answers a frame, as `Pipeline` does."""
 
-    async def answer(self, connection: ConnectionInfo, transport: Transport, frame: memoryview) -> bool:
-        """Answer a request; false when its connection must be closed. Raises PeerError, OSError."""
+    def begin(
+        self, connection: ConnectionInfo, transport: Transport, frame: memoryview
+    ) -> bool | Awaitable[bool]:
+        """Answer a request at once, or return what is to be awaited for that; false when its connection must be closed.
+
+        Raises PeerError, OSError.
+        """
 
 
 class ConnectionParts:
@@ -109,15 +115,19 @@ class Connection:
 
     __slots__ = (
         "_channel",
+        "_failure",
         "_is_active",
+        "_is_at_once",
         "_is_more_there",
         "_is_quick",
         "_on_arrived",
         "_parts",
         "_received",
+        "_rest",
         "_skip",
         "_skip_next",
         "_start",
+        "_task",
         "_transport",
         "_unsent",
         "answering",
@@ -146,6 +156,10 @@ class Connection:
         # Bytes received and not yet answered: `_received[_start:]` holds the next frames of a pipelining client.
         self._received = b""
         self._start = 0
+        # What was begun while the task waited, and is left to it.
+        self._rest: bool | Awaitable[bool] | None = None
+        self._failure: Exception | None = None
+        self._is_at_once = False  # whether its last request was answered without waiting
         self._is_active = False  # whether its next request is to be expected soon
         self._is_more_there = False  # whether the last read filled the buffer
         self._is_quick = False  # whether its last request followed the response before it at once
@@ -159,7 +173,8 @@ class Connection:
 
     async def serve(self) -> None:
         """Serve until the peer closes, misbehaves, or `scope` is cancelled. Raises nothing but cancellation."""
-        self._parts.stalls.connections[trio.lowlevel.current_task()] = self.info
+        self._task = trio.lowlevel.current_task()
+        self._parts.stalls.connections[self._task] = self.info
         try:
             with self.scope:
                 try:
@@ -181,6 +196,8 @@ class Connection:
             log.exception("closing %s after an internal error", self.info)
         finally:
             self.caught_up()
+            if isinstance(self._rest, Coroutine):
+                self._rest.close()  # cancelled before it could be awaited
             self._transport.close()
             self.info.request = None  # which knows its connection: a cycle
             self._parts.on_closed(self.info.connection_id)
@@ -226,6 +243,9 @@ class Connection:
         """Read and answer one request; false when the connection is at its end."""
         if len(self._received) - self._start < SIZE_BYTES and not await self._receive_start():
             return False
+        if self._rest is not None:
+            rest, self._rest = self._rest, None
+            return await self._answered(rest)
         data, start = self._received, self._start
         login = self.info.login
         limit = self._parts.frame_bytes_max if login is None or login.is_done else login.offer.frame_bytes_max
@@ -263,12 +283,21 @@ class Connection:
         """Receive until at least a frame's size is there; false when the peer has closed."""
         parts, transport = self._parts, self._transport
         data = self._received[self._start :]
+        self._received, self._start = b"", 0
         while len(data) < SIZE_BYTES:
             if self._is_more_there:
                 await trio.lowlevel.checkpoint()
                 await parts.budget.checkpoint()
             elif not (self._is_quick and self._follows_at_once()):
-                await self._wait_for_more()
+                await self._wait_for_more(self._arrived if self._is_at_once and not data else None)
+                if self._failure is not None:
+                    failure, self._failure = self._failure, None
+                    raise failure
+                if self._rest is not None:
+                    return True
+                if self._received:
+                    data, self._received = self._received, b""
+                    continue
             scratch = parts.buffers.scratch
             if parts.memory.requests_are_short:
                 scratch = scratch[:UNCOUNTED_BYTES_MAX]
@@ -288,13 +317,60 @@ class Connection:
         self._received, self._start = data, 0
         return True
 
-    async def _wait_for_more(self) -> None:
-        """Wait until there may be something to read, in a turn that has time for it."""
+    async def _wait_for_more(self, arrived: Callable[[], bool] | None = None) -> None:
+        """Wait until there may be something to read, in a turn that has time for it.
+
+        With `arrived` it waits as one of many also where there are few: to be answered there takes less than to be woken.
+        """
         budget = self._parts.budget
-        await self._transport.wait_readable(soon=self._is_active, is_crowded=budget.is_crowded)
+        is_crowded = budget.is_crowded or (arrived is not None and not self._is_quick)
+        await self._transport.wait_readable(soon=self._is_active, is_crowded=is_crowded, arrived=arrived)
         if budget.is_used_up:
             # Before anything is read: who waits holds no memory for it.
             await budget.admit(is_active=self._is_active)
+
+    def _arrived(self) -> bool:
+        """Answer a request that has come while the task waits; returns whether there is anything left for the task.
+
+        Left is an answer that has to be waited for, a connection at its end, and what is more or less than one small
+        request.
+        """
+        try:
+            return not self._answer_arrived()
+        except Exception as failure:
+            self.answering = False
+            self._failure = failure
+            return True
+
+    def _answer_arrived(self) -> bool:
+        """Answer what has come if it is one small request that needs no waiting; false where something is left.
+
+        Raises as `Answering.begin`.
+        """
+        parts = self._parts
+        scratch = parts.buffers.scratch
+        count = self._transport.receive_now(scratch[:UNCOUNTED_BYTES_MAX])
+        if count is None:
+            return True
+        if count == 0:
+            return False  # as the task will see
+        self._received = data = bytes(scratch[:count])
+        self._is_more_there = count == UNCOUNTED_BYTES_MAX
+        self._note_arrival()
+        if count < SIZE_BYTES or int.from_bytes(data[:SIZE_BYTES], "big") != count - SIZE_BYTES:
+            return False
+        parts.budget.begin_next(self._task)
+        self._received = b""
+        self.answering = True
+        self._rest = parts.pipeline.begin(
+            self.info, self._transport, memoryview(bytearray(data[SIZE_BYTES:]))
+        )
+        if self._rest is not True or self.info.muted_ms or self.stopping:
+            return False
+        self._rest = None
+        self.answering = False
+        self.last_active = parts.now_s()
+        return True
 
     def _follows_at_once(self) -> bool:
         """Return whether the next request is there already, and may be read without a turn of the event loop.
@@ -422,7 +498,17 @@ class Connection:
     async def _answer(self, frame: memoryview) -> bool:
         self.answering = True
         try:
-            return await self._parts.pipeline.answer(self.info, self._transport, frame)
+            rest = self._parts.pipeline.begin(self.info, self._transport, frame)
+        except BaseException:
+            self.answering = False
+            raise
+        return await self._answered(rest)
+
+    async def _answered(self, rest: bool | Awaitable[bool]) -> bool:
+        """Wait for what is left of an answer; false when the connection must be closed. Raises PeerError, OSError."""
+        try:
+            self._is_at_once = isinstance(rest, bool)
+            return rest if isinstance(rest, bool) else await rest
         finally:
             self.answering = False
             self.last_active = self._parts.now_s()

@@ -1,8 +1,10 @@
 """The way of a request: header, connection state, decode, interception, authorisation, handler, response, throttle.
 
-The rule: every request of every API takes these stages, in this order, and `Pipeline.answer` names them all. The table
-in `apis` decides what is served: a request for anything else closes the connection, as Kafka does, except ApiVersions,
-whose unsupported versions are answered with the supported ones (KIP-511).
+The rule: every request of every API takes these stages, in this order, and `Pipeline.answer` names them all.
+`Pipeline.begin` takes those that are left where nothing is to be waited for: no login in progress, no quotas, nobody
+around the handlers, and one that answers at once. The table in `apis` decides what is served: a request for anything
+else closes the connection, as Kafka does, except ApiVersions, whose unsupported versions are answered with the supported
+ones (KIP-511).
 """
 
 from __future__ import annotations
@@ -10,19 +12,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import trio
 
 from barnabas import apis
+from barnabas.broker.binding import Begin, Handler, answers_at_once, begun_by, ready, services_of
 from barnabas.broker.codecs import INLINE_BYTES_MAX
 from barnabas.broker.repeated_answers import RepeatedAnswers
 from barnabas.errors import PeerError, RequestError, StorageError
+from barnabas.later import Later
 from barnabas.metrics.meter import count_error_codes
 from barnabas.requests.context import RequestContext, Shared, shown_client
 from barnabas.requests.login import token_answered, wait_after_failure
-from barnabas.security.authorizer import CLUSTER_NAME
 from barnabas.security.sasl.mechanism import LoginFailedError
 from barnabas.wire import registry
 from barnabas.wire.generated.errors import ErrorCode
@@ -32,7 +34,6 @@ from barnabas.wire.regions import Chunk, FileRegion
 if TYPE_CHECKING:
     from barnabas.broker.codecs import CodecWorker
     from barnabas.broker.services import Services
-    from barnabas.cluster.store import MetadataStore
     from barnabas.metrics.meter import RequestMeter
     from barnabas.network.transport import Transport
     from barnabas.requests.context import ConnectionInfo
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Handler = Callable[[RequestContext, Any], Awaitable[Any]]
 Interceptor = Callable[[RequestContext, Any, Handler], Awaitable[Any]]
 """Stands around authorisation and handler of every request: gets context, request, and what would answer it.
 
@@ -63,6 +63,11 @@ class Answer:
     def __init__(self, chunks: list[Chunk], codes: Mapping[int, int]) -> None:
         self.chunks = chunks
         self.codes = codes
+
+    @property
+    def size(self) -> int:
+        """How many bytes are still to be sent."""
+        return sum([len(chunk) for chunk in self.chunks])
 
 
 class Pipeline:
@@ -90,9 +95,47 @@ class Pipeline:
         self._interceptor = interceptor
         self._sender = sender
         self._handlers: dict[int, Handler] = {}
+        self._at_once: dict[int, tuple[apis.Api, Begin]] = {}
+        self._is_alone = interceptor is None and sender is None
         # Who looks into answers, or may be refused some of one, has each made for itself.
-        is_same_for_all = interceptor is None and sender is None and not shared.asks_authorizer
+        is_same_for_all = self._is_alone and not shared.asks_authorizer
         self._repeated = RepeatedAnswers(services.metadata, services.replicas) if is_same_for_all else None
+
+    def begin(
+        self, connection: ConnectionInfo, transport: Transport, frame: memoryview
+    ) -> bool | Awaitable[bool]:
+        """Answer a request as `answer` does, at once where possible; otherwise return what is to be awaited for it."""
+        at_once = self._at_once.get(_key_of(frame))
+        login, quotas = connection.login, self._shared.quotas
+        if (
+            at_once is None
+            or len(frame) > INLINE_BYTES_MAX
+            or (login is not None and not login.is_done)
+            or (quotas is not None and quotas.is_set)
+        ):
+            return self.answer(connection, transport, frame)
+        api, begin = at_once
+        header = parse_request_header(frame)
+        if login is not None and self._out_of_turn(login, header) is not None:
+            return self.answer(connection, transport, frame)
+        if not api.min_version <= header.api_version <= api.max_version:
+            return self.answer(connection, transport, frame)
+        context = self._context(connection, header)
+        started = self._now_s() if self._meter is not None else 0.0
+        request = _decoded(api, context, header, frame)
+        response = self._respond_at_once(api, begin, context, request)
+        if isinstance(response, Later) or self._codecs.is_large(response):
+            return self._finish(api, context, transport, header, frame, request, response, started)
+        answer = self._encode(api, context, request, response)
+        if answer is None:
+            return False
+        size, data = answer.size, answer.chunks[0]
+        sent = 0 if len(answer.chunks) > 1 or isinstance(data, FileRegion) else transport.send_now(data)
+        if sent < size:
+            answer.chunks[0] = data if isinstance(data, FileRegion) else memoryview(data)[sent:]
+            return self._send_rest(api, context, transport, answer, size, len(frame), started)
+        self._count(api, context, answer, size, len(frame), started)
+        return not context.close_after_response
 
     async def answer(self, connection: ConnectionInfo, transport: Transport, frame: memoryview) -> bool:
         """Answer the request in `frame` (without its size field); false when the connection must be closed.
@@ -108,16 +151,7 @@ class Pipeline:
         if api is None or not api.min_version <= header.api_version <= api.max_version:
             await self._answer_unserved(header, transport)
             return refused is None
-        context = RequestContext(
-            self._shared,
-            connection,
-            header.api_key,
-            header.api_version,
-            header.correlation_id,
-            header.client_id,
-            self._now_ms(),
-        )
-        connection.request = context
+        context = self._context(connection, header)
         # Also where the request is refused: it is decoded with what is loaded then.
         bound_handler = self._handlers.get(api.key) or await self._bind(api)
         handler = refused or bound_handler
@@ -134,20 +168,80 @@ class Pipeline:
                 answer = await self._made(api, handler, context, header, frame)
             else:
                 answer = await self._repeated_answer(repeated, api, handler, context, header, frame)
-            if answer is None:
-                return False
-            if not await self._send(context, transport, answer.chunks):
+            if answer is None or not await self._send(context, transport, answer.chunks):
                 return False
             if self._meter is not None:
-                size = sum(len(chunk) for chunk in answer.chunks)
-                seconds = self._now_s() - started
-                self._meter.answered(api.name, header.api_version, answer.codes, len(frame), size, seconds)
+                self._count(api, context, answer, answer.size, len(frame), started)
             return not context.close_after_response
         finally:
             if context.quotas is not None:
                 context.quotas.end()
-            if context.reservation is not None:
-                context.reservation.reduce(context.reservation.size)
+            _release(context)
+
+    async def _finish(
+        self,
+        api: apis.Api,
+        context: RequestContext,
+        transport: Transport,
+        header: RequestHeader,
+        frame: memoryview,
+        request: Any,
+        begun: Any,
+        started: float,
+    ) -> bool:
+        """Answer a request whose handler has begun, and could not answer at once or has much to say."""
+        making = self._made(api, partial(_rest_of, begun), context, header, frame, request)
+        request = begun = None  # dropped when it is made, as in `_made`
+        try:
+            answer = await making
+            if answer is None:
+                return False
+            return await self._send_rest(api, context, transport, answer, answer.size, len(frame), started)
+        finally:
+            _release(context)
+
+    async def _send_rest(
+        self,
+        api: apis.Api,
+        context: RequestContext,
+        transport: Transport,
+        answer: Answer,
+        size: int,
+        frame_size: int,
+        started: float,
+    ) -> bool:
+        """Send what is left of an answer of `size` bytes. Raises OSError."""
+        await transport.send(answer.chunks)
+        self._count(api, context, answer, size, frame_size, started)
+        return not context.close_after_response
+
+    def _context(self, connection: ConnectionInfo, header: RequestHeader) -> RequestContext:
+        """Return the context of a request, which is its connection's latest from now on."""
+        context = RequestContext(
+            self._shared,
+            connection,
+            header.api_key,
+            header.api_version,
+            header.correlation_id,
+            header.client_id,
+            self._now_ms(),
+        )
+        connection.request = context
+        return context
+
+    def _count(
+        self,
+        api: apis.Api,
+        context: RequestContext,
+        answer: Answer,
+        size: int,
+        frame_size: int,
+        started: float,
+    ) -> None:
+        """Count a request with an answer of `size` bytes, where somebody reads the counts."""
+        if self._meter is not None:
+            seconds = self._now_s() - started
+            self._meter.answered(api.name, context.api_version, answer.codes, frame_size, size, seconds)
 
     async def _made(
         self,
@@ -156,18 +250,20 @@ class Pipeline:
         context: RequestContext,
         header: RequestHeader,
         frame: memoryview,
+        request: Any = None,
     ) -> Answer | None:
-        """Decode, respond, throttle, encode. Return None where no error can be told. Raises PeerError.
+        """Decode, unless a `request` is given, respond, throttle, encode. Return None where no error can be told.
 
         Request and response are dropped with the return: while a slow client reads, only the bytes for it are held.
+        Raises PeerError.
         """
-        try:
-            if len(frame) <= INLINE_BYTES_MAX:
-                request = api.decoders[header.api_version](frame, header.body_position)[0]
-            else:
+        if request is None and len(frame) <= INLINE_BYTES_MAX:
+            request = _decoded(api, context, header, frame)
+        elif request is None:
+            try:
                 request = await self._codecs.decode(api, context, frame, header.body_position)
-        except PeerError as error:
-            raise _malformed(api, context, error) from error
+            except PeerError as error:
+                raise _malformed(api, context, error) from error
         response = await self._respond(api, handler, context, request)
         if context.quotas is not None:
             _throttle(context.quotas, context.connection, request, response, len(frame))
@@ -262,6 +358,20 @@ class Pipeline:
 
     # --- answering ------------------------------------------------------------------------------------------
 
+    def _respond_at_once(self, api: apis.Api, begin: Begin, context: RequestContext, request: Any) -> Any:
+        """Return the response, or what is to be awaited for it, whatever happens."""
+        try:
+            return begin(context, request)
+        except RequestError as error:
+            code, message = error.code, error.message
+        except StorageError as failure:
+            seen = self._services.failures.failed(failure)
+            code, message = seen.code, seen.message
+        except Exception:
+            log.exception("internal error in %s", context)
+            code, message = ErrorCode.UNKNOWN_SERVER_ERROR, ""
+        return _failed(context, api, request, code, message)
+
     async def _respond(self, api: apis.Api, handler: Handler, context: RequestContext, request: Any) -> Any:
         """Return the response, whatever happens; None for a request that wants none."""
         try:
@@ -300,6 +410,9 @@ class Pipeline:
         await services.threads.run(partial(_load, api, services))
         handler = ready(api, services, asks_authorizer=self._shared.asks_authorizer)
         self._handlers[api.key] = handler
+        if self._is_alone and answers_at_once(api):
+            begin = begun_by(api, services, asks_authorizer=self._shared.asks_authorizer)
+            self._at_once[api.key] = api, begin
         return handler
 
     def _encode(self, api: apis.Api, context: RequestContext, request: Any, response: Any) -> Answer | None:
@@ -341,52 +454,37 @@ class Pipeline:
         return Answer(chunks, count_error_codes(response))
 
 
-def ready(api: apis.Api, services: Services, *, asks_authorizer: bool = False) -> Handler:
-    """Return an API's handler with its services, behind what Kafka asks first: a feature, the authorizer, the controller.
-
-    Where a feature is off, who may not use it is answered as everybody is.
-    """
-    handler = bound(api.handle, services)
-    if api.controller:
-        handler = partial(_by_controller, handler, services.metadata, services.broker_id)
-    if asks_authorizer and api.whole:
-        handler = partial(authorized, api, handler)
-    if api.feature and (
-        services.metadata.image.features is not None or not services.release.has(api.feature)
-    ):
-        handler = partial(_with_feature, api.feature, handler, services.metadata)
-    return handler
-
-
-def bound(handle: Callable[..., Awaitable[Any]], services: Services) -> Handler:
-    """Return a handler with the services that its keyword-only parameters name, as their defaults: no call passes them."""
-    names = _services_of(handle)
-    if not names:
-        return handle
-    own = FunctionType(
-        handle.__code__, handle.__globals__, handle.__name__, handle.__defaults__, handle.__closure__
-    )
-    own.__kwdefaults__ = {name: getattr(services, name) for name in names}
-    return own
-
-
-def _services_of(handle: Callable[..., Awaitable[Any]]) -> tuple[str, ...]:
-    code = handle.__code__
-    return code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+def _key_of(frame: memoryview) -> int:
+    """Return the API key with which a frame begins, -1 for one that is too short."""
+    return int.from_bytes(frame[:2], "big", signed=True) if len(frame) >= 2 else -1
 
 
 def _load(api: apis.Api, services: Services) -> None:
     """Import codecs and handler of an API, what the handler's services need, and what refuses a request."""
     api.load()
-    services.load(_services_of(api.handle))
+    services.load(services_of(api.handle))
     from barnabas.handlers import errors
 
     assert errors
 
 
-def _key_of(frame: memoryview) -> int:
-    """Return the API key with which a frame begins, -1 for one that is too short."""
-    return int.from_bytes(frame[:2], "big", signed=True) if len(frame) >= 2 else -1
+def _decoded(api: apis.Api, context: RequestContext, header: RequestHeader, frame: memoryview) -> Any:
+    """Return the request in a frame. Raises PeerError."""
+    try:
+        return api.decoders[header.api_version](frame, header.body_position)[0]
+    except PeerError as error:
+        raise _malformed(api, context, error) from error
+
+
+def _release(context: RequestContext) -> None:
+    """Give back what memory a request has reserved for its response."""
+    if context.reservation is not None:
+        context.reservation.reduce(context.reservation.size)
+
+
+async def _rest_of(begun: Any, _context: RequestContext, _request: Any) -> Any:
+    """Return the response of a handler that has begun."""
+    return await begun.rest if isinstance(begun, Later) else begun
 
 
 def _malformed(api: apis.Api, context: RequestContext, error: PeerError) -> PeerError:
@@ -411,31 +509,6 @@ def _throttle(
         connection.muted_ms = throttle_ms
         if hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = throttle_ms
-
-
-async def authorized(api: apis.Api, handler: Handler, context: RequestContext, request: Any) -> Any:
-    """Handle a request if the whole of it is allowed. Raises RequestError."""
-    for operation, resource_type, named_by in api.whole:
-        context.require(operation, resource_type, getattr(request, named_by) if named_by else CLUSTER_NAME)
-    return await handler(context, request)
-
-
-async def _by_controller(
-    handler: Handler, metadata: MetadataStore, broker_id: int, context: RequestContext, request: Any
-) -> Any:
-    """Handle a request if this broker is the controller. Raises NOT_CONTROLLER, upon which clients ask who is."""
-    if metadata.image.controller_id != broker_id:
-        raise RequestError(ErrorCode.NOT_CONTROLLER)
-    return await handler(context, request)
-
-
-async def _with_feature(
-    feature: str, handler: Handler, metadata: MetadataStore, context: RequestContext, request: Any
-) -> Any:
-    """Handle a request if its feature is on in the cluster. Raises UNSUPPORTED_VERSION, as Kafka answers."""
-    if not (metadata.image.features or {}).get(feature, 0):
-        raise RequestError(ErrorCode.UNSUPPORTED_VERSION, f"{feature} is 0 in this cluster")
-    return await handler(context, request)
 
 
 def _failed(context: RequestContext, api: apis.Api, request: object, code: int, message: str) -> object:

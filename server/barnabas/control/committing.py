@@ -29,7 +29,7 @@ from barnabas.wire.regions import FileRegion
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
-    from barnabas.broker.pipeline import Handler
+    from barnabas.broker.binding import Handler
     from barnabas.broker.seams import Taker
     from barnabas.cluster.image import ClusterImage
     from barnabas.faults.engine import Faults, Verdict

@@ -18,7 +18,7 @@ from barnabas.lazy import Lazy
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
-    from barnabas.broker.pipeline import Handler
+    from barnabas.broker.binding import Handler
     from barnabas.broker.seams import Taker
     from barnabas.control.committing import Committing
     from barnabas.network.transport import Transport

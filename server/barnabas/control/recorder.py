@@ -22,7 +22,8 @@ from barnabas.wire.regions import FileRegion
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
-    from barnabas.broker.pipeline import Handler, Interceptor
+    from barnabas.broker.binding import Handler
+    from barnabas.broker.pipeline import Interceptor
     from barnabas.faults.naming import NameOf
     from barnabas.requests.context import RequestContext
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from barnabas import apis
-from barnabas.broker.pipeline import ready
+from barnabas.broker.binding import ready
 
 if TYPE_CHECKING:
     from barnabas.broker.services import Services

@@ -20,6 +20,7 @@ from barnabas.coordination.shard_log import ShardLog
 from barnabas.coordination.shards import ANSWERS_AT_ONCE, READ_AGAIN_SECONDS, Shards
 from barnabas.coordination.timers import Timers
 from barnabas.errors import PeerError, RequestError
+from barnabas.later import Later
 from barnabas.statemachine.decision import Decision, Entry, Large, ManyReplies, Refused
 from barnabas.statemachine.partitioning import partition_for
 from barnabas.wire.generated.errors import ErrorCode
@@ -125,6 +126,35 @@ class Runtime(Generic[M]):
                 raise failure
             finally:
                 failure = None  # which knows this frame: a cycle
+        if isinstance(result, Refused):
+            raise result.error
+        return result
+
+    def perform_at_once(
+        self,
+        key: str,
+        event: Callable[[M, Decision], R | Refused],
+        *,
+        is_large: Callable[[M], bool] | None = None,
+    ) -> R | Later[R]:
+        """As `perform`, without waiting where nothing is to be waited for; it gives way to nobody then."""
+        shards = self._shards
+        count = shards.partitions
+        if not count:
+            return Later(self.perform(key, event, is_large=is_large))
+        shard = shards.active(partition_for(key, count))
+        if shard.is_held or (is_large is not None and is_large(shard.machine)):
+            return Later(self.perform(key, event, is_large=is_large))
+        result = self._decide(shard, event)
+        if not self._log.is_committed(shard, shard.end_offset):
+            return Later(self._when_committed(shard, shard.end_offset, result))
+        if isinstance(result, Refused):
+            raise result.error
+        return result
+
+    async def _when_committed(self, shard: Shard[M], end_offset: int, result: R | Refused) -> R:
+        """Return a result when all that it was decided upon is committed. Raises RequestError as `perform`."""
+        await self._log.wait_committed(shard, end_offset)
         if isinstance(result, Refused):
             raise result.error
         return result

@@ -15,6 +15,7 @@ from barnabas.groups.consumer.regex import match_in_steps, matching
 from barnabas.groups.topics import hash_size
 from barnabas.handlers.heartbeats import size_of_topics
 from barnabas.ids import new_uuid, uuid_text
+from barnabas.later import Later
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.statemachine.decision import EVENT_SIZE_MAX
 from barnabas.wire.generated.consumer_group_heartbeat import (
@@ -28,14 +29,13 @@ if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.coordination.groups import GroupCoordinator
     from barnabas.environment import Entropy
-    from barnabas.groups.shard import GroupShard
     from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
 log = logging.getLogger(__name__)
 
 
-async def handle(
+def handle(
     context: RequestContext,
     request: ConsumerGroupHeartbeatRequest,
     *,
@@ -43,9 +43,8 @@ async def handle(
     group_coordinator: GroupCoordinator,
     budget: LoopBudget,
     entropy: Entropy,
-) -> ConsumerGroupHeartbeatResponse:
+) -> ConsumerGroupHeartbeatResponse | Later[ConsumerGroupHeartbeatResponse]:
     """Let the group take note, and tell the member where it stands."""
-    groups = group_coordinator
     may_describe = (
         partial(context.authorizes, Operation.DESCRIBE, ResourceType.TOPIC, is_asked_for=False)
         if context.asks_authorizer
@@ -55,29 +54,42 @@ async def handle(
     beat = Heartbeat(
         request, context.client_id or "", context.connection.client_host, new_member_id, may_describe
     )
-    says_more = _says_more(request)
-    try:
-        names: Collection[str] = request.subscribed_topic_names or ()
-        if names:
-            await context.require_each(Operation.DESCRIBE, ResourceType.TOPIC, names, budget)
-        check_heartbeat(request, context.api_version, groups.settings)
-        if says_more:
-            names = await _matched(names, request.subscribed_topic_regex, metadata=metadata, budget=budget)
-            size_of_names = await size_of_topics(names, hash_size, metadata, budget)
-            reported = sum([1 + len(topic.partitions) for topic in request.topic_partitions or ()])
+    if _says_more(request):
+        return Later(_take_note(context, beat, metadata, group_coordinator, budget))
+    check_heartbeat(request, context.api_version, group_coordinator.settings)
+    return group_coordinator.perform_at_once(
+        request.group_id,
+        lambda shard, out: shard.consumer_heartbeat(beat, context.now_ms, out),
+        is_large=lambda shard: (
+            shard.event_size(request.group_id, request.member_id, says_more=False) > EVENT_SIZE_MAX
+        ),
+    )
 
-        def is_large(shard: GroupShard) -> bool:
-            of_group = shard.event_size(request.group_id, request.member_id, says_more=says_more)
-            asked = size_of_names() + reported if says_more else 0
-            return asked + of_group > EVENT_SIZE_MAX
 
-        return await groups.perform(
-            request.group_id,
-            lambda shard, out: shard.consumer_heartbeat(beat, context.now_ms, out),
-            is_large=is_large,
-        )
-    except RequestError as error:
-        return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message or None)
+async def _take_note(
+    context: RequestContext,
+    beat: Heartbeat,
+    metadata: MetadataStore,
+    group_coordinator: GroupCoordinator,
+    budget: LoopBudget,
+) -> ConsumerGroupHeartbeatResponse:
+    """Let the group take note of a heartbeat that says more than that its member is still there."""
+    request = beat.request
+    names: Collection[str] = request.subscribed_topic_names or ()
+    if names:
+        await context.require_each(Operation.DESCRIBE, ResourceType.TOPIC, names, budget)
+    check_heartbeat(request, context.api_version, group_coordinator.settings)
+    names = await _matched(names, request.subscribed_topic_regex, metadata=metadata, budget=budget)
+    size_of_names = await size_of_topics(names, hash_size, metadata, budget)
+    reported = sum([1 + len(topic.partitions) for topic in request.topic_partitions or ()])
+    return await group_coordinator.perform(
+        request.group_id,
+        lambda shard, out: shard.consumer_heartbeat(beat, context.now_ms, out),
+        is_large=lambda shard: (
+            size_of_names() + reported + shard.event_size(request.group_id, request.member_id)
+            > EVENT_SIZE_MAX
+        ),
+    )
 
 
 def _says_more(request: ConsumerGroupHeartbeatRequest) -> bool:

@@ -5,22 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
+from barnabas.later import Later
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
     from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.groups.shard import GroupShard
     from barnabas.requests.context import RequestContext
+    from barnabas.statemachine.decision import Decision
 
 
-async def handle(
+def handle(
     context: RequestContext, request: HeartbeatRequest, *, group_coordinator: GroupCoordinator
-) -> HeartbeatResponse:
+) -> HeartbeatResponse | Later[HeartbeatResponse]:
     """Note that the member is alive."""
     if not request.group_id:
         raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
 
-    must_join = await group_coordinator.perform(
-        request.group_id, lambda shard, out: shard.heartbeat(request, context.now_ms, out)
-    )
-    return HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS if must_join else ErrorCode.NONE)
+    def beat(shard: GroupShard, out: Decision) -> HeartbeatResponse:
+        must_join = shard.heartbeat(request, context.now_ms, out)
+        return HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS if must_join else ErrorCode.NONE)
+
+    return group_coordinator.perform_at_once(request.group_id, beat)

@@ -22,6 +22,8 @@ from barnabas.network.transport import EVERYWHERE, Address, UnknownHostError
 from barnabas.wire.regions import Chunk, FileRegion
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from barnabas.network.transport import Reader
 
 BACKLOG: Final = 1024
@@ -79,11 +81,13 @@ class PlainTransport:
         """Tell `reader` how the peer reads."""
         self._reader = reader
 
-    async def wait_readable(self, *, soon: bool = True, is_crowded: bool = False) -> None:
+    async def wait_readable(
+        self, *, soon: bool = True, is_crowded: bool = False, arrived: Callable[[], bool] | None = None
+    ) -> None:
         """Wait until there may be something to read, or the peer has closed."""
         if (is_crowded or not soon) and self._lobbies is not None:
             lobby = self._lobbies.active if soon else self._lobbies.inactive
-            await lobby.wait_readable(self._socket.fileno())
+            await lobby.wait_readable(self._socket.fileno(), arrived)
         else:
             try:
                 await trio.lowlevel.wait_readable(self._socket)
@@ -119,6 +123,13 @@ class PlainTransport:
             return self._socket.recv_into(view)
         except BlockingIOError:
             return None
+
+    def send_now(self, data: bytes | bytearray | memoryview) -> int:
+        """Send as much as the socket takes; returns how many bytes. Raises OSError when the peer is gone."""
+        try:
+            return self._socket.send(data)
+        except BlockingIOError:
+            return 0
 
     async def send(self, chunks: list[Chunk]) -> None:
         """Send all chunks in order; raises OSError when the peer is gone."""
@@ -205,7 +216,9 @@ class PlainTransport:
 
     def close(self) -> None:
         """Close the socket; waiting tasks are woken with ClosedResourceError."""
-        self.wake()
+        trio.lowlevel.notify_closing(self._socket)
+        if self._lobbies is not None:
+            self._lobbies.forget(self._socket.fileno())
         self._socket.close()
         self._reader = None  # so that both go at once, and not when all objects are collected
 

@@ -65,12 +65,14 @@ class TlsTransport(PlainTransport):
             raise ssl.SSLError(f"the client prefers {cipher[0]}, which is not in ssl.cipher.suites")
         return self._tls.getpeercert(binary_form=True)
 
-    async def wait_readable(self, *, soon: bool = True, is_crowded: bool = False) -> None:
+    async def wait_readable(
+        self, *, soon: bool = True, is_crowded: bool = False, arrived: Callable[[], bool] | None = None
+    ) -> None:
         """Wait until there may be something to read, or the peer has closed."""
         if self._tls.pending():
             await trio.lowlevel.checkpoint()
         else:
-            await super().wait_readable(soon=soon, is_crowded=is_crowded)
+            await super().wait_readable(soon=soon, is_crowded=is_crowded, arrived=arrived)
 
     def expect(self, size: int) -> None:
         """Tell that at least `size` bytes are still to come, up to a record of which OpenSSL may have already."""
@@ -96,6 +98,15 @@ class TlsTransport(PlainTransport):
                 return count
             count += part
         return count
+
+    def send_now(self, data: bytes | bytearray | memoryview) -> int:
+        """Encrypt and send all of it if it is little and the socket takes it, else nothing. Raises OSError."""
+        if len(data) > PIECE_BYTES:
+            return 0
+        try:
+            return self._tls.send(data)
+        except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            return 0  # OpenSSL has taken it, and wants the same again
 
     async def send(self, chunks: list[Chunk]) -> None:
         """Encrypt and send all chunks in order; raises OSError when the peer is gone."""

@@ -6,7 +6,7 @@ buffers may be shared by all connections.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -50,12 +50,15 @@ class Transport(Protocol):
     def report_to(self, reader: Reader) -> None:
         """Tell `reader` how the peer reads."""
 
-    async def wait_readable(self, *, soon: bool = True, is_crowded: bool = False) -> None:
+    async def wait_readable(
+        self, *, soon: bool = True, is_crowded: bool = False, arrived: Callable[[], bool] | None = None
+    ) -> None:
         """Wait until there may be something to read, or the peer has closed.
 
         `soon` says whether that is to be expected soon, and `is_crowded` whether it is of many others too. Of
         connections that were not expected to be active, or are among many, only as many return in each turn of the
-        event loop as it has time for, however many have something to read.
+        event loop as it has time for, however many have something to read. Of these `arrived`, which raises nothing, may be
+        called when something has come: while it returns false the wait goes on.
         """
 
     def is_only_readable(self, seconds: float) -> bool:
@@ -75,6 +78,12 @@ class Transport(Protocol):
 
     def receive_now(self, view: memoryview) -> int | None:
         """Read what is there into `view`: 0 means that the peer has closed, None that there is nothing yet."""
+
+    def send_now(self, data: bytes | bytearray | memoryview) -> int:
+        """Send as much as is taken without waiting; returns how many bytes, after which `send` must get the rest.
+
+        Raises OSError when the peer is gone.
+        """
 
     async def send(self, chunks: list[Chunk]) -> None:
         """Send all chunks in order. Raises OSError when the peer is gone."""

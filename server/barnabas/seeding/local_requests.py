@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from barnabas import apis
-from barnabas.broker.pipeline import ready
+from barnabas.broker.binding import ready
 from barnabas.errors import RequestError
 from barnabas.handlers.errors import error_response
 from barnabas.requests.context import ConnectionInfo, RequestContext, Shared
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from barnabas.apis import Api
     from barnabas.broker.app import Broker
-    from barnabas.broker.pipeline import Handler
+    from barnabas.broker.binding import Handler
 
 CLIENT_ID = "barnabas"
 RETRY_S = 0.005

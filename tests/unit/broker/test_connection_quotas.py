@@ -30,7 +30,9 @@ class Transport:
     def report_to(self, _connection: object) -> None:
         pass
 
-    async def wait_readable(self, *, soon: bool = True, is_crowded: bool = False) -> None:
+    async def wait_readable(
+        self, *, soon: bool = True, is_crowded: bool = False, arrived: object = None
+    ) -> None:
         await trio.sleep_forever()
 
     def wake(self) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from barnabas.apis import Api, row_of
+from barnabas.broker.binding import bound
 from barnabas.broker.codecs import CodecWorker
-from barnabas.broker.pipeline import Pipeline, bound
+from barnabas.broker.pipeline import Pipeline
 from barnabas.broker.repeated_answers import BYTES_MAX, RepeatedAnswers
 from barnabas.environment.real import real_environment
 from barnabas.errors import StorageError

@@ -72,7 +72,9 @@ class Sent:
     def is_only_readable(self, seconds: float) -> bool:
         return False
 
-    async def wait_readable(self, *, soon: bool = True, is_crowded: bool = False) -> None:
+    async def wait_readable(
+        self, *, soon: bool = True, is_crowded: bool = False, arrived: object = None
+    ) -> None:
         """There is always something to read, if only the end."""
 
     def expect(self, size: int) -> None:

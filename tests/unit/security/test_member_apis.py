@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from barnabas import apis
-from barnabas.broker.pipeline import authorized
+from barnabas.broker.binding import authorized
 from barnabas.errors import RequestError
 from barnabas.handlers.errors import error_response
 from barnabas.requests.context import RequestContext, Shared

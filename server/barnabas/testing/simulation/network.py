@@ -186,7 +186,13 @@ class SimulatedTransport:
         """Return False: in a simulated world everybody waits for the event loop, whose order a seed decides."""
         return False
 
-    async def wait_readable(self, *, soon: bool = True, is_crowded: bool = False) -> None:  # noqa: ARG002 (all may wake)
+    async def wait_readable(
+        self,
+        *,
+        soon: bool = True,  # noqa: ARG002 (all may wake)
+        is_crowded: bool = False,  # noqa: ARG002
+        arrived: Callable[[], bool] | None = None,  # noqa: ARG002
+    ) -> None:
         """Wait until there may be something to read, or the peer has closed."""
         await self._incoming.wait_arrived()
 
@@ -204,6 +210,16 @@ class SimulatedTransport:
             return None
         view[: len(data)] = data
         return len(data)
+
+    def send_now(self, data: bytes | bytearray | memoryview) -> int:
+        """Send as much as there is room for; returns how many bytes."""
+        self._check()
+        if self._outgoing.is_broken or self._outgoing.is_ended:
+            raise BrokenPipeError(errno.EPIPE, "broken pipe")
+        taken = bytes(data[: self._outgoing.room])
+        if taken:
+            self._outgoing.put(taken)
+        return len(taken)
 
     async def send(self, chunks: list[Chunk]) -> None:
         """Send all chunks in order, at once as a socket does; nobody else runs meanwhile where there is room for all."""
