@@ -7,7 +7,7 @@ from typing import Any
 import trio
 
 from barnabas.broker.buffers import BufferPool
-from barnabas.broker.connection import ConnectionParts
+from barnabas.broker.connection_parts import ConnectionParts
 from barnabas.broker.handshakes import Handshakes
 from barnabas.broker.stalls import StallMeter
 from barnabas.environment.real import OsThreads

@@ -17,8 +17,8 @@ from barnabas.broker.authorization import authorizer_of
 from barnabas.broker.buffers import BufferPool
 from barnabas.broker.channel import SECRET_BYTES, LoginParts
 from barnabas.broker.codecs import CodecWorker
-from barnabas.broker.connection import ConnectionParts
 from barnabas.broker.connection_limits import ConnectionLimits
+from barnabas.broker.connection_parts import ConnectionParts
 from barnabas.broker.coordination_parts import coordination_parts
 from barnabas.broker.handshakes import Handshakes
 from barnabas.broker.housekeeping import Housekeeping

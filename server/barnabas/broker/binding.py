@@ -68,6 +68,15 @@ def bound(handle: Callable[..., Any], services: Services) -> Begin:
     return own
 
 
+def load(api: apis.Api, services: Services) -> None:
+    """Import codecs and handler of an API, what the handler's services need, and what refuses a request."""
+    api.load()
+    services.load(services_of(api.handle))
+    from barnabas.handlers import errors
+
+    assert errors
+
+
 def services_of(handle: Callable[..., Any]) -> tuple[str, ...]:
     """Return the names of the services that a handler needs."""
     code = handle.__code__
@@ -84,7 +93,7 @@ def authorized(api: apis.Api, begin: Begin, context: RequestContext, request: An
 async def _waited(begin: Begin, context: RequestContext, request: Any) -> Any:
     """Handle a request by what answers at once, and wait where it does not."""
     response = begin(context, request)
-    return await response.rest if isinstance(response, Later) else response
+    return await response.rest() if isinstance(response, Later) else response
 
 
 def _by_controller(

@@ -6,6 +6,11 @@ frame that merely *claims* to be large costs nothing until its bytes come.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from barnabas.requests.memory import Held, IncomingMemory
+
 KIB = 1024
 MIB = 1024 * KIB
 
@@ -58,3 +63,25 @@ class BufferPool:
         if size <= POOLED_BUFFER_BYTES_MAX and self._bytes + size <= POOL_BYTES_MAX:
             self._buffers.append(buffer)
             self._bytes += size
+
+
+async def grown(
+    pool: BufferPool, buffer: bytearray, size: int, memory: IncomingMemory, held: Held
+) -> bytearray:
+    """Return a full buffer with more room for a frame of `size` bytes, or another one with its content."""
+    used = len(buffer)
+    pooled = pool.take(size)
+    room = (size if pooled is None else len(pooled)) - used
+    if pooled is None:
+        room = pool.growth(used, size)
+    try:
+        await memory.grow(held, room)
+    except BaseException:
+        if pooled is not None:
+            pool.give(pooled)
+        raise
+    if pooled is None:
+        buffer.extend(bytes(room))
+        return buffer
+    pooled[:used] = buffer
+    return pooled

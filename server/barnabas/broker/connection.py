@@ -10,23 +10,21 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import trio
 
-from barnabas.broker.buffers import GROWTH_BYTES_MAX, SCRATCH_BYTES, BufferPool
+from barnabas.broker.begun import Begun
+from barnabas.broker.buffers import GROWTH_BYTES_MAX, SCRATCH_BYTES, grown
 from barnabas.broker.channel import NO_SECURITY
-from barnabas.broker.handshakes import Handshakes
-from barnabas.broker.stalls import StallMeter
 from barnabas.errors import PeerError, StorageError
-from barnabas.loop_budget import LoopBudget
-from barnabas.requests.log_limit import LogLimit
 from barnabas.requests.login import wait_after_failure
-from barnabas.requests.memory import Held, Memory
+from barnabas.requests.memory import Held
 from barnabas.wire.framing import API_KEY_BYTES, SIZE_BYTES, check_frame_size, check_message_size
 
 if TYPE_CHECKING:
     from barnabas.broker.channel import Channel
+    from barnabas.broker.connection_parts import ConnectionParts
     from barnabas.network.transport import Transport
     from barnabas.requests.context import ConnectionInfo
     from barnabas.requests.memory import IncomingMemory
@@ -49,62 +47,6 @@ SKIP_MAX: Final = 63
 CUT_SHORT = "requests cut short"
 
 
-class Answering(Protocol):
-    """What answers a frame, as `Pipeline` does."""
-
-    def begin(
-        self, connection: ConnectionInfo, transport: Transport, frame: memoryview
-    ) -> bool | Awaitable[bool]:
-        """Answer a request at once, or return what is to be awaited for that; false when its connection must be closed.
-
-        Raises PeerError, OSError.
-        """
-
-
-class ConnectionParts:
-    """What all connections of a broker share; `on_closed` is told the id of each that is at its end."""
-
-    __slots__ = (
-        "budget",
-        "buffers",
-        "frame_bytes_max",
-        "handshakes",
-        "last_heard_id",
-        "log_limit",
-        "memory",
-        "now_s",
-        "on_closed",
-        "pipeline",
-        "stalls",
-    )
-
-    def __init__(
-        self,
-        pipeline: Answering,
-        memory: Memory,
-        buffers: BufferPool,
-        budget: LoopBudget,
-        stalls: StallMeter,
-        log_limit: LogLimit,
-        handshakes: Handshakes,
-        frame_bytes_max: int,
-        now_s: Callable[[], float],
-        on_closed: Callable[[int], None],
-    ) -> None:
-        self.pipeline = pipeline
-        self.memory = memory
-        self.buffers = buffers
-        self.budget = budget
-        self.stalls = stalls
-        self.log_limit = log_limit
-        self.handshakes = handshakes
-        self.frame_bytes_max = frame_bytes_max
-        self.now_s = now_s
-        self.on_closed = on_closed
-        self.last_heard_id = 0
-        """The connection that has sent something last of all."""
-
-
 class Connection:
     """An accepted connection and the task that serves it.
 
@@ -114,6 +56,7 @@ class Connection:
     """
 
     __slots__ = (
+        "_begun",
         "_channel",
         "_failure",
         "_is_active",
@@ -156,10 +99,11 @@ class Connection:
         # Bytes received and not yet answered: `_received[_start:]` holds the next frames of a pipelining client.
         self._received = b""
         self._start = 0
-        # What was begun while the task waited, and is left to it.
+        # What was begun while the task waited: not answered yet, or left to the task.
+        self._begun: Begun | None = None
         self._rest: bool | Awaitable[bool] | None = None
         self._failure: Exception | None = None
-        self._is_at_once = False  # whether its last request was answered without waiting
+        self._is_at_once = False  # whether the handler of its last request answers without waiting
         self._is_active = False  # whether its next request is to be expected soon
         self._is_more_there = False  # whether the last read filled the buffer
         self._is_quick = False  # whether its last request followed the response before it at once
@@ -196,6 +140,8 @@ class Connection:
             log.exception("closing %s after an internal error", self.info)
         finally:
             self.caught_up()
+            if self._begun is not None:
+                self._begun.forget()
             if isinstance(self._rest, Coroutine):
                 self._rest.close()  # cancelled before it could be awaited
             self._transport.close()
@@ -342,11 +288,38 @@ class Connection:
             self._failure = failure
             return True
 
+    def _announced(self) -> None:
+        """Send the answer of a request that was begun while the task waits; wake it where anything is left for it."""
+        begun, self._begun = self._begun, None
+        assert begun is not None
+        try:
+            is_done = self._is_done(begun.end())
+        except Exception as failure:
+            self.answering = False
+            self._failure = failure
+            is_done = False
+        if not is_done:
+            self._transport.wake()
+
+    def _is_done(self, rest: bool | Awaitable[bool]) -> bool:
+        """Whether a request that has been answered while the task waits leaves it nothing to do."""
+        if rest is not True or self.info.muted_ms or self.stopping:
+            self._rest = rest
+            return False
+        self.answering = False
+        self.last_active = self._parts.now_s()
+        return True
+
     def _answer_arrived(self) -> bool:
         """Answer what has come if it is one small request that needs no waiting; false where something is left.
 
         Raises as `Answering.begin`.
         """
+        if self._begun is not None:
+            # More has come before the answer; or the peer has gone, which is seen when that is sent.
+            begun, self._begun = self._begun, None
+            self._rest = begun.rest()
+            return False
         parts = self._parts
         scratch = parts.buffers.scratch
         count = self._transport.receive_now(scratch[:UNCOUNTED_BYTES_MAX])
@@ -362,15 +335,13 @@ class Connection:
         parts.budget.begin_next(self._task)
         self._received = b""
         self.answering = True
-        self._rest = parts.pipeline.begin(
-            self.info, self._transport, memoryview(bytearray(data[SIZE_BYTES:]))
-        )
-        if self._rest is not True or self.info.muted_ms or self.stopping:
-            return False
-        self._rest = None
-        self.answering = False
-        self.last_active = parts.now_s()
-        return True
+        frame = memoryview(bytearray(data[SIZE_BYTES:]))
+        rest = parts.pipeline.begin(self.info, self._transport, frame)
+        if isinstance(rest, Begun):
+            self._begun = rest
+            rest.announce_to(self._announced)
+            return True
+        return self._is_done(rest)
 
     def _follows_at_once(self) -> bool:
         """Return whether the next request is there already, and may be read without a turn of the event loop.
@@ -444,7 +415,7 @@ class Connection:
                 count = await self._receive_little(buffer, size - used, memory, held)
             else:
                 if used == len(buffer):
-                    buffer = await self._grown(pool, buffer, size, memory, held)
+                    buffer = await grown(pool, buffer, size, memory, held)
                 end = min(size, used + GROWTH_BYTES_MAX)
                 with memoryview(buffer) as view, view[used:end] as part:
                     count = self._transport.receive_now(part)
@@ -473,28 +444,6 @@ class Connection:
         memory.shrink(held, room - (count or 0))
         return count
 
-    @staticmethod
-    async def _grown(
-        pool: BufferPool, buffer: bytearray, size: int, memory: IncomingMemory, held: Held
-    ) -> bytearray:
-        """A full buffer with more room, or another one with its content."""
-        used = len(buffer)
-        pooled = pool.take(size)
-        room = (size if pooled is None else len(pooled)) - used
-        if pooled is None:
-            room = pool.growth(used, size)
-        try:
-            await memory.grow(held, room)
-        except BaseException:
-            if pooled is not None:
-                pool.give(pooled)
-            raise
-        if pooled is None:
-            buffer.extend(bytes(room))
-            return buffer
-        pooled[:used] = buffer
-        return pooled
-
     async def _answer(self, frame: memoryview) -> bool:
         self.answering = True
         try:
@@ -502,12 +451,15 @@ class Connection:
         except BaseException:
             self.answering = False
             raise
+        if isinstance(rest, Begun):
+            self._is_at_once = True
+            return await self._answered(rest.rest())
+        self._is_at_once = isinstance(rest, bool)
         return await self._answered(rest)
 
     async def _answered(self, rest: bool | Awaitable[bool]) -> bool:
         """Wait for what is left of an answer; false when the connection must be closed. Raises PeerError, OSError."""
         try:
-            self._is_at_once = isinstance(rest, bool)
             return rest if isinstance(rest, bool) else await rest
         finally:
             self.answering = False

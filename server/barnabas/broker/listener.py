@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 import trio
 
 from barnabas.broker.channel import NO_SECURITY
-from barnabas.broker.connection import Connection, ConnectionParts
+from barnabas.broker.connection import Connection
+from barnabas.broker.connection_parts import ConnectionParts
 from barnabas.broker.unauthenticated import UnauthenticatedConnections
 from barnabas.requests.context import ConnectionInfo
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from barnabas import apis
-from barnabas.broker.binding import Begin, Handler, answers_at_once, begun_by, ready, services_of
+from barnabas.broker.begun import Begun
+from barnabas.broker.binding import Begin, Handler, answers_at_once, begun_by, load, ready
 from barnabas.broker.codecs import INLINE_BYTES_MAX
 from barnabas.broker.repeated_answers import RepeatedAnswers
 from barnabas.errors import PeerError, RequestError, StorageError
@@ -27,6 +28,7 @@ from barnabas.requests.context import RequestContext, Shared, shown_client
 from barnabas.requests.login import token_answered, wait_after_failure
 from barnabas.security.sasl.mechanism import LoginFailedError
 from barnabas.wire import registry
+from barnabas.wire.framing import api_key_of
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.headers import encode_response, parse_request_header, response_start
 from barnabas.wire.regions import Chunk, FileRegion
@@ -103,9 +105,12 @@ class Pipeline:
 
     def begin(
         self, connection: ConnectionInfo, transport: Transport, frame: memoryview
-    ) -> bool | Awaitable[bool]:
-        """Answer a request as `answer` does, at once where possible; otherwise return what is to be awaited for it."""
-        at_once = self._at_once.get(_key_of(frame))
+    ) -> bool | Awaitable[bool] | Begun:
+        """Answer a request as `answer` does, at once where possible.
+
+        Otherwise return what is to be awaited for it, or the request if its answer announces itself.
+        """
+        at_once = self._at_once.get(api_key_of(frame))
         login, quotas = connection.login, self._shared.quotas
         if (
             at_once is None
@@ -123,18 +128,30 @@ class Pipeline:
         context = self._context(connection, header)
         started = self._now_s() if self._meter is not None else 0.0
         request = _decoded(api, context, header, frame)
-        response = self._respond_at_once(api, begin, context, request)
-        if isinstance(response, Later) or self._codecs.is_large(response):
-            return self._finish(api, context, transport, header, frame, request, response, started)
-        answer = self._encode(api, context, request, response)
+        begun = Begun(self, api, context, transport, request, len(frame), started)
+        begun.response = self._respond_at_once(api, begin, context, request)
+        return begun if begun.is_announced else self.end(begun)
+
+    def end(self, begun: Begun) -> bool | Awaitable[bool]:
+        """Send the answer of a request that has begun; return what is to be awaited where that cannot be done at once.
+
+        Raises OSError.
+        """
+        api, context = begun.api, begun.context
+        if begun.is_announced:
+            begun.response = self._respond_at_once(api, begun.take, context, begun.request)
+        if isinstance(begun.response, Later) or self._codecs.is_large(begun.response):
+            return self.finish(begun)
+        answer = self._encode(api, context, begun.request, begun.response)
         if answer is None:
             return False
         size, data = answer.size, answer.chunks[0]
-        sent = 0 if len(answer.chunks) > 1 or isinstance(data, FileRegion) else transport.send_now(data)
+        sent = 0 if len(answer.chunks) > 1 or isinstance(data, FileRegion) else begun.transport.send_now(data)
         if sent < size:
+            begun.request = begun.response = None
             answer.chunks[0] = data if isinstance(data, FileRegion) else memoryview(data)[sent:]
-            return self._send_rest(api, context, transport, answer, size, len(frame), started)
-        self._count(api, context, answer, size, len(frame), started)
+            return self._send_rest(begun, answer, size)
+        self._count(api, context, answer, size, begun.request_bytes, begun.started)
         return not context.close_after_response
 
     async def answer(self, connection: ConnectionInfo, transport: Transport, frame: memoryview) -> bool:
@@ -143,7 +160,7 @@ class Pipeline:
         Raises PeerError for a frame that cannot be understood, OSError when the peer is gone.
         """
         login = connection.login
-        if login is not None and login.expects_token(is_known_api=registry.is_known(_key_of(frame))):
+        if login is not None and login.expects_token(is_known_api=registry.is_known(api_key_of(frame))):
             return await self._answer_token(connection, transport, bytes(frame))
         header = parse_request_header(frame)
         refused = None if login is None else self._out_of_turn(login, header)
@@ -178,42 +195,25 @@ class Pipeline:
                 context.quotas.end()
             _release(context)
 
-    async def _finish(
-        self,
-        api: apis.Api,
-        context: RequestContext,
-        transport: Transport,
-        header: RequestHeader,
-        frame: memoryview,
-        request: Any,
-        begun: Any,
-        started: float,
-    ) -> bool:
-        """Answer a request whose handler has begun, and could not answer at once or has much to say."""
-        making = self._made(api, partial(_rest_of, begun), context, header, frame, request)
-        request = begun = None  # dropped when it is made, as in `_made`
+    async def finish(self, begun: Begun) -> bool:
+        """Answer a request that has begun and has to be waited for, or has much to say. Raises OSError."""
+        api, context = begun.api, begun.context
         try:
-            answer = await making
-            if answer is None:
-                return False
-            return await self._send_rest(api, context, transport, answer, answer.size, len(frame), started)
+            response = await self._respond(api, begun.wait, context, begun.request)
+            if self._codecs.is_large(response):
+                answer = await self._encode_aside(api, context, begun.request, response)
+            else:
+                answer = self._encode(api, context, begun.request, response)
+            response = begun.request = None  # while a slow client reads, only the bytes for it are held
+            return answer is not None and await self._send_rest(begun, answer, answer.size)
         finally:
             _release(context)
 
-    async def _send_rest(
-        self,
-        api: apis.Api,
-        context: RequestContext,
-        transport: Transport,
-        answer: Answer,
-        size: int,
-        frame_size: int,
-        started: float,
-    ) -> bool:
+    async def _send_rest(self, begun: Begun, answer: Answer, size: int) -> bool:
         """Send what is left of an answer of `size` bytes. Raises OSError."""
-        await transport.send(answer.chunks)
-        self._count(api, context, answer, size, frame_size, started)
-        return not context.close_after_response
+        await begun.transport.send(answer.chunks)
+        self._count(begun.api, begun.context, answer, size, begun.request_bytes, begun.started)
+        return not begun.context.close_after_response
 
     def _context(self, connection: ConnectionInfo, header: RequestHeader) -> RequestContext:
         """Return the context of a request, which is its connection's latest from now on."""
@@ -250,16 +250,14 @@ class Pipeline:
         context: RequestContext,
         header: RequestHeader,
         frame: memoryview,
-        request: Any = None,
     ) -> Answer | None:
-        """Decode, unless a `request` is given, respond, throttle, encode. Return None where no error can be told.
+        """Decode, respond, throttle, encode. Return None where no error can be told. Raises PeerError.
 
         Request and response are dropped with the return: while a slow client reads, only the bytes for it are held.
-        Raises PeerError.
         """
-        if request is None and len(frame) <= INLINE_BYTES_MAX:
+        if len(frame) <= INLINE_BYTES_MAX:
             request = _decoded(api, context, header, frame)
-        elif request is None:
+        else:
             try:
                 request = await self._codecs.decode(api, context, frame, header.body_position)
             except PeerError as error:
@@ -407,7 +405,7 @@ class Pipeline:
         is_early = services.membership is not None and not services.metadata.image.brokers
         if is_early and not api.member_only and api.key not in _SERVED_AT_ONCE:
             return None
-        await services.threads.run(partial(_load, api, services))
+        await services.threads.run(partial(load, api, services))
         handler = ready(api, services, asks_authorizer=self._shared.asks_authorizer)
         self._handlers[api.key] = handler
         if self._is_alone and answers_at_once(api):
@@ -454,20 +452,6 @@ class Pipeline:
         return Answer(chunks, count_error_codes(response))
 
 
-def _key_of(frame: memoryview) -> int:
-    """Return the API key with which a frame begins, -1 for one that is too short."""
-    return int.from_bytes(frame[:2], "big", signed=True) if len(frame) >= 2 else -1
-
-
-def _load(api: apis.Api, services: Services) -> None:
-    """Import codecs and handler of an API, what the handler's services need, and what refuses a request."""
-    api.load()
-    services.load(services_of(api.handle))
-    from barnabas.handlers import errors
-
-    assert errors
-
-
 def _decoded(api: apis.Api, context: RequestContext, header: RequestHeader, frame: memoryview) -> Any:
     """Return the request in a frame. Raises PeerError."""
     try:
@@ -480,11 +464,6 @@ def _release(context: RequestContext) -> None:
     """Give back what memory a request has reserved for its response."""
     if context.reservation is not None:
         context.reservation.reduce(context.reservation.size)
-
-
-async def _rest_of(begun: Any, _context: RequestContext, _request: Any) -> Any:
-    """Return the response of a handler that has begun."""
-    return await begun.rest if isinstance(begun, Later) else begun
 
 
 def _malformed(api: apis.Api, context: RequestContext, error: PeerError) -> PeerError:

@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable
-from itertools import chain, count, islice
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import trio
 
+from barnabas.coordination.answers import Answers
 from barnabas.coordination.journal import Journal, led_partitions
-from barnabas.coordination.shard import GiveWay, M, Shard, Waiter, never
+from barnabas.coordination.shard import GiveWay, M, Shard, never
 from barnabas.coordination.shard_log import ShardLog
-from barnabas.coordination.shards import ANSWERS_AT_ONCE, READ_AGAIN_SECONDS, Shards
+from barnabas.coordination.shards import READ_AGAIN_SECONDS, Shards
 from barnabas.coordination.timers import Timers
+from barnabas.coordination.waiting import Respond, WaitedFor, Waiter, waited_for
 from barnabas.errors import PeerError, RequestError
 from barnabas.later import Later
-from barnabas.statemachine.decision import Decision, Entry, Large, ManyReplies, Refused
+from barnabas.statemachine.decision import Decision, Entry, Large, Refused
 from barnabas.statemachine.partitioning import partition_for
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -75,6 +77,7 @@ class Runtime(Generic[M]):
             name, journal, now_ms, commit_timeout_ms, replay=self._replay, read_again=self._shards.read_again
         )
         self._timers: Timers[M] = Timers(name, give_way, wall_ms=now_ms, steady_ms=steady_ms or now_ms)
+        self._answers: Answers[M] = Answers(self._shards, self._log, give_way)
         self._numbers = count(1)
         self._nursery: trio.Nursery | None = None
 
@@ -178,6 +181,25 @@ class Runtime(Generic[M]):
         if waiter.failure is not None:
             raise RequestError(waiter.failure)
         return waiter.response
+
+    def perform_and_announce(
+        self, key: str, event: Callable[[M, Decision, int], None], respond: Respond[R]
+    ) -> R | Later[R]:
+        """As `perform_and_wait`, with what `respond` makes of the answer, and without waiting where it is there at once."""
+        shards = self._shards
+        count = shards.partitions
+        shard = shards.active(partition_for(key, count)) if count else None
+        if shard is None or shard.is_held:
+            return Later(waited_for(self.perform_and_wait(key, event), respond))
+        number, waiter = next(self._numbers), Waiter()
+        shard.waiting[number] = waiter
+        later = WaitedFor(shard.waiting, number, waiter, respond)
+        try:
+            self._decide(shard, lambda machine, out: event(machine, out, number))
+        except BaseException:
+            later.forget()
+            raise
+        return later.take() if waiter.is_answered else later
 
     async def query(self, key: str, look: Callable[[M], R]) -> R:
         """Return what `look` returns of an id's machine, once all that it saw is committed.
@@ -343,14 +365,8 @@ class Runtime(Generic[M]):
         if out.effects:
             assert self._nursery is not None, "effects are for a runtime that runs"
             self._nursery.start_soon(self._take_effect_when_committed, shard, shard.end_offset, out)
-        if not (out.replies or out.many_replies):
-            return
-        if self._nursery is None or self._log.is_committed(shard, shard.end_offset):
-            # Nothing to wait for, or nobody who could: before `run` there are no requests.
-            self._answer(shard, out)
-        else:
-            # In a task of its own: whoever has caused this may go away, and the others must still be answered.
-            self._nursery.start_soon(self._answer_when_committed, shard, shard.end_offset, out)
+        if out.replies or out.many_replies:
+            self._answers.send(shard, out)
 
     def _replay(self, partition: int, machine: M, entry: Entry, *, loading: bool) -> None:
         """Hand what is in the log to the machine; what it cannot read is left out."""
@@ -399,39 +415,6 @@ class Runtime(Generic[M]):
             result = self._decide(shard, event)
         await self._log.wait_committed(shard, shard.end_offset)
         return result
-
-    async def _answer_when_committed(self, shard: Shard[M], end_offset: int, out: Decision) -> None:
-        code = 0
-        try:
-            await self._log.wait_committed(shard, end_offset)
-        except RequestError as error:
-            code = error.code
-        if not code:
-            self._answer(shard, out)
-            return
-        numbers = chain(
-            (number for number, _ in out.replies), *(many.to.values() for many in out.many_replies)
-        )
-        await self._shards.fail_in_turns(shard.fail(code, numbers))
-
-    def _answer(self, shard: Shard[M], out: Decision) -> None:
-        for number, response in out.replies:
-            _answer_waiter(shard, number, response)
-        for many in out.many_replies:
-            if self._nursery is not None:
-                self._nursery.start_soon(self._answer_many, shard, many)
-            else:
-                for key, number in many.to.items():
-                    _answer_waiter(shard, number, many.reply(key))
-
-    async def _answer_many(self, shard: Shard[M], many: ManyReplies) -> None:
-        """Release some requests in each turn of the event loop, as each has an answer to encode and send then."""
-        to = iter(many.to.items())
-        while some := tuple(islice(to, ANSWERS_AT_ONCE)):
-            for key, number in some:
-                _answer_waiter(shard, number, many.reply(key))
-            await trio.lowlevel.checkpoint()
-            await self._give_way()
 
     # --- timers ---------------------------------------------------------------------------------------------
 
@@ -498,9 +481,3 @@ class Runtime(Generic[M]):
         log.warning("what the end of %s decided waits: %s", key, error)
         if shard.is_active:
             self._timers.set_decided(shard, {key: now_ms + int(READ_AGAIN_SECONDS * 1000)})
-
-
-def _answer_waiter(shard: Shard[Any], number: int, response: Any) -> None:
-    waiter = shard.waiting.get(number)
-    if waiter is not None:
-        waiter.answer(response)

@@ -14,10 +14,11 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import Enum
 from itertools import count, islice
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 import trio
 
+from barnabas.coordination.waiting import Waiter
 from barnabas.errors import RequestError
 from barnabas.statemachine.decision import Decision, Entry
 
@@ -87,45 +88,6 @@ class TimersToSet:
     def __init__(self, timers: Iterator[tuple[Hashable, int | None]], overruled: set[Hashable]) -> None:
         self.timers = timers
         self.overruled = overruled
-
-
-class Waiter:
-    """A request that is answered later, by some event; one task waits for that."""
-
-    __slots__ = ("_task", "failure", "is_answered", "response")
-
-    def __init__(self) -> None:
-        self._task: trio.lowlevel.Task | None = None
-        self.is_answered = False
-        self.response: Any = None
-        self.failure: int | None = None
-
-    def answer(self, response: Any) -> None:
-        """Release the request with a response."""
-        self.response = response
-        self._release()
-
-    def fail(self, code: int) -> None:
-        """Release the request with an error."""
-        self.failure = code
-        self._release()
-
-    def _release(self) -> None:
-        self.is_answered = True
-        task, self._task = self._task, None
-        if task is not None:
-            trio.lowlevel.reschedule(task)
-
-    async def wait(self) -> None:
-        """Wait until it is answered; takes no turn where it is already."""
-        if not self.is_answered:
-            # A `trio.Event` does the same with a set of tasks, for twice the work.
-            self._task = trio.lowlevel.current_task()
-            await trio.lowlevel.wait_task_rescheduled(self._leave)
-
-    def _leave(self, _: object) -> trio.lowlevel.Abort:
-        self._task = None
-        return trio.lowlevel.Abort.SUCCEEDED
 
 
 class Shard(Generic[M]):

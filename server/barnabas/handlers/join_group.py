@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from barnabas.errors import RequestError
 from barnabas.groups.member import Joining
 from barnabas.ids import new_member_id
+from barnabas.later import Later
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.join_group import JoinGroupRequest, JoinGroupResponse
 
@@ -27,14 +28,14 @@ SKIP_ASSIGNMENT_SINCE = 9
 NULL_PROTOCOL_SINCE = 7
 
 
-async def handle(
+def handle(
     context: RequestContext,
     request: JoinGroupRequest,
     *,
     group_coordinator: GroupCoordinator,
     entropy: Entropy,
     budget: LoopBudget,
-) -> JoinGroupResponse:
+) -> JoinGroupResponse | Later[JoinGroupResponse]:
     """Join; errors answer with the member id that was sent."""
     now_ms = context.now_ms
     instance_id, client_id = request.group_instance_id, context.client_id or ""
@@ -43,10 +44,24 @@ async def handle(
         new_id = new_member_id(client_id if instance_id is None else instance_id, entropy)
     if context.api_version < REBALANCE_TIMEOUT_SINCE:
         request.rebalance_timeout_ms = request.session_timeout_ms
+
+    def respond(
+        outcome: JoinGroupResponse | LeadersAnswer | RequestError,
+    ) -> JoinGroupResponse | Later[JoinGroupResponse]:
+        if isinstance(outcome, RequestError):
+            outcome = JoinGroupResponse(error_code=outcome.code, member_id=request.member_id)
+        elif not isinstance(outcome, JoinGroupResponse):
+            return Later(_complete(outcome, budget))
+        if outcome.error_code:
+            outcome.protocol_name = None
+        if outcome.protocol_name is None and context.api_version < NULL_PROTOCOL_SINCE:
+            outcome.protocol_name = ""
+        return outcome
+
     try:
         if not request.group_id:
             raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
-        answer: JoinGroupResponse | LeadersAnswer = await group_coordinator.perform_and_wait(
+        return group_coordinator.perform_and_announce(
             request.group_id,
             lambda shard, out, waiter: shard.join(
                 Joining(
@@ -61,21 +76,14 @@ async def handle(
                 now_ms,
                 out,
             ),
+            respond,
         )
-        response = await _complete(answer, budget)
     except RequestError as error:
-        response = JoinGroupResponse(error_code=error.code, member_id=request.member_id)
-    if response.error_code:
-        response.protocol_name = None
-    if response.protocol_name is None and context.api_version < NULL_PROTOCOL_SINCE:
-        response.protocol_name = ""
-    return response
+        return respond(error)
 
 
-async def _complete(answer: JoinGroupResponse | LeadersAnswer, budget: LoopBudget) -> JoinGroupResponse:
-    """Make the list of very many members, in slices."""
-    if isinstance(answer, JoinGroupResponse):
-        return answer
+async def _complete(answer: LeadersAnswer, budget: LoopBudget) -> JoinGroupResponse:
+    """Make the list of very many members, in slices. Their leader's answer is never an error."""
     response = answer.response
     for entry in answer.entries():
         response.members.append(entry)

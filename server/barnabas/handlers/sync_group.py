@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
+from barnabas.later import Later
 from barnabas.statemachine.decision import slices
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -21,29 +22,48 @@ PROTOCOL_SINCE = 5
 ASSIGNMENTS_AT_ONCE = 500
 
 
-async def handle(
+def handle(
     context: RequestContext,
     request: SyncGroupRequest,
     *,
     group_coordinator: GroupCoordinator,
     budget: LoopBudget,
-) -> SyncGroupResponse:
+) -> SyncGroupResponse | Later[SyncGroupResponse]:
     """Sync; answered when the leader has synced."""
-    now_ms = context.now_ms
     if not request.group_id:
         raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
     if context.api_version >= PROTOCOL_SINCE and (
         request.protocol_type is None or request.protocol_name is None
     ):
         raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "v5 needs the protocol's type and name")
-    assigned: dict[str, bytes] | None = None
     if len(request.assignments) > ASSIGNMENTS_AT_ONCE:
-        assigned = {}
-        for some in slices(request.assignments, ASSIGNMENTS_AT_ONCE):
-            assigned.update({entry.member_id: entry.assignment for entry in some})
-            await budget.checkpoint()
+        return Later(_sync_many(context, request, group_coordinator, budget))
+    return group_coordinator.perform_and_announce(
+        request.group_id,
+        lambda shard, out, waiter: shard.sync(request, waiter, context.now_ms, out),
+        _respond,
+    )
+
+
+def _respond(outcome: SyncGroupResponse | RequestError) -> SyncGroupResponse:
+    if isinstance(outcome, RequestError):
+        raise outcome
+    return outcome
+
+
+async def _sync_many(
+    context: RequestContext,
+    request: SyncGroupRequest,
+    group_coordinator: GroupCoordinator,
+    budget: LoopBudget,
+) -> SyncGroupResponse:
+    """Sync as the leader of very many members."""
+    assigned: dict[str, bytes] = {}
+    for some in slices(request.assignments, ASSIGNMENTS_AT_ONCE):
+        assigned.update({entry.member_id: entry.assignment for entry in some})
+        await budget.checkpoint()
     response: SyncGroupResponse = await group_coordinator.perform_and_wait(
         request.group_id,
-        lambda shard, out, waiter: shard.sync(request, waiter, now_ms, out, assigned),
+        lambda shard, out, waiter: shard.sync(request, waiter, context.now_ms, out, assigned),
     )
     return response

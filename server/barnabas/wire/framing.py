@@ -38,6 +38,14 @@ def check_frame_size(buf: Buffer, pos: int = 0, bytes_max: int = FRAME_BYTES_MAX
     raise DecodeError(_explain(bytes(buf[pos : pos + SIZE_BYTES]), size, bytes_max), "frame size", pos)
 
 
+def api_key_of(frame: bytes | bytearray | memoryview) -> int:
+    """Return the API key with which a frame begins, -1 for one that is too short."""
+    if len(frame) < API_KEY_BYTES:
+        return -1
+    key: int = frame[0] << 8 | frame[1]
+    return key if key < 1 << 15 else key - (1 << 16)
+
+
 def check_message_size(frame: Buffer, size: int) -> None:
     """Judge a frame of `size` bytes by the API key at its start, which is there.
 
