@@ -13,7 +13,7 @@ from barnabas.errors import RequestError
 from barnabas.groups.consumer.membership import Heartbeat, check_heartbeat
 from barnabas.groups.consumer.regex import match_in_steps, matching
 from barnabas.groups.topics import hash_size
-from barnabas.handlers.heartbeats import size_of_topics
+from barnabas.handlers.heartbeats import NAMES_PER_CHECKPOINT, size_of_few, size_of_topics
 from barnabas.ids import new_uuid, uuid_text
 from barnabas.later import Later
 from barnabas.security.authorizer import Operation, ResourceType
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.coordination.groups import GroupCoordinator
     from barnabas.environment import Entropy
+    from barnabas.groups.shard import GroupShard
     from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
@@ -54,15 +55,23 @@ def handle(
     beat = Heartbeat(
         request, context.client_id or "", context.connection.client_host, new_member_id, may_describe
     )
-    if _says_more(request):
+    names = request.subscribed_topic_names or ()
+    if request.subscribed_topic_regex or (
+        names and (context.asks_authorizer or len(names) > NAMES_PER_CHECKPOINT)
+    ):
         return Later(_take_note(context, beat, metadata, group_coordinator, budget))
     check_heartbeat(request, context.api_version, group_coordinator.settings)
+    says_more = _says_more(request)
+    reported = sum([1 + len(topic.partitions) for topic in request.topic_partitions or ()])
+
+    def is_large(shard: GroupShard) -> bool:
+        of_group = shard.event_size(request.group_id, request.member_id, says_more=says_more)
+        return of_group + reported + size_of_few(names, hash_size, metadata) > EVENT_SIZE_MAX
+
     return group_coordinator.perform_at_once(
         request.group_id,
         lambda shard, out: shard.consumer_heartbeat(beat, context.now_ms, out),
-        is_large=lambda shard: (
-            shard.event_size(request.group_id, request.member_id, says_more=False) > EVENT_SIZE_MAX
-        ),
+        is_large=is_large,
     )
 
 
@@ -73,7 +82,7 @@ async def _take_note(
     group_coordinator: GroupCoordinator,
     budget: LoopBudget,
 ) -> ConsumerGroupHeartbeatResponse:
-    """Let the group take note of a heartbeat that says more than that its member is still there."""
+    """Let the group take note of a heartbeat with topics to be looked for, and others that may not be described."""
     request = beat.request
     names: Collection[str] = request.subscribed_topic_names or ()
     if names:

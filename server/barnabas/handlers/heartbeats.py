@@ -14,20 +14,29 @@ if TYPE_CHECKING:
 NAMES_PER_CHECKPOINT = 500
 
 
+def size_of_few(
+    names: Collection[str],
+    partitions_of: Callable[[TopicInfo, ClusterImage], int],
+    metadata: MetadataStore,
+) -> int:
+    """Return how many topics these are, and how many partitions an event goes through for those that exist."""
+    return sum([_size(name, partitions_of, metadata.image) for name in names])
+
+
 async def size_of_topics(
     names: Collection[str],
     partitions_of: Callable[[TopicInfo, ClusterImage], int],
     metadata: MetadataStore,
     budget: LoopBudget,
 ) -> Callable[[], int]:
-    """Return what says how many topics these are, and how many partitions an event goes through for those that exist.
+    """Return what says the same of any number of topics.
 
     Few names are counted when that is called, at the moment of the decision: what one of the requests that waited has gone
     through, others need not. A thousand members that join at once with a topic of a thousand partitions need its hash once.
     More names than fit a turn of the event loop are counted here.
     """
     if len(names) <= NAMES_PER_CHECKPOINT:
-        return lambda: sum([_size(name, partitions_of, metadata.image) for name in names])
+        return lambda: size_of_few(names, partitions_of, metadata)
     size = 0
     for number, name in enumerate(names, 1):
         size += _size(name, partitions_of, metadata.image)

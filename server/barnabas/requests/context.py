@@ -55,6 +55,7 @@ class ConnectionInfo:
     """
 
     __slots__ = (
+        "client_host",
         "client_software_name",
         "client_software_version",
         "connection_id",
@@ -89,6 +90,8 @@ class ConnectionInfo:
         self.security_protocol = security_protocol
         self.local_address = local_address
         self.peer_address = peer_address
+        self.client_host = "/" + peer_address[0]
+        """The peer's address as Kafka shows it in group descriptions: `/127.0.0.1`."""
         self.principal = principal
         self.client_software_name = client_software_name
         self.client_software_version = client_software_version
@@ -117,11 +120,6 @@ class ConnectionInfo:
     def user(self) -> str:
         """The name in the principal: quotas of users are for it."""
         return self.principal.partition(":")[2]
-
-    @property
-    def client_host(self) -> str:
-        """The peer's address as Kafka shows it in group descriptions: `/127.0.0.1`."""
-        return "/" + self.peer_address[0]
 
     def __str__(self) -> str:
         return f"{_join(self.peer_address)}->{_join(self.local_address)}#{self.connection_id}"

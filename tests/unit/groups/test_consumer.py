@@ -12,7 +12,7 @@ from barnabas.groups.consumer.membership import (
     ASSIGNED_AT_ONCE_MAX,
     EPOCH_OF_NEW,
     LARGE_INTERVAL_MS,
-    REST_MEMBERS_PER_MS,
+    REST_SIZE_PER_MS,
 )
 from barnabas.groups.epoch_member import MemberState
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -71,12 +71,13 @@ def test_a_slot_is_given_on_only_when_its_owner_has_given_it_up() -> None:
 
 
 def test_many_who_come_together_are_assigned_together() -> None:
-    coordinator = with_topic(ASSIGNED_AT_ONCE_MAX + 3)
+    count = ASSIGNED_AT_ONCE_MAX // 2
+    coordinator = with_topic(count)
     coordinator.now_ms = 1_000_000
-    first = [Client(coordinator, f"m{number}") for number in range(ASSIGNED_AT_ONCE_MAX)]
+    first = [Client(coordinator, f"m{number}") for number in range(count)]
     for client in first:
         client.join()
-    group, at_once = coordinator.group(), EPOCH_OF_NEW + ASSIGNED_AT_ONCE_MAX
+    group, at_once = coordinator.group(), EPOCH_OF_NEW + count
     assert group.assignment_epoch == group.epoch == at_once
     late = [Client(coordinator, f"late{number}") for number in range(3)]
     for client in late:
@@ -84,7 +85,7 @@ def test_many_who_come_together_are_assigned_together() -> None:
     group = coordinator.group()
     assert (group.epoch, group.assignment_epoch) == (at_once + 3, at_once)
     assert coordinator.state() == "Assigning"
-    rest_ms = len(group.members) // REST_MEMBERS_PER_MS
+    rest_ms = (len(group.members) + count) // REST_SIZE_PER_MS
     coordinator.advance(rest_ms - 1)
     late[0].beat()
     assert coordinator.group().assignment_epoch == at_once, "another one may be about to come"
@@ -92,17 +93,34 @@ def test_many_who_come_together_are_assigned_together() -> None:
     late[0].beat()
     assert coordinator.group().assignment_epoch == at_once + 3
     converge(*first, *late)
-    assert sorted(len(client.owned) for client in (*first, *late)) == [1] * (ASSIGNED_AT_ONCE_MAX + 3)
+    assert sorted(len(client.owned) for client in (*first, *late)) == [0] * 3 + [1] * count
     assert coordinator.state() == "Stable"
+
+
+def test_few_with_very_many_partitions_are_assigned_together() -> None:
+    coordinator = with_topic(5 * ASSIGNED_AT_ONCE_MAX)
+    coordinator.now_ms = 1_000_000
+    clients = [Client(coordinator, f"m{number}") for number in range(3)]
+    for client in clients:
+        client.join()
+    assert len(clients[0].told) == 5 * ASSIGNED_AT_ONCE_MAX, "the first assignment waits for nothing"
+    assert coordinator.group().assignment_epoch == EPOCH_OF_NEW + 1
+    assert coordinator.state() == "Assigning"
+    coordinator.advance((3 + 5 * ASSIGNED_AT_ONCE_MAX) // REST_SIZE_PER_MS)
+    converge(*clients)
+    owned = [len(client.owned) for client in clients]
+    assert sum(owned) == 5 * ASSIGNED_AT_ONCE_MAX
+    assert max(owned) - min(owned) <= 1
+    assert coordinator.group().assignment_epoch == EPOCH_OF_NEW + 3
 
 
 def test_those_who_keep_coming_are_assigned_after_a_second() -> None:
     coordinator = with_topic(1)
     coordinator.now_ms = 1_000_000
-    for number in range(ASSIGNED_AT_ONCE_MAX):
+    for number in range(ASSIGNED_AT_ONCE_MAX - 1):
         Client(coordinator, f"m{number}").join()
     assigned_ms = coordinator.group().assigned_ms
-    step_ms, seen = ASSIGNED_AT_ONCE_MAX // REST_MEMBERS_PER_MS - 1, []
+    step_ms, seen = ASSIGNED_AT_ONCE_MAX // REST_SIZE_PER_MS - 1, []
     for number in range(3 * LARGE_INTERVAL_MS // step_ms // 2):
         coordinator.advance(step_ms)
         Client(coordinator, f"late{number}").join()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from barnabas.cluster.image import TopicInfo
+from barnabas.cluster.image import ClusterImage, Settings, TopicInfo
 from barnabas.errors import RequestError
 from barnabas.groups.commits import check_committer
 from barnabas.groups.consumer import records
@@ -15,6 +15,7 @@ from barnabas.groups.consumer.member import ConsumerMember, Subscription
 from barnabas.groups.consumer.regex import Resolved
 from barnabas.groups.epoch_group import ReconciledGroup, uncount
 from barnabas.groups.group import Committer
+from barnabas.groups.settings import ConsumerSettings
 from barnabas.statemachine.context import EventContext
 from barnabas.statemachine.decision import Record
 from barnabas.topic_partitions import TopicIdPartition
@@ -38,14 +39,27 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, TopicIdPartition]):
     """How many of them know a protocol."""
     has_partition_metadata: bool = False
     """Whether Kafka before 4.1 has written what the topics were like."""
-    hashed: tuple[Mapping[str, TopicInfo], frozenset[str], int] | None = field(default=None, compare=False)
-    """The last hash that was made, with what it was made of."""
+    hashed: tuple[Mapping[str, TopicInfo], frozenset[str], int, int] | None = field(
+        default=None, compare=False
+    )
+    """The last hash that was made, after what it was made of, and how many partitions that is."""
     changed_ms: int = field(default=0, compare=False)
     """When its epoch last rose; 0 if that is not known."""
+    obeyed: tuple[Mapping[tuple[int, str], Settings], ConsumerSettings] | None = field(
+        default=None, compare=False
+    )
+    """The settings that it last obeyed, with those of all resources of which they were made."""
     rejoins_due_ms: dict[str, int] = field(default_factory=dict, compare=False)
     """By when members of the classic protocol that were told to must have joined again."""
 
     # --- asking ---------------------------------------------------------------------------------------------
+
+    def settings_in(self, image: ClusterImage) -> ConsumerSettings:
+        """Return what the group obeys: its own settings, and the broker's for the rest."""
+        known = self.obeyed
+        if known is None or known[0] is not image.configs:
+            known = self.obeyed = (image.configs, self.settings.of_group(image, self.id))
+        return known[1]
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
         """The topics that a member is subscribed to, by name and by expression."""
@@ -59,6 +73,11 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, TopicIdPartition]):
     def topic_count(self) -> int:
         """How many topics the last hash was made of."""
         return len(self.hashed[1]) if self.hashed is not None else 0
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions these topics have."""
+        return self.hashed[3] if self.hashed is not None else 0
 
     def subscriptions_after(
         self, gone: Iterable[str], comes: ConsumerMember | None = None

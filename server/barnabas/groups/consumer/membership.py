@@ -39,12 +39,13 @@ OWN_MEMBER_ID_SINCE = 1
 EPOCH_OF_NEW = 1
 """A group begins with it, as Kafka's do, before its first member is subscribed to anything."""
 
-ASSIGNED_AT_ONCE_MAX = 100
-"""Groups of more members are assigned when nobody has come or gone for a while, or after `LARGE_INTERVAL_MS`."""
+ASSIGNED_AT_ONCE_MAX = 200
+"""Groups of more members and partitions together are assigned when nobody has come or gone for a while, or after
+`LARGE_INTERVAL_MS`: where there are a thousand partitions, it takes milliseconds for ten members, too."""
 
 LARGE_INTERVAL_MS = 1_000
-REST_MEMBERS_PER_MS = 10
-"""How long that while is: 100 ms for 1,000 members, about five times what their assignment takes."""
+REST_SIZE_PER_MS = 20
+"""How long that while is: 100 ms for 1,000 members and as many partitions, several times what their assignment takes."""
 
 
 COMPUTED_ASIDE_FROM = 2_000
@@ -110,8 +111,10 @@ def check_heartbeat(
     if api_version >= OWN_MEMBER_ID_SINCE or epoch > 0 or epoch == LEAVE_EPOCH:
         _check_given(request.member_id, "member id")
     _check_given(request.group_id, "group id")
-    _check_given(request.instance_id, "instance id")
-    _check_given(request.rack_id, "rack id")
+    if request.instance_id is not None:
+        _check_given(request.instance_id, "instance id")
+    if request.rack_id is not None:
+        _check_given(request.rack_id, "rack id")
     why = ""
     if epoch == 0:
         if request.rebalance_timeout_ms == -1:
@@ -135,8 +138,8 @@ def check_heartbeat(
         )
 
 
-def _check_given(value: str | None, what: str) -> None:
-    if value is not None and not value.strip():
+def _check_given(value: str, what: str) -> None:
+    if not value.strip():
         raise RequestError(ErrorCode.INVALID_REQUEST, f"the {what} is empty")
 
 
@@ -150,7 +153,7 @@ def heartbeat(group: ConsumerGroup, beat: Heartbeat, context: EventContext) -> C
     request = beat.request
     content = _content_member(group, beat, context)
     if content is not None:
-        settings = group.settings.of_group(context.image, group.id)
+        settings = group.settings_in(context.image)
         context.out.timers["session", group.id, content.id] = context.now_ms + settings.session_timeout_ms
         return ConsumerGroupHeartbeatResponse(
             member_id=content.id,
@@ -178,7 +181,7 @@ def heartbeat(group: ConsumerGroup, beat: Heartbeat, context: EventContext) -> C
     response = ConsumerGroupHeartbeatResponse(
         member_id=after.id,
         member_epoch=after.epoch,
-        heartbeat_interval_ms=group.settings.of_group(context.image, group.id).heartbeat_interval_ms,
+        heartbeat_interval_ms=group.settings_in(context.image).heartbeat_interval_ms,
     )
     says_everything = (
         request.rebalance_timeout_ms != -1
@@ -303,20 +306,22 @@ def _may_assign(group: ConsumerGroup, after: ConsumerMember, context: EventConte
     Of many members that come together, each would move what the others have just been given: large groups wait until
     they are at rest, but no longer than `LARGE_INTERVAL_MS` after their last assignment.
     """
-    interval_ms = group.settings.of_group(context.image, group.id).assignment_interval_ms
+    interval_ms = group.settings_in(context.image).assignment_interval_ms
     if group.was_assigned_within(interval_ms, context.now_ms):
         return False
-    size = len(group.members) + (after.id not in group.members)
+    size = len(group.members) + (after.id not in group.members) + group.partition_count
     if size <= ASSIGNED_AT_ONCE_MAX or not group.was_assigned_within(LARGE_INTERVAL_MS, context.now_ms):
         return True
-    return context.now_ms - max(group.changed_ms, group.assigned_ms) >= size // REST_MEMBERS_PER_MS
+    return context.now_ms - max(group.changed_ms, group.assigned_ms) >= size // REST_SIZE_PER_MS
 
 
 def _hash(group: ConsumerGroup, names: frozenset[str], context: EventContext) -> int:
     """As `topics_hash`, and not again for the same names of the same topics."""
     known = group.hashed
     if known is None or known[0] is not context.image.topics or known[1] != names:
-        known = group.hashed = (context.image.topics, names, topics_hash(names, context.image))
+        topics = context.image.topics
+        partitions = sum([len(topics[name].partitions) for name in names if name in topics])
+        known = group.hashed = (topics, names, topics_hash(names, context.image), partitions)
     return known[2]
 
 
@@ -414,7 +419,7 @@ def watch_session(group: ConsumerGroup, member: ConsumerMember, context: EventCo
     if member.classic is not None:
         timeout_ms = member.classic.session_timeout_ms
     else:
-        timeout_ms = group.settings.of_group(context.image, group.id).session_timeout_ms
+        timeout_ms = group.settings_in(context.image).session_timeout_ms
     context.out.timers["session", group.id, member.id] = context.now_ms + timeout_ms
 
 
