@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from bench.members import ClassicMember, ConsumerMember
-from bench.micro.requests import create, finish
+from bench.micro.requests import create
 from bench.micro.timing import Timing, measure
 from bench.wire import request
 
@@ -26,6 +26,11 @@ class _Mailbox:
 
     def __init__(self) -> None:
         self.response = b""
+
+    def send_now(self, data: bytes | bytearray | memoryview) -> int:
+        """Keep it, without its size."""
+        self.response = bytes(data[4:])
+        return len(data)
 
     async def send(self, chunks: list[bytes]) -> None:
         """Keep it, without its size."""
@@ -85,7 +90,7 @@ async def _all(broker: Broker) -> list[Timing]:
         await trio.sleep(min(wait_s, 0.02))
 
     def answered(frame: bytes) -> bytes:
-        finish(pipeline.answer(connection, mailbox, memoryview(bytearray(frame[4:]))))
+        assert pipeline.begin(connection, mailbox, memoryview(bytearray(frame[4:]))) is True
         return bytes(mailbox.response)
 
     def rejoin() -> None:

@@ -16,12 +16,13 @@ T = TypeVar("T")
 class Later(Generic[T]):
     """A result that is still to come."""
 
-    def __init__(self, rest: Awaitable[T]) -> None:
-        self._rest = rest
+    def __init__(self, begin: Callable[[], Awaitable[T]]) -> None:
+        """`begin` returns what is to be awaited, when somebody does: nothing is begun for who goes away before."""
+        self._begin = begin
 
     def rest(self) -> Awaitable[T]:
         """Return what is to be awaited for the result, once."""
-        return self._rest
+        return self._begin()
 
 
 class Announced(Later[T]):

@@ -74,7 +74,9 @@ class Begun:
         return self._pipeline.end(self)
 
     def rest(self) -> Awaitable[bool]:
-        """Return what is to be awaited for the answer, whether it is there or not."""
+        """Return what is to be awaited for the answer, which is announced to nobody from now on."""
+        if self.is_announced:
+            self.announce_to(_ignore)
         return self._pipeline.finish(self)
 
     def forget(self) -> None:
@@ -89,3 +91,7 @@ class Begun:
         """Return the response. Raises what it has failed with."""
         response, self.response = self.response, None
         return await response.rest() if isinstance(response, Later) else response
+
+
+def _ignore() -> None:
+    """Do nothing: whoever was to be called awaits the answer instead."""

@@ -140,6 +140,7 @@ class Connection:
             log.exception("closing %s after an internal error", self.info)
         finally:
             self.caught_up()
+            self.answering = False
             if self._begun is not None:
                 self._begun.forget()
             if isinstance(self._rest, Coroutine):
@@ -190,7 +191,7 @@ class Connection:
         if len(self._received) - self._start < SIZE_BYTES and not await self._receive_start():
             return False
         if self._rest is not None:
-            rest, self._rest = self._rest, None
+            rest, self._rest, self._begun = self._rest, None, None
             return await self._answered(rest)
         data, start = self._received, self._start
         login = self.info.login
@@ -311,14 +312,10 @@ class Connection:
         return True
 
     def _answer_arrived(self) -> bool:
-        """Answer what has come if it is one small request that needs no waiting; false where something is left.
-
-        Raises as `Answering.begin`.
-        """
+        """Answer what has come if that needs no waiting; false where something is left. Raises as `Answering.begin`."""
         if self._begun is not None:
             # More has come before the answer; or the peer has gone, which is seen when that is sent.
-            begun, self._begun = self._begun, None
-            self._rest = begun.rest()
+            self._rest = self._begun.rest()
             return False
         parts = self._parts
         scratch = parts.buffers.scratch

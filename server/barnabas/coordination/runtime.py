@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -144,13 +145,13 @@ class Runtime(Generic[M]):
         shards = self._shards
         count = shards.partitions
         if not count:
-            return Later(self.perform(key, event, is_large=is_large))
+            return Later(lambda: self.perform(key, event, is_large=is_large))
         shard = shards.active(partition_for(key, count))
         if shard.is_held or (is_large is not None and is_large(shard.machine)):
-            return Later(self.perform(key, event, is_large=is_large))
+            return Later(lambda: self.perform(key, event, is_large=is_large))
         result = self._decide(shard, event)
         if not self._log.is_committed(shard, shard.end_offset):
-            return Later(self._when_committed(shard, shard.end_offset, result))
+            return Later(partial(self._when_committed, shard, shard.end_offset, result))
         if isinstance(result, Refused):
             raise result.error
         return result
@@ -190,7 +191,7 @@ class Runtime(Generic[M]):
         count = shards.partitions
         shard = shards.active(partition_for(key, count)) if count else None
         if shard is None or shard.is_held:
-            return Later(waited_for(self.perform_and_wait(key, event), respond))
+            return Later(lambda: waited_for(self.perform_and_wait(key, event), respond))
         number, waiter = next(self._numbers), Waiter()
         shard.waiting[number] = waiter
         later = WaitedFor(shard.waiting, number, waiter, respond)

@@ -6,14 +6,16 @@ keeps no other back.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from encodings import utf_16_le
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from barnabas.cluster.internal_topics import OFFSETS_TOPIC
 from barnabas.errors import RequestError
 from barnabas.groups.group import FIRST_WITH_MEMBER_EPOCHS, LAST_WITHOUT_MEMBER_EPOCHS, Committer
 from barnabas.groups.shard import GroupShard
+from barnabas.later import Later
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.statemachine.decision import Decision
 from barnabas.topic_partitions import TopicPartition
@@ -34,8 +36,10 @@ BROKER_RETENTION = -1
 TIMESTAMP_MAX = 2**63 - 1
 COMMITS_AT_ONCE = 250
 """So many offsets are committed in one event: a few milliseconds' worth."""
-PARTITIONS_PER_CHECKPOINT = 16
+FEW = PARTITIONS_PER_CHECKPOINT = 16
 TOPICS_PER_CHECKPOINT = 1_000
+TOO_LARGE = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+"""Where writing fails with UNKNOWN_SERVER_ERROR, the offsets are more than a batch can hold."""
 RECORD_BYTES_MIN = 41
 """What an offset takes in a batch besides the names of its group and topic, at least."""
 
@@ -77,6 +81,7 @@ class Answer(Protocol):
 
 A = TypeVar("A", bound=Answer)
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Commits:
@@ -121,11 +126,44 @@ class Commits:
         """
         if not in_zookeeper:
             await self._check_size()
-        answers = []
+        answers: list[T] = []
+        for _ in self._take_in_steps(answers, new_topic, new_partition, by_id=by_id):
+            await self._budget.checkpoint()
+        return answers
+
+    @property
+    def are_few(self) -> bool:
+        """Whether they are taken and committed without giving way to others."""
+        topics = self._request.topics
+        return len(topics) < FEW and sum([len(topic.partitions) for topic in topics]) < FEW
+
+    def take_few(
+        self,
+        new_topic: Callable[[Any, list[A]], T],
+        new_partition: Callable[[], A],
+        *,
+        by_id: bool = False,
+    ) -> list[T]:
+        """As `take`, at once, of those that `are_few`."""
+        answers: list[T] = []
+        for _ in self._take_in_steps(answers, new_topic, new_partition, by_id=by_id):
+            pass
+        return answers
+
+    def _take_in_steps(
+        self,
+        answers: list[T],
+        new_topic: Callable[[Any, list[A]], T],
+        new_partition: Callable[[], A],
+        *,
+        by_id: bool,
+    ) -> Iterator[None]:
+        """Add the topics' answers; yields now and then."""
         for topic in self._request.topics:
             name = self._metadata.image.topic_name(topic.topic_id) if by_id else topic.name
-            answers.append(new_topic(topic, await self._take(name, topic.partitions, new_partition)))
-        return answers
+            of_topic: list[A] = []
+            yield from self._take(name, topic.partitions, new_partition, of_topic)
+            answers.append(new_topic(topic, of_topic))
 
     async def _check_size(self) -> None:
         """See that the offsets fit into a batch of their topic, before anything is done with them.
@@ -154,16 +192,19 @@ class Commits:
                 f"{count} offsets make a batch of more than {size} bytes; {bytes_max} are possible",
             )
 
-    async def _take(
-        self, topic: str | None, partitions: Sequence[Partition], new_answer: Callable[[], A]
-    ) -> list[A]:
-        """Take the offsets of a topic, None for one that is not known by its id; returns its partitions' answers."""
+    def _take(
+        self,
+        topic: str | None,
+        partitions: Sequence[Partition],
+        new_answer: Callable[[], A],
+        answers: list[A],
+    ) -> Iterator[None]:
+        """Take the offsets of a topic, None for one that is not known by its id; adds its partitions' answers."""
         may_read = topic is not None and self._context.authorizes(Operation.READ, ResourceType.TOPIC, topic)
-        answers = []
         for partition in partitions:
             self._taken += 1
             if not self._taken % PARTITIONS_PER_CHECKPOINT:
-                await self._budget.checkpoint()
+                yield
             answer = new_answer()
             answer.partition_index = partition.partition_index
             answers.append(answer)
@@ -172,7 +213,6 @@ class Commits:
                 self._accepted.append(answer)
             except RequestError as error:
                 answer.error_code = error.code
-        return answers
 
     def _checked(self, topic: str | None, partition: Partition, *, may_read: bool) -> RequestedCommit:
         """An offset as it is kept, and whether its metadata is too long.
@@ -221,6 +261,33 @@ class Commits:
                     if one.is_too_long:
                         answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
 
+    def commit_few(self, response: R) -> R | Later[R]:
+        """Write those that `are_few`, at once; returns the `response` when each partition's answer says how it went."""
+        for one, answer in zip(self._requested, self._accepted, strict=True):
+            if one.is_too_long:
+                answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+        if not self._requested:
+            return response
+        decide = self._decision(self._requested, self._context.api_version)
+        try:
+            written = self._group_coordinator.perform_at_once(self._request.group_id, decide)
+        except RequestError as error:
+            self._refuse(error)
+            return response
+        return Later(partial(self._written, written, response)) if isinstance(written, Later) else response
+
+    async def _written(self, written: Later[None], response: R) -> R:
+        try:
+            await written.rest()
+        except RequestError as error:
+            self._refuse(error)
+        return response
+
+    def _refuse(self, error: RequestError) -> None:
+        code = TOO_LARGE if error.code == ErrorCode.UNKNOWN_SERVER_ERROR else error.code
+        for answer in self._accepted:
+            answer.error_code = code
+
     async def commit_in_zookeeper(self, offsets: ConsumerOffsets) -> None:
         """Keep what has no metadata that are too long; each partition's answer says how it went with its own."""
         wanted = {one.commit[0]: one.commit[1].offset for one in self._requested if not one.is_too_long}
@@ -250,10 +317,26 @@ class Commits:
         Raises what `check`, which is called at the moment of the decision, and the group say against it, and
         INVALID_COMMIT_OFFSET_SIZE where they are more than a batch can hold.
         """
-        request, context = self._request, self._context
-        version = context.api_version
+        version = self._context.api_version
         if producer is not None:
             version = FIRST_WITH_MEMBER_EPOCHS if says_epochs else LAST_WITHOUT_MEMBER_EPOCHS
+        decide = self._decision(some, version, check, producer)
+        try:
+            await self._group_coordinator.perform(self._request.group_id, decide)
+        except RequestError as error:
+            if error.code == ErrorCode.UNKNOWN_SERVER_ERROR:
+                raise RequestError(TOO_LARGE) from error
+            raise
+
+    def _decision(
+        self,
+        some: Sequence[RequestedCommit],
+        version: int,
+        check: Callable[[], None] = lambda: None,
+        producer: Producer | None = None,
+    ) -> Callable[[GroupShard, Decision], None]:
+        """Return the event that commits some of the offsets, which may do so in this version of OffsetCommit."""
+        request, context = self._request, self._context
         committer = Committer(
             request.member_id,
             request.generation_id_or_member_epoch,
@@ -269,12 +352,7 @@ class Commits:
             shard.commit(request.group_id, [one.commit for one in some if not one.is_too_long], out)
             out.producer = producer
 
-        try:
-            await self._group_coordinator.perform(request.group_id, decide)
-        except RequestError as error:
-            if error.code == ErrorCode.UNKNOWN_SERVER_ERROR:  # more than a batch can hold
-                raise RequestError(ErrorCode.INVALID_COMMIT_OFFSET_SIZE) from error
-            raise
+        return decide
 
 
 def _expiry_ms(now_ms: int, retention_ms: int) -> int:

@@ -59,7 +59,7 @@ def handle(
     if request.subscribed_topic_regex or (
         names and (context.asks_authorizer or len(names) > NAMES_PER_CHECKPOINT)
     ):
-        return Later(_take_note(context, beat, metadata, group_coordinator, budget))
+        return Later(partial(_take_note, context, beat, metadata, group_coordinator, budget))
     check_heartbeat(request, context.api_version, group_coordinator.settings)
     says_more = _says_more(request)
     reported = sum([1 + len(topic.partitions) for topic in request.topic_partitions or ()])

@@ -6,6 +6,7 @@ answer gives (KIP-394); v5 adds static members (KIP-345); v9 tells a static lead
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
@@ -51,7 +52,7 @@ def handle(
         if isinstance(outcome, RequestError):
             outcome = JoinGroupResponse(error_code=outcome.code, member_id=request.member_id)
         elif not isinstance(outcome, JoinGroupResponse):
-            return Later(_complete(outcome, budget))
+            return Later(partial(_complete, outcome, budget))
         if outcome.error_code:
             outcome.protocol_name = None
         if outcome.protocol_name is None and context.api_version < NULL_PROTOCOL_SINCE:

@@ -6,9 +6,11 @@ generation and carries a timestamp; v2-v4 a retention time; v6 leader epochs; v7
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.handlers.committing import Commits
+from barnabas.later import Later
 from barnabas.wire.generated.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ TopicAnswer = OffsetCommitResponse.OffsetCommitResponseTopic
 PartitionAnswer = OffsetCommitResponse.OffsetCommitResponsePartition
 
 
-async def handle(
+def handle(
     context: RequestContext,
     request: OffsetCommitRequest,
     *,
@@ -35,7 +37,7 @@ async def handle(
     group_coordinator: GroupCoordinator,
     consumer_offsets: ConsumerOffsets | None,
     budget: LoopBudget,
-) -> OffsetCommitResponse:
+) -> OffsetCommitResponse | Later[OffsetCommitResponse]:
     """Commit what can be committed; each partition has its own answer."""
     in_zookeeper = consumer_offsets if context.api_version < COORDINATED_SINCE else None
     commits = Commits(
@@ -47,11 +49,19 @@ async def handle(
         group_coordinator=group_coordinator,
         budget=budget,
     )
+    by_id = context.api_version >= TOPIC_IDS_SINCE
+    if in_zookeeper is not None or not commits.are_few:
+        return Later(partial(_commit_many, commits, in_zookeeper, by_id=by_id))
+    topics = commits.take_few(_topic_answer, PartitionAnswer, by_id=by_id)
+    return commits.commit_few(OffsetCommitResponse(topics=topics))
+
+
+async def _commit_many(
+    commits: Commits, in_zookeeper: ConsumerOffsets | None, *, by_id: bool
+) -> OffsetCommitResponse:
+    """Commit offsets that are many, or kept in ZooKeeper."""
     topics = await commits.take(
-        _topic_answer,
-        PartitionAnswer,
-        by_id=context.api_version >= TOPIC_IDS_SINCE,
-        in_zookeeper=in_zookeeper is not None,
+        _topic_answer, PartitionAnswer, by_id=by_id, in_zookeeper=in_zookeeper is not None
     )
     if in_zookeeper is not None:
         await commits.commit_in_zookeeper(in_zookeeper)

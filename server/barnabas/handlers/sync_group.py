@@ -5,6 +5,7 @@ v3 adds static members; v5 says which protocol the member believes in (KIP-559).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
@@ -37,7 +38,7 @@ def handle(
     ):
         raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "v5 needs the protocol's type and name")
     if len(request.assignments) > ASSIGNMENTS_AT_ONCE:
-        return Later(_sync_many(context, request, group_coordinator, budget))
+        return Later(partial(_sync_many, context, request, group_coordinator, budget))
     return group_coordinator.perform_and_announce(
         request.group_id,
         lambda shard, out, waiter: shard.sync(request, waiter, context.now_ms, out),

@@ -184,3 +184,83 @@ async def test_active_connections_of_a_crowd_and_inactive_ones_wait_apart():
                 await wait_all_tasks_blocked()
                 assert (len(lobbies.inactive), len(lobbies.active)) == waiting
                 transport.wake()
+
+
+@pytest.fixture
+def pair():
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    with ours, theirs:
+        yield ours, theirs
+
+
+async def test_a_task_sleeps_on_while_what_has_arrived_is_dealt_with(pair):
+    ours, theirs = pair
+    lobby, seen = Lobby(), []
+
+    def arrived():
+        seen.append(ours.recv(10))
+        return seen[-1] == b"wake"
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(lobby.wait_readable, ours.fileno(), arrived)
+        for data in (b"1", b"2", b"wake"):
+            await wait_all_tasks_blocked()
+            assert len(lobby) == 1
+            theirs.send(data)
+    assert seen == [b"1", b"2", b"wake"]
+    assert len(lobby) == 0
+
+
+async def test_what_comes_while_nobody_waits_keeps_the_loop_from_nothing_and_is_found_later(pair):
+    ours, theirs = pair
+    lobby, turns = Lobby(), Turns()
+    other, its_peer = socket.socketpair()
+    with other, its_peer:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lobby.wait_readable, other.fileno())  # so that the lobby is watched
+            for _ in range(2):
+                with trio.move_on_after(0.01) as waited:
+                    await lobby.wait_readable(ours.fileno())
+                assert waited.cancelled_caught
+                theirs.send(b"x")
+                trio.lowlevel.add_instrument(turns)
+                await wait_all_tasks_blocked()
+                trio.lowlevel.remove_instrument(turns)
+                assert turns.number < 20, "it is asked for again and again"
+                await lobby.wait_readable(ours.fileno())
+                assert ours.recv(10) == b"x"
+            its_peer.send(b"x")
+
+
+async def test_a_descriptor_may_be_that_of_another_socket_after_a_close(pair):
+    lobbies, descriptors = Lobbies(), set()
+    for _ in range(3):
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        descriptors.add(ours.fileno())
+        transport = PlainTransport(ours, lobbies=lobbies)
+        for soon, is_crowded in ((True, True), (False, False)):
+            with trio.move_on_after(0.01) as waited:
+                await transport.wait_readable(soon=soon, is_crowded=is_crowded)
+            assert waited.cancelled_caught
+            theirs.send(b"x")
+            await transport.wait_readable(soon=soon, is_crowded=is_crowded)
+            assert transport.receive_now(memoryview(bytearray(10))) == 1
+        transport.close()
+        theirs.close()
+    assert len(descriptors) == 1, "the system did not reuse it: this shows nothing"
+
+
+async def test_a_transport_sends_at_once_what_the_socket_takes(pair):
+    ours, theirs = pair
+    transport = PlainTransport(ours)
+    assert transport.send_now(b"abc") == 3
+    assert theirs.recv(10) == b"abc"
+    sent = 0
+    while (count := transport.send_now(bytes(1 << 20))) > 0:
+        sent += count
+    assert sent > 0
+    theirs.close()
+    with pytest.raises(OSError, match=r"pipe|reset"):
+        transport.send_now(b"abc")

@@ -44,8 +44,9 @@ ASSIGNED_AT_ONCE_MAX = 200
 `LARGE_INTERVAL_MS`: where there are a thousand partitions, it takes milliseconds for ten members, too."""
 
 LARGE_INTERVAL_MS = 1_000
-REST_SIZE_PER_MS = 20
-"""How long that while is: 100 ms for 1,000 members and as many partitions, several times what their assignment takes."""
+REST_SIZE_PER_MS = 10
+"""How long that while is: 200 ms for 1,000 members and as many partitions. A broker that is busy with those who come, and a
+slow disk, are no rest."""
 
 
 COMPUTED_ASIDE_FROM = 2_000

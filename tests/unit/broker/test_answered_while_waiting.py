@@ -1,0 +1,279 @@
+"""Requests that are answered while the task of their connection waits among others: it wakes for what is left to it."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from barnabas.broker.begun import Begun
+from barnabas.broker.connection import UNCOUNTED_BYTES_MAX, Connection
+from barnabas.errors import PeerError
+from barnabas.later import Announced
+from barnabas.network.lobby import Lobbies
+from barnabas.network.sockets import PlainTransport
+from barnabas.requests.context import ConnectionInfo
+from tests.support.connection_parts import connection_parts
+
+FRAME = b"request"
+
+
+class Steps(trio.abc.Instrument):
+    """Counts the steps of one task."""
+
+    def __init__(self) -> None:
+        self.task: trio.lowlevel.Task | None = None
+        self.count = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.count += task is self.task
+
+
+class Answer(Announced[bytes]):
+    """An answer that the test announces."""
+
+    def __init__(self) -> None:
+        self.call: Callable[[], None] | None = None
+        self.is_forgotten = False
+        self.there = trio.Event()
+
+    def announce_to(self, call: Callable[[], None]) -> None:
+        self.call = call
+
+    def take(self) -> bytes:
+        return b"announced"
+
+    def forget(self) -> None:
+        self.is_forgotten = True
+
+    def come(self) -> None:
+        self.there.set()
+        if self.call is not None:
+            self.call()
+
+
+class Pipeline:
+    """Answers each frame with itself, at once, or as the test wants it."""
+
+    def __init__(self) -> None:
+        self.frames: list[bytes] = []
+        self.results: list[Any] = []
+        self.transport: Any = None
+
+    def begin(
+        self, connection: ConnectionInfo, transport: Any, frame: memoryview
+    ) -> bool | Awaitable[bool] | Begun:
+        self.frames.append(bytes(frame))
+        self.transport = transport
+        result = self.results.pop(0) if self.results else True
+        if isinstance(result, Exception):
+            raise result
+        if isinstance(result, Answer):
+            begun = Begun(self, None, None, transport, None, 0, 0.0)  # type: ignore[arg-type]
+            begun.response = result
+            return begun
+        if result is True:
+            assert transport.send_now(framed(bytes(frame))) == len(frame) + 4
+        return result  # type: ignore[no-any-return]
+
+    def end(self, begun: Begun) -> bool:
+        answer = framed(begun.response.take())
+        assert begun.transport.send_now(answer) == len(answer)
+        return True
+
+    async def finish(self, begun: Begun) -> bool:
+        await begun.response.there.wait()
+        await begun.transport.send([framed(b"awaited")])
+        return True
+
+
+def framed(content: bytes) -> bytes:
+    return struct.pack(">i", len(content)) + content
+
+
+class Client:
+    """The other end, and what shows what has happened at this one."""
+
+    def __init__(self, theirs: Any, connection: Connection, pipeline: Pipeline, steps: Steps) -> None:
+        self.theirs = theirs
+        self.connection = connection
+        self.pipeline = pipeline
+        self.steps = steps
+
+    async def send(self, *contents: bytes) -> None:
+        await self.theirs.send(b"".join(framed(content) for content in contents))
+        await wait_all_tasks_blocked()
+
+    async def receive(self) -> bytes:
+        (size,) = struct.unpack(">i", await self.theirs.recv(4))
+        data: bytes = await self.theirs.recv(size)
+        assert len(data) == size
+        return data
+
+
+@asynccontextmanager
+async def waiting() -> AsyncIterator[Client]:
+    """A connection that has had a request answered, and waits where the next one needs not wake its task."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.setblocking(False)
+    info = ConnectionInfo(1, "PLAINTEXT", "PLAINTEXT", ("127.0.0.1", 9092), ("127.0.0.1", 50_000))
+    pipeline, steps = Pipeline(), Steps()
+    parts = connection_parts(pipeline=pipeline)
+    connection = Connection(parts, PlainTransport(ours, lobbies=Lobbies()), info)
+
+    async def serve() -> None:
+        steps.task = trio.lowlevel.current_task()
+        await connection.serve()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve)
+        with trio.socket.from_stdlib_socket(theirs) as client:
+            found = Client(client, connection, pipeline, steps)
+            await found.send(b"first")
+            assert await found.receive() == b"first"
+            trio.lowlevel.add_instrument(steps)
+            yield found
+            trio.lowlevel.remove_instrument(steps)
+        nursery.cancel_scope.cancel()
+    assert not connection.answering
+
+
+async def test_the_task_sleeps_while_requests_are_answered() -> None:
+    async with waiting() as client:
+        for number in range(5):
+            await client.send(b"%d" % number)
+            assert await client.receive() == b"%d" % number
+        assert client.steps.count == 0
+        assert client.pipeline.frames == [b"first", b"0", b"1", b"2", b"3", b"4"]
+
+
+async def test_what_is_more_or_less_than_a_request_is_left_to_the_task() -> None:
+    large = bytes(2 * UNCOUNTED_BYTES_MAX)
+    async with waiting() as client:
+        await client.send(b"one", b"two")
+        assert [await client.receive(), await client.receive()] == [b"one", b"two"]
+        for part in (framed(FRAME)[:2], framed(FRAME)[2:9], framed(FRAME)[9:]):
+            await client.theirs.send(part)
+            await wait_all_tasks_blocked()
+        assert await client.receive() == FRAME
+        await client.send(large)
+        assert await client.receive() == large
+        woken = client.steps.count
+        assert woken > 0
+        await client.send(FRAME)
+        assert await client.receive() == FRAME
+        assert client.steps.count == woken
+
+
+async def test_what_has_to_be_awaited_is_awaited_by_the_task() -> None:
+    async with waiting() as client:
+        goes_on = trio.Event()
+
+        async def later() -> bool:
+            assert trio.lowlevel.current_task() is client.steps.task
+            await goes_on.wait()
+            await client.pipeline.transport.send([framed(b"later")])
+            return True
+
+        client.pipeline.results.append(later())
+        await client.send(FRAME)
+        assert client.connection.answering
+        goes_on.set()
+        assert await client.receive() == b"later"
+
+
+async def test_a_connection_ends_with_an_answer_that_says_so() -> None:
+    async with waiting() as client:
+        client.pipeline.results.append(False)
+        await client.send(FRAME)
+        assert await client.theirs.recv(1) == b""
+
+
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [(PeerError("odd"), "malformed request: odd"), (RuntimeError("ours"), "internal error")],
+)
+async def test_a_failure_closes_the_connection_as_ever(
+    failure: Exception, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with waiting() as client:
+        client.pipeline.results.append(failure)
+        await client.send(FRAME)
+        assert await client.theirs.recv(1) == b""
+    assert said in caplog.text
+
+
+async def test_a_peer_that_resets_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    async with waiting() as client:
+        client.theirs.close()
+        await wait_all_tasks_blocked()
+        assert client.steps.count > 0
+    assert not caplog.text
+
+
+async def test_an_answer_that_announces_itself_is_sent_without_the_task() -> None:
+    async with waiting() as client:
+        for _ in range(2):
+            answer = Answer()
+            client.pipeline.results.append(answer)
+            await client.send(FRAME)
+            assert client.connection.answering
+            answer.come()
+            assert not client.connection.answering
+            assert await client.receive() == b"announced"
+        await client.send(FRAME)
+        assert await client.receive() == FRAME
+        assert client.steps.count == 0
+
+
+async def test_what_comes_before_the_answer_is_read_after_it() -> None:
+    async with waiting() as client:
+        answer = Answer()
+        client.pipeline.results.append(answer)
+        await client.send(FRAME)
+        await client.send(b"impatient")
+        assert client.pipeline.frames[-1] == FRAME
+        answer.come()
+        assert [await client.receive(), await client.receive()] == [b"awaited", b"impatient"]
+
+
+async def test_an_answer_is_forgotten_with_its_connection() -> None:
+    answer = Answer()
+    async with waiting() as client:
+        client.pipeline.results.append(answer)
+        await client.send(FRAME)
+        client.connection.scope.cancel()
+        await wait_all_tasks_blocked()
+        assert answer.is_forgotten
+        assert not client.connection.answering
+
+
+async def test_a_connection_that_is_to_stop_ends_with_the_answer_in_hand() -> None:
+    async with waiting() as client:
+        answer = Answer()
+        client.pipeline.results.append(answer)
+        await client.send(FRAME)
+        client.connection.stopping = True
+        answer.come()
+        assert await client.receive() == b"announced"
+        assert await client.theirs.recv(1) == b""
+
+
+async def test_a_throttled_client_is_not_read_from() -> None:
+    async with waiting() as client:
+        client.connection.info.muted_ms = 50
+        await client.send(FRAME)
+        assert await client.receive() == FRAME
+        before = trio.current_time()
+        await client.send(FRAME)
+        assert await client.receive() == FRAME
+        assert trio.current_time() - before > 0.01

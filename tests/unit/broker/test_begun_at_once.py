@@ -1,0 +1,277 @@
+"""`Pipeline.begin` answers as `Pipeline.answer` does: the same bytes, errors and limits, with or without waiting."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from barnabas import apis
+from barnabas.broker.binding import answers_at_once
+from barnabas.broker.codecs import CodecWorker
+from barnabas.broker.pipeline import Pipeline
+from barnabas.environment.real import real_environment
+from barnabas.errors import PeerError
+from barnabas.requests.context import ConnectionInfo, Shared
+from barnabas.requests.log_limit import LogLimit
+from barnabas.security.authorizer import AllowEverything
+from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.heartbeat import HeartbeatRequest
+from barnabas.wire.generated.join_group import JoinGroupRequest
+from barnabas.wire.generated.offset_commit import OffsetCommitRequest
+from barnabas.wire.generated.sync_group import SyncGroupRequest
+from barnabas.wire.headers import decode_response, encode_request
+from tests.support.broker import ask_for_topic, broker_to_ask
+
+OFFSET_COMMIT, JOIN_GROUP, HEARTBEAT, SYNC_GROUP, CONSUMER_GROUP_HEARTBEAT = 8, 11, 12, 14, 68
+AT_ONCE = (OFFSET_COMMIT, JOIN_GROUP, HEARTBEAT, SYNC_GROUP, CONSUMER_GROUP_HEARTBEAT)
+
+
+class Transport:
+    """Takes at once as many bytes as the test lets it, and the rest when it is waited for."""
+
+    def __init__(self, room: int = 1 << 20) -> None:
+        self.room = room
+        self.now = b""
+        self.later = b""
+
+    def send_now(self, data: bytes) -> int:
+        self.now += bytes(data[: self.room])
+        return min(self.room, len(data))
+
+    async def send(self, chunks: list[Any]) -> None:
+        self.later += b"".join(bytes(chunk) for chunk in chunks)
+
+
+def frame_of(key: int, version: int, request: Any) -> memoryview:
+    chunks = encode_request(key, version, 7, "client", request)
+    return memoryview(bytearray(b"".join(bytes(chunk) for chunk in chunks)[4:]))
+
+
+def commit(partition: int = 0, count: int = 1) -> OffsetCommitRequest:
+    entries = [
+        OffsetCommitRequest.OffsetCommitRequestPartition(
+            partition_index=partition + number, committed_offset=3
+        )
+        for number in range(count)
+    ]
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=entries)
+    return OffsetCommitRequest(group_id="g", topics=[topic])
+
+
+def joining(**changed: Any) -> JoinGroupRequest:
+    protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"m")
+    fields: dict[str, Any] = {
+        "group_id": "g",
+        "session_timeout_ms": 30_000,
+        "rebalance_timeout_ms": 30_000,
+        "protocol_type": "consumer",
+        "protocols": [protocol],
+    }
+    return JoinGroupRequest(**(fields | changed))
+
+
+def beat(**changed: Any) -> ConsumerGroupHeartbeatRequest:
+    fields: dict[str, Any] = {
+        "group_id": "c",
+        "member_id": "m",
+        "rebalance_timeout_ms": 30_000,
+        "subscribed_topic_names": ["t"],
+        "topic_partitions": [],
+    }
+    return ConsumerGroupHeartbeatRequest(**(fields | changed))
+
+
+@pytest.fixture
+async def asked(tmp_path: Any) -> AsyncIterator[Any]:
+    async with broker_to_ask(tmp_path) as asked:
+        await ask_for_topic(asked, "t", partitions=40)
+        yield asked
+
+
+def pipeline_of(asked: Any, **parts: Any) -> Pipeline:
+    environment = real_environment()
+    shared = Shared(asked.broker.memory, LogLimit(), AllowEverything(), parts.pop("quotas", None))
+    codecs = CodecWorker(environment.threads)
+    return Pipeline(asked.services, shared, codecs, now_s=environment.monotonic, **parts)
+
+
+def version_of(key: int) -> int:
+    """Return the last version, of OffsetCommit the last that has the names of topics."""
+    return 9 if key == OFFSET_COMMIT else apis.BY_KEY[key].max_version
+
+
+def connection() -> ConnectionInfo:
+    return ConnectionInfo(1, "PLAINTEXT", "PLAINTEXT", ("127.0.0.1", 9092), ("127.0.0.1", 50_000))
+
+
+async def ready(pipeline: Pipeline) -> Pipeline:
+    """Have all handlers bound, which their first request does."""
+    for key in AT_ONCE:
+        name = apis.BY_KEY[key].name
+        request = {
+            "OffsetCommit": commit(),
+            "JoinGroup": joining(group_id=""),
+            "Heartbeat": HeartbeatRequest(),
+            "SyncGroup": SyncGroupRequest(),
+            "ConsumerGroupHeartbeat": beat(group_id=""),
+        }[name]
+        assert await pipeline.answer(connection(), Transport(), frame_of(key, version_of(key), request))  # type: ignore[arg-type]
+    return pipeline
+
+
+def test_these_handlers_answer_at_once() -> None:
+    assert {key for key, api in apis.BY_KEY.items() if answers_at_once(api)} == set(AT_ONCE)
+
+
+REQUESTS: dict[str, tuple[int, Callable[[], Any], int]] = {
+    "a commit": (OFFSET_COMMIT, commit, ErrorCode.NONE),
+    "a commit of nothing": (OFFSET_COMMIT, lambda: OffsetCommitRequest(group_id="g"), ErrorCode.NONE),
+    "a commit of a partition that is not there": (
+        OFFSET_COMMIT, lambda: commit(99), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ),
+    "a commit of a member that is not there": (
+        OFFSET_COMMIT,
+        lambda: OffsetCommitRequest(
+            group_id="g", generation_id_or_member_epoch=4, member_id="m", topics=commit().topics
+        ),
+        ErrorCode.UNKNOWN_MEMBER_ID,
+    ),
+    "a heartbeat in no group": (HEARTBEAT, lambda: HeartbeatRequest(group_id=""), ErrorCode.INVALID_GROUP_ID),
+    "a heartbeat of a member that is not there": (
+        HEARTBEAT, lambda: HeartbeatRequest(group_id="g", member_id="m"), ErrorCode.UNKNOWN_MEMBER_ID,
+    ),
+    "a member that joins in no group": (JOIN_GROUP, lambda: joining(group_id=""), ErrorCode.INVALID_GROUP_ID),
+    "a member that needs an id": (JOIN_GROUP, joining, ErrorCode.MEMBER_ID_REQUIRED),
+    "a member whose session is too short": (
+        JOIN_GROUP, lambda: joining(session_timeout_ms=1), ErrorCode.INVALID_SESSION_TIMEOUT,
+    ),
+    "a sync of a member that is not there": (
+        SYNC_GROUP,
+        lambda: SyncGroupRequest(group_id="g", member_id="m", protocol_type="consumer", protocol_name="range"),
+        ErrorCode.UNKNOWN_MEMBER_ID,
+    ),
+    "a heartbeat that joins without a timeout": (
+        CONSUMER_GROUP_HEARTBEAT, lambda: beat(rebalance_timeout_ms=-1), ErrorCode.INVALID_REQUEST,
+    ),
+    "a heartbeat of a group that is not there": (
+        CONSUMER_GROUP_HEARTBEAT,
+        lambda: beat(member_epoch=3, subscribed_topic_names=None, topic_partitions=None),
+        ErrorCode.GROUP_ID_NOT_FOUND,
+    ),
+    "a wrong expression": (
+        CONSUMER_GROUP_HEARTBEAT,
+        lambda: beat(subscribed_topic_names=None, subscribed_topic_regex="("),
+        ErrorCode.INVALID_REGULAR_EXPRESSION,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", REQUESTS)
+async def test_the_answer_is_the_same_as_of_one_that_is_awaited(asked: Any, what: str) -> None:
+    key, request_of, code = REQUESTS[what]
+    pipeline = await ready(pipeline_of(asked))
+    version = version_of(key)
+    begun, awaited = Transport(), Transport()
+    rest = pipeline.begin(connection(), begun, frame_of(key, version, request_of()))  # type: ignore[arg-type]
+    if rest is not True:
+        assert what == "a wrong expression"
+        assert await rest  # type: ignore[misc]
+    assert await pipeline.answer(connection(), awaited, frame_of(key, version, request_of()))  # type: ignore[arg-type]
+    answers = [
+        decode_response(sent[4:], key, version)[1] for sent in (begun.now or begun.later, awaited.later)
+    ]
+    for answer in answers:
+        if hasattr(answer, "member_id") and code == ErrorCode.MEMBER_ID_REQUIRED:
+            assert answer.member_id
+            answer.member_id = "made"
+    assert answers[0] == answers[1]
+    codes = [
+        partition.error_code for topic in getattr(answers[0], "topics", ()) for partition in topic.partitions
+    ]
+    assert codes in ([code], []) if key == OFFSET_COMMIT else answers[0].error_code == code
+
+
+async def test_what_the_socket_does_not_take_is_awaited(asked: Any) -> None:
+    pipeline = await ready(pipeline_of(asked))
+    for room in (0, 3):
+        transport = Transport(room)
+        rest = pipeline.begin(connection(), transport, frame_of(OFFSET_COMMIT, 8, commit()))  # type: ignore[arg-type]
+        assert not isinstance(rest, bool)
+        assert len(transport.now) == room
+        assert await rest  # type: ignore[misc]
+        _, answer = decode_response((transport.now + transport.later)[4:], OFFSET_COMMIT, 8)
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+
+
+async def test_many_offsets_are_awaited(asked: Any) -> None:
+    pipeline, transport = await ready(pipeline_of(asked)), Transport()
+    rest = pipeline.begin(connection(), transport, frame_of(OFFSET_COMMIT, 8, commit(count=40)))  # type: ignore[arg-type]
+    assert not isinstance(rest, bool)
+    assert await rest  # type: ignore[misc]
+    _, answer = decode_response(transport.later[4:], OFFSET_COMMIT, 8)
+    assert [one.error_code for one in answer.topics[0].partitions] == [ErrorCode.NONE] * 40
+
+
+async def test_requests_that_must_pass_other_stages_are_awaited(asked: Any) -> None:
+    async def around(context: Any, request: Any, handler: Any) -> Any:
+        return await handler(context, request)
+
+    frame = frame_of(OFFSET_COMMIT, 8, commit())
+    charged = SimpleNamespace(throttle_ms=lambda _request, _size: 0, end=lambda: None)
+    quotas = SimpleNamespace(is_set=True, begin=lambda *_: charged)
+    for parts in ({"interceptor": around}, {"quotas": quotas}):
+        pipeline, transport = await ready(pipeline_of(asked, **parts)), Transport()
+        rest = pipeline.begin(connection(), transport, frame)  # type: ignore[arg-type]
+        assert not isinstance(rest, bool)
+        assert await rest  # type: ignore[misc]
+        assert not transport.now
+        assert transport.later
+
+
+async def test_requests_are_counted_where_somebody_reads_the_counts(asked: Any) -> None:
+    counted: list[tuple[str, int, int]] = []
+    meter = SimpleNamespace(
+        answered=lambda name, version, codes, request_bytes, size, seconds: counted.append(
+            (name, request_bytes, size)
+        )
+    )
+    pipeline = await ready(pipeline_of(asked, meter=meter))
+    counted.clear()
+    frame, sizes = frame_of(OFFSET_COMMIT, 8, commit()), []
+    for room in (1 << 20, 3):
+        transport = Transport(room)
+        rest = pipeline.begin(connection(), transport, frame)  # type: ignore[arg-type]
+        assert rest is True or await rest  # type: ignore[misc]
+        sizes.append(len(transport.now + transport.later))
+    assert counted == [("OffsetCommit", len(frame), size) for size in sizes]
+
+
+async def test_what_cannot_be_understood_is_refused(asked: Any) -> None:
+    pipeline, frame = await ready(pipeline_of(asked)), frame_of(HEARTBEAT, 4, HeartbeatRequest(group_id="g"))
+    with pytest.raises(PeerError, match="Heartbeat v4"):
+        pipeline.begin(connection(), Transport(), frame[:-1])  # type: ignore[arg-type]
+    later: Any = pipeline.begin(connection(), Transport(), memoryview(bytearray(b"\0\x0c\0\x63" + frame[4:])))  # type: ignore[arg-type]
+    with pytest.raises(PeerError, match="Heartbeat"):
+        await later
+    with pytest.raises(PeerError):
+        await pipeline.begin(connection(), Transport(), memoryview(b""))  # type: ignore[arg-type,misc]
+
+
+async def test_a_defect_of_a_handler_is_an_error_of_its_request(
+    asked: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    pipeline, transport = await ready(pipeline_of(asked)), Transport()
+    monkeypatch.setattr(type(asked.services.group_coordinator), "perform_at_once", broken)
+    assert (
+        pipeline.begin(connection(), transport, frame_of(HEARTBEAT, 4, HeartbeatRequest(group_id="g")))
+        is True
+    )  # type: ignore[arg-type]
+    assert decode_response(transport.now[4:], HEARTBEAT, 4)[1].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert "internal error in Heartbeat v4" in caplog.text

@@ -1,0 +1,188 @@
+"""Events whose result is there at once, and those of which it is told when it comes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from barnabas.errors import RequestError
+from barnabas.later import Announced, Later
+from barnabas.statemachine.decision import Decision, Refused
+from barnabas.wire.generated.errors import ErrorCode
+
+from .test_large_events import always, large
+from .test_large_events import running as running_with_threads
+from .test_loading import LARGE, SMALL, Counter, journal_of, running, write
+
+REFUSAL = RequestError(ErrorCode.INVALID_REQUEST, "refused")
+
+
+def count(machine: Counter, out: Decision) -> int:
+    write(machine, out)
+    return len(machine.keys)
+
+
+def remember(_: Counter, out: Decision, number: int) -> None:
+    waiters.append(number)
+
+
+def answer(_: Counter, out: Decision) -> None:
+    out.replies += [(number, "answered") for number in waiters]
+
+
+def respond(outcome: object) -> object:
+    return outcome.code if isinstance(outcome, RequestError) else outcome
+
+
+waiters: list[int] = []
+
+
+@pytest.fixture(autouse=True)
+def nobody_waits() -> None:
+    waiters.clear()
+
+
+async def test_a_result_is_there_at_once(autojump_clock: trio.testing.MockClock) -> None:
+    async with running(journal_of(SMALL)) as runtime:
+        assert await rest_of(runtime.perform_at_once("id", count)) == SMALL, "the first has the topic made"
+        assert runtime.perform_at_once("id", count) == SMALL + 1
+        with pytest.raises(RequestError) as caught:
+            runtime.perform_at_once("id", lambda machine, out: Refused(REFUSAL))
+        assert caught.value is REFUSAL
+
+
+async def rest_of(later: Any) -> Any:
+    assert isinstance(later, Later)
+    return await later.rest()
+
+
+async def test_a_shard_that_is_being_read_refuses_at_once(autojump_clock: trio.testing.MockClock) -> None:
+    async with running(journal_of(LARGE)) as runtime:
+        with pytest.raises(RequestError):
+            await runtime.machine("id")
+        for call in (
+            lambda: runtime.perform_at_once("id", count),
+            lambda: runtime.perform_and_announce("id", remember, respond),
+        ):
+            with pytest.raises(RequestError) as caught:
+                call()
+            assert caught.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+async def test_what_is_not_committed_yet_comes_later(autojump_clock: trio.testing.MockClock) -> None:
+    journal = journal_of(SMALL)
+    async with running(journal) as runtime:
+        await runtime.machine("id")
+        journal.commits = trio.Event()
+        seen: list[object] = []
+
+        async def wait(later: Any) -> None:
+            try:
+                seen.append(await rest_of(later))
+            except RequestError as error:
+                seen.append(error)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait, runtime.perform_at_once("id", count))
+            nursery.start_soon(wait, runtime.perform_at_once("id", lambda machine, out: Refused(REFUSAL)))
+            await trio.testing.wait_all_tasks_blocked()
+            assert not seen
+            journal.commits.set()
+        assert {str(one) for one in seen} == {str(SMALL), str(REFUSAL)}
+        assert len(journal.records) == SMALL + 1
+
+
+async def test_large_events_and_whoever_comes_meanwhile_have_their_results_later(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with running_with_threads(journal_of(SMALL)) as runtime:
+        seen: list[object] = []
+
+        async def wait(later: Any) -> None:
+            seen.append(await rest_of(later))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait, runtime.perform_at_once("id", large, is_large=always))
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(wait, runtime.perform_at_once("id", count))
+            nursery.start_soon(wait, runtime.perform_and_announce("id", remember, respond))
+            await trio.testing.wait_all_tasks_blocked()
+            assert not seen
+            while not waiters:
+                await trio.sleep(1)
+            await runtime.perform("id", answer)
+        assert sorted(seen, key=str) == [SMALL, SMALL + 2, "answered"]
+
+
+async def test_an_answer_is_announced(autojump_clock: trio.testing.MockClock) -> None:
+    async with running(journal_of(SMALL)) as runtime:
+        shard_waits = (await announced_in(runtime)).announce_to
+        told: list[str] = []
+        shard_waits(lambda: told.append("told"))
+        later = runtime.perform_and_announce("id", remember, respond)
+        assert isinstance(later, Announced)
+        later.announce_to(lambda: told.append("also told"))
+        await runtime.perform("id", answer)
+        assert told == ["told", "also told"]
+        assert later.take() == "answered"
+
+
+async def announced_in(runtime: Any) -> Announced[Any]:
+    await runtime.machine("id")
+    later = runtime.perform_and_announce("id", remember, respond)
+    assert isinstance(later, Announced)
+    return later
+
+
+async def test_an_answer_that_the_event_itself_gives_is_there_at_once(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with running(journal_of(SMALL)) as runtime:
+        await runtime.machine("id")
+        result = runtime.perform_and_announce(
+            "id", lambda machine, out, number: out.replies.append((number, "own")), respond
+        )
+        assert result == "own"
+        assert not runtime._shards.get(0).waiting  # type: ignore[union-attr]
+
+
+async def test_an_answer_may_be_awaited_instead_or_forgotten(autojump_clock: trio.testing.MockClock) -> None:
+    async with running(journal_of(SMALL)) as runtime:
+        told: list[str] = []
+        awaited, forgotten = await announced_in(runtime), await announced_in(runtime)
+        for later in (awaited, forgotten):
+            later.announce_to(lambda: told.append("told"))
+        forgotten.forget()
+        seen: list[object] = []
+
+        async def wait() -> None:
+            seen.append(await awaited.rest())
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait)
+            await trio.testing.wait_all_tasks_blocked()
+            await runtime.perform("id", answer)
+        assert (seen, told) == (["answered"], [])
+        assert not runtime._shards.get(0).waiting  # type: ignore[union-attr]
+
+
+async def test_the_end_of_a_shard_is_announced(autojump_clock: trio.testing.MockClock) -> None:
+    async with running(journal_of(SMALL)) as runtime:
+        later, told = await announced_in(runtime), []
+        later.announce_to(lambda: told.append(later.take()))
+        runtime.unload()
+        await trio.testing.wait_all_tasks_blocked()
+        assert told == [ErrorCode.NOT_COORDINATOR]
+
+
+async def test_an_event_that_raises_leaves_nobody_waiting(autojump_clock: trio.testing.MockClock) -> None:
+    def event(_: Counter, out: Decision, number: int) -> None:
+        raise REFUSAL
+
+    async with running(journal_of(SMALL)) as runtime:
+        await runtime.machine("id")
+        with pytest.raises(RequestError):
+            runtime.perform_and_announce("id", event, respond)
+        assert not runtime._shards.get(0).waiting  # type: ignore[union-attr]
