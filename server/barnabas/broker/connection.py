@@ -63,6 +63,7 @@ class Connection:
         "_is_at_once",
         "_is_more_there",
         "_is_quick",
+        "_is_small",
         "_on_arrived",
         "_parts",
         "_received",
@@ -103,6 +104,7 @@ class Connection:
         self._begun: Begun | None = None
         self._rest: bool | Awaitable[bool] | None = None
         self._failure: Exception | None = None
+        self._is_small = True  # whether its last request was
         self._is_at_once = False  # whether the handler of its last request answers without waiting
         self._is_active = False  # whether its next request is to be expected soon
         self._is_more_there = False  # whether the last read filled the buffer
@@ -212,12 +214,13 @@ class Connection:
                 misframed = None  # which knows this frame: a cycle
         end = start + SIZE_BYTES + size
         if end > len(data):
-            self._received, self._start = b"", 0
+            self._received, self._start, self._is_small = b"", 0, size <= UNCOUNTED_BYTES_MAX
             return await self._serve_parts(memoryview(data)[start + SIZE_BYTES :], size)
         self._start = end
         # A copy that may be written to: a leader sets the offsets of a batch in place.
         frame = memoryview(bytearray(data[start + SIZE_BYTES : end]))
-        if size <= UNCOUNTED_BYTES_MAX:
+        self._is_small = size <= UNCOUNTED_BYTES_MAX
+        if self._is_small:
             return await self._answer(frame)
         memory = self._parts.memory.for_request(size)
         memory.charge(size)
@@ -236,7 +239,7 @@ class Connection:
                 await trio.lowlevel.checkpoint()
                 await parts.budget.checkpoint()
             elif not (self._is_quick and self._follows_at_once()):
-                await self._wait_for_more(self._arrived if self._is_at_once and not data else None)
+                await self._wait_for_more(self._arrived if self._is_small and not data else None)
                 if self._failure is not None:
                     failure, self._failure = self._failure, None
                     raise failure
@@ -265,12 +268,10 @@ class Connection:
         return True
 
     async def _wait_for_more(self, arrived: Callable[[], bool] | None = None) -> None:
-        """Wait until there may be something to read, in a turn that has time for it.
-
-        With `arrived` it waits as one of many also where there are few: to be answered there takes less than to be woken.
-        """
+        """Wait until there may be something to read, in a turn that has time for it."""
+        # To be answered among many takes less than to be woken, also where there are few.
         budget = self._parts.budget
-        is_crowded = budget.is_crowded or (arrived is not None and not self._is_quick)
+        is_crowded = budget.is_crowded or (self._is_at_once and not self._is_quick)
         await self._transport.wait_readable(soon=self._is_active, is_crowded=is_crowded, arrived=arrived)
         if budget.is_used_up:
             # Before anything is read: who waits holds no memory for it.
@@ -292,9 +293,8 @@ class Connection:
     def _announced(self) -> None:
         """Send the answer of a request that was begun while the task waits; wake it where anything is left for it."""
         begun, self._begun = self._begun, None
-        assert begun is not None
         try:
-            is_done = self._is_done(begun.end())
+            is_done = begun is not None and self._is_done(begun.end())
         except Exception as failure:
             self.answering = False
             self._failure = failure
@@ -327,7 +327,9 @@ class Connection:
         self._received = data = bytes(scratch[:count])
         self._is_more_there = count == UNCOUNTED_BYTES_MAX
         self._note_arrival()
-        if count < SIZE_BYTES or int.from_bytes(data[:SIZE_BYTES], "big") != count - SIZE_BYTES:
+        login, size = self.info.login, int.from_bytes(data[:SIZE_BYTES], "big")
+        is_whole = count >= SIZE_BYTES and size == count - SIZE_BYTES
+        if not is_whole or (login is not None and not login.is_done):
             return False
         parts.budget.begin_next(self._task)
         self._received = b""

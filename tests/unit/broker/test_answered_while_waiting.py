@@ -166,6 +166,8 @@ async def test_what_is_more_or_less_than_a_request_is_left_to_the_task() -> None
         assert await client.receive() == FRAME
         await client.send(large)
         assert await client.receive() == large
+        await client.send(FRAME)
+        assert await client.receive() == FRAME
         woken = client.steps.count
         assert woken > 0
         await client.send(FRAME)
