@@ -303,8 +303,8 @@ class Connection:
             self._transport.wake()
 
     def _is_done(self, rest: bool | Awaitable[bool]) -> bool:
-        """Whether a request that has been answered while the task waits leaves it nothing to do."""
-        if rest is not True or self.info.muted_ms or self.stopping:
+        """Whether a request that was answered while the task waits leaves it nothing to do, not even to look for more."""
+        if rest is not True or self.info.muted_ms or self.stopping or self._is_quick:
             self._rest = rest
             return False
         self.answering = False
@@ -328,7 +328,7 @@ class Connection:
         self._is_more_there = count == UNCOUNTED_BYTES_MAX
         self._note_arrival()
         login, size = self.info.login, int.from_bytes(data[:SIZE_BYTES], "big")
-        is_whole = count >= SIZE_BYTES and size == count - SIZE_BYTES
+        is_whole = SIZE_BYTES <= count < UNCOUNTED_BYTES_MAX and size == count - SIZE_BYTES
         if not is_whole or (login is not None and not login.is_done):
             return False
         parts.budget.begin_next(self._task)
@@ -337,9 +337,10 @@ class Connection:
         frame = memoryview(bytearray(data[SIZE_BYTES:]))
         rest = parts.pipeline.begin(self.info, self._transport, frame)
         if isinstance(rest, Begun):
-            self._begun = rest
+            self._is_at_once, self._begun = True, rest
             rest.announce_to(self._announced)
             return True
+        self._is_at_once = isinstance(rest, bool)
         return self._is_done(rest)
 
     def _follows_at_once(self) -> bool:

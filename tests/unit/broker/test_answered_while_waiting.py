@@ -13,6 +13,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+import barnabas.broker.connection
 from barnabas.broker.begun import Begun
 from barnabas.broker.connection import UNCOUNTED_BYTES_MAX, Connection
 from barnabas.errors import PeerError
@@ -23,6 +24,12 @@ from barnabas.requests.context import ConnectionInfo
 from tests.support.connection_parts import connection_parts
 
 FRAME = b"request"
+
+
+@pytest.fixture(autouse=True)
+def nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no request count as one that follows an answer at once, for whose next one the task would look."""
+    monkeypatch.setattr(barnabas.broker.connection, "AT_ONCE_SECONDS", 0.0)
 
 
 class Steps(trio.abc.Instrument):
@@ -173,6 +180,28 @@ async def test_what_is_more_or_less_than_a_request_is_left_to_the_task() -> None
         await client.send(FRAME)
         assert await client.receive() == FRAME
         assert client.steps.count == woken
+
+
+async def test_a_read_that_fills_the_buffer_is_left_to_the_task() -> None:
+    """With TLS more of it may be in OpenSSL, for which the socket does not wake anybody."""
+    full = bytes(UNCOUNTED_BYTES_MAX - 4)
+    async with waiting() as client:
+        await client.send(full)
+        assert await client.receive() == full
+        assert client.steps.count > 0
+        await client.send(FRAME)
+        assert await client.receive() == FRAME
+
+
+async def test_a_connection_whose_requests_follow_each_other_at_once_looks_for_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(barnabas.broker.connection, "AT_ONCE_SECONDS", 60.0)
+    async with waiting() as client:
+        for _ in range(3):
+            await client.send(FRAME)
+            assert await client.receive() == FRAME
+        assert client.steps.count > 0
 
 
 async def test_what_has_to_be_awaited_is_awaited_by_the_task() -> None:
