@@ -298,6 +298,23 @@ async def test_a_reader_that_does_not_keep_up_is_reported():
         assert reader.caught == 1
 
 
+async def test_what_cannot_be_sent_at_once_is_sent_later_and_once():
+    async with connected(size=65536) as (transport, _, client):
+        pieces, left = [], b""
+        while not left:
+            piece = os.urandom(50_000)
+            sent = transport.send_now(piece)
+            assert sent in (0, len(piece))
+            pieces.append(piece)
+            left = piece[sent:]
+        assert len(pieces) > 1
+        assert transport.send_now(bytes(1_000_000)) == 0, "that much is not even begun"
+        whole = b"".join(pieces)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(transport.send, [memoryview(left), b"end"])
+            assert await read_exactly(client, len(whole) + 3) == whole + b"end"
+
+
 async def test_the_end_is_said_and_seen():
     async with connected() as (transport, _, client):
         transport.close()
