@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,8 +16,8 @@ from trio.testing import wait_all_tasks_blocked
 import barnabas.broker.connection
 from barnabas.broker.begun import Begun
 from barnabas.broker.connection import UNCOUNTED_BYTES_MAX, Connection
+from barnabas.coordination.waiting import WaitedFor, Waiter
 from barnabas.errors import PeerError
-from barnabas.later import Announced
 from barnabas.network.lobby import Lobbies
 from barnabas.network.sockets import PlainTransport
 from barnabas.requests.context import ConnectionInfo
@@ -43,27 +43,16 @@ class Steps(trio.abc.Instrument):
         self.count += task is self.task
 
 
-class Answer(Announced[bytes]):
-    """An answer that the test announces."""
+class Answer:
+    """An answer that announces itself when the test has it come."""
 
     def __init__(self) -> None:
-        self.call: Callable[[], None] | None = None
-        self.is_forgotten = False
-        self.there = trio.Event()
-
-    def announce_to(self, call: Callable[[], None]) -> None:
-        self.call = call
-
-    def take(self) -> bytes:
-        return b"announced"
-
-    def forget(self) -> None:
-        self.is_forgotten = True
+        self.waiter = Waiter()
+        self.waiting = {1: self.waiter}
+        self.later: WaitedFor[bytes] = WaitedFor(self.waiting, 1, self.waiter, lambda outcome: outcome)
 
     def come(self) -> None:
-        self.there.set()
-        if self.call is not None:
-            self.call()
+        self.waiter.answer(b"announced")
 
 
 class Pipeline:
@@ -84,7 +73,7 @@ class Pipeline:
             raise result
         if isinstance(result, Answer):
             begun = Begun(self, None, None, transport, None, 0, 0.0)  # type: ignore[arg-type]
-            begun.response = result
+            begun.response = result.later
             return begun
         if result is True:
             assert transport.send_now(framed(bytes(frame))) == len(frame) + 4
@@ -96,7 +85,7 @@ class Pipeline:
         return True
 
     async def finish(self, begun: Begun) -> bool:
-        await begun.response.there.wait()
+        assert await begun.response.rest() == b"announced"
         await begun.transport.send([framed(b"awaited")])
         return True
 
@@ -284,7 +273,7 @@ async def test_an_answer_is_forgotten_with_its_connection() -> None:
         await client.send(FRAME)
         client.connection.scope.cancel()
         await wait_all_tasks_blocked()
-        assert answer.is_forgotten
+        assert not answer.waiting
         assert not client.connection.answering
 
 
