@@ -14,16 +14,21 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 import barnabas.broker.connection
+from barnabas import apis
 from barnabas.broker.begun import Begun
 from barnabas.broker.connection import UNCOUNTED_BYTES_MAX, Connection
 from barnabas.coordination.waiting import WaitedFor, Waiter
 from barnabas.errors import PeerError
 from barnabas.network.lobby import Lobbies
 from barnabas.network.sockets import PlainTransport
-from barnabas.requests.context import ConnectionInfo
+from barnabas.requests.context import ConnectionInfo, RequestContext, Shared
+from barnabas.requests.log_limit import LogLimit
+from barnabas.requests.memory import Memory
+from barnabas.security.authorizer import AllowEverything
 from tests.support.connection_parts import connection_parts
 
 FRAME = b"request"
+HEARTBEAT = 12
 
 
 @pytest.fixture(autouse=True)
@@ -72,7 +77,9 @@ class Pipeline:
         if isinstance(result, Exception):
             raise result
         if isinstance(result, Answer):
-            begun = Begun(self, None, None, transport, None, 0, 0.0)  # type: ignore[arg-type]
+            shared = Shared(Memory(), LogLimit(), AllowEverything())
+            context = RequestContext(shared, connection, HEARTBEAT, 0, 1, None, 0)
+            begun = Begun(self, apis.BY_KEY[HEARTBEAT], context, transport, None, 0, 0.0)
             begun.response = result.later
             return begun
         if result is True:
