@@ -25,6 +25,11 @@ class Later(Generic[T]):
         return self._begin()
 
 
+async def whole(result: T | Later[T]) -> T:
+    """Return a result that is there, or wait for it."""
+    return await result.rest() if isinstance(result, Later) else result
+
+
 class Announced(Later[T]):
     """A result that tells when it is there.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from barnabas.later import Announced, Later
+from barnabas.later import Announced, whole
 
 if TYPE_CHECKING:
     from barnabas.apis import Api
@@ -90,7 +90,7 @@ class Begun:
     async def wait(self, _context: RequestContext, _request: Any) -> Any:
         """Return the response. Raises what it has failed with."""
         response, self.response = self.response, None
-        return await response.rest() if isinstance(response, Later) else response
+        return await whole(response)
 
 
 def _ignore() -> None:

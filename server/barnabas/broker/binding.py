@@ -13,7 +13,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from barnabas.errors import RequestError
-from barnabas.later import Later
+from barnabas.later import whole
 from barnabas.security.authorizer import CLUSTER_NAME
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -92,8 +92,7 @@ def authorized(api: apis.Api, begin: Begin, context: RequestContext, request: An
 
 async def _waited(begin: Begin, context: RequestContext, request: Any) -> Any:
     """Handle a request by what answers at once, and wait where it does not."""
-    response = begin(context, request)
-    return await response.rest() if isinstance(response, Later) else response
+    return await whole(begin(context, request))
 
 
 def _by_controller(

@@ -360,14 +360,8 @@ class Pipeline:
         """Return the response, or what is to be awaited for it, whatever happens."""
         try:
             return begin(context, request)
-        except RequestError as error:
-            code, message = error.code, error.message
-        except StorageError as failure:
-            seen = self._services.failures.failed(failure)
-            code, message = seen.code, seen.message
-        except Exception:
-            log.exception("internal error in %s", context)
-            code, message = ErrorCode.UNKNOWN_SERVER_ERROR, ""
+        except Exception as error:
+            code, message = self._shown(context, error)
         return _failed(context, api, request, code, message)
 
     async def _respond(self, api: apis.Api, handler: Handler, context: RequestContext, request: Any) -> Any:
@@ -376,15 +370,18 @@ class Pipeline:
             if self._interceptor is not None:
                 return await self._interceptor(context, request, handler)
             return await handler(context, request)
-        except RequestError as error:
-            code, message = error.code, error.message
-        except StorageError as failure:
-            seen = self._services.failures.failed(failure)
-            code, message = seen.code, seen.message
-        except Exception:
-            log.exception("internal error in %s", context)
-            code, message = ErrorCode.UNKNOWN_SERVER_ERROR, ""
+        except Exception as error:
+            code, message = self._shown(context, error)
         return await self._refusal(context, api, request, code, message)
+
+    def _shown(self, context: RequestContext, error: Exception) -> tuple[int, str]:
+        """Return the code and message with which a request is answered that has raised `error`; log what is our own."""
+        if isinstance(error, StorageError):
+            error = self._services.failures.failed(error)
+        if isinstance(error, RequestError):
+            return error.code, error.message
+        log.error("internal error in %s", context, exc_info=error)
+        return ErrorCode.UNKNOWN_SERVER_ERROR, ""
 
     async def _refusal(
         self, context: RequestContext, api: apis.Api, request: Any, code: int, message: str

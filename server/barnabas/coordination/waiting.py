@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import trio
 
 from barnabas.errors import RequestError, detached
-from barnabas.later import Announced, Later
+from barnabas.later import Announced, Later, whole
 
 T = TypeVar("T")
 
@@ -111,8 +111,3 @@ async def waited_for(waiting: Awaitable[Any], respond: Respond[T]) -> T:
     except RequestError as error:
         outcome = detached(error)
     return await whole(respond(outcome))
-
-
-async def whole(result: T | Later[T]) -> T:
-    """Return a result that is there, or wait for it."""
-    return await result.rest() if isinstance(result, Later) else result
