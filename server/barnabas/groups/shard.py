@@ -17,7 +17,8 @@ from barnabas.groups import protocols, targets
 from barnabas.groups.classic import ClassicGroup
 from barnabas.groups.consumer import records as consumer_records
 from barnabas.groups.consumer.group import ConsumerGroup
-from barnabas.groups.consumer.membership import Heartbeat, TargetNeeded
+from barnabas.groups.consumer.membership import Heartbeat
+from barnabas.groups.consumer.target import TargetNeeded
 from barnabas.groups.directory import G
 from barnabas.groups.epoch_group import EpochGroup
 from barnabas.groups.generation import RecordNeeded

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.groups.consumer import membership
-from barnabas.groups.consumer.membership import EPOCH_OF_NEW, TargetNeeded
+from barnabas.groups.consumer.membership import EPOCH_OF_NEW
+from barnabas.groups.consumer.target import TargetNeeded
 from barnabas.statemachine.decision import Decision, slices
 from tests.support.consumers import Client, Coordinator, converge
 
@@ -36,7 +36,7 @@ class Aside(Coordinator):
 
 @pytest.fixture
 def coordinator(monkeypatch: pytest.MonkeyPatch) -> Aside:
-    monkeypatch.setattr(membership, "COMPUTED_ASIDE_FROM", 0)
+    monkeypatch.setattr("barnabas.groups.consumer.target.COMPUTED_ASIDE_FROM", 0)
     made = Aside()
     made.create("t", PARTITIONS)
     return made

@@ -17,7 +17,7 @@ from barnabas.cluster.changes import TopicCreated
 from barnabas.cluster.image import ClusterImage, PartitionInfo, TopicInfo
 from barnabas.groups import share_states
 from barnabas.groups.consumer.membership import Heartbeat
-from barnabas.groups.consumer.membership import TargetNeeded as ConsumerTarget
+from barnabas.groups.consumer.target import TargetNeeded as ConsumerTarget
 from barnabas.groups.generation import RecordNeeded
 from barnabas.groups.member import MANY_MEMBERS, Joining, State
 from barnabas.groups.settings import GroupSettings

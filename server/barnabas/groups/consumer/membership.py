@@ -7,18 +7,17 @@ subscription or the topics have changed; the target, if it is behind the epoch; 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import Final
 
 from barnabas.cluster.image import ClusterImage
 from barnabas.errors import RequestError
-from barnabas.groups.assignors import ASSIGNORS
-from barnabas.groups.assignors.subscriber import Subscriber
 from barnabas.groups.consumer import records
 from barnabas.groups.consumer.group import ConsumerGroup, topics_in
 from barnabas.groups.consumer.member import ConsumerMember, Subscription
 from barnabas.groups.consumer.regex import Resolved, matching
+from barnabas.groups.consumer.target import TargetNeeded
 from barnabas.groups.epoch_group import watch_each
 from barnabas.groups.epoch_member import LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH
 from barnabas.groups.reconciliation import reconcile
@@ -33,75 +32,45 @@ from barnabas.wire.generated.consumer_group_heartbeat import (
 )
 from barnabas.wire.generated.errors import ErrorCode
 
-OWN_MEMBER_ID_SINCE = 1
+OWN_MEMBER_ID_SINCE: Final = 1
 """The version from which on a member makes its id itself (KIP-1082)."""
 
-EPOCH_OF_NEW = 1
+EPOCH_OF_NEW: Final = 1
 """A group begins with it, as Kafka's do, before its first member is subscribed to anything."""
 
-ASSIGNED_AT_ONCE_MAX = 200
+ASSIGNED_AT_ONCE_MAX: Final = 200
 """Groups of more members and partitions together are assigned when nobody has come or gone for a while, or after
-`LARGE_INTERVAL_MS`: where there are a thousand partitions, it takes milliseconds for ten members, too."""
+`LARGE_INTERVAL_MS` or a millisecond for each of both: where there are a thousand partitions, it takes milliseconds for
+ten members, too, and what a thousand members were given while a thousand come, they give up again."""
 
-LARGE_INTERVAL_MS = 1_000
-REST_SIZE_PER_MS = 10
+LARGE_INTERVAL_MS: Final = 1_000
+REST_SIZE_PER_MS: Final = 10
 """How long that while is: 200 ms for 1,000 members and as many partitions. A broker that is busy with those who come, and a
 slow disk, are no rest."""
 
 
-COMPUTED_ASIDE_FROM = 2_000
-"""So many members and partitions together are assigned aside, not within an event: some milliseconds' worth."""
+class Heartbeat:
+    """A ConsumerGroupHeartbeat request with what the handler knows beyond its fields.
 
+    `new_member_id` is for a member that comes without an id. `may_describe` says whether the requester may describe a
+    topic, for what expressions match; None where nobody is refused.
+    """
 
-@dataclass(frozen=True, slots=True)
-class TargetNeeded:
-    """Effect of an event: an assignment to compute for an epoch of a group, of input that does not change."""
+    __slots__ = ("client_host", "client_id", "may_describe", "new_member_id", "request")
 
-    group_id: str
-    epoch: int
-    members: tuple[ConsumerMember, ...]
-    group: ConsumerGroup
-    """What the group was like: its expressions, the target until now, and who has which instance id."""
-    image: ClusterImage
-    partition_counts: Mapping[bytes, int]
-
-    @property
-    def is_large(self) -> bool:
-        """Whether the computation is too long for one turn of the event loop."""
-        return len(self.members) + sum(self.partition_counts.values()) >= COMPUTED_ASIDE_FROM
-
-    def compute(self) -> dict[str, TopicIdPartitions]:
-        """Return the partitions by member id."""
-        group, ids = self.group, _IdsOf(self.image)
-        subscribers = [
-            Subscriber(member.id, ids[group.topics_of(member)], member.instance_id, group.target_of(member))
-            for member in self.members
-        ]
-        return ASSIGNORS[group.assignor_name(self.members)](subscribers, self.partition_counts)
-
-
-class _IdsOf(dict[frozenset[str], frozenset[bytes]]):
-    """The ids of topics, by names: of many members most want the same."""
-
-    def __init__(self, image: ClusterImage) -> None:
-        super().__init__()
-        self._image = image
-
-    def __missing__(self, names: frozenset[str]) -> frozenset[bytes]:
-        self[names] = ids = topic_ids(names, self._image)
-        return ids
-
-
-class Heartbeat(NamedTuple):
-    """A ConsumerGroupHeartbeat request with what the handler knows beyond its fields."""
-
-    request: ConsumerGroupHeartbeatRequest
-    client_id: str
-    client_host: str
-    new_member_id: str
-    """The id for a member that comes without one."""
-    may_describe: Callable[[str], bool] | None = None
-    """Whether the requester may describe a topic, for what expressions match; None where nobody is refused."""
+    def __init__(
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        client_id: str,
+        client_host: str,
+        new_member_id: str,
+        may_describe: Callable[[str], bool] | None = None,
+    ) -> None:
+        self.request = request
+        self.client_id = client_id
+        self.client_host = client_host
+        self.new_member_id = new_member_id
+        self.may_describe = may_describe
 
 
 def check_heartbeat(
@@ -305,13 +274,15 @@ def _may_assign(group: ConsumerGroup, after: ConsumerMember, context: EventConte
     """Whether the last assignment is as long ago as `consumer.assignment.interval.ms` says; the first one never waits.
 
     Of many members that come together, each would move what the others have just been given: large groups wait until
-    they are at rest, but no longer than `LARGE_INTERVAL_MS` after their last assignment.
+    they are at rest, but no longer than `LARGE_INTERVAL_MS`, or a millisecond for each member and partition, after their
+    last assignment.
     """
     interval_ms = group.settings_in(context.image).assignment_interval_ms
     if group.was_assigned_within(interval_ms, context.now_ms):
         return False
     size = len(group.members) + (after.id not in group.members) + group.partition_count
-    if size <= ASSIGNED_AT_ONCE_MAX or not group.was_assigned_within(LARGE_INTERVAL_MS, context.now_ms):
+    longest_ms = max(LARGE_INTERVAL_MS, size)
+    if size <= ASSIGNED_AT_ONCE_MAX or not group.was_assigned_within(longest_ms, context.now_ms):
         return True
     return context.now_ms - max(group.changed_ms, group.assigned_ms) >= size // REST_SIZE_PER_MS
 

@@ -38,19 +38,19 @@ def decompress(data: Buffer, bytes_max: int, *, ignore_checksum: bool = False) -
         raise CompressedStreamError("no LZ4 frame: its magic number is missing")
     if ignore_checksum:
         data = _with_header_checksum(bytes(data), broken=False)
-    stream = frame.LZ4FrameDecompressor()
-    out = Pieces("lz4", bytes_max)
+    context = frame.create_decompression_context()
+    out, rest, is_whole = Pieces("lz4", bytes_max), memoryview(data), False
     try:
-        while not stream.eof:
-            part = stream.decompress(data, out.next_size)
-            if stream.needs_input and not stream.eof and not part:
+        while not is_whole:
+            part, used, is_whole = frame.decompress_chunk(context, rest, max_length=out.next_size)
+            if not is_whole and not used and not part:
                 raise CompressedStreamError("LZ4 frame is cut short")
             out.add(part)
-            data = b""
+            rest = rest[used:]
     except RuntimeError as error:
         raise CompressedStreamError(f"LZ4 frame is corrupt: {error}") from None
-    if stream.unused_data:
-        raise CompressedStreamError(f"{len(stream.unused_data)} bytes follow the LZ4 frame")
+    if rest:
+        raise CompressedStreamError(f"{len(rest)} bytes follow the LZ4 frame")
     return out.join()
 
 
