@@ -271,8 +271,10 @@ class Connection:
         """Wait until there may be something to read, in a turn that has time for it."""
         # To be answered among many takes less than to be woken, also where there are few.
         budget = self._parts.budget
-        is_crowded = budget.is_crowded or (self._is_at_once and not self._is_quick)
-        await self._transport.wait_readable(soon=self._is_active, is_crowded=is_crowded, arrived=arrived)
+        is_at_once = arrived is not None and self._is_at_once and not self._is_quick
+        await self._transport.wait_readable(
+            soon=self._is_active, is_crowded=budget.is_crowded or is_at_once, arrived=arrived
+        )
         if budget.is_used_up:
             # Before anything is read: who waits holds no memory for it.
             await budget.admit(is_active=self._is_active)

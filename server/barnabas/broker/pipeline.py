@@ -140,9 +140,12 @@ class Pipeline:
         api, context = begun.api, begun.context
         if begun.is_announced:
             begun.response = self._respond_at_once(api, begun.take, context, begun.request)
-        if isinstance(begun.response, Later) or self._codecs.is_large(begun.response):
+        response = begun.response
+        if response is None:
+            return self._unanswered(begun)
+        if isinstance(response, Later) or self._codecs.is_large(response):
             return self.finish(begun)
-        answer = self._encode(api, context, begun.request, begun.response)
+        answer = self._encode(api, context, begun.request, response)
         if answer is None:
             return False
         size, data = answer.size, answer.chunks[0]
@@ -200,6 +203,8 @@ class Pipeline:
         api, context = begun.api, begun.context
         try:
             response = await self._respond(api, begun.wait, context, begun.request)
+            if response is None:
+                return self._unanswered(begun)
             if self._codecs.is_large(response):
                 answer = await self._encode_aside(api, context, begun.request, response)
             else:
@@ -208,6 +213,11 @@ class Pipeline:
             return answer is not None and await self._send_rest(begun, answer, answer.size)
         finally:
             _release(context)
+
+    def _unanswered(self, begun: Begun) -> bool:
+        """Count a request that wants no answer; false when the connection must be closed."""
+        self._count(begun.api, begun.context, Answer([], {}), 0, begun.request_bytes, begun.started)
+        return not begun.context.close_after_response
 
     async def _send_rest(self, begun: Begun, answer: Answer, size: int) -> bool:
         """Send what is left of an answer of `size` bytes. Raises OSError."""

@@ -62,11 +62,12 @@ def handle(
         return Later(partial(_take_note, context, beat, metadata, group_coordinator, budget))
     check_heartbeat(request, context.api_version, group_coordinator.settings)
     says_more = _says_more(request)
-    reported = sum([1 + len(topic.partitions) for topic in request.topic_partitions or ()])
 
     def is_large(shard: GroupShard) -> bool:
-        of_group = shard.event_size(request.group_id, request.member_id, says_more=says_more)
-        return of_group + reported + size_of_few(names, hash_size, metadata) > EVENT_SIZE_MAX
+        size = shard.event_size(request.group_id, request.member_id, says_more=says_more)
+        if says_more:
+            size += _reported(request) + size_of_few(names, hash_size, metadata)
+        return size > EVENT_SIZE_MAX
 
     return group_coordinator.perform_at_once(
         request.group_id,
@@ -90,12 +91,11 @@ async def _take_note(
     check_heartbeat(request, context.api_version, group_coordinator.settings)
     names = await _matched(names, request.subscribed_topic_regex, metadata=metadata, budget=budget)
     size_of_names = await size_of_topics(names, hash_size, metadata, budget)
-    reported = sum([1 + len(topic.partitions) for topic in request.topic_partitions or ()])
     return await group_coordinator.perform(
         request.group_id,
         lambda shard, out: shard.consumer_heartbeat(beat, context.now_ms, out),
         is_large=lambda shard: (
-            size_of_names() + reported + shard.event_size(request.group_id, request.member_id)
+            size_of_names() + _reported(request) + shard.event_size(request.group_id, request.member_id)
             > EVENT_SIZE_MAX
         ),
     )
@@ -109,6 +109,11 @@ def _says_more(request: ConsumerGroupHeartbeatRequest) -> bool:
         or request.subscribed_topic_regex is not None
         or request.topic_partitions is not None
     )
+
+
+def _reported(request: ConsumerGroupHeartbeatRequest) -> int:
+    """Return how many topics and partitions a heartbeat reports."""
+    return sum([1 + len(topic.partitions) for topic in request.topic_partitions or ()])
 
 
 async def _matched(

@@ -47,6 +47,11 @@ class Appends:
         self._now_ms = now_ms
         self._room = BYTES_PER_CHECKPOINT
 
+    @property
+    def is_used_up(self) -> bool:
+        """Whether so much was appended that the loop's budget must be looked at."""
+        return self._room <= 0
+
     def is_checkpoint_due(self) -> bool:
         """Say, once, whether so much was appended that the loop's budget must be looked at."""
         if self._room > 0:

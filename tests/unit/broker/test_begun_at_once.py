@@ -22,12 +22,14 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.heartbeat import HeartbeatRequest
 from barnabas.wire.generated.join_group import JoinGroupRequest
 from barnabas.wire.generated.offset_commit import OffsetCommitRequest
+from barnabas.wire.generated.produce import ProduceRequest
 from barnabas.wire.generated.sync_group import SyncGroupRequest
 from barnabas.wire.headers import decode_response, encode_request
 from tests.support.broker import ask_for_topic, broker_to_ask
+from tests.support.logs import batch
 
-OFFSET_COMMIT, JOIN_GROUP, HEARTBEAT, SYNC_GROUP, CONSUMER_GROUP_HEARTBEAT = 8, 11, 12, 14, 68
-AT_ONCE = (OFFSET_COMMIT, JOIN_GROUP, HEARTBEAT, SYNC_GROUP, CONSUMER_GROUP_HEARTBEAT)
+PRODUCE, OFFSET_COMMIT, JOIN_GROUP, HEARTBEAT, SYNC_GROUP, CONSUMER_GROUP_HEARTBEAT = 0, 8, 11, 12, 14, 68
+AT_ONCE = (PRODUCE, OFFSET_COMMIT, JOIN_GROUP, HEARTBEAT, SYNC_GROUP, CONSUMER_GROUP_HEARTBEAT)
 
 
 class Transport:
@@ -60,6 +62,18 @@ def commit(partition: int = 0, count: int = 1) -> OffsetCommitRequest:
     ]
     topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=entries)
     return OffsetCommitRequest(group_id="g", topics=[topic])
+
+
+def produced(
+    *partitions: int, acks: int = 1, records: bytes | None = None, name: str = "t"
+) -> ProduceRequest:
+    frame = batch(b"v") if records is None else records
+    entries = [
+        ProduceRequest.PartitionProduceData(index=index, records=memoryview(bytearray(frame)))
+        for index in partitions
+    ]
+    topic = ProduceRequest.TopicProduceData(name=name, partition_data=entries)
+    return ProduceRequest(acks=acks, timeout_ms=1_000, topic_data=[topic])
 
 
 def joining(**changed: Any) -> JoinGroupRequest:
@@ -100,8 +114,8 @@ def pipeline_of(asked: Any, **parts: Any) -> Pipeline:
 
 
 def version_of(key: int) -> int:
-    """Return the last version, of OffsetCommit the last that has the names of topics."""
-    return 9 if key == OFFSET_COMMIT else apis.BY_KEY[key].max_version
+    """Return the last version, of OffsetCommit and Produce the last that has the names of topics."""
+    return {OFFSET_COMMIT: 9, PRODUCE: 12}.get(key, apis.BY_KEY[key].max_version)
 
 
 def connection() -> ConnectionInfo:
@@ -113,6 +127,7 @@ async def ready(pipeline: Pipeline) -> Pipeline:
     for key in AT_ONCE:
         name = apis.BY_KEY[key].name
         request = {
+            "Produce": produced(),
             "OffsetCommit": commit(),
             "JoinGroup": joining(group_id=""),
             "Heartbeat": HeartbeatRequest(),
@@ -193,6 +208,97 @@ async def test_the_answer_is_the_same_as_of_one_that_is_awaited(asked: Any, what
         partition.error_code for topic in getattr(answers[0], "topics", ()) for partition in topic.partitions
     ]
     assert codes in ([code], []) if key == OFFSET_COMMIT else answers[0].error_code == code
+
+
+def broken() -> bytes:
+    records = batch(b"v")
+    records[-1] ^= 1
+    return bytes(records)
+
+
+def transactional() -> bytes:
+    return bytes(batch(b"v", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True))
+
+
+def of_two_topics() -> ProduceRequest:
+    request = produced(0, 1)
+    request.topic_data += produced(0, name="not there").topic_data
+    return request
+
+
+PRODUCES: dict[str, tuple[Callable[[], ProduceRequest], list[int], bool]] = {
+    "one partition": (lambda: produced(3), [0], True),
+    "acks=all": (lambda: produced(3, acks=-1), [0], True),
+    "some partitions, one of them twice": (lambda: produced(1, 2, 2, 39), [0] * 4, True),
+    "a partition that is not there": (
+        lambda: produced(1, 99, 2), [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0], True,
+    ),
+    "two topics": (of_two_topics, [0, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION], True),
+    "many partitions": (lambda: produced(*range(40)), [0] * 40, False),
+    "records that are broken": (
+        lambda: produced(1, 2, records=broken()), [ErrorCode.CORRUPT_MESSAGE] * 2, False,
+    ),
+    "acks that do not exist": (
+        lambda: produced(1, acks=2), [ErrorCode.INVALID_REQUIRED_ACKS], False,
+    ),
+    "a transaction of nobody": (
+        lambda: produced(1, records=transactional()),
+        [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED], False,
+    ),
+}  # fmt: skip
+
+
+def ends(asked: Any) -> list[int]:
+    return [asked.services.replicas.leader("t", index).log.log_end_offset for index in range(40)]
+
+
+@pytest.mark.parametrize("what", PRODUCES)
+async def test_records_are_appended_once_and_answered_as_by_one_that_is_awaited(
+    asked: Any, what: str
+) -> None:
+    request_of, codes, is_at_once = PRODUCES[what]
+    pipeline = await ready(pipeline_of(asked))
+    answers, appended = [], []
+    for number in range(2):
+        before, transport, frame = ends(asked), Transport(), frame_of(PRODUCE, 12, request_of())
+        if number:
+            assert await pipeline.answer(connection(), transport, frame)  # type: ignore[arg-type]
+        else:
+            rest = pipeline.begin(connection(), transport, frame)  # type: ignore[arg-type]
+            assert (rest is True) is is_at_once
+            assert rest is True or await rest  # type: ignore[misc]
+        answers.append(decode_response((transport.now or transport.later)[4:], PRODUCE, 12)[1])
+        appended.append([after - ago for after, ago in zip(ends(asked), before, strict=True)])
+    partitions = [
+        [one for topic in answer.responses for one in topic.partition_responses] for answer in answers
+    ]
+    assert [one.error_code for one in partitions[0]] == codes
+    assert appended[0] == appended[1]
+    assert sum(appended[0]) == codes.count(0)
+    for one, other in zip(*partitions, strict=True):
+        assert other.base_offset - one.base_offset == (0 if one.error_code else appended[0][one.index])
+        one.base_offset = other.base_offset
+    assert answers[0] == answers[1]
+
+
+async def test_a_produce_that_wants_no_answer_gets_none(asked: Any) -> None:
+    counted: list[tuple[str, int]] = []
+    meter = SimpleNamespace(
+        answered=lambda name, version, codes, request_bytes, size, seconds: counted.append((name, size))
+    )
+    pipeline, before = await ready(pipeline_of(asked, meter=meter)), ends(asked)
+    counted.clear()
+    transport = Transport()
+    assert pipeline.begin(connection(), transport, frame_of(PRODUCE, 12, produced(3, acks=0))) is True  # type: ignore[arg-type]
+    many: Any = pipeline.begin(connection(), transport, frame_of(PRODUCE, 12, produced(*range(40), acks=0)))  # type: ignore[arg-type]
+    assert await many
+    after = [end + 1 for end in before]
+    after[3] += 1
+    assert ends(asked) == after
+    refused = frame_of(PRODUCE, 12, produced(99, acks=0))
+    assert pipeline.begin(connection(), transport, refused) is False, "the client is to look for the leader"  # type: ignore[arg-type]
+    assert transport.now + transport.later == b""
+    assert counted == [("Produce", 0)] * 3
 
 
 async def test_what_the_socket_does_not_take_is_awaited(asked: Any) -> None:

@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from barnabas.cluster.image import ClusterImage
 from barnabas.errors import RequestError
 from barnabas.groups.consumer import records
 from barnabas.groups.consumer.group import ConsumerGroup, topics_in
