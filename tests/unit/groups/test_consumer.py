@@ -131,21 +131,6 @@ def test_those_who_keep_coming_are_assigned_after_a_second() -> None:
     assert LARGE_INTERVAL_MS <= seen[0] < LARGE_INTERVAL_MS + step_ms
 
 
-def test_very_large_groups_are_assigned_after_a_millisecond_for_each_member_and_partition() -> None:
-    partitions = 3 * LARGE_INTERVAL_MS
-    coordinator = with_topic(partitions)
-    coordinator.now_ms = 1_000_000
-    Client(coordinator, "first").join()
-    assigned_ms = coordinator.group().assigned_ms
-    step_ms, number, size = partitions // REST_SIZE_PER_MS - 1, 0, 0
-    while coordinator.group().assigned_ms == assigned_ms:
-        coordinator.advance(step_ms)
-        number += 1
-        Client(coordinator, f"late{number}").join()
-        size = len(coordinator.group().members) + partitions
-    assert size <= coordinator.group().assigned_ms - assigned_ms < size + step_ms
-
-
 def test_a_group_is_assigned_once_in_its_interval() -> None:
     coordinator = with_topic(2, consumer_assignment_interval_ms=1_000)
     coordinator.now_ms = 1_000_000

@@ -39,8 +39,7 @@ EPOCH_OF_NEW: Final = 1
 
 ASSIGNED_AT_ONCE_MAX: Final = 200
 """Groups of more members and partitions together are assigned when nobody has come or gone for a while, or after
-`LARGE_INTERVAL_MS` or a millisecond for each of both: where there are a thousand partitions, it takes milliseconds for
-ten members, too, and what a thousand members were given while a thousand come, they give up again."""
+`LARGE_INTERVAL_MS`: where there are a thousand partitions, it takes milliseconds for ten members, too."""
 
 LARGE_INTERVAL_MS: Final = 1_000
 REST_SIZE_PER_MS: Final = 10
@@ -273,15 +272,13 @@ def _may_assign(group: ConsumerGroup, after: ConsumerMember, context: EventConte
     """Whether the last assignment is as long ago as `consumer.assignment.interval.ms` says; the first one never waits.
 
     Of many members that come together, each would move what the others have just been given: large groups wait until
-    they are at rest, but no longer than `LARGE_INTERVAL_MS`, or a millisecond for each member and partition, after their
-    last assignment.
+    they are at rest, but no longer than `LARGE_INTERVAL_MS` after their last assignment.
     """
     interval_ms = group.settings_in(context.image).assignment_interval_ms
     if group.was_assigned_within(interval_ms, context.now_ms):
         return False
     size = len(group.members) + (after.id not in group.members) + group.partition_count
-    longest_ms = max(LARGE_INTERVAL_MS, size)
-    if size <= ASSIGNED_AT_ONCE_MAX or not group.was_assigned_within(longest_ms, context.now_ms):
+    if size <= ASSIGNED_AT_ONCE_MAX or not group.was_assigned_within(LARGE_INTERVAL_MS, context.now_ms):
         return True
     return context.now_ms - max(group.changed_ms, group.assigned_ms) >= size // REST_SIZE_PER_MS
 
