@@ -142,7 +142,7 @@ class Pipeline:
             begun.response = self._respond_at_once(api, begun.take, context, begun.request)
         response = begun.response
         if response is None:
-            return self._unanswered(begun)
+            return self._ended(begun, Answer([], {}), 0)
         if isinstance(response, Later) or self._codecs.is_large(response):
             return self.finish(begun)
         answer = self._encode(api, context, begun.request, response)
@@ -154,8 +154,7 @@ class Pipeline:
             begun.request = begun.response = None
             answer.chunks[0] = data if isinstance(data, FileRegion) else memoryview(data)[sent:]
             return self._send_rest(begun, answer, size)
-        self._count(api, context, answer, size, begun.request_bytes, begun.started)
-        return not context.close_after_response
+        return self._ended(begun, answer, size)
 
     async def answer(self, connection: ConnectionInfo, transport: Transport, frame: memoryview) -> bool:
         """Answer the request in `frame` (without its size field); false when the connection must be closed.
@@ -204,7 +203,7 @@ class Pipeline:
         try:
             response = await self._respond(api, begun.wait, context, begun.request)
             if response is None:
-                return self._unanswered(begun)
+                return self._ended(begun, Answer([], {}), 0)
             if self._codecs.is_large(response):
                 answer = await self._encode_aside(api, context, begun.request, response)
             else:
@@ -214,14 +213,13 @@ class Pipeline:
         finally:
             _release(context)
 
-    def _unanswered(self, begun: Begun) -> bool:
-        """Count a request that wants no answer; false when the connection must be closed."""
-        self._count(begun.api, begun.context, Answer([], {}), 0, begun.request_bytes, begun.started)
-        return not begun.context.close_after_response
-
     async def _send_rest(self, begun: Begun, answer: Answer, size: int) -> bool:
         """Send what is left of an answer of `size` bytes. Raises OSError."""
         await begun.transport.send(answer.chunks)
+        return self._ended(begun, answer, size)
+
+    def _ended(self, begun: Begun, answer: Answer, size: int) -> bool:
+        """Count a request whose answer of `size` bytes is sent; false when the connection must be closed."""
         self._count(begun.api, begun.context, answer, size, begun.request_bytes, begun.started)
         return not begun.context.close_after_response
 
