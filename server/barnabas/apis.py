@@ -23,6 +23,9 @@ METADATA = 3
 TELEMETRY = frozenset((71, 72))
 """Those that are served where somebody can read what clients push, or `telemetry.enable` asks for them."""
 
+HEARTBEATS = frozenset((12, 68))
+"""Those that a client repeats on its connection. Their handlers change neither requests nor what they have returned."""
+
 SINCE_4_4 = frozenset((93,))
 """Those that only a broker serves that is to be one of 4.4."""
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from barnabas.apis import Api
     from barnabas.network.transport import Transport
     from barnabas.requests.context import RequestContext
+    from barnabas.requests.last_request import LastRequest
 
 
 class Ending(Protocol):
@@ -24,7 +25,8 @@ class Ending(Protocol):
 
 
 class Begun:
-    """What its stages share. `response` is the response, or a `Later`.
+    """What its stages share. `response` is the response, or a `Later`; `last` is what the connection has asked last, if
+    this is a heartbeat.
 
     Whoever is given one with an answer that is `is_announced` has it told when that is there, and calls `end` then, or
     awaits `rest`, or calls `forget`.
@@ -34,6 +36,7 @@ class Begun:
         "_pipeline",
         "api",
         "context",
+        "last",
         "request",
         "request_bytes",
         "response",
@@ -50,6 +53,7 @@ class Begun:
         request: Any,
         request_bytes: int,
         started: float,
+        last: LastRequest | None,
     ) -> None:
         self._pipeline = pipeline
         self.api = api
@@ -58,6 +62,7 @@ class Begun:
         self.request = request
         self.request_bytes = request_bytes
         self.started = started
+        self.last = last
         self.response: Any = None
 
     @property

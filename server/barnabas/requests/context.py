@@ -23,6 +23,7 @@ from barnabas.wire import registry
 
 if TYPE_CHECKING:
     from barnabas.loop_budget import LoopBudget
+    from barnabas.requests.last_request import LastRequest
     from barnabas.requests.log_limit import LogLimit
     from barnabas.requests.memory import Memory
     from barnabas.requests.quotas import BrokerQuotas, Mutations, RequestQuotas
@@ -59,6 +60,7 @@ class ConnectionInfo:
         "client_software_name",
         "client_software_version",
         "connection_id",
+        "last_request",
         "listener",
         "local_address",
         "login",
@@ -103,6 +105,8 @@ class ConnectionInfo:
         """For how long nothing is read from it after the response, since its client is over a quota (KIP-219)."""
         self.request = request
         """The latest request, which may have been answered already."""
+        self.last_request: LastRequest | None = None
+        """The last heartbeat, which the next one repeats."""
 
     @property
     def reserved(self) -> int:

@@ -79,7 +79,7 @@ class Pipeline:
         if isinstance(result, Answer):
             shared = Shared(Memory(), LogLimit(), AllowEverything())
             context = RequestContext(shared, connection, HEARTBEAT, 0, 1, None, 0)
-            begun = Begun(self, apis.BY_KEY[HEARTBEAT], context, transport, None, 0, 0.0)
+            begun = Begun(self, apis.BY_KEY[HEARTBEAT], context, transport, None, 0, 0.0, None)
             begun.response = result.later
             return begun
         if result is True:

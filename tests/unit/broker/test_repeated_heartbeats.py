@@ -1,0 +1,188 @@
+"""A heartbeat that says the same as the one before it is not read again, and is handled and answered as any other."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from barnabas import apis
+from barnabas.broker.pipeline import Pipeline
+from barnabas.requests.last_request import BYTES_MAX, LastRequest
+from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.heartbeat import HeartbeatRequest
+from barnabas.wire.generated.join_group import JoinGroupRequest
+from barnabas.wire.generated.sync_group import SyncGroupRequest
+from barnabas.wire.headers import decode_response, encode_request, parse_request_header
+from tests.support.broker import ask_for_topic, broker_to_ask
+from tests.unit.broker.test_begun_at_once import Transport, connection, pipeline_of
+
+JOIN_GROUP, HEARTBEAT, SYNC_GROUP, CONSUMER_GROUP_HEARTBEAT = 11, 12, 14, 68
+
+
+class Client:
+    """Sends requests on one connection, with a correlation id of its own each."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+        self.connection = connection()
+        self.correlation_id = -3
+        self.sent = b""
+
+    async def ask(self, key: int, request: Any, version: int = -1, client_id: str = "client") -> Any:
+        version = apis.BY_KEY[key].max_version if version < 0 else version
+        self.correlation_id += 1
+        data = b"".join(map(bytes, encode_request(key, version, self.correlation_id, client_id, request)))
+        transport = Transport()
+        rest: Any = self.pipeline.begin(self.connection, transport, memoryview(bytearray(data[4:])))  # type: ignore[arg-type]
+        if rest is not True:
+            assert await (rest if not hasattr(rest, "rest") else rest.rest())
+        self.sent = transport.now + transport.later
+        correlation_id, response = decode_response(self.sent[4:], key, version)
+        assert correlation_id == self.correlation_id
+        assert int.from_bytes(self.sent[:4], "big") == len(self.sent) - 4
+        return response
+
+    @property
+    def last(self) -> Any:
+        return self.connection.last_request
+
+
+@pytest.fixture
+async def client(tmp_path: Any) -> AsyncIterator[Client]:
+    settings = {"group.initial.rebalance.delay.ms": "0", "group.consumer.assignment.interval.ms": "0"}
+    async with broker_to_ask(tmp_path, settings) as asked:
+        await ask_for_topic(asked, "t", partitions=2)
+        client = Client(pipeline_of(asked))
+        # The first request of an API binds its handler, which is waited for.
+        await client.ask(HEARTBEAT, HeartbeatRequest())
+        await client.ask(CONSUMER_GROUP_HEARTBEAT, ConsumerGroupHeartbeatRequest())
+        yield client
+
+
+async def joined_classic(client: Client) -> HeartbeatRequest:
+    """Have a member join and sync; return its heartbeat."""
+    joining = JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=30_000,
+        rebalance_timeout_ms=30_000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"m")],
+    )
+    answer = await client.ask(JOIN_GROUP, joining, 3)
+    sync = SyncGroupRequest(
+        group_id="g", member_id=answer.member_id, generation_id=answer.generation_id, assignments=[]
+    )
+    assert (await client.ask(SYNC_GROUP, sync, 3)).error_code == ErrorCode.NONE
+    return HeartbeatRequest(group_id="g", member_id=answer.member_id, generation_id=answer.generation_id)
+
+
+async def joined_consumer(client: Client, member_id: str = "m") -> ConsumerGroupHeartbeatRequest:
+    """Have a member join; return the heartbeat of one that has nothing to say."""
+    joining = ConsumerGroupHeartbeatRequest(
+        group_id="c",
+        member_id=member_id,
+        rebalance_timeout_ms=30_000,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
+    answer = await client.ask(CONSUMER_GROUP_HEARTBEAT, joining)
+    assert answer.error_code == ErrorCode.NONE
+    return ConsumerGroupHeartbeatRequest(group_id="c", member_id=member_id, member_epoch=answer.member_epoch)
+
+
+async def test_a_repeated_heartbeat_of_a_consumer_is_not_read_again_and_answered_the_same(
+    client: Client,
+) -> None:
+    beat = await joined_consumer(client)
+    first = await client.ask(CONSUMER_GROUP_HEARTBEAT, beat)
+    kept, request, response = client.last, client.last.request, client.last.response
+    as_read = deepcopy(request)
+    for _ in range(3):
+        assert await client.ask(CONSUMER_GROUP_HEARTBEAT, beat) == first
+        assert client.last is kept
+        assert client.last.request is request
+        assert client.last.response is response, "an equal response is not encoded again"
+    assert request == as_read == beat
+    assert first.error_code == ErrorCode.NONE
+
+
+async def test_a_repeated_heartbeat_of_a_classic_member_learns_that_it_must_join_again(
+    client: Client,
+) -> None:
+    beat = await joined_classic(client)
+    assert [(await client.ask(HEARTBEAT, beat)).error_code for _ in range(3)] == [ErrorCode.NONE] * 3
+    kept = client.last
+    other = Client(client.pipeline)
+    joining = JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=30_000,
+        rebalance_timeout_ms=30_000,
+        member_id="",
+        protocol_type="consumer",
+        protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"m")],
+    )
+    data = b"".join(map(bytes, encode_request(JOIN_GROUP, 3, 1, "other", joining)))
+    joins: Any = client.pipeline.begin(other.connection, Transport(), memoryview(bytearray(data[4:])))  # type: ignore[arg-type]
+    answers = [await client.ask(HEARTBEAT, beat) for _ in range(2)]
+    assert [answer.error_code for answer in answers] == [ErrorCode.REBALANCE_IN_PROGRESS] * 2
+    assert client.last is kept
+    joins.forget()
+
+
+async def test_a_repeated_heartbeat_of_a_consumer_learns_of_its_new_assignment(client: Client) -> None:
+    beat = await joined_consumer(client)
+    assert (await client.ask(CONSUMER_GROUP_HEARTBEAT, beat)).assignment is None
+    await joined_consumer(Client(client.pipeline), "another")
+    assignment = (await client.ask(CONSUMER_GROUP_HEARTBEAT, beat)).assignment
+    assert [len(topic.partitions) for topic in assignment.topic_partitions] == [1], "one is for the other"
+    assert (await client.ask(CONSUMER_GROUP_HEARTBEAT, beat)).assignment is None
+
+
+async def test_what_differs_in_anything_is_read(client: Client) -> None:
+    beat = await joined_consumer(client)
+    await client.ask(CONSUMER_GROUP_HEARTBEAT, beat)
+    stranger = ConsumerGroupHeartbeatRequest(group_id="c", member_id="n", member_epoch=beat.member_epoch)
+    unknown = await client.ask(CONSUMER_GROUP_HEARTBEAT, stranger)
+    assert unknown.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert (await client.ask(CONSUMER_GROUP_HEARTBEAT, beat)).error_code == ErrorCode.NONE
+    kept = client.last
+    await client.ask(CONSUMER_GROUP_HEARTBEAT, beat, client_id="tneilc")
+    assert client.last is not kept
+    kept = client.last
+    await client.ask(CONSUMER_GROUP_HEARTBEAT, beat, version=0, client_id="tneilc")
+    assert client.last is not kept
+
+
+async def test_heartbeats_that_are_long_and_other_requests_are_not_kept(client: Client) -> None:
+    client.connection.last_request = None
+    await joined_classic(client)
+    assert client.last is None, "nobody repeats these"
+    await client.ask(HEARTBEAT, HeartbeatRequest(group_id="g" * BYTES_MAX, member_id="m"))
+    assert client.last is None
+
+
+def test_only_the_correlation_id_may_differ() -> None:
+    frame = memoryview(bytearray(b"\0\x0c\0\1\0\0\0\7\0\1crest"))
+    last = LastRequest(frame, parse_request_header(frame), "request")
+    assert last.is_repeated_by(frame)
+    for position in range(len(frame)):
+        other = bytearray(frame)
+        other[position] ^= 0x81
+        assert last.is_repeated_by(memoryview(other)) is (4 <= position < 8)
+        if 4 <= position < 8:
+            assert last.header.correlation_id == int.from_bytes(other[4:8], "big", signed=True)
+    assert not last.is_repeated_by(frame[:-1])
+    assert not last.is_repeated_by(memoryview(bytes(frame) + b"\0"))
+
+
+def test_long_responses_are_not_kept() -> None:
+    frame = memoryview(bytearray(b"\0\x0c\0\1\0\0\0\7\0\1crest"))
+    last = LastRequest(frame, parse_request_header(frame), "request")
+    last.keep("response", b"r" * BYTES_MAX, {0: 1})
+    assert (last.response, len(last.body), last.codes) == ("response", BYTES_MAX, {0: 1})
+    last.keep("longer", b"r" * (BYTES_MAX + 1), {})
+    assert last.response is None
