@@ -244,6 +244,11 @@ class LoopBudget:
         """Whether the running task may look for its next request at once: no other can run, and the turn is young."""
         return self._runnable == 0 and self._clock() - self._turn_began < AT_ONCE_SECONDS
 
+    @property
+    def may_go_on_after_a_turn(self) -> bool:
+        """Whether it may when another turn has begun: no other task can run, but this turn is not young any more."""
+        return self._runnable == 0 and self._clock() - self._turn_began >= AT_ONCE_SECONDS
+
     def begin_next(self, task: trio.lowlevel.Task | None = None) -> None:
         """Count what is done from here on as a step of its own: the next request of the running task, or of `task`."""
         self._begin_step(task or self._task)

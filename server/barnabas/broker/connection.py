@@ -37,9 +37,9 @@ UNCOUNTED_BYTES_MAX: Final = 4096
 ACTIVE_SECONDS: Final = 1.0
 """A connection is active if its last request came so soon after the response before it."""
 
-AT_ONCE_SECONDS = 0.000_2
+AT_ONCE_SECONDS = 0.000_4
 """A request that came so soon after the response before it lets its connection look for the next one at once."""
-LOOK_SECONDS = 0.000_15
+LOOK_SECONDS = 0.000_3
 """For how long it looks then, before it waits for a turn of the event loop."""
 SKIP_MAX: Final = 63
 """How many requests a connection waits as any other after it has looked in vain: 1, 3, 7 ... up to this many."""
@@ -238,16 +238,20 @@ class Connection:
             if self._is_more_there:
                 await trio.lowlevel.checkpoint()
                 await parts.budget.checkpoint()
-            elif not (self._is_quick and self._follows_at_once()):
-                await self._wait_for_more(self._arrived if self._is_small and not data else None)
-                if self._failure is not None:
-                    failure, self._failure = self._failure, None
-                    raise failure
-                if self._rest is not None:
-                    return True
-                if self._received:
-                    data, self._received = self._received, b""
-                    continue
+            else:
+                if self._is_quick and not self._skip and parts.budget.may_go_on_after_a_turn:
+                    # For timers and threads. The client takes as long until it sends its next request.
+                    await trio.lowlevel.checkpoint()
+                if not (self._is_quick and self._follows_at_once()):
+                    await self._wait_for_more(self._arrived if self._is_small and not data else None)
+                    if self._failure is not None:
+                        failure, self._failure = self._failure, None
+                        raise failure
+                    if self._rest is not None:
+                        return True
+                    if self._received:
+                        data, self._received = self._received, b""
+                        continue
             scratch = parts.buffers.scratch
             if parts.memory.requests_are_short:
                 scratch = scratch[:UNCOUNTED_BYTES_MAX]

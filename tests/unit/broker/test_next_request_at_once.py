@@ -6,6 +6,7 @@ Clients are threads with blocking sockets: one in the event loop could not run w
 import socket
 import struct
 import threading
+import time
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
@@ -92,6 +93,31 @@ async def test_requests_that_follow_each_other_take_no_turns(broker, patient):
         assert await trio.to_thread.run_sync(ask_and_leave, client, 1000) == 1000
     trio.lowlevel.remove_instrument(turns)
     assert turns.number < 100
+
+
+async def test_an_old_turn_ends_without_a_wait_for_the_next_request(broker, patient, monkeypatch):
+    """Where nobody else can run, another turn begins at once, and the connection looks again."""
+    waits, turns = [], Turns()
+    wait_readable = PlainTransport.wait_readable
+
+    async def counted(self, **how):
+        waits.append(how)
+        await wait_readable(self, **how)
+
+    def ask_slowly(client):
+        for _ in range(60):
+            time.sleep(0.002)
+            ask(client)
+        client.shutdown(socket.SHUT_WR)
+
+    monkeypatch.setattr(PlainTransport, "wait_readable", counted)
+    monkeypatch.setattr(barnabas.loop_budget, "AT_ONCE_SECONDS", 0.002)
+    async with connected(broker) as (_, client):
+        trio.lowlevel.add_instrument(turns)
+        await trio.to_thread.run_sync(ask_slowly, client)
+    trio.lowlevel.remove_instrument(turns)
+    assert len(waits) < 10
+    assert turns.number >= 50
 
 
 async def test_the_rest_of_a_request_is_waited_for(broker, patient):
