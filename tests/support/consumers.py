@@ -22,11 +22,14 @@ from barnabas.cluster.image import (
 from barnabas.errors import RequestError
 from barnabas.groups.consumer.group import ConsumerGroup
 from barnabas.groups.consumer.membership import Heartbeat, check_heartbeat
+from barnabas.groups.records import CommittedOffset, Said
 from barnabas.groups.settings import TOGETHER_MS, GroupSettings
 from barnabas.groups.shard import GroupShard
 from barnabas.groups.topics import by_topic
+from barnabas.records.batch import NO_PRODUCER_ID
 from barnabas.statemachine.decision import Decision
 from barnabas.topic_partitions import TopicIdPartition
+from barnabas.wire import registry
 from barnabas.wire.generated.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -96,9 +99,14 @@ class Coordinator:
         return number
 
     def _settle(self, out: Decision) -> None:
-        for key, value in out.records:
+        for index, (key, value) in enumerate(out.records):
             self.journal.append((key, value))
-            self.shard.replay(key, value, loading=False)
+            said = out.decoded.get(index)
+            if said is None:
+                self.shard.replay(key, value, loading=False)
+            else:
+                _check_said(said, key, value)
+                self.shard.replay_said(said, NO_PRODUCER_ID)
         self.answers.update(out.replies)
         for timer, at_ms in out.timers.items():
             if at_ms is None:
@@ -152,6 +160,14 @@ class Coordinator:
         check_heartbeat(request, api_version, self.settings)
         beat = Heartbeat(request, "client", "/host", "made-by-coordinator")
         return self.perform(lambda shard, out: shard.consumer_heartbeat(beat, self.now_ms, out))
+
+
+def _check_said(said: Said | CommittedOffset, key: bytes, value: bytes | None) -> None:
+    """What a record is said to say must be what somebody reads who decodes it."""
+    if isinstance(said, Said):
+        record_type = registry.record_type("__consumer_offsets", said.type_id)
+        assert value is not None
+        assert (record_type.decode_key(key), record_type.decode_value(value)) == (said.key, said.value)
 
 
 def owned_by(topics: Iterable[Any]) -> set[TopicIdPartition]:

@@ -84,9 +84,9 @@ class GroupCoordinator(Runtime["GroupShard"]):
             return
         decoded = entry.decoded
         for index, (key, value) in enumerate(entry.records):
-            committed = decoded.get(index) if decoded else None
-            if committed is not None:
-                machine.replay_commit(committed, entry.producer_id)
+            said = decoded.get(index) if decoded else None
+            if said is not None:
+                machine.replay_said(said, entry.producer_id)
                 continue
             try:
                 machine.replay(key, value, loading=loading, producer_id=entry.producer_id)

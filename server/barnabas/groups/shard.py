@@ -29,6 +29,7 @@ from barnabas.groups.offsets import expired_offsets
 from barnabas.groups.pending import PendingOffsets
 from barnabas.groups.records import (
     CommittedOffset,
+    Said,
     group_tombstone,
     is_whole,
     offset_record,
@@ -282,9 +283,11 @@ class GroupShard:
         """Commit offsets."""
         versions = self.settings.record_versions
         for topic_partition, value in offsets:
+            record = offset_record(group_id, *topic_partition, value, versions)
             if is_whole(value, versions):
-                out.decoded[len(out.records)] = CommittedOffset(group_id, topic_partition, value)
-            out.records.append(offset_record(group_id, *topic_partition, value, versions))
+                out.write(record, CommittedOffset(group_id, topic_partition, value))
+            else:
+                out.records.append(record)
 
     def delete_offsets(
         self, group_id: str, topic_partitions: Iterable[TopicPartition], out: Decision
@@ -426,6 +429,18 @@ class GroupShard:
         if group is None and make and kind.make is not None:
             group = self.groups[group_id] = kind.make(self, group_id)
         return group
+
+    def replay_said(self, said: CommittedOffset | Said, producer_id: int) -> None:
+        """Replay a record that need not be decoded; `producer_id` is that of a transaction."""
+        if isinstance(said, CommittedOffset):
+            self.replay_commit(said, producer_id)
+        elif producer_id == NO_PRODUCER_ID:
+            of_kind = BY_RECORD_TYPE[said.type_id]
+            assert of_kind.replay is not None
+            of_kind.replay.apply(
+                said.type_id, said.key, said.value,
+                partial(self._replayed, of_kind), partial(self._end, kind=of_kind.group),
+            )  # fmt: skip
 
     def replay_commit(self, committed: CommittedOffset, producer_id: int) -> None:
         """Replay what a record of an offset says, which counts when the transaction of its producer commits, if any."""

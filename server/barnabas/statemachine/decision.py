@@ -62,6 +62,11 @@ class Decision:
         """Whether the event changes state before its records are replayed, as classic groups do: if it fails halfway,
         only the log says what is true."""
 
+    def write(self, record: Record, said: Any) -> None:
+        """Add a record, and note what it says."""
+        self.decoded[len(self.records)] = said
+        self.records.append(record)
+
     def clear(self) -> None:
         """Drop what was decided so far, for an event that decides otherwise after all."""
         self.records.clear()

@@ -5,9 +5,9 @@ The rule: a member never changes; a new one takes its place, when the record tha
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from barnabas.groups.epoch_member import EpochMember
+from barnabas.groups.epoch_member import EpochMember, changed
 from barnabas.topic_partitions import TopicIdPartition
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.wire.generated.errors import ErrorCode
@@ -69,7 +69,7 @@ class ConsumerMember(EpochMember[TopicIdPartition]):
             None,
         ):
             return self
-        return replace(
+        return changed(
             self,
             instance_id=_or(request.instance_id, self.instance_id),
             rack_id=_or(request.rack_id, self.rack_id),
@@ -115,7 +115,7 @@ class ConsumerMember(EpochMember[TopicIdPartition]):
                 value.classic_member_metadata.session_timeout_ms,
                 tuple((p.name, p.metadata) for p in value.classic_member_metadata.supported_protocols),
             )
-        return replace(
+        return changed(
             self,
             instance_id=value.instance_id,
             rack_id=value.rack_id,

@@ -234,7 +234,7 @@ def advance(
     out = context.out
     changed = before.topics != after.topics or before.regex != after.regex
     if (after is not before and after != before) or after.id not in group.members:
-        out.records.append(records.member_record(group.id, after))
+        records.write_member(out, group.id, after)
     epoch, seen = max(group.epoch, EPOCH_OF_NEW), group
     if changed or group.epoch == 0 or group.topics_seen is not context.image.topics:
         subscriptions = group.subscriptions_after(_replaced(group, after), after)
@@ -262,7 +262,7 @@ def advance(
             target, target_epoch = computed[after.id], epoch
     moved = reconcile(after, target_epoch, target, group.owners, reported)
     if moved is not after:
-        out.records.append(records.current_record(group.id, moved))
+        records.write_current(out, group.id, moved)
         watch_revocation(group, moved, context)
     group.topics_seen = context.image.topics
     return moved
@@ -307,7 +307,7 @@ def _write_epoch(group: ConsumerGroup, epoch: int, new_hash: int, context: Event
     group.changed_ms = context.now_ms
     if group.has_partition_metadata:
         context.out.records.append(records.partition_metadata_tombstone(group.id))
-    context.out.records.append(records.epoch_record(group.id, epoch, new_hash))
+    records.write_epoch(context.out, group.id, epoch, new_hash)
 
 
 def _refresh_regexes(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from barnabas.groups.consumer.member import ConsumerMember
 from barnabas.groups.consumer.regex import Resolved
+from barnabas.groups.records import Said
 from barnabas.groups.topics import by_topic
-from barnabas.statemachine.decision import Record
+from barnabas.statemachine.decision import Decision, Record
 from barnabas.topic_partitions import TopicIdPartition
+from barnabas.wire.codec import RecordType
 from barnabas.wire.generated.records import (
     consumer_group_current_member_assignment as current_assignment,
 )
@@ -35,11 +38,30 @@ Assigned = current_assignment.ConsumerGroupCurrentMemberAssignmentValue
 Target = target_member.ConsumerGroupTargetAssignmentMemberValue
 
 
+def _record(record_type: RecordType[Any, Any], key: Any, value: Any) -> Record:
+    return record_type.encode_key(key), record_type.encode_value(value)
+
+
+def _write(out: Decision, record_type: RecordType[Any, Any], key: Any, value: Any) -> None:
+    """Write a record that need not be decoded to be replayed: it says what was encoded."""
+    out.write(_record(record_type, key, value), Said(record_type.type_id, key, value))
+
+
 def epoch_record(group_id: str, epoch: int, topics_hash: int) -> Record:
     """The group's epoch, and what the topics were like when it began."""
-    key = metadata.RECORD.encode_key(metadata.ConsumerGroupMetadataKey(group_id=group_id))
-    value = metadata.ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=topics_hash)
-    return key, metadata.RECORD.encode_value(value)
+    return _record(metadata.RECORD, *_epoch(group_id, epoch, topics_hash))
+
+
+def write_epoch(out: Decision, group_id: str, epoch: int, topics_hash: int) -> None:
+    """Write the same."""
+    _write(out, metadata.RECORD, *_epoch(group_id, epoch, topics_hash))
+
+
+def _epoch(
+    group_id: str, epoch: int, topics_hash: int
+) -> tuple[metadata.ConsumerGroupMetadataKey, metadata.ConsumerGroupMetadataValue]:
+    key = metadata.ConsumerGroupMetadataKey(group_id=group_id)
+    return key, metadata.ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=topics_hash)
 
 
 def epoch_tombstone(group_id: str) -> Record:
@@ -86,29 +108,40 @@ def _target_key(group_id: str, member_id: str) -> bytes:
 
 def member_record(group_id: str, member: ConsumerMember) -> Record:
     """What a member says of itself."""
-    return _member_key(group_id, member.id), member_metadata.RECORD.encode_value(member.metadata())
+    return _record(member_metadata.RECORD, _member_key(group_id, member.id), member.metadata())
 
 
-def _member_key(group_id: str, member_id: str) -> bytes:
-    key = member_metadata.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id)
-    return member_metadata.RECORD.encode_key(key)
+def write_member(out: Decision, group_id: str, member: ConsumerMember) -> None:
+    """Write the same."""
+    _write(out, member_metadata.RECORD, _member_key(group_id, member.id), member.metadata())
+
+
+def _member_key(group_id: str, member_id: str) -> member_metadata.ConsumerGroupMemberMetadataKey:
+    return member_metadata.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id)
 
 
 def current_record(group_id: str, member: ConsumerMember) -> Record:
     """What a member has."""
-    value = Assigned(
+    return _record(current_assignment.RECORD, _current_key(group_id, member.id), _current(member))
+
+
+def write_current(out: Decision, group_id: str, member: ConsumerMember) -> None:
+    """Write the same."""
+    _write(out, current_assignment.RECORD, _current_key(group_id, member.id), _current(member))
+
+
+def _current(member: ConsumerMember) -> Assigned:
+    return Assigned(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
         state=int(member.state),
         assigned_partitions=_with_epochs(member.assigned),
         partitions_pending_revocation=_with_epochs(member.revoking),
     )
-    return _current_key(group_id, member.id), current_assignment.RECORD.encode_value(value)
 
 
-def _current_key(group_id: str, member_id: str) -> bytes:
-    key = current_assignment.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
-    return current_assignment.RECORD.encode_key(key)
+def _current_key(group_id: str, member_id: str) -> current_assignment.ConsumerGroupCurrentMemberAssignmentKey:
+    return current_assignment.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
 
 
 def _with_epochs(topic_partitions: Mapping[TopicIdPartition, int]) -> list[Assigned.TopicPartitions]:
@@ -140,9 +173,9 @@ def partitions_with_epochs(
 def member_tombstones(group_id: str, member_id: str) -> list[Record]:
     """A member's end: first what it has, last what it is."""
     return [
-        (_current_key(group_id, member_id), None),
+        (current_assignment.RECORD.encode_key(_current_key(group_id, member_id)), None),
         (_target_key(group_id, member_id), None),
-        (_member_key(group_id, member_id), None),
+        (member_metadata.RECORD.encode_key(_member_key(group_id, member_id)), None),
     ]
 
 

@@ -6,14 +6,13 @@ After compaction any record may come without those that were written before it.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from barnabas.groups.consumer.group import ConsumerGroup
 from barnabas.groups.consumer.member import ConsumerMember
 from barnabas.groups.consumer.records import partitions_with_epochs
 from barnabas.groups.consumer.regex import Resolved
-from barnabas.groups.epoch_member import MemberState
+from barnabas.groups.epoch_member import MemberState, changed
 from barnabas.groups.replaying import Replay, replay_members, replay_target, replay_target_epoch
 from barnabas.wire.generated.records import consumer_group_current_member_assignment as current
 from barnabas.wire.generated.records import consumer_group_member_metadata as member_metadata
@@ -35,7 +34,7 @@ def _partition_metadata(group: ConsumerGroup, _: Any, written: Any) -> None:
 
 
 def _current(member: ConsumerMember, written: Any) -> ConsumerMember:
-    return replace(
+    return changed(
         member,
         epoch=written.member_epoch,
         previous_epoch=written.previous_member_epoch,
