@@ -87,13 +87,8 @@ class EpochGroup(ABC, Generic[M, K]):
         since_ms = now_ms - self.assigned_ms
         return bool(interval_ms and self.assigned_ms) and -CLOCK_STEP_MS < since_ms < interval_ms
 
-    def size_for(self, member_id: str, topics: Mapping[str, TopicInfo], *, says_more: bool) -> int:
-        """Return about how many topics and partitions a heartbeat or the end of a member goes through.
-
-        0 where it finds nothing new, unless the heartbeat `says_more` than that the member is there.
-        """
-        if not says_more and self.is_at_rest(member_id, topics):
-            return 0
+    def size_for(self, member_id: str) -> int:
+        """Return about how many topics and partitions a heartbeat or the end of a member goes through."""
         return self.topic_count + self.assigned_count(member_id) + len(self.target.get(member_id, ()))
 
     @abstractmethod
@@ -172,7 +167,8 @@ class ReconciledGroup(EpochGroup[E, K]):
             self.epoch == self.assignment_epoch
             and self.topics_seen is topics
             and member is not None
-            and member.is_reconciled_to(self.epoch)
+            and member.epoch == self.epoch
+            and member.state is MemberState.STABLE
         )
 
     def assigned_count(self, member_id: str) -> int:

@@ -134,11 +134,16 @@ class GroupShard:
         return ShareGroup(group_id, self.settings, begun_ms=self._begun_ms.setdefault(group_id, {}))
 
     def event_size(self, group_id: str, member_id: str, *, says_more: bool = True) -> int:
-        """Return about how many topics and partitions an event of a member goes through; 0 if that never is much."""
+        """Return about how many topics and partitions an event of a member goes through; 0 if that never is much.
+
+        0 where a heartbeat finds nothing new that does not say more than that the member is there.
+        """
         group: Any = self.groups.get(group_id)
         if group is None or group.kind == ClassicGroup.kind:
             return 0
-        size: int = group.size_for(member_id, self.image().topics, says_more=says_more)
+        if not says_more and group.is_at_rest(member_id, self.image().topics):
+            return 0
+        size: int = group.size_for(member_id)
         return size
 
     def subscription_size(self, group_id: str) -> int:

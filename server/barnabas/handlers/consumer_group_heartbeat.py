@@ -13,7 +13,8 @@ from barnabas.errors import RequestError
 from barnabas.groups.consumer.membership import Heartbeat, check_heartbeat
 from barnabas.groups.consumer.regex import match_in_steps, matching
 from barnabas.groups.topics import hash_size
-from barnabas.handlers.heartbeats import NAMES_PER_CHECKPOINT, size_of_few, size_of_topics
+from barnabas.handlers.beating import beat_at_once, reported
+from barnabas.handlers.heartbeats import NAMES_PER_CHECKPOINT, size_of_topics
 from barnabas.ids import new_uuid, uuid_text
 from barnabas.later import Later
 from barnabas.security.authorizer import Operation, ResourceType
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.coordination.groups import GroupCoordinator
     from barnabas.environment import Entropy
-    from barnabas.groups.shard import GroupShard
     from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
@@ -60,20 +60,7 @@ def handle(
         names and (context.asks_authorizer or len(names) > NAMES_PER_CHECKPOINT)
     ):
         return Later(partial(_take_note, context, beat, metadata, group_coordinator, budget))
-    check_heartbeat(request, context.api_version, group_coordinator.settings)
-    says_more = _says_more(request)
-
-    def is_large(shard: GroupShard) -> bool:
-        size = shard.event_size(request.group_id, request.member_id, says_more=says_more)
-        if says_more:
-            size += _reported(request) + size_of_few(names, hash_size, metadata)
-        return size > EVENT_SIZE_MAX
-
-    return group_coordinator.perform_at_once(
-        request.group_id,
-        lambda shard, out: shard.consumer_heartbeat(beat, context.now_ms, out),
-        is_large=is_large,
-    )
+    return beat_at_once(context, beat, metadata, group_coordinator)
 
 
 async def _take_note(
@@ -95,25 +82,10 @@ async def _take_note(
         request.group_id,
         lambda shard, out: shard.consumer_heartbeat(beat, context.now_ms, out),
         is_large=lambda shard: (
-            size_of_names() + _reported(request) + shard.event_size(request.group_id, request.member_id)
+            size_of_names() + reported(request) + shard.event_size(request.group_id, request.member_id)
             > EVENT_SIZE_MAX
         ),
     )
-
-
-def _says_more(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Whether a heartbeat says more than that its member is still there."""
-    return (
-        request.member_epoch <= 0
-        or request.subscribed_topic_names is not None
-        or request.subscribed_topic_regex is not None
-        or request.topic_partitions is not None
-    )
-
-
-def _reported(request: ConsumerGroupHeartbeatRequest) -> int:
-    """Return how many topics and partitions a heartbeat reports."""
-    return sum([1 + len(topic.partitions) for topic in request.topic_partitions or ()])
 
 
 async def _matched(

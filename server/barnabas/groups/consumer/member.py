@@ -52,23 +52,9 @@ class ConsumerMember(EpochMember[TopicIdPartition]):
     def after_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, client_id: str, client_host: str
     ) -> ConsumerMember:
-        """The member with what a heartbeat says; fields that are null or -1 say nothing, as most heartbeats do."""
+        """The member with what a heartbeat says; fields that are null or -1 say nothing."""
         names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
         timeout_ms = request.rebalance_timeout_ms
-        says_nothing = (
-            timeout_ms == -1
-            and names is None
-            and regex is None
-            and request.server_assignor is None
-            and request.rack_id is None
-            and request.instance_id in (None, self.instance_id)
-        )
-        if says_nothing and (self.client_id, self.client_host, self.classic) == (
-            client_id,
-            client_host,
-            None,
-        ):
-            return self
         return changed(
             self,
             instance_id=_or(request.instance_id, self.instance_id),

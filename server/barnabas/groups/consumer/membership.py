@@ -18,7 +18,7 @@ from barnabas.groups.consumer.member import ConsumerMember, Subscription
 from barnabas.groups.consumer.regex import Resolved, matching
 from barnabas.groups.consumer.target import TargetNeeded
 from barnabas.groups.epoch_group import watch_each
-from barnabas.groups.epoch_member import LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH
+from barnabas.groups.epoch_member import LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH, MemberState
 from barnabas.groups.reconciliation import reconcile
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.targets import write_target
@@ -142,9 +142,10 @@ def heartbeat(group: ConsumerGroup, beat: Heartbeat, context: EventContext) -> C
     else:
         before = group.static_member(request.instance_id, member_id)
         before.check_epoch(request.member_epoch, reported)
-    after = advance(
-        group, before, before.after_heartbeat(request, beat.client_id, beat.client_host), reported, context
-    )
+    said = before
+    if not _says_nothing(beat, before):
+        said = before.after_heartbeat(request, beat.client_id, beat.client_host)
+    after = advance(group, before, said, reported, context)
     watch_session(group, after, context)
     response = ConsumerGroupHeartbeatResponse(
         member_id=after.id,
@@ -176,8 +177,9 @@ def _content_member(group: ConsumerGroup, beat: Heartbeat, context: EventContext
         or request.instance_id is not None
         or request.topic_partitions is not None
         or group.topics_seen is not context.image.topics
-        or not member.is_reconciled_to(group.assignment_epoch)
-        or member.after_heartbeat(request, beat.client_id, beat.client_host) is not member
+        or member.epoch != group.assignment_epoch
+        or member.state is not MemberState.STABLE
+        or not _says_nothing(beat, member)
         or (
             group.epoch > group.assignment_epoch
             and not group.assigning_epoch
@@ -186,6 +188,22 @@ def _content_member(group: ConsumerGroup, beat: Heartbeat, context: EventContext
     ):
         return None
     return member
+
+
+def _says_nothing(beat: Heartbeat, member: ConsumerMember) -> bool:
+    """Whether a heartbeat says nothing new of its member, as most do: fields that are null or -1 say nothing."""
+    request = beat.request
+    return (
+        request.rebalance_timeout_ms == -1
+        and request.subscribed_topic_names is None
+        and request.subscribed_topic_regex is None
+        and request.server_assignor is None
+        and request.rack_id is None
+        and (request.instance_id is None or request.instance_id == member.instance_id)
+        and member.client_id == beat.client_id
+        and member.client_host == beat.client_host
+        and member.classic is None
+    )
 
 
 def _reported(request: ConsumerGroupHeartbeatRequest) -> TopicIdPartitions | None:
