@@ -16,7 +16,7 @@ LEADER_EPOCH_SINCE: Final = 3
 
 
 class Said(NamedTuple):
-    """What a record of a kind of group says: its type, and its decoded key and value."""
+    """What a record of a kind of group says: its type, and its decoded key, and value or None."""
 
     type_id: int
     key: Any

@@ -7,6 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from barnabas.groups.epoch_group import EpochGroup, ReconciledGroup
 from barnabas.groups.epoch_member import EpochMember
+from barnabas.groups.records import Said
 from barnabas.topic_partitions import TopicIdPartition
 from barnabas.wire.codec import RecordType
 
@@ -35,31 +36,18 @@ class Replay(Generic[G]):
         """The types of the records of this kind of group."""
         return self._types.keys()
 
-    def __call__(
-        self,
-        type_id: int,
-        key: bytes,
-        value: bytes | None,
-        find: Callable[[str, bool], G | None],
-        end: Callable[[str], None],
-    ) -> None:
-        """Replay a record of one of the types. Raises DecodeError.
+    def decoded(self, type_id: int, key: bytes, value: bytes | None) -> Said:
+        """Return what a record of one of the types says. Raises DecodeError."""
+        record_type = self._types[type_id][0]
+        written = None if value is None else record_type.decode_value(value)
+        return Said(type_id, record_type.decode_key(key), written)
+
+    def apply(self, said: Said, find: Callable[[str, bool], G | None], end: Callable[[str], None]) -> None:
+        """Replay what a record says.
 
         `find` returns the group of an id; made if the flag says so, otherwise None where there is none of this kind.
         """
-        record_type = self._types[type_id][0]
-        written = None if value is None else record_type.decode_value(value)
-        self.apply(type_id, record_type.decode_key(key), written, find, end)
-
-    def apply(
-        self,
-        type_id: int,
-        where: Any,
-        written: Any,
-        find: Callable[[str, bool], G | None],
-        end: Callable[[str], None],
-    ) -> None:
-        """Replay what a record says: its decoded key, and value or None."""
+        type_id, where, written = said
         record_type, apply_record = self._types[type_id]
         group = find(where.group_id, written is not None)
         if group is not None:

@@ -136,7 +136,7 @@ class GroupShard:
     def event_size(self, group_id: str, member_id: str, *, says_more: bool = True) -> int:
         """Return about how many topics and partitions an event of a member goes through; 0 if that never is much.
 
-        0 where a heartbeat finds nothing new that does not say more than that the member is there.
+        Also 0 for a heartbeat that finds nothing new, unless it `says_more` than that the member is there.
         """
         group: Any = self.groups.get(group_id)
         if group is None or group.kind == ClassicGroup.kind:
@@ -424,9 +424,7 @@ class GroupShard:
         else:
             of_kind = BY_RECORD_TYPE.get(kind)
             if of_kind is not None and of_kind.replay is not None:
-                of_kind.replay(
-                    kind, key, value, partial(self._replayed, of_kind), partial(self._end, kind=of_kind.group)
-                )
+                self._replay_said(of_kind, of_kind.replay.decoded(kind, key, value))
 
     def _replayed(self, kind: Kind[Any], group_id: str, make: bool) -> Group | None:
         """Return the group of a record; None if there is none of its kind and none is to be made."""
@@ -440,12 +438,11 @@ class GroupShard:
         if isinstance(said, CommittedOffset):
             self.replay_commit(said, producer_id)
         elif producer_id == NO_PRODUCER_ID:
-            of_kind = BY_RECORD_TYPE[said.type_id]
-            assert of_kind.replay is not None
-            of_kind.replay.apply(
-                said.type_id, said.key, said.value,
-                partial(self._replayed, of_kind), partial(self._end, kind=of_kind.group),
-            )  # fmt: skip
+            self._replay_said(BY_RECORD_TYPE[said.type_id], said)
+
+    def _replay_said(self, kind: Kind[Any], said: Said) -> None:
+        assert kind.replay is not None
+        kind.replay.apply(said, partial(self._replayed, kind), partial(self._end, kind=kind.group))
 
     def replay_commit(self, committed: CommittedOffset, producer_id: int) -> None:
         """Replay what a record of an offset says, which counts when the transaction of its producer commits, if any."""

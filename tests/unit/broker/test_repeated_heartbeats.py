@@ -14,11 +14,11 @@ from barnabas.requests.last_request import BYTES_MAX, LastRequest
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.heartbeat import HeartbeatRequest
-from barnabas.wire.generated.join_group import JoinGroupRequest
 from barnabas.wire.generated.sync_group import SyncGroupRequest
 from barnabas.wire.headers import decode_response, encode_request, parse_request_header
 from tests.support.broker import ask_for_topic, broker_to_ask
-from tests.unit.broker.test_begun_at_once import Transport, connection, pipeline_of
+from tests.unit.broker.test_begun_at_once import Transport, connection, frame_of, joining, pipeline_of
+from tests.unit.broker.test_begun_at_once import beat as first_beat
 
 JOIN_GROUP, HEARTBEAT, SYNC_GROUP, CONSUMER_GROUP_HEARTBEAT = 11, 12, 14, 68
 
@@ -65,14 +65,7 @@ async def client(tmp_path: Any) -> AsyncIterator[Client]:
 
 async def joined_classic(client: Client) -> HeartbeatRequest:
     """Have a member join and sync; return its heartbeat."""
-    joining = JoinGroupRequest(
-        group_id="g",
-        session_timeout_ms=30_000,
-        rebalance_timeout_ms=30_000,
-        protocol_type="consumer",
-        protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"m")],
-    )
-    answer = await client.ask(JOIN_GROUP, joining, 3)
+    answer = await client.ask(JOIN_GROUP, joining(), 3)
     sync = SyncGroupRequest(
         group_id="g", member_id=answer.member_id, generation_id=answer.generation_id, assignments=[]
     )
@@ -82,14 +75,7 @@ async def joined_classic(client: Client) -> HeartbeatRequest:
 
 async def joined_consumer(client: Client, member_id: str = "m") -> ConsumerGroupHeartbeatRequest:
     """Have a member join; return the heartbeat of one that has nothing to say."""
-    joining = ConsumerGroupHeartbeatRequest(
-        group_id="c",
-        member_id=member_id,
-        rebalance_timeout_ms=30_000,
-        subscribed_topic_names=["t"],
-        topic_partitions=[],
-    )
-    answer = await client.ask(CONSUMER_GROUP_HEARTBEAT, joining)
+    answer = await client.ask(CONSUMER_GROUP_HEARTBEAT, first_beat(member_id=member_id))
     assert answer.error_code == ErrorCode.NONE
     return ConsumerGroupHeartbeatRequest(group_id="c", member_id=member_id, member_epoch=answer.member_epoch)
 
@@ -117,16 +103,7 @@ async def test_a_repeated_heartbeat_of_a_classic_member_learns_that_it_must_join
     assert [(await client.ask(HEARTBEAT, beat)).error_code for _ in range(3)] == [ErrorCode.NONE] * 3
     kept = client.last
     other = Client(client.pipeline)
-    joining = JoinGroupRequest(
-        group_id="g",
-        session_timeout_ms=30_000,
-        rebalance_timeout_ms=30_000,
-        member_id="",
-        protocol_type="consumer",
-        protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"m")],
-    )
-    data = b"".join(map(bytes, encode_request(JOIN_GROUP, 3, 1, "other", joining)))
-    joins: Any = client.pipeline.begin(other.connection, Transport(), memoryview(bytearray(data[4:])))  # type: ignore[arg-type]
+    joins: Any = client.pipeline.begin(other.connection, Transport(), frame_of(JOIN_GROUP, 3, joining()))  # type: ignore[arg-type]
     answers = [await client.ask(HEARTBEAT, beat) for _ in range(2)]
     assert [answer.error_code for answer in answers] == [ErrorCode.REBALANCE_IN_PROGRESS] * 2
     assert client.last is kept

@@ -6,14 +6,12 @@ a step; SyncGroup gives what it may have; Heartbeat says when it must join again
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from barnabas.errors import PeerError, RequestError
 from barnabas.groups.consumer.group import ConsumerGroup
 from barnabas.groups.consumer.member import ClassicProtocols, ConsumerMember
 from barnabas.groups.consumer.membership import advance, take_over_static, watch_session
 from barnabas.groups.embedded import CONSUMER, owned_partitions, read_subscription, write_assignment
-from barnabas.groups.epoch_member import MemberState
+from barnabas.groups.epoch_member import MemberState, changed
 from barnabas.groups.member import Joining
 from barnabas.statemachine.context import EventContext
 from barnabas.wire.generated.errors import ErrorCode
@@ -45,7 +43,7 @@ def join(group: ConsumerGroup, joining: Joining, context: EventContext) -> Consu
         before = group.static_member(instance_id, member_id)
     else:
         before = take_over_static(group, member_id, instance_id, context, by_classic=True)
-    after = replace(
+    after = changed(
         before,
         instance_id=instance_id or before.instance_id,
         rack_id=said.rack_id or before.rack_id,

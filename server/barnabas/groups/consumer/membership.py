@@ -18,7 +18,7 @@ from barnabas.groups.consumer.member import ConsumerMember, Subscription
 from barnabas.groups.consumer.regex import Resolved, matching
 from barnabas.groups.consumer.target import TargetNeeded
 from barnabas.groups.epoch_group import watch_each
-from barnabas.groups.epoch_member import LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH, MemberState
+from barnabas.groups.epoch_member import LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH, MemberState, changed
 from barnabas.groups.reconciliation import reconcile
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.targets import write_target
@@ -228,7 +228,7 @@ def take_over_static(
         raise RequestError(
             ErrorCode.UNRELEASED_INSTANCE_ID, f"the instance id {instance_id!r} belongs to {former.id!r}"
         )
-    member = replace(former, id=member_id, epoch=0, previous_epoch=0)
+    member = changed(former, id=member_id, epoch=0, previous_epoch=0)
     out = context.out
     out.records += records.member_tombstones(group.id, former.id)
     out.records.append(records.member_record(group.id, member))
@@ -376,7 +376,7 @@ def _target_needed(
 
 def leave_for_a_while(group: ConsumerGroup, member: ConsumerMember, context: EventContext) -> None:
     """A static member will come back within its session timeout: it keeps what it has."""
-    away = replace(member, epoch=LEAVE_FOR_A_WHILE_EPOCH, revoking={})
+    away = changed(member, epoch=LEAVE_FOR_A_WHILE_EPOCH, revoking={})
     context.out.records.append(records.current_record(group.id, away))
 
 

@@ -53,7 +53,7 @@ def epoch_record(group_id: str, epoch: int, topics_hash: int) -> Record:
 
 
 def write_epoch(out: Decision, group_id: str, epoch: int, topics_hash: int) -> None:
-    """Write the same."""
+    """Write `epoch_record`, with what it says."""
     _write(out, metadata.RECORD, *_epoch(group_id, epoch, topics_hash))
 
 
@@ -112,7 +112,7 @@ def member_record(group_id: str, member: ConsumerMember) -> Record:
 
 
 def write_member(out: Decision, group_id: str, member: ConsumerMember) -> None:
-    """Write the same."""
+    """Write `member_record`, with what it says."""
     _write(out, member_metadata.RECORD, _member_key(group_id, member.id), member.metadata())
 
 
@@ -126,7 +126,7 @@ def current_record(group_id: str, member: ConsumerMember) -> Record:
 
 
 def write_current(out: Decision, group_id: str, member: ConsumerMember) -> None:
-    """Write the same."""
+    """Write `current_record`, with what it says."""
     _write(out, current_assignment.RECORD, _current_key(group_id, member.id), _current(member))
 
 

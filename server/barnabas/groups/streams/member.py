@@ -5,9 +5,9 @@ The rule: a member never changes; a new one takes its place, when the record tha
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from barnabas.groups.epoch_member import EpochMember
+from barnabas.groups.epoch_member import EpochMember, changed
 from barnabas.groups.streams.tasks import Task
 from barnabas.wire.generated.records.streams_group_member_metadata import StreamsGroupMemberMetadataValue
 from barnabas.wire.generated.streams_group_heartbeat import StreamsGroupHeartbeatRequest
@@ -31,7 +31,7 @@ class StreamsMember(EpochMember[Task]):
             request.user_endpoint,
             request.client_tags,
         )
-        return replace(
+        return changed(
             self,
             instance_id=request.instance_id if request.instance_id is not None else self.instance_id,
             rack_id=request.rack_id if request.rack_id is not None else self.rack_id,
@@ -77,7 +77,7 @@ class StreamsMember(EpochMember[Task]):
     def with_metadata(self, value: StreamsGroupMemberMetadataValue) -> StreamsMember:
         """The member with what was written of it."""
         endpoint = value.user_endpoint
-        return replace(
+        return changed(
             self,
             instance_id=value.instance_id,
             rack_id=value.rack_id,

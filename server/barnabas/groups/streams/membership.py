@@ -7,11 +7,11 @@ assignment depends on has changed; the target, if it is behind the epoch; one st
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from barnabas.errors import RequestError
 from barnabas.groups.epoch_group import watch_each
-from barnabas.groups.epoch_member import LEAVE_FOR_A_WHILE_EPOCH, MemberState
+from barnabas.groups.epoch_member import LEAVE_FOR_A_WHILE_EPOCH, MemberState, changed
 from barnabas.groups.reconciliation import reconcile
 from barnabas.groups.settings import StreamsSettings
 from barnabas.groups.streams import answers, records
@@ -162,7 +162,7 @@ def _take_over(
     group: StreamsGroup, former: StreamsMember, member_id: str, context: EventContext
 ) -> StreamsMember:
     """A static member is back with another id: it has what it had."""
-    member = replace(former, id=member_id, epoch=0, previous_epoch=0)
+    member = changed(former, id=member_id, epoch=0, previous_epoch=0)
     out = context.out
     out.records += records.member_tombstones(group.id, former.id)
     out.records.append(records.member_record(group.id, member))
@@ -324,7 +324,7 @@ def leave(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, context: E
 
 def _leave_for_a_while(group: StreamsGroup, member: StreamsMember, context: EventContext) -> None:
     """A static member will come back within its session timeout: it keeps what it has; what it must give up, it has."""
-    away = replace(member, epoch=LEAVE_FOR_A_WHILE_EPOCH, state=MemberState.STABLE, revoking={})
+    away = changed(member, epoch=LEAVE_FOR_A_WHILE_EPOCH, state=MemberState.STABLE, revoking={})
     context.out.records.append(records.current_record(group.id, away))
     context.out.timers["revocation", group.id, member.id] = None
 

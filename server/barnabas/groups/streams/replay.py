@@ -6,10 +6,9 @@ The rule: a value makes its group if there is none of this kind; a tombstone for
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
-from barnabas.groups.epoch_member import MemberState
+from barnabas.groups.epoch_member import MemberState, changed
 from barnabas.groups.replaying import Replay, replay_members, replay_target_epoch
 from barnabas.groups.streams.group import StreamsGroup
 from barnabas.groups.streams.member import StreamsMember
@@ -46,7 +45,7 @@ def _target(group: StreamsGroup, where: Any, written: Any) -> None:
 
 def _current(member: StreamsMember, written: Any) -> StreamsMember:
     epoch = written.member_epoch
-    return replace(
+    return changed(
         member,
         epoch=epoch,
         previous_epoch=written.previous_member_epoch,
