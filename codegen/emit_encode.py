@@ -1,14 +1,19 @@
 """Plans to encoders: straight-line functions `(message, out)` that append chunks to `out`.
 
 The rule: what a version cannot carry is refused, unless the definition says it may be lost (`ignorable`).
+
+In a loop over an array, a struct that was found to be its default is not looked into again as long as the next items have
+the same object: most answers about many partitions share one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from codegen.emit import ARRAY_TABLES, Formats, Lines, differs
-from codegen.model import Message
+from codegen.model import Field, Message
 from codegen.plan import (
     COMPACT,
     Blob,
@@ -28,9 +33,13 @@ def emit_encoder(
 ) -> list[str]:
     """The lines of one encoder, which serves `versions`."""
     emitter = _Encoder(message, versions, formats)
-    emitter.out.add("add = out.append")
     emitter.struct(plan, "m")
-    return [f"def {name}(m: {message.name}, out: list[Chunk]) -> None:", *emitter.out.lines]
+    return [
+        f"def {name}(m: {message.name}, out: list[Chunk]) -> None:",
+        "    add = out.append",
+        *(f"    {known}: object = m" for known in emitter.defaults),  # which is no value of any field
+        *emitter.out.lines,
+    ]
 
 
 class _Encoder:
@@ -41,16 +50,31 @@ class _Encoder:
         self.out = Lines()
         self.add = "add"
         self.chunks = "out"
+        self.loops = 0  # how many of them there are around what is emitted
+        self.defaults: list[str] = []  # local names of the objects that were found to be a struct's default
 
     def struct(self, plan: StructPlan, source: str) -> None:
         for field in plan.absent:
             if not field.ignorable:
-                with self.out.indented(f"if {differs(self.message, field, f'{source}.{field.attribute}')}:"):
-                    self.out.add(
-                        f"raise UnsupportedFieldError("
-                        f'"{plan.struct}", "{field.attribute}", "{self.versions}")'
-                    )
+                error = f'UnsupportedFieldError("{plan.struct}", "{field.attribute}", "{self.versions}")'
+                self.if_differs(field, f"{source}.{field.attribute}", partial(self.out.add, f"raise {error}"))
         self.steps(plan.steps, source, plan.struct)
+
+    def if_differs(self, field: Field, value: str, emit: Callable[[], None]) -> None:
+        """Have what `emit` emits done where `value` is not the default of its field."""
+        out = self.out
+        is_struct = field.type.is_struct and not field.type.array and not field.has_default
+        if not (self.loops and is_struct):
+            with out.indented(f"if {differs(self.message, field, value)}:"):
+                emit()
+            return
+        known = out.fresh("default")
+        self.defaults.append(known)
+        with out.indented(f"if {value} is not {known}:"):
+            with out.indented(f"if {differs(self.message, field, value)}:"):
+                emit()
+            with out.indented("else:"):
+                out.add(f"{known} = {value}")
 
     def steps(self, steps: tuple[Step, ...], source: str, struct: str) -> None:
         for step in steps:
@@ -152,11 +176,13 @@ class _Encoder:
         if array.nullable:
             out.add(f"if {name} is not None:")
             out.depth += 1
+        self.loops += 1
         with out.indented(f"for {item} in {name}:"):
             if isinstance(array, BlobArray):
                 self.blob(array.element, item, struct, "", [])
             else:
                 self.struct(array.element, item)
+        self.loops -= 1
         out.depth -= array.nullable
 
     def single(self, single: Single, value: str, struct: str, fixed: str, values: list[str]) -> None:
@@ -193,9 +219,11 @@ class _Encoder:
         found = out.fresh("tags")
         out.add(f"{found}: list[tuple[int, bytes]] = []")
         for tagged in tags.known:
-            place = f"{source}.{tagged.field.attribute}"
-            with out.indented(f"if {differs(self.message, tagged.field, place)}:"):
-                self.tagged(tagged, source, struct, found)
+            self.if_differs(
+                tagged.field,
+                f"{source}.{tagged.field.attribute}",
+                partial(self.tagged, tagged, source, struct, found),
+            )
         with out.indented(f"if {found} or {unknown}:"):
             out.add(f"write_tags({self.chunks}, {found}, {unknown})")
         with out.indented("else:"):

@@ -24,7 +24,7 @@ from barnabas.wire.generated.describe_client_quotas import DescribeClientQuotasR
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
 from barnabas.wire.generated.list_offsets import ListOffsetsRequest
 from barnabas.wire.generated.metadata import MetadataRequest
-from barnabas.wire.generated.produce import ProduceRequest
+from barnabas.wire.generated.produce import ProduceRequest, ProduceResponse
 from barnabas.wire.generated.records import consumer_group_member_metadata, group_metadata, offset_commit
 from barnabas.wire.generated.records.group_metadata import GroupMetadataKey
 from barnabas.wire.generated.records.offset_commit import OffsetCommitKey, OffsetCommitValue
@@ -56,6 +56,45 @@ def test_a_field_inside_a_struct_that_may_not_be_ignored_is_refused():
     list_offsets.REQUEST.encode(request, 0)
     with pytest.raises(UnsupportedFieldError, match=r"ListOffsetsPartition\.max_num_offsets"):
         list_offsets.REQUEST.encode(request, 1)
+
+
+SAME = ProduceResponse.LeaderIdAndEpoch()  # what most partitions have, in one object
+LED = ProduceResponse.LeaderIdAndEpoch(leader_id=3, leader_epoch=7)
+
+
+def answered(*leaders):
+    answers = [
+        ProduceResponse.PartitionProduceResponse(index=n, current_leader=leader)
+        for n, leader in enumerate(leaders)
+    ]
+    topics = [ProduceResponse.TopicProduceResponse(name=name, partition_responses=answers) for name in "tu"]
+    return ProduceResponse(responses=topics)
+
+
+@pytest.mark.parametrize(
+    "leaders",
+    [
+        (SAME, SAME, LED, SAME, ProduceResponse.LeaderIdAndEpoch(), SAME),
+        (LED, SAME, LED, LED, SAME),
+        (ProduceResponse.LeaderIdAndEpoch(unknown_tagged_fields={5: b"x"}), SAME, LED),
+    ],
+)
+def test_each_struct_of_an_array_is_written_as_it_is_whatever_others_share(leaders):
+    response = answered(*leaders)
+    assert produce.RESPONSE.decode_whole(produce.RESPONSE.encode_bytes(response, 10), 10) == response
+
+
+def test_a_struct_that_may_not_be_ignored_is_refused_in_any_item():
+    produce.RESPONSE.encode(answered(SAME, SAME), 8)
+    for leaders in [(LED,), (SAME, LED), (SAME, SAME, LED, SAME)]:
+        with pytest.raises(UnsupportedFieldError, match=r"PartitionProduceResponse\.current_leader"):
+            produce.RESPONSE.encode(answered(*leaders), 8)
+
+
+def test_a_struct_that_is_missing_is_no_default():
+    for leaders in [(SAME, None), (None,)]:
+        with pytest.raises(EncodeError, match="leader_id"):
+            produce.RESPONSE.encode(answered(*leaders), 10)
 
 
 def test_absent_fields_have_their_defaults_after_decoding():

@@ -2497,6 +2497,9 @@ def decode_fetch_response_v0(buf: Buffer, pos: int) -> tuple[FetchResponse, int]
 
 def encode_fetch_response_v0(m: FetchResponse, out: list[Chunk]) -> None:
     add = out.append
+    default1: object = m
+    default2: object = m
+    default3: object = m
     if m.session_id != 0:
         raise UnsupportedFieldError("FetchResponse", "session_id", "0")
     if m.node_endpoints:
@@ -2520,12 +2523,21 @@ def encode_fetch_response_v0(m: FetchResponse, out: list[Chunk]) -> None:
         n = len(v3)
         add(_pack_i(n))
         for x2 in v3:
-            if (x2.diverging_epoch.epoch != -1 or x2.diverging_epoch.end_offset != -1 or x2.diverging_epoch.unknown_tagged_fields):
-                raise UnsupportedFieldError("PartitionData", "diverging_epoch", "0")
-            if (x2.current_leader.leader_id != -1 or x2.current_leader.leader_epoch != -1 or x2.current_leader.unknown_tagged_fields):
-                raise UnsupportedFieldError("PartitionData", "current_leader", "0")
-            if (x2.snapshot_id.end_offset != -1 or x2.snapshot_id.epoch != -1 or x2.snapshot_id.unknown_tagged_fields):
-                raise UnsupportedFieldError("PartitionData", "snapshot_id", "0")
+            if x2.diverging_epoch is not default1:
+                if (x2.diverging_epoch.epoch != -1 or x2.diverging_epoch.end_offset != -1 or x2.diverging_epoch.unknown_tagged_fields):
+                    raise UnsupportedFieldError("PartitionData", "diverging_epoch", "0")
+                else:
+                    default1 = x2.diverging_epoch
+            if x2.current_leader is not default2:
+                if (x2.current_leader.leader_id != -1 or x2.current_leader.leader_epoch != -1 or x2.current_leader.unknown_tagged_fields):
+                    raise UnsupportedFieldError("PartitionData", "current_leader", "0")
+                else:
+                    default2 = x2.current_leader
+            if x2.snapshot_id is not default3:
+                if (x2.snapshot_id.end_offset != -1 or x2.snapshot_id.epoch != -1 or x2.snapshot_id.unknown_tagged_fields):
+                    raise UnsupportedFieldError("PartitionData", "snapshot_id", "0")
+                else:
+                    default3 = x2.snapshot_id
             if x2.preferred_read_replica != -1:
                 raise UnsupportedFieldError("PartitionData", "preferred_read_replica", "0")
             v4 = x2.records
@@ -2610,6 +2622,9 @@ def decode_fetch_response_v1(buf: Buffer, pos: int) -> tuple[FetchResponse, int]
 
 def encode_fetch_response_v1(m: FetchResponse, out: list[Chunk]) -> None:
     add = out.append
+    default1: object = m
+    default2: object = m
+    default3: object = m
     if m.session_id != 0:
         raise UnsupportedFieldError("FetchResponse", "session_id", "1-3")
     if m.node_endpoints:
@@ -2633,12 +2648,21 @@ def encode_fetch_response_v1(m: FetchResponse, out: list[Chunk]) -> None:
         n = len(v3)
         add(_pack_i(n))
         for x2 in v3:
-            if (x2.diverging_epoch.epoch != -1 or x2.diverging_epoch.end_offset != -1 or x2.diverging_epoch.unknown_tagged_fields):
-                raise UnsupportedFieldError("PartitionData", "diverging_epoch", "1-3")
-            if (x2.current_leader.leader_id != -1 or x2.current_leader.leader_epoch != -1 or x2.current_leader.unknown_tagged_fields):
-                raise UnsupportedFieldError("PartitionData", "current_leader", "1-3")
-            if (x2.snapshot_id.end_offset != -1 or x2.snapshot_id.epoch != -1 or x2.snapshot_id.unknown_tagged_fields):
-                raise UnsupportedFieldError("PartitionData", "snapshot_id", "1-3")
+            if x2.diverging_epoch is not default1:
+                if (x2.diverging_epoch.epoch != -1 or x2.diverging_epoch.end_offset != -1 or x2.diverging_epoch.unknown_tagged_fields):
+                    raise UnsupportedFieldError("PartitionData", "diverging_epoch", "1-3")
+                else:
+                    default1 = x2.diverging_epoch
+            if x2.current_leader is not default2:
+                if (x2.current_leader.leader_id != -1 or x2.current_leader.leader_epoch != -1 or x2.current_leader.unknown_tagged_fields):
+                    raise UnsupportedFieldError("PartitionData", "current_leader", "1-3")
+                else:
+                    default2 = x2.current_leader
+            if x2.snapshot_id is not default3:
+                if (x2.snapshot_id.end_offset != -1 or x2.snapshot_id.epoch != -1 or x2.snapshot_id.unknown_tagged_fields):
+                    raise UnsupportedFieldError("PartitionData", "snapshot_id", "1-3")
+                else:
+                    default3 = x2.snapshot_id
             if x2.preferred_read_replica != -1:
                 raise UnsupportedFieldError("PartitionData", "preferred_read_replica", "1-3")
             v4 = x2.records
@@ -2739,6 +2763,9 @@ def decode_fetch_response_v4(buf: Buffer, pos: int) -> tuple[FetchResponse, int]
 
 def encode_fetch_response_v4(m: FetchResponse, out: list[Chunk]) -> None:
     add = out.append
+    default1: object = m
+    default2: object = m
+    default3: object = m
     if m.session_id != 0:
         raise UnsupportedFieldError("FetchResponse", "session_id", "4")
     if m.node_endpoints:
@@ -2762,12 +2789,21 @@ def encode_fetch_response_v4(m: FetchResponse, out: list[Chunk]) -> None:
         n = len(v3)
         add(_pack_i(n))
         for x2 in v3:
-            if (x2.diverging_epoch.epoch != -1 or x2.diverging_epoch.end_offset != -1 or x2.diverging_epoch.unknown_tagged_fields):
-                raise UnsupportedFieldError("PartitionData", "diverging_epoch", "4")
-            if (x2.current_leader.leader_id != -1 or x2.current_leader.leader_epoch != -1 or x2.current_leader.unknown_tagged_fields):
-                raise UnsupportedFieldError("PartitionData", "current_leader", "4")
-            if (x2.snapshot_id.end_offset != -1 or x2.snapshot_id.epoch != -1 or x2.snapshot_id.unknown_tagged_fields):
-                raise UnsupportedFieldError("PartitionData", "snapshot_id", "4")
+            if x2.diverging_epoch is not default1:
+                if (x2.diverging_epoch.epoch != -1 or x2.diverging_epoch.end_offset != -1 or x2.diverging_epoch.unknown_tagged_fields):
+                    raise UnsupportedFieldError("PartitionData", "diverging_epoch", "4")
+                else:
+                    default1 = x2.diverging_epoch
+            if x2.current_leader is not default2:
+                if (x2.current_leader.leader_id != -1 or x2.current_leader.leader_epoch != -1 or x2.current_leader.unknown_tagged_fields):
+                    raise UnsupportedFieldError("PartitionData", "current_leader", "4")
+                else:
+                    default2 = x2.current_leader
+            if x2.snapshot_id is not default3:
+                if (x2.snapshot_id.end_offset != -1 or x2.snapshot_id.epoch != -1 or x2.snapshot_id.unknown_tagged_fields):
+                    raise UnsupportedFieldError("PartitionData", "snapshot_id", "4")
+                else:
+                    default3 = x2.snapshot_id
             if x2.preferred_read_replica != -1:
                 raise UnsupportedFieldError("PartitionData", "preferred_read_replica", "4")
             v4 = x2.aborted_transactions
@@ -2873,6 +2909,9 @@ def decode_fetch_response_v5(buf: Buffer, pos: int) -> tuple[FetchResponse, int]
 
 def encode_fetch_response_v5(m: FetchResponse, out: list[Chunk]) -> None:
     add = out.append
+    default1: object = m
+    default2: object = m
+    default3: object = m
     if m.session_id != 0:
         raise UnsupportedFieldError("FetchResponse", "session_id", "5-6")
     if m.node_endpoints:
@@ -2896,12 +2935,21 @@ def encode_fetch_response_v5(m: FetchResponse, out: list[Chunk]) -> None:
         n = len(v3)
         add(_pack_i(n))
         for x2 in v3:
-            if (x2.diverging_epoch.epoch != -1 or x2.diverging_epoch.end_offset != -1 or x2.diverging_epoch.unknown_tagged_fields):
-                raise UnsupportedFieldError("PartitionData", "diverging_epoch", "5-6")
-            if (x2.current_leader.leader_id != -1 or x2.current_leader.leader_epoch != -1 or x2.current_leader.unknown_tagged_fields):
-                raise UnsupportedFieldError("PartitionData", "current_leader", "5-6")
-            if (x2.snapshot_id.end_offset != -1 or x2.snapshot_id.epoch != -1 or x2.snapshot_id.unknown_tagged_fields):
-                raise UnsupportedFieldError("PartitionData", "snapshot_id", "5-6")
+            if x2.diverging_epoch is not default1:
+                if (x2.diverging_epoch.epoch != -1 or x2.diverging_epoch.end_offset != -1 or x2.diverging_epoch.unknown_tagged_fields):
+                    raise UnsupportedFieldError("PartitionData", "diverging_epoch", "5-6")
+                else:
+                    default1 = x2.diverging_epoch
+            if x2.current_leader is not default2:
+                if (x2.current_leader.leader_id != -1 or x2.current_leader.leader_epoch != -1 or x2.current_leader.unknown_tagged_fields):
+                    raise UnsupportedFieldError("PartitionData", "current_leader", "5-6")
+                else:
+                    default2 = x2.current_leader
+            if x2.snapshot_id is not default3:
+                if (x2.snapshot_id.end_offset != -1 or x2.snapshot_id.epoch != -1 or x2.snapshot_id.unknown_tagged_fields):
+                    raise UnsupportedFieldError("PartitionData", "snapshot_id", "5-6")
+                else:
+                    default3 = x2.snapshot_id
             if x2.preferred_read_replica != -1:
                 raise UnsupportedFieldError("PartitionData", "preferred_read_replica", "5-6")
             v4 = x2.aborted_transactions
@@ -3005,6 +3053,9 @@ def decode_fetch_response_v7(buf: Buffer, pos: int) -> tuple[FetchResponse, int]
 
 def encode_fetch_response_v7(m: FetchResponse, out: list[Chunk]) -> None:
     add = out.append
+    default1: object = m
+    default2: object = m
+    default3: object = m
     if m.node_endpoints:
         raise UnsupportedFieldError("FetchResponse", "node_endpoints", "7-10")
     v1 = m.responses
@@ -3026,12 +3077,21 @@ def encode_fetch_response_v7(m: FetchResponse, out: list[Chunk]) -> None:
         n = len(v3)
         add(_pack_i(n))
         for x2 in v3:
-            if (x2.diverging_epoch.epoch != -1 or x2.diverging_epoch.end_offset != -1 or x2.diverging_epoch.unknown_tagged_fields):
-                raise UnsupportedFieldError("PartitionData", "diverging_epoch", "7-10")
-            if (x2.current_leader.leader_id != -1 or x2.current_leader.leader_epoch != -1 or x2.current_leader.unknown_tagged_fields):
-                raise UnsupportedFieldError("PartitionData", "current_leader", "7-10")
-            if (x2.snapshot_id.end_offset != -1 or x2.snapshot_id.epoch != -1 or x2.snapshot_id.unknown_tagged_fields):
-                raise UnsupportedFieldError("PartitionData", "snapshot_id", "7-10")
+            if x2.diverging_epoch is not default1:
+                if (x2.diverging_epoch.epoch != -1 or x2.diverging_epoch.end_offset != -1 or x2.diverging_epoch.unknown_tagged_fields):
+                    raise UnsupportedFieldError("PartitionData", "diverging_epoch", "7-10")
+                else:
+                    default1 = x2.diverging_epoch
+            if x2.current_leader is not default2:
+                if (x2.current_leader.leader_id != -1 or x2.current_leader.leader_epoch != -1 or x2.current_leader.unknown_tagged_fields):
+                    raise UnsupportedFieldError("PartitionData", "current_leader", "7-10")
+                else:
+                    default2 = x2.current_leader
+            if x2.snapshot_id is not default3:
+                if (x2.snapshot_id.end_offset != -1 or x2.snapshot_id.epoch != -1 or x2.snapshot_id.unknown_tagged_fields):
+                    raise UnsupportedFieldError("PartitionData", "snapshot_id", "7-10")
+                else:
+                    default3 = x2.snapshot_id
             if x2.preferred_read_replica != -1:
                 raise UnsupportedFieldError("PartitionData", "preferred_read_replica", "7-10")
             v4 = x2.aborted_transactions
@@ -3134,6 +3194,9 @@ def decode_fetch_response_v11(buf: Buffer, pos: int) -> tuple[FetchResponse, int
 
 def encode_fetch_response_v11(m: FetchResponse, out: list[Chunk]) -> None:
     add = out.append
+    default1: object = m
+    default2: object = m
+    default3: object = m
     if m.node_endpoints:
         raise UnsupportedFieldError("FetchResponse", "node_endpoints", "11")
     v1 = m.responses
@@ -3155,12 +3218,21 @@ def encode_fetch_response_v11(m: FetchResponse, out: list[Chunk]) -> None:
         n = len(v3)
         add(_pack_i(n))
         for x2 in v3:
-            if (x2.diverging_epoch.epoch != -1 or x2.diverging_epoch.end_offset != -1 or x2.diverging_epoch.unknown_tagged_fields):
-                raise UnsupportedFieldError("PartitionData", "diverging_epoch", "11")
-            if (x2.current_leader.leader_id != -1 or x2.current_leader.leader_epoch != -1 or x2.current_leader.unknown_tagged_fields):
-                raise UnsupportedFieldError("PartitionData", "current_leader", "11")
-            if (x2.snapshot_id.end_offset != -1 or x2.snapshot_id.epoch != -1 or x2.snapshot_id.unknown_tagged_fields):
-                raise UnsupportedFieldError("PartitionData", "snapshot_id", "11")
+            if x2.diverging_epoch is not default1:
+                if (x2.diverging_epoch.epoch != -1 or x2.diverging_epoch.end_offset != -1 or x2.diverging_epoch.unknown_tagged_fields):
+                    raise UnsupportedFieldError("PartitionData", "diverging_epoch", "11")
+                else:
+                    default1 = x2.diverging_epoch
+            if x2.current_leader is not default2:
+                if (x2.current_leader.leader_id != -1 or x2.current_leader.leader_epoch != -1 or x2.current_leader.unknown_tagged_fields):
+                    raise UnsupportedFieldError("PartitionData", "current_leader", "11")
+                else:
+                    default2 = x2.current_leader
+            if x2.snapshot_id is not default3:
+                if (x2.snapshot_id.end_offset != -1 or x2.snapshot_id.epoch != -1 or x2.snapshot_id.unknown_tagged_fields):
+                    raise UnsupportedFieldError("PartitionData", "snapshot_id", "11")
+                else:
+                    default3 = x2.snapshot_id
             v4 = x2.aborted_transactions
             n = -1 if v4 is None else len(v4)
             add(_pack_ihqqqi(x2.partition_index, x2.error_code, x2.high_watermark, x2.last_stable_offset, x2.log_start_offset, n))
@@ -3341,6 +3413,9 @@ def decode_fetch_response_v12(buf: Buffer, pos: int) -> tuple[FetchResponse, int
 
 def encode_fetch_response_v12(m: FetchResponse, out: list[Chunk]) -> None:
     add = out.append
+    default1: object = m
+    default2: object = m
+    default3: object = m
     if m.node_endpoints:
         raise UnsupportedFieldError("FetchResponse", "node_endpoints", "12")
     v1 = m.responses
@@ -3392,45 +3467,54 @@ def encode_fetch_response_v12(m: FetchResponse, out: list[Chunk]) -> None:
                 add(v5)
             u2 = x2.unknown_tagged_fields
             tags1: list[tuple[int, bytes]] = []
-            if (x2.diverging_epoch.epoch != -1 or x2.diverging_epoch.end_offset != -1 or x2.diverging_epoch.unknown_tagged_fields):
-                part1: list[Chunk] = []
-                add1 = part1.append
-                x4 = x2.diverging_epoch
-                if x4 is None:
-                    raise NullFieldError("PartitionData", "diverging_epoch")
-                u3 = x4.unknown_tagged_fields
-                if u3:
-                    add1(_pack_iq(x4.epoch, x4.end_offset))
-                    write_tags(part1, [], u3)
+            if x2.diverging_epoch is not default1:
+                if (x2.diverging_epoch.epoch != -1 or x2.diverging_epoch.end_offset != -1 or x2.diverging_epoch.unknown_tagged_fields):
+                    part1: list[Chunk] = []
+                    add1 = part1.append
+                    x4 = x2.diverging_epoch
+                    if x4 is None:
+                        raise NullFieldError("PartitionData", "diverging_epoch")
+                    u3 = x4.unknown_tagged_fields
+                    if u3:
+                        add1(_pack_iq(x4.epoch, x4.end_offset))
+                        write_tags(part1, [], u3)
+                    else:
+                        add1(_pack_iqB(x4.epoch, x4.end_offset, 0))
+                    tags1.append((0, join(part1)))
                 else:
-                    add1(_pack_iqB(x4.epoch, x4.end_offset, 0))
-                tags1.append((0, join(part1)))
-            if (x2.current_leader.leader_id != -1 or x2.current_leader.leader_epoch != -1 or x2.current_leader.unknown_tagged_fields):
-                part2: list[Chunk] = []
-                add2 = part2.append
-                x5 = x2.current_leader
-                if x5 is None:
-                    raise NullFieldError("PartitionData", "current_leader")
-                u4 = x5.unknown_tagged_fields
-                if u4:
-                    add2(_pack_ii(x5.leader_id, x5.leader_epoch))
-                    write_tags(part2, [], u4)
+                    default1 = x2.diverging_epoch
+            if x2.current_leader is not default2:
+                if (x2.current_leader.leader_id != -1 or x2.current_leader.leader_epoch != -1 or x2.current_leader.unknown_tagged_fields):
+                    part2: list[Chunk] = []
+                    add2 = part2.append
+                    x5 = x2.current_leader
+                    if x5 is None:
+                        raise NullFieldError("PartitionData", "current_leader")
+                    u4 = x5.unknown_tagged_fields
+                    if u4:
+                        add2(_pack_ii(x5.leader_id, x5.leader_epoch))
+                        write_tags(part2, [], u4)
+                    else:
+                        add2(_pack_iiB(x5.leader_id, x5.leader_epoch, 0))
+                    tags1.append((1, join(part2)))
                 else:
-                    add2(_pack_iiB(x5.leader_id, x5.leader_epoch, 0))
-                tags1.append((1, join(part2)))
-            if (x2.snapshot_id.end_offset != -1 or x2.snapshot_id.epoch != -1 or x2.snapshot_id.unknown_tagged_fields):
-                part3: list[Chunk] = []
-                add3 = part3.append
-                x6 = x2.snapshot_id
-                if x6 is None:
-                    raise NullFieldError("PartitionData", "snapshot_id")
-                u5 = x6.unknown_tagged_fields
-                if u5:
-                    add3(_pack_qi(x6.end_offset, x6.epoch))
-                    write_tags(part3, [], u5)
+                    default2 = x2.current_leader
+            if x2.snapshot_id is not default3:
+                if (x2.snapshot_id.end_offset != -1 or x2.snapshot_id.epoch != -1 or x2.snapshot_id.unknown_tagged_fields):
+                    part3: list[Chunk] = []
+                    add3 = part3.append
+                    x6 = x2.snapshot_id
+                    if x6 is None:
+                        raise NullFieldError("PartitionData", "snapshot_id")
+                    u5 = x6.unknown_tagged_fields
+                    if u5:
+                        add3(_pack_qi(x6.end_offset, x6.epoch))
+                        write_tags(part3, [], u5)
+                    else:
+                        add3(_pack_qiB(x6.end_offset, x6.epoch, 0))
+                    tags1.append((2, join(part3)))
                 else:
-                    add3(_pack_qiB(x6.end_offset, x6.epoch, 0))
-                tags1.append((2, join(part3)))
+                    default3 = x2.snapshot_id
             if tags1 or u2:
                 write_tags(out, tags1, u2)
             else:
@@ -3598,6 +3682,9 @@ def decode_fetch_response_v13(buf: Buffer, pos: int) -> tuple[FetchResponse, int
 
 def encode_fetch_response_v13(m: FetchResponse, out: list[Chunk]) -> None:
     add = out.append
+    default1: object = m
+    default2: object = m
+    default3: object = m
     if m.node_endpoints:
         raise UnsupportedFieldError("FetchResponse", "node_endpoints", "13-15")
     v1 = m.responses
@@ -3645,45 +3732,54 @@ def encode_fetch_response_v13(m: FetchResponse, out: list[Chunk]) -> None:
                 add(v4)
             u2 = x2.unknown_tagged_fields
             tags1: list[tuple[int, bytes]] = []
-            if (x2.diverging_epoch.epoch != -1 or x2.diverging_epoch.end_offset != -1 or x2.diverging_epoch.unknown_tagged_fields):
-                part1: list[Chunk] = []
-                add1 = part1.append
-                x4 = x2.diverging_epoch
-                if x4 is None:
-                    raise NullFieldError("PartitionData", "diverging_epoch")
-                u3 = x4.unknown_tagged_fields
-                if u3:
-                    add1(_pack_iq(x4.epoch, x4.end_offset))
-                    write_tags(part1, [], u3)
+            if x2.diverging_epoch is not default1:
+                if (x2.diverging_epoch.epoch != -1 or x2.diverging_epoch.end_offset != -1 or x2.diverging_epoch.unknown_tagged_fields):
+                    part1: list[Chunk] = []
+                    add1 = part1.append
+                    x4 = x2.diverging_epoch
+                    if x4 is None:
+                        raise NullFieldError("PartitionData", "diverging_epoch")
+                    u3 = x4.unknown_tagged_fields
+                    if u3:
+                        add1(_pack_iq(x4.epoch, x4.end_offset))
+                        write_tags(part1, [], u3)
+                    else:
+                        add1(_pack_iqB(x4.epoch, x4.end_offset, 0))
+                    tags1.append((0, join(part1)))
                 else:
-                    add1(_pack_iqB(x4.epoch, x4.end_offset, 0))
-                tags1.append((0, join(part1)))
-            if (x2.current_leader.leader_id != -1 or x2.current_leader.leader_epoch != -1 or x2.current_leader.unknown_tagged_fields):
-                part2: list[Chunk] = []
-                add2 = part2.append
-                x5 = x2.current_leader
-                if x5 is None:
-                    raise NullFieldError("PartitionData", "current_leader")
-                u4 = x5.unknown_tagged_fields
-                if u4:
-                    add2(_pack_ii(x5.leader_id, x5.leader_epoch))
-                    write_tags(part2, [], u4)
+                    default1 = x2.diverging_epoch
+            if x2.current_leader is not default2:
+                if (x2.current_leader.leader_id != -1 or x2.current_leader.leader_epoch != -1 or x2.current_leader.unknown_tagged_fields):
+                    part2: list[Chunk] = []
+                    add2 = part2.append
+                    x5 = x2.current_leader
+                    if x5 is None:
+                        raise NullFieldError("PartitionData", "current_leader")
+                    u4 = x5.unknown_tagged_fields
+                    if u4:
+                        add2(_pack_ii(x5.leader_id, x5.leader_epoch))
+                        write_tags(part2, [], u4)
+                    else:
+                        add2(_pack_iiB(x5.leader_id, x5.leader_epoch, 0))
+                    tags1.append((1, join(part2)))
                 else:
-                    add2(_pack_iiB(x5.leader_id, x5.leader_epoch, 0))
-                tags1.append((1, join(part2)))
-            if (x2.snapshot_id.end_offset != -1 or x2.snapshot_id.epoch != -1 or x2.snapshot_id.unknown_tagged_fields):
-                part3: list[Chunk] = []
-                add3 = part3.append
-                x6 = x2.snapshot_id
-                if x6 is None:
-                    raise NullFieldError("PartitionData", "snapshot_id")
-                u5 = x6.unknown_tagged_fields
-                if u5:
-                    add3(_pack_qi(x6.end_offset, x6.epoch))
-                    write_tags(part3, [], u5)
+                    default2 = x2.current_leader
+            if x2.snapshot_id is not default3:
+                if (x2.snapshot_id.end_offset != -1 or x2.snapshot_id.epoch != -1 or x2.snapshot_id.unknown_tagged_fields):
+                    part3: list[Chunk] = []
+                    add3 = part3.append
+                    x6 = x2.snapshot_id
+                    if x6 is None:
+                        raise NullFieldError("PartitionData", "snapshot_id")
+                    u5 = x6.unknown_tagged_fields
+                    if u5:
+                        add3(_pack_qi(x6.end_offset, x6.epoch))
+                        write_tags(part3, [], u5)
+                    else:
+                        add3(_pack_qiB(x6.end_offset, x6.epoch, 0))
+                    tags1.append((2, join(part3)))
                 else:
-                    add3(_pack_qiB(x6.end_offset, x6.epoch, 0))
-                tags1.append((2, join(part3)))
+                    default3 = x2.snapshot_id
             if tags1 or u2:
                 write_tags(out, tags1, u2)
             else:
@@ -3911,6 +4007,9 @@ def decode_fetch_response_v16(buf: Buffer, pos: int) -> tuple[FetchResponse, int
 
 def encode_fetch_response_v16(m: FetchResponse, out: list[Chunk]) -> None:
     add = out.append
+    default1: object = m
+    default2: object = m
+    default3: object = m
     v1 = m.responses
     if v1 is None:
         raise NullFieldError("FetchResponse", "responses")
@@ -3956,45 +4055,54 @@ def encode_fetch_response_v16(m: FetchResponse, out: list[Chunk]) -> None:
                 add(v4)
             u2 = x2.unknown_tagged_fields
             tags1: list[tuple[int, bytes]] = []
-            if (x2.diverging_epoch.epoch != -1 or x2.diverging_epoch.end_offset != -1 or x2.diverging_epoch.unknown_tagged_fields):
-                part1: list[Chunk] = []
-                add1 = part1.append
-                x4 = x2.diverging_epoch
-                if x4 is None:
-                    raise NullFieldError("PartitionData", "diverging_epoch")
-                u3 = x4.unknown_tagged_fields
-                if u3:
-                    add1(_pack_iq(x4.epoch, x4.end_offset))
-                    write_tags(part1, [], u3)
+            if x2.diverging_epoch is not default1:
+                if (x2.diverging_epoch.epoch != -1 or x2.diverging_epoch.end_offset != -1 or x2.diverging_epoch.unknown_tagged_fields):
+                    part1: list[Chunk] = []
+                    add1 = part1.append
+                    x4 = x2.diverging_epoch
+                    if x4 is None:
+                        raise NullFieldError("PartitionData", "diverging_epoch")
+                    u3 = x4.unknown_tagged_fields
+                    if u3:
+                        add1(_pack_iq(x4.epoch, x4.end_offset))
+                        write_tags(part1, [], u3)
+                    else:
+                        add1(_pack_iqB(x4.epoch, x4.end_offset, 0))
+                    tags1.append((0, join(part1)))
                 else:
-                    add1(_pack_iqB(x4.epoch, x4.end_offset, 0))
-                tags1.append((0, join(part1)))
-            if (x2.current_leader.leader_id != -1 or x2.current_leader.leader_epoch != -1 or x2.current_leader.unknown_tagged_fields):
-                part2: list[Chunk] = []
-                add2 = part2.append
-                x5 = x2.current_leader
-                if x5 is None:
-                    raise NullFieldError("PartitionData", "current_leader")
-                u4 = x5.unknown_tagged_fields
-                if u4:
-                    add2(_pack_ii(x5.leader_id, x5.leader_epoch))
-                    write_tags(part2, [], u4)
+                    default1 = x2.diverging_epoch
+            if x2.current_leader is not default2:
+                if (x2.current_leader.leader_id != -1 or x2.current_leader.leader_epoch != -1 or x2.current_leader.unknown_tagged_fields):
+                    part2: list[Chunk] = []
+                    add2 = part2.append
+                    x5 = x2.current_leader
+                    if x5 is None:
+                        raise NullFieldError("PartitionData", "current_leader")
+                    u4 = x5.unknown_tagged_fields
+                    if u4:
+                        add2(_pack_ii(x5.leader_id, x5.leader_epoch))
+                        write_tags(part2, [], u4)
+                    else:
+                        add2(_pack_iiB(x5.leader_id, x5.leader_epoch, 0))
+                    tags1.append((1, join(part2)))
                 else:
-                    add2(_pack_iiB(x5.leader_id, x5.leader_epoch, 0))
-                tags1.append((1, join(part2)))
-            if (x2.snapshot_id.end_offset != -1 or x2.snapshot_id.epoch != -1 or x2.snapshot_id.unknown_tagged_fields):
-                part3: list[Chunk] = []
-                add3 = part3.append
-                x6 = x2.snapshot_id
-                if x6 is None:
-                    raise NullFieldError("PartitionData", "snapshot_id")
-                u5 = x6.unknown_tagged_fields
-                if u5:
-                    add3(_pack_qi(x6.end_offset, x6.epoch))
-                    write_tags(part3, [], u5)
+                    default2 = x2.current_leader
+            if x2.snapshot_id is not default3:
+                if (x2.snapshot_id.end_offset != -1 or x2.snapshot_id.epoch != -1 or x2.snapshot_id.unknown_tagged_fields):
+                    part3: list[Chunk] = []
+                    add3 = part3.append
+                    x6 = x2.snapshot_id
+                    if x6 is None:
+                        raise NullFieldError("PartitionData", "snapshot_id")
+                    u5 = x6.unknown_tagged_fields
+                    if u5:
+                        add3(_pack_qi(x6.end_offset, x6.epoch))
+                        write_tags(part3, [], u5)
+                    else:
+                        add3(_pack_qiB(x6.end_offset, x6.epoch, 0))
+                    tags1.append((2, join(part3)))
                 else:
-                    add3(_pack_qiB(x6.end_offset, x6.epoch, 0))
-                tags1.append((2, join(part3)))
+                    default3 = x2.snapshot_id
             if tags1 or u2:
                 write_tags(out, tags1, u2)
             else:

@@ -704,6 +704,7 @@ def decode_fetch_snapshot_response_v0(buf: Buffer, pos: int) -> tuple[FetchSnaps
 
 def encode_fetch_snapshot_response_v0(m: FetchSnapshotResponse, out: list[Chunk]) -> None:
     add = out.append
+    default1: object = m
     if m.node_endpoints:
         raise UnsupportedFieldError("FetchSnapshotResponse", "node_endpoints", "0")
     v1 = m.topics
@@ -750,19 +751,22 @@ def encode_fetch_snapshot_response_v0(m: FetchSnapshotResponse, out: list[Chunk]
                 add(v4)
             u2 = x2.unknown_tagged_fields
             tags1: list[tuple[int, bytes]] = []
-            if (x2.current_leader.leader_id != 0 or x2.current_leader.leader_epoch != 0 or x2.current_leader.unknown_tagged_fields):
-                part1: list[Chunk] = []
-                add1 = part1.append
-                x4 = x2.current_leader
-                if x4 is None:
-                    raise NullFieldError("PartitionSnapshot", "current_leader")
-                u3 = x4.unknown_tagged_fields
-                if u3:
-                    add1(_pack_ii(x4.leader_id, x4.leader_epoch))
-                    write_tags(part1, [], u3)
+            if x2.current_leader is not default1:
+                if (x2.current_leader.leader_id != 0 or x2.current_leader.leader_epoch != 0 or x2.current_leader.unknown_tagged_fields):
+                    part1: list[Chunk] = []
+                    add1 = part1.append
+                    x4 = x2.current_leader
+                    if x4 is None:
+                        raise NullFieldError("PartitionSnapshot", "current_leader")
+                    u3 = x4.unknown_tagged_fields
+                    if u3:
+                        add1(_pack_ii(x4.leader_id, x4.leader_epoch))
+                        write_tags(part1, [], u3)
+                    else:
+                        add1(_pack_iiB(x4.leader_id, x4.leader_epoch, 0))
+                    tags1.append((0, join(part1)))
                 else:
-                    add1(_pack_iiB(x4.leader_id, x4.leader_epoch, 0))
-                tags1.append((0, join(part1)))
+                    default1 = x2.current_leader
             if tags1 or u2:
                 write_tags(out, tags1, u2)
             else:
@@ -949,6 +953,7 @@ def decode_fetch_snapshot_response_v1(buf: Buffer, pos: int) -> tuple[FetchSnaps
 
 def encode_fetch_snapshot_response_v1(m: FetchSnapshotResponse, out: list[Chunk]) -> None:
     add = out.append
+    default1: object = m
     v1 = m.topics
     if v1 is None:
         raise NullFieldError("FetchSnapshotResponse", "topics")
@@ -993,19 +998,22 @@ def encode_fetch_snapshot_response_v1(m: FetchSnapshotResponse, out: list[Chunk]
                 add(v4)
             u2 = x2.unknown_tagged_fields
             tags1: list[tuple[int, bytes]] = []
-            if (x2.current_leader.leader_id != 0 or x2.current_leader.leader_epoch != 0 or x2.current_leader.unknown_tagged_fields):
-                part1: list[Chunk] = []
-                add1 = part1.append
-                x4 = x2.current_leader
-                if x4 is None:
-                    raise NullFieldError("PartitionSnapshot", "current_leader")
-                u3 = x4.unknown_tagged_fields
-                if u3:
-                    add1(_pack_ii(x4.leader_id, x4.leader_epoch))
-                    write_tags(part1, [], u3)
+            if x2.current_leader is not default1:
+                if (x2.current_leader.leader_id != 0 or x2.current_leader.leader_epoch != 0 or x2.current_leader.unknown_tagged_fields):
+                    part1: list[Chunk] = []
+                    add1 = part1.append
+                    x4 = x2.current_leader
+                    if x4 is None:
+                        raise NullFieldError("PartitionSnapshot", "current_leader")
+                    u3 = x4.unknown_tagged_fields
+                    if u3:
+                        add1(_pack_ii(x4.leader_id, x4.leader_epoch))
+                        write_tags(part1, [], u3)
+                    else:
+                        add1(_pack_iiB(x4.leader_id, x4.leader_epoch, 0))
+                    tags1.append((0, join(part1)))
                 else:
-                    add1(_pack_iiB(x4.leader_id, x4.leader_epoch, 0))
-                tags1.append((0, join(part1)))
+                    default1 = x2.current_leader
             if tags1 or u2:
                 write_tags(out, tags1, u2)
             else:

@@ -806,6 +806,7 @@ def decode_produce_response_v0(buf: Buffer, pos: int) -> tuple[ProduceResponse, 
 
 def encode_produce_response_v0(m: ProduceResponse, out: list[Chunk]) -> None:
     add = out.append
+    default1: object = m
     if m.node_endpoints:
         raise UnsupportedFieldError("ProduceResponse", "node_endpoints", "0")
     v1 = m.responses
@@ -827,8 +828,11 @@ def encode_produce_response_v0(m: ProduceResponse, out: list[Chunk]) -> None:
         n = len(v3)
         add(_pack_i(n))
         for x2 in v3:
-            if (x2.current_leader.leader_id != -1 or x2.current_leader.leader_epoch != -1 or x2.current_leader.unknown_tagged_fields):
-                raise UnsupportedFieldError("PartitionProduceResponse", "current_leader", "0")
+            if x2.current_leader is not default1:
+                if (x2.current_leader.leader_id != -1 or x2.current_leader.leader_epoch != -1 or x2.current_leader.unknown_tagged_fields):
+                    raise UnsupportedFieldError("PartitionProduceResponse", "current_leader", "0")
+                else:
+                    default1 = x2.current_leader
             add(_pack_ihq(x2.index, x2.error_code, x2.base_offset))
 
 
@@ -894,6 +898,7 @@ def decode_produce_response_v1(buf: Buffer, pos: int) -> tuple[ProduceResponse, 
 
 def encode_produce_response_v1(m: ProduceResponse, out: list[Chunk]) -> None:
     add = out.append
+    default1: object = m
     if m.node_endpoints:
         raise UnsupportedFieldError("ProduceResponse", "node_endpoints", "1")
     v1 = m.responses
@@ -915,8 +920,11 @@ def encode_produce_response_v1(m: ProduceResponse, out: list[Chunk]) -> None:
         n = len(v3)
         add(_pack_i(n))
         for x2 in v3:
-            if (x2.current_leader.leader_id != -1 or x2.current_leader.leader_epoch != -1 or x2.current_leader.unknown_tagged_fields):
-                raise UnsupportedFieldError("PartitionProduceResponse", "current_leader", "1")
+            if x2.current_leader is not default1:
+                if (x2.current_leader.leader_id != -1 or x2.current_leader.leader_epoch != -1 or x2.current_leader.unknown_tagged_fields):
+                    raise UnsupportedFieldError("PartitionProduceResponse", "current_leader", "1")
+                else:
+                    default1 = x2.current_leader
             add(_pack_ihq(x2.index, x2.error_code, x2.base_offset))
     add(_pack_i(m.throttle_time_ms))
 
@@ -982,6 +990,7 @@ def decode_produce_response_v2(buf: Buffer, pos: int) -> tuple[ProduceResponse, 
 
 def encode_produce_response_v2(m: ProduceResponse, out: list[Chunk]) -> None:
     add = out.append
+    default1: object = m
     if m.node_endpoints:
         raise UnsupportedFieldError("ProduceResponse", "node_endpoints", "2-4")
     v1 = m.responses
@@ -1003,8 +1012,11 @@ def encode_produce_response_v2(m: ProduceResponse, out: list[Chunk]) -> None:
         n = len(v3)
         add(_pack_i(n))
         for x2 in v3:
-            if (x2.current_leader.leader_id != -1 or x2.current_leader.leader_epoch != -1 or x2.current_leader.unknown_tagged_fields):
-                raise UnsupportedFieldError("PartitionProduceResponse", "current_leader", "2-4")
+            if x2.current_leader is not default1:
+                if (x2.current_leader.leader_id != -1 or x2.current_leader.leader_epoch != -1 or x2.current_leader.unknown_tagged_fields):
+                    raise UnsupportedFieldError("PartitionProduceResponse", "current_leader", "2-4")
+                else:
+                    default1 = x2.current_leader
             add(_pack_ihqq(x2.index, x2.error_code, x2.base_offset, x2.log_append_time_ms))
     add(_pack_i(m.throttle_time_ms))
 
@@ -1069,6 +1081,7 @@ def decode_produce_response_v5(buf: Buffer, pos: int) -> tuple[ProduceResponse, 
 
 def encode_produce_response_v5(m: ProduceResponse, out: list[Chunk]) -> None:
     add = out.append
+    default1: object = m
     if m.node_endpoints:
         raise UnsupportedFieldError("ProduceResponse", "node_endpoints", "5-7")
     v1 = m.responses
@@ -1090,8 +1103,11 @@ def encode_produce_response_v5(m: ProduceResponse, out: list[Chunk]) -> None:
         n = len(v3)
         add(_pack_i(n))
         for x2 in v3:
-            if (x2.current_leader.leader_id != -1 or x2.current_leader.leader_epoch != -1 or x2.current_leader.unknown_tagged_fields):
-                raise UnsupportedFieldError("PartitionProduceResponse", "current_leader", "5-7")
+            if x2.current_leader is not default1:
+                if (x2.current_leader.leader_id != -1 or x2.current_leader.leader_epoch != -1 or x2.current_leader.unknown_tagged_fields):
+                    raise UnsupportedFieldError("PartitionProduceResponse", "current_leader", "5-7")
+                else:
+                    default1 = x2.current_leader
             add(_pack_ihqqq(x2.index, x2.error_code, x2.base_offset, x2.log_append_time_ms, x2.log_start_offset))
     add(_pack_i(m.throttle_time_ms))
 
@@ -1189,6 +1205,7 @@ def decode_produce_response_v8(buf: Buffer, pos: int) -> tuple[ProduceResponse, 
 
 def encode_produce_response_v8(m: ProduceResponse, out: list[Chunk]) -> None:
     add = out.append
+    default1: object = m
     if m.node_endpoints:
         raise UnsupportedFieldError("ProduceResponse", "node_endpoints", "8")
     v1 = m.responses
@@ -1210,8 +1227,11 @@ def encode_produce_response_v8(m: ProduceResponse, out: list[Chunk]) -> None:
         n = len(v3)
         add(_pack_i(n))
         for x2 in v3:
-            if (x2.current_leader.leader_id != -1 or x2.current_leader.leader_epoch != -1 or x2.current_leader.unknown_tagged_fields):
-                raise UnsupportedFieldError("PartitionProduceResponse", "current_leader", "8")
+            if x2.current_leader is not default1:
+                if (x2.current_leader.leader_id != -1 or x2.current_leader.leader_epoch != -1 or x2.current_leader.unknown_tagged_fields):
+                    raise UnsupportedFieldError("PartitionProduceResponse", "current_leader", "8")
+                else:
+                    default1 = x2.current_leader
             v4 = x2.record_errors
             if v4 is None:
                 raise NullFieldError("PartitionProduceResponse", "record_errors")
@@ -1371,6 +1391,7 @@ def decode_produce_response_v9(buf: Buffer, pos: int) -> tuple[ProduceResponse, 
 
 def encode_produce_response_v9(m: ProduceResponse, out: list[Chunk]) -> None:
     add = out.append
+    default1: object = m
     if m.node_endpoints:
         raise UnsupportedFieldError("ProduceResponse", "node_endpoints", "9")
     v1 = m.responses
@@ -1392,8 +1413,11 @@ def encode_produce_response_v9(m: ProduceResponse, out: list[Chunk]) -> None:
         n = len(v3) + 1
         add(UVARINT[n] if n < 128 else encode_uvarint(n))
         for x2 in v3:
-            if (x2.current_leader.leader_id != -1 or x2.current_leader.leader_epoch != -1 or x2.current_leader.unknown_tagged_fields):
-                raise UnsupportedFieldError("PartitionProduceResponse", "current_leader", "9")
+            if x2.current_leader is not default1:
+                if (x2.current_leader.leader_id != -1 or x2.current_leader.leader_epoch != -1 or x2.current_leader.unknown_tagged_fields):
+                    raise UnsupportedFieldError("PartitionProduceResponse", "current_leader", "9")
+                else:
+                    default1 = x2.current_leader
             v4 = x2.record_errors
             if v4 is None:
                 raise NullFieldError("PartitionProduceResponse", "record_errors")
@@ -1657,6 +1681,7 @@ def decode_produce_response_v10(buf: Buffer, pos: int) -> tuple[ProduceResponse,
 
 def encode_produce_response_v10(m: ProduceResponse, out: list[Chunk]) -> None:
     add = out.append
+    default1: object = m
     v1 = m.responses
     if v1 is None:
         raise NullFieldError("ProduceResponse", "responses")
@@ -1713,19 +1738,22 @@ def encode_produce_response_v10(m: ProduceResponse, out: list[Chunk]) -> None:
             add(d3)
             u2 = x2.unknown_tagged_fields
             tags1: list[tuple[int, bytes]] = []
-            if (x2.current_leader.leader_id != -1 or x2.current_leader.leader_epoch != -1 or x2.current_leader.unknown_tagged_fields):
-                part1: list[Chunk] = []
-                add1 = part1.append
-                x4 = x2.current_leader
-                if x4 is None:
-                    raise NullFieldError("PartitionProduceResponse", "current_leader")
-                u3 = x4.unknown_tagged_fields
-                if u3:
-                    add1(_pack_ii(x4.leader_id, x4.leader_epoch))
-                    write_tags(part1, [], u3)
+            if x2.current_leader is not default1:
+                if (x2.current_leader.leader_id != -1 or x2.current_leader.leader_epoch != -1 or x2.current_leader.unknown_tagged_fields):
+                    part1: list[Chunk] = []
+                    add1 = part1.append
+                    x4 = x2.current_leader
+                    if x4 is None:
+                        raise NullFieldError("PartitionProduceResponse", "current_leader")
+                    u3 = x4.unknown_tagged_fields
+                    if u3:
+                        add1(_pack_ii(x4.leader_id, x4.leader_epoch))
+                        write_tags(part1, [], u3)
+                    else:
+                        add1(_pack_iiB(x4.leader_id, x4.leader_epoch, 0))
+                    tags1.append((0, join(part1)))
                 else:
-                    add1(_pack_iiB(x4.leader_id, x4.leader_epoch, 0))
-                tags1.append((0, join(part1)))
+                    default1 = x2.current_leader
             if tags1 or u2:
                 write_tags(out, tags1, u2)
             else:
@@ -1978,6 +2006,7 @@ def decode_produce_response_v13(buf: Buffer, pos: int) -> tuple[ProduceResponse,
 
 def encode_produce_response_v13(m: ProduceResponse, out: list[Chunk]) -> None:
     add = out.append
+    default1: object = m
     v1 = m.responses
     if v1 is None:
         raise NullFieldError("ProduceResponse", "responses")
@@ -2030,19 +2059,22 @@ def encode_produce_response_v13(m: ProduceResponse, out: list[Chunk]) -> None:
             add(d2)
             u2 = x2.unknown_tagged_fields
             tags1: list[tuple[int, bytes]] = []
-            if (x2.current_leader.leader_id != -1 or x2.current_leader.leader_epoch != -1 or x2.current_leader.unknown_tagged_fields):
-                part1: list[Chunk] = []
-                add1 = part1.append
-                x4 = x2.current_leader
-                if x4 is None:
-                    raise NullFieldError("PartitionProduceResponse", "current_leader")
-                u3 = x4.unknown_tagged_fields
-                if u3:
-                    add1(_pack_ii(x4.leader_id, x4.leader_epoch))
-                    write_tags(part1, [], u3)
+            if x2.current_leader is not default1:
+                if (x2.current_leader.leader_id != -1 or x2.current_leader.leader_epoch != -1 or x2.current_leader.unknown_tagged_fields):
+                    part1: list[Chunk] = []
+                    add1 = part1.append
+                    x4 = x2.current_leader
+                    if x4 is None:
+                        raise NullFieldError("PartitionProduceResponse", "current_leader")
+                    u3 = x4.unknown_tagged_fields
+                    if u3:
+                        add1(_pack_ii(x4.leader_id, x4.leader_epoch))
+                        write_tags(part1, [], u3)
+                    else:
+                        add1(_pack_iiB(x4.leader_id, x4.leader_epoch, 0))
+                    tags1.append((0, join(part1)))
                 else:
-                    add1(_pack_iiB(x4.leader_id, x4.leader_epoch, 0))
-                tags1.append((0, join(part1)))
+                    default1 = x2.current_leader
             if tags1 or u2:
                 write_tags(out, tags1, u2)
             else:
