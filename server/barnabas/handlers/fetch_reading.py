@@ -358,6 +358,7 @@ class Reader:
             max_bytes=remaining if remaining < want.max_bytes else max(want.max_bytes, 0),
             upper_offset=upper,
             min_one_batch=not done.size,
+            is_end_wanted=committed,
         )
         if is_follower and done.is_first:
             self._note_position(partition, want)

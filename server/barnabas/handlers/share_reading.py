@@ -76,7 +76,7 @@ async def _read(
     for _ in range(2):
         next_offset = records.next_offset
         try:
-            result = log.read(next_offset, max_bytes=limit, upper_offset=upper, min_one_batch=True)
+            result = log.read(next_offset, max_bytes=limit, upper_offset=upper, is_end_wanted=False)
         except RequestError as error:
             if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise

@@ -114,14 +114,22 @@ class ReadableLog:
     # --- reading --------------------------------------------------------------------------------------------
 
     def read(
-        self, offset: int, *, max_bytes: int, upper_offset: int, min_one_batch: bool = True
+        self,
+        offset: int,
+        *,
+        max_bytes: int,
+        upper_offset: int,
+        min_one_batch: bool = True,
+        is_end_wanted: bool = True,
     ) -> ReadResult:
         """Return the batches from the one that holds `offset` on, of one segment, not decoded.
 
         None of them begins at or after `upper_offset`, which is the high watermark, the last stable offset or
         the log end, as the reader may see. At most `max_bytes`, so the last batch may be cut off; but the
-        first one is whole with `min_one_batch`. The first may begin before `offset`. Raises
-        RequestError(OFFSET_OUT_OF_RANGE), StorageError, and CorruptRecordsError if the log is damaged there.
+        first one is whole with `min_one_batch`. The first may begin before `offset`. Who does not need the
+        result's `next_offset` (`is_end_wanted`) saves a search in the offset index: it may then be much too
+        large. Raises RequestError(OFFSET_OUT_OF_RANGE), StorageError, and CorruptRecordsError if the log is
+        damaged there.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise RequestError(
@@ -131,11 +139,13 @@ class ReadableLog:
         if offset >= upper_offset or offset == self.log_end_offset:
             return ReadResult(b"", offset)
         try:
-            return self._read(offset, max_bytes, upper_offset, min_one_batch=min_one_batch)
+            return self._read(offset, max_bytes, upper_offset, min_one_batch, is_end_wanted)
         except OSError as error:
             raise failure_of("read", self, error) from error
 
-    def _read(self, offset: int, max_bytes: int, upper_offset: int, *, min_one_batch: bool) -> ReadResult:
+    def _read(
+        self, offset: int, max_bytes: int, upper_offset: int, min_one_batch: bool, is_end_wanted: bool
+    ) -> ReadResult:
         store = self.store
         found = store.find(offset)
         if found is None:
@@ -145,9 +155,10 @@ class ReadableLog:
         size = end - position
         if size > max_bytes:
             size = self._limit(segment, position, size, max_bytes, min_one_batch=min_one_batch)
-            bound = segment.offset_bound(position + size)
-            if bound is not None and bound < next_offset:
-                next_offset = bound + 1
+            if is_end_wanted:
+                bound = segment.offset_bound(position + size)
+                if bound is not None and bound < next_offset:
+                    next_offset = bound + 1
         elif segment is store.active:
             store.note_place(next_offset, segment, end)
         if size <= 0:

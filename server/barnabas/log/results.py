@@ -48,7 +48,7 @@ class AppendResult:
 class ReadResult:
     """What was read: whole batches, perhaps with a part of one at the end.
 
-    All records in it are before `next_offset`, which may be a little too large.
+    All records in it are before `next_offset`, which may be a little too large, and much if nobody wanted it.
     """
 
     records: FileRegion | bytes

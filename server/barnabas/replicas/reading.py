@@ -73,7 +73,8 @@ class ConsumerReads:
         self._seen[replica] = replica.growth.committed_bytes
         last_stable = log.last_stable_offset
         committed = self._reads_committed
-        result = _read(log, want, remaining, last_stable if committed else high_watermark, min_one_batch)
+        upper = last_stable if committed else high_watermark
+        result = _read(log, want, remaining, upper, min_one_batch, is_end_wanted=committed)
         aborted = aborted_of(log.aborted_transactions(offset, result.next_offset)) if committed else None
         return PartitionData(
             want.index, 0, high_watermark, last_stable, start,
@@ -175,7 +176,7 @@ class FollowerReads:
             return None
         self._note_position(replica, want)
         self._seen[replica] = replica.growth.appended_bytes
-        result = _read(log, want, remaining, log.log_end_offset, min_one_batch)
+        result = _read(log, want, remaining, log.log_end_offset, min_one_batch, is_end_wanted=False)
         size = len(result.records)
         if size:
             replica.sent_to_follower(size)
@@ -211,7 +212,13 @@ class FollowerReads:
 
 
 def _read(
-    log: ReadableLog, want: SessionPartition, remaining: int, upper_offset: int, min_one_batch: bool
+    log: ReadableLog,
+    want: SessionPartition,
+    remaining: int,
+    upper_offset: int,
+    min_one_batch: bool,
+    *,
+    is_end_wanted: bool,
 ) -> ReadResult:
     """Read what a partition wants within `remaining` bytes and below `upper_offset`.
 
@@ -225,4 +232,5 @@ def _read(
         max_bytes=max_bytes if max_bytes > 0 else 0,
         upper_offset=upper_offset,
         min_one_batch=min_one_batch,
+        is_end_wanted=is_end_wanted,
     )

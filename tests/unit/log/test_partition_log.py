@@ -63,6 +63,16 @@ def test_a_read_in_the_middle_of_a_batch_gets_the_whole_batch(log):
     assert result.next_offset == 10
 
 
+def test_who_does_not_ask_for_the_end_of_a_read_gets_the_same_records(log):
+    for n in range(100):
+        append(log, batch(b"%d" % n, b"x" * 50))
+    for offset in range(0, 200, 7):
+        exact = log.read(offset, max_bytes=150, upper_offset=180)
+        quick = log.read(offset, max_bytes=150, upper_offset=180, is_end_wanted=False)
+        assert quick.to_bytes() == exact.to_bytes()
+        assert quick.next_offset >= exact.next_offset
+
+
 def test_first_batch_is_whole_only_if_asked_for(log):
     append(log, batch(b"x" * 500))
     append(log, batch(b"y"))
