@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-if TYPE_CHECKING:
-    from barnabas.records.rules import AppendRules
+from barnabas.records.rules import AppendRules  # the compiled class needs it when it is made
 
 UNBOUNDED = (1 << 63) - 1
+NEVER_REACHED = 1 << 61
+"""As good as UNBOUNDED, of what is counted; compiled code has no object for it."""
 UNLIMITED = -1
 DAY_MS = 86_400_000
 DEFAULT_LEVELS = {"gzip": -1, "lz4": 9, "zstd": 3}
@@ -57,12 +58,12 @@ class LogConfig:
     unclean_leader_election_enable: bool = False
     record_validation: Literal["full", "header"] = "full"  # ours: how far a leader looks, see AppendRules
     rules: AppendRules = field(init=False, compare=False, repr=False)
+    flush_after_messages: int = field(init=False, compare=False, repr=False)
+    """`flush_messages`, as a small number also where that has no bound: it is compared with at each append."""
     roll_ms: int = field(init=False, compare=False, repr=False)
     """After how long a segment is rolled: in time for it to be compacted, if it must be."""
 
     def __post_init__(self) -> None:
-        from barnabas.records.rules import AppendRules
-
         level = getattr(self, f"compression_{self.compression_type}_level", None)
         rules = AppendRules(
             compression_type=self.compression_type,
@@ -76,6 +77,7 @@ class LogConfig:
             record_validation=self.record_validation,
         )
         object.__setattr__(self, "rules", rules)
+        object.__setattr__(self, "flush_after_messages", min(self.flush_messages, NEVER_REACHED))
         is_lag_bounded = self.is_compacted and self.max_compaction_lag_ms > 0
         roll_ms = min(self.max_compaction_lag_ms, self.segment_ms) if is_lag_bounded else self.segment_ms
         object.__setattr__(self, "roll_ms", roll_ms)

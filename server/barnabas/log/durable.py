@@ -89,7 +89,7 @@ class DurableLog(ReadableLog):
     @property
     def wants_flush(self) -> bool:
         """Whether flush.messages asks for a flush now, before anybody is told that the records are safe."""
-        return self.appended_messages - self._flushed_messages >= self.config.flush_messages
+        return self.appended_messages - self._flushed_messages >= self.config.flush_after_messages
 
     def is_flush_due(self, now_ms: int) -> bool:
         """Return whether a flush is due by flush.ms, or as a segment has been rolled.

@@ -13,12 +13,11 @@ from barnabas.records.batch import (
     DELETE_HORIZON_BIT,
     HEADER_SIZE,
     LOG_OVERHEAD,
-    MAGIC_OFFSET,
     SEQUENCE_MAX,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
     BatchHeader,
-    read_header,
+    unpack_header,
 )
 from barnabas.records.compression import CODECS_BY_NAME, SMALL_BYTES, Codec, decompress_small, is_loaded
 from barnabas.records.crc import crc32c
@@ -39,6 +38,7 @@ _UNUSUAL_BITS: Final = TIMESTAMP_TYPE_BIT | CONTROL_BIT | DELETE_HORIZON_BIT | T
 _ZSTD: Final = 4
 _LZ4: Final = 3
 _SMALL_BYTES: Final = 1 << 20
+_RECORDS_AT: Final = HEADER_SIZE - ATTRIBUTES_OFFSET  # in what the checksum covers
 _RECORDS_AT_ONCE: Final = 1_000
 _SMALL_EFFORT: Final = 4 * _RECORDS_AT_ONCE  # room for headers, and for looks at columns
 
@@ -52,17 +52,18 @@ def validate_at_once(
 ) -> ValidatedBatches | None:
     """Check a producer's records, where they are one small batch that stays as it is and is in no transaction; most are.
 
-    None for all others, of which nothing has changed. Raises RecordsError where the header cannot be, or the records are
-    malformed or their compression is broken.
+    None for all others, of which nothing has changed. Raises RecordsError where the records are malformed or their
+    compression is broken.
     """
     size = len(buf)
-    if size < HEADER_SIZE or size > _SMALL_BYTES or buf[MAGIC_OFFSET] != 2 or buf.readonly:
+    if size < HEADER_SIZE or size > _SMALL_BYTES or buf.readonly:
         return None
-    header = read_header(buf)
+    header = unpack_header(buf)
     count, attributes = header.records_count, header.attributes
     codec = attributes & CODEC_MASK
     if (
-        LOG_OVERHEAD + header.batch_length != size
+        header.magic != 2
+        or LOG_OVERHEAD + header.batch_length != size
         or header.base_offset != 0
         or count <= 0
         or count > _RECORDS_AT_ONCE
@@ -74,21 +75,24 @@ def validate_at_once(
         or codec > _ZSTD
         or (codec == _ZSTD and PRODUCE_VERSION_MAGIC_2 <= api_version < PRODUCE_VERSION_ZSTD)
         or (config.compression_type != AS_PRODUCED and CODECS_BY_NAME[config.compression_type] != codec)
-        or crc32c(buf[ATTRIBUTES_OFFSET:]) != header.crc
     ):
         return None
+    must_look = must_look_at_records(header, config, now_ms)
+    # Copied once, for the checksum and for the look at the records.
+    plain = bytes(buf[ATTRIBUTES_OFFSET:]) if must_look and not codec else b""
+    if crc32c(plain or buf[ATTRIBUTES_OFFSET:]) != header.crc:
+        return None
     max_timestamp = header.max_timestamp
-    if must_look_at_records(header, config, now_ms):
+    if must_look:
         if codec and (not is_loaded(codec) or (codec == _LZ4 and _is_lz4_linked(buf))):
             return None
-        scanner = scan_small(buf, header, config)
+        scanner = _scan(plain, _RECORDS_AT, header) if plain else scan_small(buf, header, config)
         if scanner is None:
             return None
-        scan = scanner.result()
-        low, high = scan.min_timestamp, scan.max_timestamp
+        low, high = scanner.span()
         if (
-            not scan.offsets_consecutive
-            or (config.compacted and scan.null_keys)
+            not scanner.offsets_consecutive
+            or (config.compacted and scanner.null_keys)
             or not is_timestamp_allowed(config, now_ms, high)
             or (low != high and not is_timestamp_allowed(config, now_ms, low))
         ):
@@ -127,7 +131,11 @@ def scan_small(buf: Buffer, header: BatchHeader, config: AppendRules) -> Scanner
             return None
     else:
         body = bytes(buf[HEADER_SIZE:size])
-    scanner = Scanner(body, header.records_count, header.base_timestamp)
+    return _scan(body, 0, header)
+
+
+def _scan(data: bytes, records_at: int, header: BatchHeader) -> Scanner | None:
+    scanner = Scanner(data, header.records_count, header.base_timestamp, records_at)
     return scanner if scanner.advance(_SMALL_EFFORT) else None
 
 

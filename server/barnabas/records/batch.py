@@ -78,8 +78,8 @@ def transactional_producer(records: object) -> tuple[int, int] | None:
     if (
         not isinstance(records, memoryview)
         or len(records) < HEADER_SIZE
-        or records[MAGIC_OFFSET] != 2
         or not records[ATTRIBUTES_OFFSET + 1] & TRANSACTIONAL_BIT
+        or records[MAGIC_OFFSET] != 2
     ):
         return None
     return (
@@ -218,16 +218,20 @@ def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
         raise CorruptRecordsError(
             f"{max(0, len(buf) - pos)} bytes are too few for the header of a record batch"
         )
-    length: int
-    magic: int
+    header = unpack_header(buf, pos)
+    if header.magic != 2:
+        raise CorruptRecordsError(f"magic is {header.magic} where a record batch (magic 2) must be")
+    if header.batch_length < HEADER_SIZE - LOG_OVERHEAD:
+        raise CorruptRecordsError(f"record batch length {header.batch_length} is less than its header takes")
+    return header
+
+
+def unpack_header(buf: Buffer, pos: int = 0) -> BatchHeader:
+    """Take HEADER_SIZE bytes for the header of a batch of magic 2; magic and length may be what they cannot."""
     (
         base_offset, length, leader_epoch, magic, crc, attributes, last_offset_delta, base_timestamp,
         max_timestamp, producer_id, producer_epoch, base_sequence, count,
     ) = _unpack_header(buf, pos)  # fmt: skip
-    if magic != 2:
-        raise CorruptRecordsError(f"magic is {magic} where a record batch (magic 2) must be")
-    if length < HEADER_SIZE - LOG_OVERHEAD:
-        raise CorruptRecordsError(f"record batch length {length} is less than its header takes")
     return BatchHeader(
         base_offset, length, leader_epoch, magic, crc, attributes, last_offset_delta, base_timestamp,
         max_timestamp, producer_id, producer_epoch, base_sequence, count,

@@ -3,7 +3,7 @@
 The rule: whoever reads records asks for each; all that break a rule are named in one error, up to a bound (KIP-467).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from barnabas.records.batch import DECOMPRESSED_BYTES_MAX, NO_TIMESTAMP
@@ -34,15 +34,18 @@ class AppendRules:
     compacted: bool = False
     record_validation: Literal["full", "header"] = "full"
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
+    append_time: bool = field(init=False, compare=False, repr=False)
+    """Whether the broker sets the timestamps."""
+    is_age_bounded: bool = field(init=False, compare=False, repr=False)
+    """Whether a timestamp can be too old."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "append_time", self.timestamp_type == "LogAppendTime")
+        object.__setattr__(self, "is_age_bounded", self.message_timestamp_before_max_ms < UNBOUNDED_MS)
 
     def target_codec(self, source: Codec) -> Codec:
         """Return the codec in which records are stored that came in `source`."""
         return source if self.compression_type == "producer" else CODECS_BY_NAME[self.compression_type]
-
-    @property
-    def append_time(self) -> bool:
-        """Whether the broker sets the timestamps."""
-        return self.timestamp_type == "LogAppendTime"
 
 
 def is_timestamp_allowed(config: AppendRules, now_ms: int, timestamp: int) -> bool:
@@ -50,7 +53,9 @@ def is_timestamp_allowed(config: AppendRules, now_ms: int, timestamp: int) -> bo
     if timestamp == NO_TIMESTAMP or config.append_time:
         return True
     age_ms = now_ms - timestamp
-    return -config.message_timestamp_after_max_ms <= age_ms <= config.message_timestamp_before_max_ms
+    return age_ms >= -config.message_timestamp_after_max_ms and not (
+        config.is_age_bounded and age_ms > config.message_timestamp_before_max_ms
+    )
 
 
 class RecordJudge:

@@ -34,6 +34,7 @@ _FIRST: Final = bytes(range(0x80, 0x100, 2)) * 128
 _SECOND_OF_TWO: Final = b"".join(bytes((second,)) * 64 for second in range(0x80))
 _SECOND_OF_THREE: Final = b"".join(bytes((second,)) * 64 for second in range(0x80, 0x100))
 _CONTINUED: Final = bytes(range(0x80, 0x100))
+_FAR: Final = 1 << 61  # most timestamps are nearer; compiled code compares larger numbers as objects
 _RUNS_MAX: Final = 64
 _RUN_EFFORT: Final = 256  # what a look for a run counts for, in records
 _HEADERS_AT_ONCE: Final = 16  # a record with more headers is not finished in one go
@@ -86,7 +87,7 @@ def scan_body(body: bytes, count: int, base_timestamp: int) -> BodyScan:
 class Scanner:
     """The state of one scan: all records before `index`, which begins at `pos`, are well-formed.
 
-    Lifecycle: `advance` until it says that it is done, then `result`. Both raise InvalidRecordsError.
+    Lifecycle: `advance` until it says that it is done, then `span` or `result`. All raise InvalidRecordsError.
     """
 
     __slots__ = (
@@ -106,14 +107,15 @@ class Scanner:
         "step",
     )
 
-    def __init__(self, body: bytes, count: int, base_timestamp: int) -> None:
-        check_count(count, len(body))
+    def __init__(self, body: bytes, count: int, base_timestamp: int, pos: int = 0) -> None:
+        """The records are what `body` has from `pos` on."""
+        check_count(count, len(body) - pos)
         assert count > 0, "an empty body spans nothing"
         self.body = body
         self.count = count
         self.base_timestamp = base_timestamp
         self.index = 0
-        self.pos = 0
+        self.pos = pos
         self.null_keys = 0
         self.offsets_consecutive = True
         self.raw_deltas: set[int] = set()  # of timestamps, before the zigzag; few different ones as a rule
@@ -139,6 +141,11 @@ class Scanner:
 
     def result(self) -> BodyScan:
         """Tell what the records span, all of which must have been scanned."""
+        low, high = self.span()
+        return BodyScan(low, high, self.null_keys, self.offsets_consecutive)
+
+    def span(self) -> tuple[int, int]:
+        """Return the smallest and the largest timestamp of the records, all of which must have been scanned."""
         if self.pos != len(self.body):
             left = len(self.body) - self.pos
             raise InvalidRecordsError(f"{left} bytes are left over after the last of {self.count} records")
@@ -148,9 +155,9 @@ class Scanner:
         else:
             self.fold_deltas()
             low, high = self.base_timestamp + self.min_delta, self.base_timestamp + self.max_delta
-        if not -TIMESTAMP_LIMIT <= low <= high < TIMESTAMP_LIMIT:
+        if not (-_FAR <= low <= high <= _FAR or -TIMESTAMP_LIMIT <= low <= high < TIMESTAMP_LIMIT):
             raise InvalidRecordsError(f"timestamps from {low} to {high} are out of range")
-        return BodyScan(low, high, self.null_keys, self.offsets_consecutive)
+        return low, high
 
     def fold_deltas(self) -> None:
         """Keep of the timestamp deltas only the ends of their range."""
@@ -207,7 +214,7 @@ class Scanner:
         """Check the records up to the index `stop`, one by one."""
         body, pos, index = self.body, self.pos, self.index
         body_end = len(body)
-        add_delta = self.raw_deltas.add
+        deltas = self.raw_deltas
         null_keys, last_delta = 0, -1
         while index < stop:
             self.index = index  # for whom the error is
@@ -232,7 +239,7 @@ class Scanner:
                 else:
                     delta, pos = read_unsigned(body, pos - 1, end, 64)
             if delta != last_delta:
-                add_delta(delta)
+                deltas.add(delta)
                 last_delta = delta
             delta = body[pos]
             pos += 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import fields
 from struct import Struct
 from struct import error as struct_error
-from typing import Any
+from typing import Any, Final
 
 from barnabas.wire.primitives import Buffer, DecodeError, read_uvarint
 from barnabas.wire.structs import is_array, struct_of
@@ -17,6 +17,7 @@ PRODUCE = 0
 
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
+_unpack_int32: Final = _INT32.unpack_from
 
 
 class _Parts:
@@ -104,12 +105,14 @@ def _count_produced(frame: Buffer, pos: int, version: int, most: int) -> int:
         count += partitions
         if count > most:
             break
-        for _ in range(partitions):
-            pos = _skip(frame, pos + 4, flexible, _INT32)
-            if flexible:
-                pos = _skip_tags(frame, pos)
         if flexible:
+            for _ in range(partitions):
+                pos = _skip_tags(frame, _skip(frame, pos + 4, flexible, _INT32))
             pos = _skip_tags(frame, pos)
+        else:  # in line: it is done for each partition of each such request
+            for _ in range(partitions):
+                size: int = _unpack_int32(frame, pos + 4)[0]
+                pos += 8 + size if size > 0 else 8
     return count
 
 

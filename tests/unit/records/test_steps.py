@@ -100,6 +100,19 @@ def test_a_scan_in_pieces_says_what_the_decoder_says(data):
         assert outcome(in_pieces).startswith("BodyScan")
 
 
+@pytest.mark.parametrize("count", [1, 2, 40, 3_000])
+def test_records_may_begin_in_the_middle_of_what_is_scanned(count):
+    records = [Record(n, NOW + n % 5, b"k" if n % 3 else None, b"v" * 9) for n in range(count)]
+    body = bytes(building.encode_batch(records)[batch.HEADER_SIZE :])
+    for before in (b"x", b"\xff" * 40):
+        scanner = Scanner(before + body, count, records[0].timestamp, len(before))
+        while not scanner.advance(RECORDS_PER_STEP):
+            pass
+        assert scanner.result() == scan_body(body, count, records[0].timestamp)
+    with pytest.raises(InvalidRecordsError, match=r"cut short|beyond the batch"):
+        Scanner(b"xx" + body[:-1], count, records[0].timestamp, 2).advance(10 * count + 1_000)
+
+
 def test_timestamps_that_all_differ_are_not_all_kept():
     records = [Record(n, NOW + n * n % 99_991 - 50_000, None, b"v" * (n % 3)) for n in range(20_000)]
     body = building.encode_batch(records)[batch.HEADER_SIZE :]
