@@ -54,6 +54,8 @@ class Coordinator:
         self.now_ms = 0
         self.topics_made = 0
         self._waiter = 0
+        # What each member asked and was answered last: who repeats it may be given the same.
+        self._answered: dict[str, tuple[Any, Any]] = {}
 
     # --- topics ---------------------------------------------------------------------------------------------
 
@@ -158,8 +160,18 @@ class Coordinator:
             group_id="g", member_id=member_id, member_epoch=epoch, **fields
         )
         check_heartbeat(request, api_version, self.settings)
-        beat = Heartbeat(request, "client", "/host", "made-by-coordinator")
-        return self.perform(lambda shard, out: shard.consumer_heartbeat(beat, self.now_ms, out))
+        asked, answered = self._answered.get(member_id, (None, None))
+        beat = Heartbeat(
+            request,
+            "client",
+            "/host",
+            "made-by-coordinator",
+            answered=answered if asked == request else None,
+        )
+        self.shard.finds_content(beat, self.now_ms)
+        response = self.perform(lambda shard, out: shard.consumer_heartbeat(beat, self.now_ms, out))
+        self._answered[member_id] = request, response
+        return response
 
 
 def _check_said(said: Said | CommittedOffset, key: bytes, value: bytes | None) -> None:

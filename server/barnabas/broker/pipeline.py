@@ -70,7 +70,8 @@ class Answer:
     @property
     def size(self) -> int:
         """How many bytes are still to be sent."""
-        return sum([len(chunk) for chunk in self.chunks])
+        chunks = self.chunks
+        return len(chunks[0]) if len(chunks) == 1 else sum([len(chunk) for chunk in chunks])
 
 
 class Pipeline:
@@ -131,9 +132,12 @@ class Pipeline:
             return self.answer(connection, transport, frame)
         context = self._context(connection, header)
         started = self._now_s() if self._meter is not None else 0.0
-        request = _decoded(api, context, header, frame) if last is None else last.request
-        if last is None and api.key in apis.HEARTBEATS and len(frame) <= BYTES_MAX:
-            last = connection.last_request = LastRequest(frame, header, request)
+        if last is not None:
+            request, context.last_response = last.request, last.response
+        else:
+            request = _decoded(api, context, header, frame)
+            if api.key in apis.HEARTBEATS and len(frame) <= BYTES_MAX:
+                last = connection.last_request = LastRequest(frame, header, request)
         begun = Begun(self, api, context, transport, request, len(frame), started, last)
         begun.response = self._respond_at_once(api, begin, context, request)
         return begun if begun.is_announced else self.end(begun)
@@ -147,14 +151,18 @@ class Pipeline:
         if begun.is_announced:
             begun.response = self._respond_at_once(api, begun.take, context, begun.request)
         response = begun.response
+        last = begun.last
+        answer: Answer | None
         if response is None:
             return self._ended(begun, Answer([], {}), 0)
-        if isinstance(response, Later) or self._codecs.is_large(response):
+        if last is not None and response is last.response:
+            answer = _answered_again(last, context)
+        elif isinstance(response, Later) or self._codecs.is_large(response):
             return self.finish(begun)
-        if begun.last is None:
+        elif last is None:
             answer = self._encode(api, context, begun.request, response)
         else:
-            answer = self._encode_again(api, context, begun.last, response)
+            answer = self._encode_again(api, context, last, response)
         if answer is None:
             return False
         size, data = answer.size, answer.chunks[0]
@@ -440,7 +448,7 @@ class Pipeline:
     ) -> Answer | None:
         """Do the same for a heartbeat, whose answer is usually the one before it with another correlation id."""
         if response == last.response:
-            return Answer([response_start(len(last.body), context.correlation_id) + last.body], last.codes)
+            return _answered_again(last, context)
         answer = self._encode(api, context, last.request, response)
         if answer is not None:
             last.keep(response, answer.chunks[0][AFTER_CORRELATION_ID:], answer.codes)  # type: ignore[arg-type, index]
@@ -475,6 +483,11 @@ class Pipeline:
         if self._meter is not None and api.key == apis.FETCH:
             self._meter.fetched(response)
         return Answer(chunks, count_error_codes(response))
+
+
+def _answered_again(last: LastRequest, context: RequestContext) -> Answer:
+    """Return the answer that a connection got last, as one to another request."""
+    return Answer([response_start(len(last.body), context.correlation_id) + last.body], last.codes)
 
 
 def _decoded(api: apis.Api, context: RequestContext, header: RequestHeader, frame: memoryview) -> Any:

@@ -27,9 +27,11 @@ def beat_at_once(
     """Let the group take note. Raises RequestError."""
     request = beat.request
     check_heartbeat(request, context.api_version, group_coordinator.settings)
-    says_more = _says_more(request)
 
     def is_large(shard: GroupShard) -> bool:
+        if shard.finds_content(beat, context.now_ms):
+            return False
+        says_more = _says_more(request)
         size = shard.event_size(request.group_id, request.member_id, says_more=says_more)
         if says_more:
             size += reported(request) + size_of_few(request.subscribed_topic_names or (), hash_size, metadata)

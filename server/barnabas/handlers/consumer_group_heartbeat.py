@@ -53,7 +53,12 @@ def handle(
     )
     new_member_id = "" if request.member_id else uuid_text(new_uuid(entropy))
     beat = Heartbeat(
-        request, context.client_id or "", context.connection.client_host, new_member_id, may_describe
+        request,
+        context.client_id or "",
+        context.connection.client_host,
+        new_member_id,
+        may_describe,
+        context.last_response,
     )
     names = request.subscribed_topic_names or ()
     if request.subscribed_topic_regex or (

@@ -25,6 +25,8 @@ def handle(
 
     def beat(shard: GroupShard, out: Decision) -> HeartbeatResponse:
         must_join = shard.heartbeat(request, context.now_ms, out)
-        return HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS if must_join else ErrorCode.NONE)
+        code = ErrorCode.REBALANCE_IN_PROGRESS if must_join else ErrorCode.NONE
+        last: HeartbeatResponse | None = context.last_response
+        return last if last is not None and last.error_code == code else HeartbeatResponse(error_code=code)
 
     return group_coordinator.perform_at_once(request.group_id, beat)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.errors import RequestError
 from barnabas.requests.memory import Reservation
@@ -160,6 +160,7 @@ class RequestContext:
         "connection",
         "correlation_id",
         "delivery",
+        "last_response",
         "now_ms",
         "quotas",
         "reservation",
@@ -190,6 +191,8 @@ class RequestContext:
         """What the request is charged to; None where nobody has a quota."""
         self.delivery: object = None
         """What an interceptor leaves for the sender of the answer."""
+        self.last_response: Any = None
+        """The response to the same request before, where a connection repeats it: a handler may give it again."""
 
     def __str__(self) -> str:
         return (

@@ -14,13 +14,18 @@ from barnabas.requests.last_request import BYTES_MAX, LastRequest
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.heartbeat import HeartbeatRequest
+from barnabas.wire.generated.incremental_alter_configs import IncrementalAlterConfigsRequest as Request
+from barnabas.wire.generated.leave_group import LeaveGroupRequest
 from barnabas.wire.generated.sync_group import SyncGroupRequest
 from barnabas.wire.headers import decode_response, encode_request, parse_request_header
 from tests.support.broker import ask_for_topic, broker_to_ask
 from tests.unit.broker.test_begun_at_once import Transport, connection, frame_of, joining, pipeline_of
 from tests.unit.broker.test_begun_at_once import beat as first_beat
 
-JOIN_GROUP, HEARTBEAT, SYNC_GROUP, CONSUMER_GROUP_HEARTBEAT = 11, 12, 14, 68
+JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, CONSUMER_GROUP_HEARTBEAT = 11, 12, 13, 14, 68
+INCREMENTAL_ALTER_CONFIGS = 44
+GROUP = 32
+"""The type of resource."""
 
 
 class Client:
@@ -108,6 +113,36 @@ async def test_a_repeated_heartbeat_of_a_classic_member_learns_that_it_must_join
     assert [answer.error_code for answer in answers] == [ErrorCode.REBALANCE_IN_PROGRESS] * 2
     assert client.last is kept
     joins.forget()
+
+
+async def test_what_a_member_is_told_anew_is_not_what_it_was_told_before(client: Client) -> None:
+    beat = await joined_consumer(client)
+    told = [(await client.ask(CONSUMER_GROUP_HEARTBEAT, beat)) for _ in range(2)]
+    kept, response = client.last, client.last.response
+    assert told[0].heartbeat_interval_ms == 5_000
+    other = Client(client.pipeline)
+    setting = Request.AlterableConfig(name="consumer.heartbeat.interval.ms", value="7000")
+    configured = Request.AlterConfigsResource(resource_type=GROUP, resource_name="c", configs=[setting])
+    altered = await other.ask(INCREMENTAL_ALTER_CONFIGS, Request(resources=[configured]))
+    assert altered.responses[0].error_code == ErrorCode.NONE
+    assert (await client.ask(CONSUMER_GROUP_HEARTBEAT, beat)).heartbeat_interval_ms == 7_000
+    assert client.last is kept
+    assert client.last.response is not response
+    leave = ConsumerGroupHeartbeatRequest(group_id="c", member_id="m", member_epoch=-1)
+    assert (await other.ask(CONSUMER_GROUP_HEARTBEAT, leave)).error_code == ErrorCode.NONE
+    for _ in range(3):
+        gone = await client.ask(CONSUMER_GROUP_HEARTBEAT, beat)
+        assert gone.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert client.last is kept
+
+
+async def test_a_repeated_heartbeat_of_a_classic_member_that_is_gone_is_told_so(client: Client) -> None:
+    beat = await joined_classic(client)
+    assert [(await client.ask(HEARTBEAT, beat)).error_code for _ in range(3)] == [ErrorCode.NONE] * 3
+    leave = LeaveGroupRequest(group_id="g", member_id=beat.member_id)
+    assert (await Client(client.pipeline).ask(LEAVE_GROUP, leave, 0)).error_code == ErrorCode.NONE
+    answers = [await client.ask(HEARTBEAT, beat) for _ in range(3)]
+    assert [answer.error_code for answer in answers] == [ErrorCode.UNKNOWN_MEMBER_ID] * 3
 
 
 async def test_a_repeated_heartbeat_of_a_consumer_learns_of_its_new_assignment(client: Client) -> None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from barnabas.cluster.image import ClusterImage
 from barnabas.errors import RequestError
 from barnabas.groups.consumer import records
 from barnabas.groups.consumer.group import ConsumerGroup, topics_in
@@ -51,10 +52,20 @@ class Heartbeat:
     """A ConsumerGroupHeartbeat request with what the handler knows beyond its fields.
 
     `new_member_id` is for a member that comes without an id. `may_describe` says whether the requester may describe a
-    topic, for what expressions match; None where nobody is refused.
+    topic, for what expressions match; None where nobody is refused. `answered` is the response to the same request
+    before, if it is repeated: it is given again where there is nothing else to say. `content` is the member, from
+    `finds_content` until the event that follows at once.
     """
 
-    __slots__ = ("client_host", "client_id", "may_describe", "new_member_id", "request")
+    __slots__ = (
+        "answered",
+        "client_host",
+        "client_id",
+        "content",
+        "may_describe",
+        "new_member_id",
+        "request",
+    )
 
     def __init__(
         self,
@@ -63,12 +74,15 @@ class Heartbeat:
         client_host: str,
         new_member_id: str,
         may_describe: Callable[[str], bool] | None = None,
+        answered: ConsumerGroupHeartbeatResponse | None = None,
     ) -> None:
         self.request = request
         self.client_id = client_id
         self.client_host = client_host
         self.new_member_id = new_member_id
         self.may_describe = may_describe
+        self.answered = answered
+        self.content: ConsumerMember | None = None
 
 
 def check_heartbeat(
@@ -119,15 +133,8 @@ def heartbeat(group: ConsumerGroup, beat: Heartbeat, context: EventContext) -> C
     FENCED_INSTANCE_ID, INVALID_REGULAR_EXPRESSION.
     """
     request = beat.request
-    content = _content_member(group, beat, context)
-    if content is not None:
-        settings = group.settings_in(context.image)
-        context.out.timers["session", group.id, content.id] = context.now_ms + settings.session_timeout_ms
-        return ConsumerGroupHeartbeatResponse(
-            member_id=content.id,
-            member_epoch=content.epoch,
-            heartbeat_interval_ms=settings.heartbeat_interval_ms,
-        )
+    if beat.content is not None or finds_content(group, beat, context.image, context.now_ms):
+        return _stay(group, beat, context)
     joins = request.member_epoch == 0
     member_id = request.member_id or beat.new_member_id
     reported = _reported(request)
@@ -167,27 +174,48 @@ def heartbeat(group: ConsumerGroup, beat: Heartbeat, context: EventContext) -> C
     return response
 
 
-def _content_member(group: ConsumerGroup, beat: Heartbeat, context: EventContext) -> ConsumerMember | None:
-    """Return the member of a heartbeat that says nothing and finds nothing new, as most do; None of any other."""
+def finds_content(group: ConsumerGroup, beat: Heartbeat, image: ClusterImage, now_ms: int) -> bool:
+    """Whether a heartbeat says nothing and finds nothing new, as most do; notes whose it is then."""
     request = beat.request
-    member = group.members.get(request.member_id)
+    member = beat.content = group.members.get(request.member_id)
     if (
         member is None
         or not 0 < request.member_epoch == member.epoch
         or request.instance_id is not None
         or request.topic_partitions is not None
-        or group.topics_seen is not context.image.topics
+        or group.topics_seen is not image.topics
         or member.epoch != group.assignment_epoch
         or member.state is not MemberState.STABLE
         or not _says_nothing(beat, member)
         or (
             group.epoch > group.assignment_epoch
             and not group.assigning_epoch
-            and _may_assign(group, member, context)
+            and _may_assign(group, member, image, now_ms)
         )
     ):
-        return None
-    return member
+        beat.content = None
+    return beat.content is not None
+
+
+def _stay(group: ConsumerGroup, beat: Heartbeat, context: EventContext) -> ConsumerGroupHeartbeatResponse:
+    """Watch over a member that is content, and tell it that nothing is new."""
+    content, answered = beat.content, beat.answered
+    assert content is not None
+    settings = group.settings_in(context.image)
+    context.out.timers["session", group.id, content.id] = context.now_ms + settings.session_timeout_ms
+    interval_ms = settings.heartbeat_interval_ms
+    if (
+        answered is not None
+        and answered.member_id == content.id
+        and answered.member_epoch == content.epoch
+        and answered.heartbeat_interval_ms == interval_ms
+        and answered.assignment is None
+        and not answered.error_code
+    ):
+        return answered
+    return ConsumerGroupHeartbeatResponse(
+        member_id=content.id, member_epoch=content.epoch, heartbeat_interval_ms=interval_ms
+    )
 
 
 def _says_nothing(beat: Heartbeat, member: ConsumerMember) -> bool:
@@ -265,7 +293,7 @@ def advance(
         if epoch != group.epoch:
             _write_epoch(group, epoch, new_hash, context)
     target, target_epoch = group.target_of(after), group.assignment_epoch
-    if epoch > target_epoch and _may_assign(group, after, context):
+    if epoch > target_epoch and _may_assign(group, after, context.image, context.now_ms):
         needed = None if group.assigning_epoch else _target_needed(seen, after, epoch, context)
         if needed is None or needed.is_large:
             if needed is not None:  # otherwise one is being computed, and the next is asked for after it
@@ -286,19 +314,19 @@ def advance(
     return moved
 
 
-def _may_assign(group: ConsumerGroup, after: ConsumerMember, context: EventContext) -> bool:
+def _may_assign(group: ConsumerGroup, after: ConsumerMember, image: ClusterImage, now_ms: int) -> bool:
     """Whether the last assignment is as long ago as `consumer.assignment.interval.ms` says; the first one never waits.
 
     Of many members that come together, each would move what the others have just been given: large groups wait until
     they are at rest, but no longer than `LARGE_INTERVAL_MS` after their last assignment.
     """
-    interval_ms = group.settings_in(context.image).assignment_interval_ms
-    if group.was_assigned_within(interval_ms, context.now_ms):
+    interval_ms = group.settings_in(image).assignment_interval_ms
+    if group.was_assigned_within(interval_ms, now_ms):
         return False
     size = len(group.members) + (after.id not in group.members) + group.partition_count
-    if size <= ASSIGNED_AT_ONCE_MAX or not group.was_assigned_within(LARGE_INTERVAL_MS, context.now_ms):
+    if size <= ASSIGNED_AT_ONCE_MAX or not group.was_assigned_within(LARGE_INTERVAL_MS, now_ms):
         return True
-    return context.now_ms - max(group.changed_ms, group.assigned_ms) >= size // REST_SIZE_PER_MS
+    return now_ms - max(group.changed_ms, group.assigned_ms) >= size // REST_SIZE_PER_MS
 
 
 def _hash(group: ConsumerGroup, names: frozenset[str], context: EventContext) -> int:
