@@ -1,14 +1,19 @@
-"""Echo: one request in flight to a process that answers at once, without looking at what came.
+"""Echo: one request in flight to a process that answers at once, or after some work, without looking at what came.
 
 The rule: this is what no broker can be faster than that waits for its sockets in this way; wall time, since most of
 it is passed in the kernel, on the way between two processes. `bench.scenarios.latency` has the brokers.
+
+What works for a fixed time before it answers shows how much of a tail is the machine's: that of its scheduler, and of the
+host that gives it its cores.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import socket
+import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
@@ -21,6 +26,14 @@ from bench.wire import produce_v7, record_batch
 REQUESTS = 10_000
 WARMUP = 1_000
 SAMPLES = 5
+TAILS = (
+    "p50_us",
+    "p99_us",
+    "p999_us",
+)
+WORKS_S = (0.0, 0.000_06, 0.000_13)
+LOOKS_S = (0.0, 0.000_3)
+"""0 for one that waits for the next request as soon as it has answered, as Apache Kafka does."""
 CORRELATION_ID = slice(8, 12)  # of a request, with its size field
 REPLY_SIZE, REPLY_REST = (
     (52).to_bytes(4, "big"),
@@ -29,7 +42,7 @@ REPLY_SIZE, REPLY_REST = (
 
 
 def run() -> Iterator[Timing]:
-    """The median round trip of each sample."""
+    """The median round trip of each sample; then the quantiles of servers that work."""
     frame = produce_v7("latency", [0], record_batch([b"x" * 100], 0))
     with TemporaryDirectory() as directory:
         path = Path(directory, "frame")
@@ -38,14 +51,24 @@ def run() -> Iterator[Timing]:
             ("a blocking socket", _serve_blocking),
             ("the broker's transport on Trio", _serve_trio),
         ):
-            medians_s = [_p50_us(path, len(frame), serve) / 1e6 for _ in range(SAMPLES)]
+            medians_s = [_round_trips(path, len(frame), serve)["p50_us"] / 1e6 for _ in range(SAMPLES)]
             yield Timing(f"Round trip to {name}, p50", min(medians_s), median(medians_s))
+        servers = [(work_s, look_s) for work_s in WORKS_S for look_s in LOOKS_S]
+        found: dict[tuple[float, float], list[dict[str, float]]] = {server: [] for server in servers}
+        for _ in range(SAMPLES):  # in turns: what the host gives changes by the minute
+            for server in servers:
+                found[server].append(_round_trips(path, len(frame), partial(_serve_working, server)))
+        for (work_s, look_s), samples in found.items():
+            name = f"works {work_s * 1e6:.0f} us, looks {look_s * 1e6:.0f} us"
+            for tail in TAILS:
+                values_s = [sample[tail] / 1e6 for sample in samples]
+                yield Timing(f"{name}: {tail.removesuffix('_us')}", min(values_s), median(values_s))
 
 
 Serve = Callable[[socket.socket, int], None]
 
 
-def _p50_us(path: Path, size: int, serve: Serve) -> float:
+def _round_trips(path: Path, size: int, serve: Serve) -> dict[str, float]:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_listen, args=(theirs, serve, size), daemon=True)
@@ -62,7 +85,7 @@ def _p50_us(path: Path, size: int, serve: Serve) -> float:
     finally:
         process.kill()
         process.join()
-    return result["p50_us"]
+    return result
 
 
 def _listen(parent: Connection, serve: Serve, size: int) -> None:
@@ -81,6 +104,29 @@ def _reply(request: memoryview) -> bytes:
 def _serve_blocking(accepted: socket.socket, size: int) -> None:
     view = memoryview(bytearray(size))
     while accepted.recv_into(view, size, socket.MSG_WAITALL) == size:
+        accepted.sendall(_reply(view))
+
+
+def _serve_working(server: tuple[float, float], accepted: socket.socket, size: int) -> None:
+    """Work for so many seconds before each answer, and look for so many for the next request before waiting for it."""
+    work_s, look_s = server
+    clock = time.perf_counter
+    view = memoryview(bytearray(size))
+    while True:
+        ends_s = clock() + look_s
+        received = 0
+        while not received and clock() < ends_s:
+            try:
+                received = accepted.recv_into(view, size, socket.MSG_DONTWAIT)
+                if not received:
+                    return
+            except BlockingIOError:
+                pass
+        if received < size and accepted.recv_into(view[received:], 0, socket.MSG_WAITALL) < size - received:
+            return
+        ends_s = clock() + work_s
+        while clock() < ends_s:
+            pass
         accepted.sendall(_reply(view))
 
 

@@ -12,7 +12,8 @@ import trio
 
 from barnabas.errors import PeerError
 from barnabas.metrics.meter import count_error_codes
-from barnabas.wire.extent import PRODUCE, has_more_entries, produces_to_more
+from barnabas.wire.extent import has_more_entries, produces_to_more
+from barnabas.wire.framing import PRODUCE
 from barnabas.wire.headers import encode_response
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from barnabas.requests.last_request import BYTES_MAX, LastRequest
 from barnabas.requests.login import token_answered, wait_after_failure
 from barnabas.security.sasl.mechanism import LoginFailedError
 from barnabas.wire import registry
-from barnabas.wire.framing import api_key_of
+from barnabas.wire.framing import PRODUCE, api_key_of
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.headers import encode_response, parse_request_header, response_start
 from barnabas.wire.regions import Chunk, FileRegion
@@ -492,8 +492,10 @@ def _answered_again(last: LastRequest, context: RequestContext) -> Answer:
 
 def _decoded(api: apis.Api, context: RequestContext, header: RequestHeader, frame: memoryview) -> Any:
     """Return the request in a frame. Raises PeerError."""
+    # Single bytes of these are read in two thirds of the time. Only what is produced stays where it lies.
+    data = frame if api.key == PRODUCE else bytes(frame)
     try:
-        return api.decoders[header.api_version](frame, header.body_position)[0]
+        return api.decoders[header.api_version](data, header.body_position)[0]
     except PeerError as error:
         raise _malformed(api, context, error) from error
 

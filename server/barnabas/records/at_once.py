@@ -52,8 +52,8 @@ def validate_at_once(
 ) -> ValidatedBatches | None:
     """Check a producer's records, where they are one small batch that stays as it is and is in no transaction; most are.
 
-    None for all others, of which nothing has changed. Raises RecordsError where the records are malformed or their
-    compression is broken.
+    None for all others, of which nothing has changed. Raises RecordsError where the records are more than their count or
+    their timestamps cannot be, or where their compression is broken.
     """
     size = len(buf)
     if size < HEADER_SIZE or size > _SMALL_BYTES or buf.readonly:
@@ -86,7 +86,10 @@ def validate_at_once(
     if must_look:
         if codec and (not is_loaded(codec) or (codec == _LZ4 and _is_lz4_linked(buf))):
             return None
-        scanner = _scan(plain, _RECORDS_AT, header) if plain else scan_small(buf, header, config)
+        try:
+            scanner = _scan(plain, _RECORDS_AT, header) if plain else scan_small(buf, header, config)
+        except InvalidRecordsError:  # the steps tell the client at which byte of the records
+            return None
         if scanner is None:
             return None
         low, high = scanner.span()

@@ -13,8 +13,6 @@ from typing import Any, Final
 from barnabas.wire.primitives import Buffer, DecodeError, read_uvarint
 from barnabas.wire.structs import is_array, struct_of
 
-PRODUCE = 0
-
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
 _unpack_int32: Final = _INT32.unpack_from
