@@ -26,11 +26,7 @@ from bench.wire import produce_v7, record_batch
 REQUESTS = 10_000
 WARMUP = 1_000
 SAMPLES = 5
-TAILS = (
-    "p50_us",
-    "p99_us",
-    "p999_us",
-)
+TAILS = "p50_us", "p99_us", "p999_us"
 WORKS_S = (0.0, 0.000_06, 0.000_13)
 LOOKS_S = (0.0, 0.000_3)
 """0 for one that waits for the next request as soon as it has answered, as Apache Kafka does."""

@@ -22,7 +22,7 @@ from barnabas.records.crc import crc32c
 from barnabas.records.errors import CorruptRecordsError
 from barnabas.records.record import Record, iter_body
 from barnabas.records.steps import Steps
-from barnabas.records.varint import VIEW, Buffer
+from barnabas.records.varint import Buffer
 
 LENGTH_OFFSET: Final = 8
 LOG_OVERHEAD: Final = 12  # base offset and length: what `length` does not count, in all formats
@@ -76,7 +76,7 @@ _INT16: Final = Struct(">h")
 def transactional_producer(records: object) -> tuple[int, int] | None:
     """Return the producer's id and epoch of records in memory whose first batch is part of a transaction, else None."""
     if (
-        not isinstance(records, VIEW)
+        not isinstance(records, memoryview)
         or len(records) < HEADER_SIZE
         or not records[ATTRIBUTES_OFFSET + 1] & TRANSACTIONAL_BIT
         or records[MAGIC_OFFSET] != 2

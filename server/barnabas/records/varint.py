@@ -8,8 +8,6 @@ from typing import Final
 
 from barnabas.records.errors import InvalidRecordsError
 
-VIEW: Final = memoryview
-"""By this name compiled code finds the type at once."""
 Buffer = bytes | bytearray | memoryview
 
 

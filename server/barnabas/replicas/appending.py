@@ -10,7 +10,6 @@ from typing import Final
 from barnabas.errors import RequestError
 from barnabas.log.results import AppendResult
 from barnabas.records.validated import ValidatedBatches
-from barnabas.records.varint import VIEW
 from barnabas.replicas.manager import Replicas
 from barnabas.replicas.replica import Replica
 from barnabas.wire.generated.produce import ProduceRequest, ProduceResponse
@@ -110,7 +109,7 @@ class Appends:
         Raises RequestError as `Replicas.leader` and `Replica.validate_at_once`.
         """
         records = data.records
-        if not isinstance(records, VIEW):
+        if not isinstance(records, memoryview):
             return None
         replica = self._replicas.leader(topic, data.index)
         valid = replica.validate_at_once(records, self._acks, self._api_version, self._now_ms)

@@ -177,7 +177,8 @@ def heartbeat(group: ConsumerGroup, beat: Heartbeat, context: EventContext) -> C
 def finds_content(group: ConsumerGroup, beat: Heartbeat, image: ClusterImage, now_ms: int) -> bool:
     """Whether a heartbeat says nothing and finds nothing new, as most do; notes whose it is then."""
     request = beat.request
-    member = beat.content = group.members.get(request.member_id)
+    member = group.members.get(request.member_id)
+    beat.content = None
     if (
         member is None
         or not 0 < request.member_epoch == member.epoch
@@ -193,8 +194,9 @@ def finds_content(group: ConsumerGroup, beat: Heartbeat, image: ClusterImage, no
             and _may_assign(group, member, image, now_ms)
         )
     ):
-        beat.content = None
-    return beat.content is not None
+        return False
+    beat.content = member
+    return True
 
 
 def _stay(group: ConsumerGroup, beat: Heartbeat, context: EventContext) -> ConsumerGroupHeartbeatResponse:
