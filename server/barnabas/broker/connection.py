@@ -41,6 +41,8 @@ AT_ONCE_SECONDS = 0.000_4
 """A request that came so soon after the response before it lets its connection look for the next one at once."""
 LOOK_SECONDS = 0.000_3
 """For how long it looks then, before it waits for a turn of the event loop."""
+LOOK_AFTER_LARGE_SECONDS = 0.000_05
+"""For how long after a request that was not small: the client needs longer for the next one, and the core to make it."""
 SKIP_MAX: Final = 63
 """How many requests a connection waits as any other after it has looked in vain: 1, 3, 7 ... up to this many."""
 
@@ -361,7 +363,8 @@ class Connection:
         budget = self._parts.budget
         if not budget.may_go_on:
             return False
-        if not self._transport.is_only_readable(LOOK_SECONDS):
+        seconds = LOOK_SECONDS if self._is_small else LOOK_AFTER_LARGE_SECONDS
+        if not self._transport.is_only_readable(seconds):
             self._skip = self._skip_next = min(2 * self._skip_next + 1, SKIP_MAX)
             return False
         self._skip_next = 0

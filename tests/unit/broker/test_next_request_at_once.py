@@ -120,6 +120,30 @@ async def test_an_old_turn_ends_without_a_wait_for_the_next_request(broker, pati
     assert turns.number >= 50
 
 
+async def test_after_a_large_request_the_next_one_is_looked_for_shortly(broker, patient, monkeypatch):
+    """Its client takes long to make the next one, and may need the core on which the broker would look."""
+    looks = []
+    large = REQUEST[4:12] + struct.pack(">h", 5_000) + b"x" * 5_000
+    large = struct.pack(">i", len(large)) + large
+
+    def looked(self, seconds):
+        if looks[-1:] != [seconds]:
+            looks.append(seconds)
+        return True  # or so it seems: it looks again until there is something
+
+    def ask_both(client):
+        for request in (REQUEST, REQUEST, large, large, large, REQUEST):
+            client.sendall(request)
+            (size,) = struct.unpack(">i", client.recv(4, socket.MSG_WAITALL))
+            assert len(client.recv(size, socket.MSG_WAITALL)) == size
+        client.shutdown(socket.SHUT_WR)
+
+    monkeypatch.setattr(PlainTransport, "is_only_readable", looked)
+    async with connected(broker) as (_, client):
+        await trio.to_thread.run_sync(ask_both, client)
+    assert looks == [TIMEOUT_S, barnabas.broker.connection.LOOK_AFTER_LARGE_SECONDS, TIMEOUT_S]
+
+
 async def test_the_rest_of_a_request_is_waited_for(broker, patient):
     def send_in_pieces(client):
         for _ in range(20):
