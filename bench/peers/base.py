@@ -72,6 +72,8 @@ class Peer(ABC):
     keeps_data = True
     serves_consumers = True
     """Whether what was produced can be consumed, and offsets committed."""
+    serves_groups_of_one = True
+    """Whether a member can join a classic group in which it is alone."""
     has_targets = False
     secured: Secured | None = None
     """The second listener of brokers that are started, if they have one."""

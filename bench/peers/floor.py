@@ -12,6 +12,7 @@ from bench.tools import ROOT, BenchError, code_of
 WAYS = {
     "trio": "answers Produce, Fetch and OffsetCommit without looking at them, trio",
     "blocking": "answers Produce, Fetch and OffsetCommit without looking at them, blocking",
+    "epoll": "answers these and the requests of groups of one without keeping anything, in one loop over epoll",
     "writes": "checks the checksum of what is produced, writes it to a file, and does nothing else; trio",
 }
 
@@ -31,7 +32,8 @@ class _RunningFloor(Running):
 
 
 class Floor(Peer):
-    """One process; it waits for its sockets as the broker does (`trio`, `writes`), or with a thread for each."""
+    """One process; it waits for its sockets as the broker does (`trio`, `writes`), with a thread for each (`blocking`), or
+    with nothing but the kernel's call for all (`epoll`)."""
 
     keeps_data = False
 
@@ -40,6 +42,7 @@ class Floor(Peer):
         if way not in WAYS:
             raise BenchError(f"the floor waits in one of these ways: {', '.join(WAYS)}; not {way!r}")
         self._way = way
+        self.serves_groups_of_one = way == "epoll"
         self._code = code_of(ROOT)
 
     def describe(self) -> str:

@@ -1,4 +1,4 @@
-"""`python -m bench.peers.floor_server PORT blocking|trio|writes DIR`: a process that answers requests, hardly looking.
+"""`python -m bench.peers.floor_server PORT blocking|trio|epoll|writes DIR`: a process that answers, hardly looking.
 
 Produce, Fetch and OffsetCommit are what is measured.
 The rule: a connection's first request of each of them is answered by the codecs, and each one after it by the same bytes
@@ -8,11 +8,15 @@ comes to an end. What is left is what a broker in this language cannot do withou
 something is written back. `blocking` waits in the kernel with a thread for each connection, `trio` as the broker does: over
 its transport, with its look at the next request before a turn of the event loop. `writes` does as `trio`, and besides what
 no broker that keeps its data can leave out: it checks the checksum of each batch and writes it to the topic's file in DIR.
+`epoll` asks the kernel for all sockets that are ready and answers one after the other, with neither tasks nor threads. It
+serves members that are alone in their groups, too: JoinGroup, SyncGroup and Heartbeat are decoded and encoded by the
+codecs, each join is a new generation, and nothing is kept, timed or written.
 """
 
 from __future__ import annotations
 
 import os
+import select
 import socket
 import sys
 import threading
@@ -21,7 +25,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from struct import Struct
 
-from barnabas.broker.connection import LOOK_SECONDS
+from barnabas.broker.connection import LOOK_AFTER_LARGE_SECONDS, LOOK_SECONDS, UNCOUNTED_BYTES_MAX
 from barnabas.network.ready_sockets import ReadySockets
 from barnabas.network.sockets import PlainTransport
 from barnabas.records.crc import crc32c
@@ -29,11 +33,14 @@ from barnabas.wire import headers, registry
 from barnabas.wire.generated.api_versions import ApiVersionsResponse
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
 from barnabas.wire.generated.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from barnabas.wire.generated.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.wire.generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from barnabas.wire.generated.join_group import JoinGroupRequest, JoinGroupResponse
 from barnabas.wire.generated.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
 from barnabas.wire.generated.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from barnabas.wire.generated.produce import ProduceResponse
+from barnabas.wire.generated.sync_group import SyncGroupRequest, SyncGroupResponse
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 0, 1, 2, 3, 8, 9, 10
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, CONSUMER_GROUP_HEARTBEAT = 11, 12, 13, 14, 68
@@ -105,6 +112,7 @@ class Answers:
         self._fetched = bytearray()
         self._batches: list[int] = []
         self._committed = bytearray()
+        self._generation = 0
 
     def to(self, request: memoryview) -> bytes | bytearray:
         """Return the whole answer to a request with its size field, nothing where it waits for records that never come."""
@@ -208,7 +216,27 @@ class Answers:
                 return InitProducerIdResponse(producer_id=PRODUCER_ID, producer_epoch=0)
             case OffsetCommitRequest():
                 return _committed(request)
+            case JoinGroupRequest():
+                return self._alone(request)
+            case SyncGroupRequest():
+                return SyncGroupResponse(assignment=request.assignments[0].assignment)
+            case HeartbeatRequest():
+                return HeartbeatResponse()
         return _versions()
+
+    def _alone(self, request: JoinGroupRequest) -> JoinGroupResponse:
+        """Have the connection's member be alone in the next generation."""
+        self._generation += 1
+        member_id = request.member_id or "the-only-one"
+        (protocol,) = request.protocols
+        member = JoinGroupResponse.JoinGroupResponseMember(member_id=member_id, metadata=protocol.metadata)
+        return JoinGroupResponse(
+            generation_id=self._generation,
+            protocol_name=protocol.name,
+            leader=member_id,
+            member_id=member_id,
+            members=[member],
+        )
 
     def _offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         response = ListOffsetsResponse()
@@ -267,7 +295,7 @@ def _versions() -> ApiVersionsResponse:
     )
 
 
-# --- two ways to wait -------------------------------------------------------------------------------------------
+# --- three ways to wait -------------------------------------------------------------------------------------------
 
 
 def _whole(view: memoryview, used: int) -> int:
@@ -303,6 +331,34 @@ def _serve_blocking(accepted: socket.socket, answers: Answers) -> None:
                 used -= size
 
 
+def serve_epoll(listening: socket.socket) -> None:
+    """Serve all connections in one loop; of each, what has come with a read."""
+    port, topics = listening.getsockname()[1], defaultdict[str, Topic](Topic)
+    served: dict[int, tuple[socket.socket, Answers, bytearray]] = {}
+    buffer = memoryview(bytearray(BUFFER_BYTES))
+    with select.epoll() as poll:
+        poll.register(listening, select.EPOLLIN)
+        while True:
+            for descriptor, _ in poll.poll():
+                if descriptor == listening.fileno():
+                    accepted, _ = listening.accept()
+                    accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    served[accepted.fileno()] = accepted, Answers(port, topics), bytearray()
+                    poll.register(accepted, select.EPOLLIN)
+                    continue
+                accepted, answers, rest = served[descriptor]
+                received = accepted.recv_into(buffer)
+                if not received:
+                    del served[descriptor]
+                    accepted.close()
+                    continue
+                rest += buffer[:received]
+                while size := _whole(memoryview(rest), len(rest)):
+                    request = memoryview(rest[:size])
+                    del rest[:size]
+                    accepted.sendall(answers.to(request))
+
+
 def serve_each(listening: socket.socket, serve: Callable[[socket.socket], Awaitable[None]]) -> None:
     """Run Trio: each connection that is accepted, non-blocking, is served by a task."""
     import trio
@@ -328,9 +384,9 @@ def serve_trio(listening: socket.socket, directory: Path | None = None) -> None:
 
     async def serve(accepted: socket.socket) -> None:
         transport, answers = PlainTransport(accepted, ready=ready), Answers(port, topics, directory)
-        view, used = memoryview(bytearray(BUFFER_BYTES)), 0
+        view, used, look_s = memoryview(bytearray(BUFFER_BYTES)), 0, LOOK_SECONDS
         while True:
-            if not transport.is_only_readable(LOOK_SECONDS):
+            if not transport.is_only_readable(look_s):
                 await transport.wait_readable()
             # No more than the request, so that little is left over to be moved.
             room = max(_missing(view, used), SCRATCH_BYTES)
@@ -340,6 +396,7 @@ def serve_trio(listening: socket.socket, directory: Path | None = None) -> None:
             used += received or 0
             transport.expect(_missing(view, used))
             while size := _whole(view, used):
+                look_s = LOOK_SECONDS if size <= UNCOUNTED_BYTES_MAX else LOOK_AFTER_LARGE_SECONDS
                 await transport.send([answers.to(view[:size])])
                 view[: used - size] = view[size:used]
                 used -= size
@@ -350,6 +407,7 @@ def serve_trio(listening: socket.socket, directory: Path | None = None) -> None:
 WAYS: dict[str, Callable[[socket.socket, Path], None]] = {
     "blocking": lambda listening, _: serve_blocking(listening),
     "trio": lambda listening, _: serve_trio(listening),
+    "epoll": lambda listening, _: serve_epoll(listening),
     "writes": serve_trio,
 }
 

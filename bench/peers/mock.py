@@ -29,6 +29,7 @@ class Mock(Peer):
 
     keeps_data = False
     serves_consumers = False
+    serves_groups_of_one = False
 
     def describe(self) -> str:
         done = subprocess.run(

@@ -173,6 +173,9 @@ class JoinGroups(_Joins):
     title = "join of a member to each of 1,000 classic groups"
     groups_count = 1_000
 
+    def serves(self, arm: Arm) -> bool:
+        return arm.peer.serves_groups_of_one
+
 
 class JoinConsumer(Scenario):
     """Members of KIP-848: content when each owns its partition and all are in the same epoch."""
