@@ -1,4 +1,4 @@
-"""`python -m bench.peers.floor_server PORT blocking|trio|epoll|writes DIR`: a process that answers, hardly looking.
+"""`python -m bench.peers.floor_server PORT blocking|trio|epoll|writes|looks DIR`: a process that answers, hardly looking.
 
 Produce, Fetch and OffsetCommit are what is measured.
 The rule: a connection's first request of each of them is answered by the codecs, and each one after it by the same bytes
@@ -8,6 +8,7 @@ comes to an end. What is left is what a broker in this language cannot do withou
 something is written back. `blocking` waits in the kernel with a thread for each connection, `trio` as the broker does: over
 its transport, with its look at the next request before a turn of the event loop. `writes` does as `trio`, and besides what
 no broker that keeps its data can leave out: it checks the checksum of each batch and writes it to the topic's file in DIR.
+`looks` does as `writes`, and goes over the records as a leader does, with the broker's own scan.
 `epoll` asks the kernel for all sockets that are ready and answers one after the other, with neither tasks nor threads. It
 serves members that are alone in their groups, too: JoinGroup, SyncGroup and Heartbeat are decoded and encoded by the
 codecs, each join is a new generation, and nothing is kept, timed or written.
@@ -28,7 +29,10 @@ from struct import Struct
 from barnabas.broker.connection import LOOK_AFTER_LARGE_SECONDS, LOOK_SECONDS, UNCOUNTED_BYTES_MAX
 from barnabas.network.ready_sockets import ReadySockets
 from barnabas.network.sockets import PlainTransport
+from barnabas.records.batch import HEADER_SIZE, read_header
+from barnabas.records.compression import decompress
 from barnabas.records.crc import crc32c
+from barnabas.records.scan import Scanner
 from barnabas.wire import headers, registry
 from barnabas.wire.generated.api_versions import ApiVersionsResponse
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
@@ -81,7 +85,9 @@ _MARK = 0x0102030405060708
 class Topic:
     """What all connections know of a topic: how many records it has, and the largest batch of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, looks: bool = False) -> None:
+        """With `looks`, `write` goes over the records."""
+        self._looks = looks
         self.end = 0
         self.batch = b""
         self.batch_records = 0
@@ -89,12 +95,28 @@ class Topic:
         self._written = 0
 
     def write(self, path: Path, batch: memoryview) -> None:
-        """Check a batch and append it to the file of the topic. Raises ValueError for a wrong checksum."""
-        if crc32c(batch[_CHECKED:]) != int.from_bytes(batch[_CHECKSUM:_CHECKED], "big"):
+        """Check a batch and append it to the file of the topic. Raises ValueError for a wrong checksum, RecordsError."""
+        checked = bytes(batch[_CHECKED:]) if self._looks else batch[_CHECKED:]
+        if crc32c(checked) != int.from_bytes(batch[_CHECKSUM:_CHECKED], "big"):
             raise ValueError("the checksum of a batch is wrong")
+        if isinstance(checked, bytes):
+            _look(batch, checked)
         if self._file < 0:
             self._file = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
         self._written += os.pwrite(self._file, batch, self._written)
+
+
+def _look(batch: memoryview, checked: bytes) -> None:
+    """Go over the records of a batch, of which `checked` is the part from the attributes on. Raises RecordsError."""
+    header = read_header(batch)
+    if header.codec:
+        body = decompress(header.codec, batch[HEADER_SIZE:], magic=2, bytes_max=BUFFER_BYTES)
+        scanner = Scanner(body, header.records_count, header.base_timestamp)
+    else:
+        scanner = Scanner(checked, header.records_count, header.base_timestamp, HEADER_SIZE - _CHECKED)
+    while not scanner.advance(header.records_count):
+        pass
+    scanner.span()
 
 
 class Answers:
@@ -377,9 +399,9 @@ def serve_each(listening: socket.socket, serve: Callable[[socket.socket], Awaita
     trio.run(main)
 
 
-def serve_trio(listening: socket.socket, directory: Path | None = None) -> None:
+def serve_trio(listening: socket.socket, directory: Path | None = None, *, looks: bool = False) -> None:
     """Serve each connection in a task, over the broker's transport."""
-    port, topics = listening.getsockname()[1], defaultdict[str, Topic](Topic)
+    port, topics = listening.getsockname()[1], defaultdict[str, Topic](lambda: Topic(looks=looks))
     ready = ReadySockets()
 
     async def serve(accepted: socket.socket) -> None:
@@ -409,6 +431,7 @@ WAYS: dict[str, Callable[[socket.socket, Path], None]] = {
     "trio": lambda listening, _: serve_trio(listening),
     "epoll": lambda listening, _: serve_epoll(listening),
     "writes": serve_trio,
+    "looks": lambda listening, directory: serve_trio(listening, directory, looks=True),
 }
 
 if __name__ == "__main__":
