@@ -104,7 +104,7 @@ class Commits:
         self._metadata = metadata
         self._replicas = replicas
         self._group_coordinator = group_coordinator
-        self._budget = budget
+        self._give_way: Callable[[], Awaitable[None]] = budget.checkpoint
         self._requested: list[RequestedCommit] = []
         self._accepted: list[Answer] = []
         self._taken = 0
@@ -128,7 +128,7 @@ class Commits:
             await self._check_size()
         answers: list[T] = []
         for _ in self._take_in_steps(answers, new_topic, new_partition, by_id=by_id):
-            await self._budget.checkpoint()
+            await self._give_way()
         return answers
 
     @property
@@ -176,7 +176,7 @@ class Commits:
             count += of_topic
             names_size += of_topic * len(topic.name)
             if number % TOPICS_PER_CHECKPOINT == 0:
-                await self._budget.checkpoint()
+                await self._give_way()
         if count <= COMMITS_AT_ONCE:
             return
         group_id = self._request.group_id
