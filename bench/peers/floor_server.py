@@ -29,10 +29,9 @@ from struct import Struct
 from barnabas.broker.connection import LOOK_AFTER_LARGE_SECONDS, LOOK_SECONDS, UNCOUNTED_BYTES_MAX
 from barnabas.network.ready_sockets import ReadySockets
 from barnabas.network.sockets import PlainTransport
-from barnabas.records.batch import HEADER_SIZE, read_header
-from barnabas.records.compression import decompress
+from barnabas.records.batch import read_body, read_header
 from barnabas.records.crc import crc32c
-from barnabas.records.scan import Scanner
+from barnabas.records.scan import scan_body
 from barnabas.wire import headers, registry
 from barnabas.wire.generated.api_versions import ApiVersionsResponse
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
@@ -96,27 +95,15 @@ class Topic:
 
     def write(self, path: Path, batch: memoryview) -> None:
         """Check a batch and append it to the file of the topic. Raises ValueError for a wrong checksum, RecordsError."""
-        checked = bytes(batch[_CHECKED:]) if self._looks else batch[_CHECKED:]
-        if crc32c(checked) != int.from_bytes(batch[_CHECKSUM:_CHECKED], "big"):
+        if crc32c(batch[_CHECKED:]) != int.from_bytes(batch[_CHECKSUM:_CHECKED], "big"):
             raise ValueError("the checksum of a batch is wrong")
-        if isinstance(checked, bytes):
-            _look(batch, checked)
+        if self._looks:
+            header = read_header(batch)
+            body = read_body(batch, 0, header, decompressed_bytes_max=BUFFER_BYTES)
+            scan_body(body, header.records_count, header.base_timestamp)
         if self._file < 0:
             self._file = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
         self._written += os.pwrite(self._file, batch, self._written)
-
-
-def _look(batch: memoryview, checked: bytes) -> None:
-    """Go over the records of a batch, of which `checked` is the part from the attributes on. Raises RecordsError."""
-    header = read_header(batch)
-    if header.codec:
-        body = decompress(header.codec, batch[HEADER_SIZE:], magic=2, bytes_max=BUFFER_BYTES)
-        scanner = Scanner(body, header.records_count, header.base_timestamp)
-    else:
-        scanner = Scanner(checked, header.records_count, header.base_timestamp, HEADER_SIZE - _CHECKED)
-    while not scanner.advance(header.records_count):
-        pass
-    scanner.span()
 
 
 class Answers:
@@ -317,7 +304,7 @@ def _versions() -> ApiVersionsResponse:
     )
 
 
-# --- three ways to wait -------------------------------------------------------------------------------------------
+# --- three ways to wait -----------------------------------------------------------------------------------------
 
 
 def _whole(view: memoryview, used: int) -> int:
