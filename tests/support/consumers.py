@@ -47,7 +47,7 @@ class Coordinator:
             initial_rebalance_delay_ms=0, consumer_assignment_interval_ms=0
         )
         self.image = ClusterImage("c")
-        self.shard = GroupShard(self.settings, lambda: self.image)
+        self.shard = GroupShard(self.settings, self)
         self.journal: list[tuple[bytes, bytes | None]] = []
         self.timers: dict[Any, int] = {}
         self.answers: dict[int, Any] = {}
@@ -134,7 +134,7 @@ class Coordinator:
 
     def reloaded(self) -> GroupShard:
         """What another broker would know of the groups."""
-        shard = GroupShard(self.settings, lambda: self.image)
+        shard = GroupShard(self.settings, self)
         for key, value in self.journal:
             shard.replay(key, value, loading=True)
         return shard

@@ -12,7 +12,7 @@ import trio
 
 from barnabas.errors import PeerError
 from barnabas.metrics.meter import count_error_codes
-from barnabas.wire.extent import has_more_entries, produces_to_more
+from barnabas.wire.extent import produces_to_more
 from barnabas.wire.framing import PRODUCE
 from barnabas.wire.headers import encode_response
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 INLINE_BYTES_MAX: Final = 32 * 1024
 """Requests up to this size are decoded at once: that takes 5 ms at worst."""
 
-INLINE_ENTRIES_MAX = 1000
+INLINE_ENTRIES_MAX: Final = 1000
 """Responses with so many entries of arrays are encoded at once, and so are requests to produce to so many partitions."""
 
 PRODUCED_ENTRIES_MAX = 100_000
@@ -62,11 +62,6 @@ class CodecWorker:
             return decode(frame, position)[0]
 
         return await self._threads.run(decoded, limiter=self._limiter)
-
-    @staticmethod
-    def is_large(message: Any) -> bool:
-        """Whether a message is to be encoded by `encode`, or answered by `run`."""
-        return has_more_entries(message, INLINE_ENTRIES_MAX)
 
     async def run(self, work: Callable[[], T]) -> T:
         """Do what is long by the size of a message, in the thread; returns what it returns, raises what it raises."""

@@ -79,7 +79,7 @@ def coordination_parts(
         internal(OFFSETS_TOPIC),
         group_settings(config, versions),
         now_ms,
-        lambda: metadata.image,
+        metadata,
         steady_ms=steady_ms,
         give_way=budget.checkpoint,
         threads=environment.threads,

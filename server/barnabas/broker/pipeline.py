@@ -19,7 +19,7 @@ import trio
 from barnabas import apis
 from barnabas.broker.begun import Begun
 from barnabas.broker.binding import Begin, Handler, answers_at_once, begun_by, load, ready
-from barnabas.broker.codecs import INLINE_BYTES_MAX
+from barnabas.broker.codecs import INLINE_BYTES_MAX, INLINE_ENTRIES_MAX
 from barnabas.broker.repeated_answers import AFTER_CORRELATION_ID, RepeatedAnswers
 from barnabas.errors import PeerError, RequestError, StorageError
 from barnabas.later import Later
@@ -29,6 +29,7 @@ from barnabas.requests.last_request import BYTES_MAX, LastRequest
 from barnabas.requests.login import token_answered, wait_after_failure
 from barnabas.security.sasl.mechanism import LoginFailedError
 from barnabas.wire import registry
+from barnabas.wire.extent import has_more_entries
 from barnabas.wire.framing import PRODUCE, api_key_of
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.headers import encode_response, parse_request_header, response_start
@@ -157,7 +158,7 @@ class Pipeline:
             return self._ended(begun, Answer([], {}), 0)
         if last is not None and response is last.response:
             answer = _answered_again(last, context)
-        elif isinstance(response, Later) or self._codecs.is_large(response):
+        elif isinstance(response, Later) or _is_large(response):
             return self.finish(begun)
         elif last is None:
             answer = self._encode(api, context, begun.request, response)
@@ -221,7 +222,7 @@ class Pipeline:
             response = await self._respond(api, begun.wait, context, begun.request)
             if response is None:
                 return self._ended(begun, Answer([], {}), 0)
-            if self._codecs.is_large(response):
+            if _is_large(response):
                 answer = await self._encode_aside(api, context, begun.request, response)
             else:
                 answer = self._encode(api, context, begun.request, response)
@@ -292,7 +293,7 @@ class Pipeline:
             _throttle(context.quotas, context.connection, request, response, len(frame))
         if response is None:
             return Answer([], {})
-        if self._codecs.is_large(response):
+        if _is_large(response):
             answer = await self._encode_aside(api, context, request, response)
         else:
             answer = self._encode(api, context, request, response)
@@ -412,7 +413,7 @@ class Pipeline:
         self, context: RequestContext, api: apis.Api, request: Any, code: int, message: str
     ) -> Any:
         """Return the API's response with an error for all that was asked; of a large request it is made in a thread."""
-        if not self._codecs.is_large(request):
+        if not _is_large(request):
             return _failed(context, api, request, code, message)
         return await self._codecs.run(lambda: _failed(context, api, request, code, message))
 
@@ -483,6 +484,11 @@ class Pipeline:
         if self._meter is not None and api.key == apis.FETCH:
             self._meter.fetched(response)
         return Answer(chunks, count_error_codes(response))
+
+
+def _is_large(message: Any) -> bool:
+    """Whether a message is to be encoded in a thread, or refused there."""
+    return has_more_entries(message, INLINE_ENTRIES_MAX)
 
 
 def _answered_again(last: LastRequest, context: RequestContext) -> Answer:

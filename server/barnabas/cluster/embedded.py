@@ -66,7 +66,8 @@ class EmbeddedStore:
         self._journal = Journal(dirs, disk)
         self._threads = threads
         self._budget = budget or LoopBudget()
-        self._image = ClusterImage("")
+        self.image = ClusterImage("")
+        """The newest image whose subscribers are ready for it."""
         self._changes_read: list[Change] = []
         self._subscribers: list[Subscriber] = []
         self.patience_ms = PATIENCE_MS
@@ -78,11 +79,6 @@ class EmbeddedStore:
         """Ids of topics that the journal knows as deleted: what is left of their logs is to be removed."""
         self.lost_lines = 0
         """How many places of the journal could not be read: what was said there is not in the image."""
-
-    @property
-    def image(self) -> ClusterImage:
-        """The newest image whose subscribers are ready for it."""
-        return self._image
 
     def read(self) -> ClusterImage:
         """Read the journal, and write nothing; the image has no brokers yet. Raises StorageError."""
@@ -100,19 +96,19 @@ class EmbeddedStore:
             )  # fmt: skip
             content.data = None
         content.changes = replayed.changes
-        self._image = ClusterImage("").apply(replayed.changes)
-        return self._image
+        self.image = ClusterImage("").apply(replayed.changes)
+        return self.image
 
     async def open(self, cluster_id: str, broker: BrokerInfo) -> None:
         """Put the copies of the journal right, and register the broker. Raises StorageError."""
         content = self._content
-        needed = encoding.changes_of(self._image)
+        needed = encoding.changes_of(self.image)
         if len(content.changes) >= max(REWRITE_LINES_MIN, 2 * len(needed)):
             content.changes, content.data = needed, None
         content.version = max(content.version, len(content.changes))
         await self._threads.run(lambda: self._journal.settle(content))
-        image = ClusterImage(cluster_id).apply(encoding.changes_of(self._image))
-        self._image = image.apply([BrokerRegistered(broker), ControllerChanged(broker.id)]).at_version(
+        image = ClusterImage(cluster_id).apply(encoding.changes_of(self.image))
+        self.image = image.apply([BrokerRegistered(broker), ControllerChanged(broker.id)]).at_version(
             content.version
         )
         self._is_open = True
@@ -159,7 +155,7 @@ class EmbeddedStore:
 
         Raises StorageError, when nothing was kept.
         """
-        old = new = self._image
+        old = new = self.image
         groups: list[list[Change]] = []
         for one in pending:
             try:
@@ -195,7 +191,7 @@ class EmbeddedStore:
                 await subscriber.prepare(delta)
         if self._preparing.cancelled_caught:
             raise self._closed()
-        self._image = delta.new
+        self.image = delta.new
         for subscriber in self._subscribers:
             subscriber.publish(delta)
         for subscriber in self._subscribers:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, MutableMapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from barnabas.cluster.layered_map import copied
 from barnabas.security.acls import NO_ACLS, Acls
@@ -93,6 +93,14 @@ class BrokerInfo(NamedTuple):
     rack: str | None
     endpoints: Mapping[str, tuple[str, int]]
     epoch: int = -1
+
+
+class ImageSource(Protocol):
+    """Whoever has the newest image."""
+
+    @property
+    def image(self) -> ClusterImage:
+        """The newest image."""
 
 
 class ClusterImage(NamedTuple):

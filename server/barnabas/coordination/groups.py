@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from barnabas.cluster.image import ClusterImage
+from barnabas.cluster.image import ImageSource
 from barnabas.coordination.journal import Journal
 from barnabas.coordination.runtime import Runtime
 from barnabas.coordination.shard import GiveWay, never
@@ -43,7 +43,7 @@ class GroupCoordinator(Runtime["GroupShard"]):
         journal: Journal,
         settings: GroupSettings,
         now_ms: Callable[[], int],
-        image: Callable[[], ClusterImage],
+        metadata: ImageSource,
         *,
         steady_ms: Callable[[], int] | None = None,
         give_way: GiveWay = never,
@@ -52,7 +52,7 @@ class GroupCoordinator(Runtime["GroupShard"]):
         def make() -> GroupShard:
             from barnabas.groups.shard import GroupShard
 
-            return GroupShard(settings, image)
+            return GroupShard(settings, metadata)
 
         super().__init__(
             journal,

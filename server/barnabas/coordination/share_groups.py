@@ -102,7 +102,9 @@ class ShareGroups:
         now_ms = self._now_ms()
 
         def event(shard: GroupShard, out: Decision) -> int:
-            return share_states.begin(shard, group_id, offsets, EventContext(shard.image(), now_ms, out))
+            return share_states.begin(
+                shard, group_id, offsets, EventContext(shard.metadata.image, now_ms, out)
+            )
 
         is_large = partial(_is_large, group_id, len(offsets))
         state_epoch = await self._groups.perform(group_id, event, is_large=is_large)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
+from barnabas.environment.clocks import in_milliseconds
+
 if TYPE_CHECKING:
     import trio
 
@@ -53,6 +55,7 @@ class Environment(NamedTuple):
     disk: Disk
     network: Network
 
-    def monotonic_ms(self) -> int:
-        """Return whole milliseconds of the monotonic clock."""
-        return int(self.monotonic() * 1000)
+    @property
+    def monotonic_ms(self) -> Callable[[], int]:
+        """What returns whole milliseconds of the monotonic clock."""
+        return in_milliseconds(self.monotonic)

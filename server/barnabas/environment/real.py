@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 import trio
 
 from barnabas.environment import Environment
+from barnabas.environment.clocks import wall_clock_ms
 from barnabas.log.disk import Disk, OsDisk
 from barnabas.log.workers import OsWorkers
 from barnabas.network.sockets import SocketNetwork
@@ -78,11 +79,6 @@ class OsThreads:
     def check_cancelled(self) -> None:
         """Call in such a thread: raise trio.Cancelled if whoever waits for it was cancelled."""
         trio.from_thread.check_cancelled()
-
-
-def wall_clock_ms() -> int:
-    """Return milliseconds since 1970."""
-    return int(time.time() * 1000)  # faster than nanoseconds, whose division is one of long numbers
 
 
 def real_environment(disk: Disk | None = None, clock_ms: Callable[[], int] = wall_clock_ms) -> Environment:

@@ -1,24 +1,62 @@
-"""What a ConsumerGroupHeartbeat goes through that waits for nothing: checks, how much it has to go through, the group."""
+"""What a Heartbeat and a ConsumerGroupHeartbeat go through that wait for nothing: checks, how much it is, the group."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from barnabas.errors import RequestError
 from barnabas.groups.consumer.membership import Heartbeat, check_heartbeat
 from barnabas.groups.shard import GroupShard
 from barnabas.groups.topics import hash_size
 from barnabas.handlers.heartbeats import size_of_few
+from barnabas.ids import new_uuid, uuid_text
 from barnabas.later import Later
-from barnabas.statemachine.decision import EVENT_SIZE_MAX
+from barnabas.security.authorizer import Operation, ResourceType
+from barnabas.statemachine.decision import EVENT_SIZE_MAX, Decision
 from barnabas.wire.generated.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.environment import Entropy
     from barnabas.requests.context import RequestContext
+
+
+def classic_beat_at_once(
+    context: RequestContext, request: HeartbeatRequest, group_coordinator: GroupCoordinator
+) -> HeartbeatResponse | Later[HeartbeatResponse]:
+    """Note that a member of a classic group is alive. Raises RequestError."""
+    if not request.group_id:
+        raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+
+    def beat(shard: GroupShard, out: Decision) -> HeartbeatResponse:
+        must_join = shard.heartbeat(request, context.now_ms, out)
+        code = ErrorCode.REBALANCE_IN_PROGRESS if must_join else ErrorCode.NONE
+        last: HeartbeatResponse | None = context.last_response
+        return last if last is not None and last.error_code == code else HeartbeatResponse(error_code=code)
+
+    return group_coordinator.perform_at_once(request.group_id, beat)
+
+
+def beat_of(context: RequestContext, request: ConsumerGroupHeartbeatRequest, entropy: Entropy) -> Heartbeat:
+    """Return a ConsumerGroupHeartbeat with what is known of who sends it."""
+    may_describe = None
+    if context.asks_authorizer:
+        may_describe = partial(context.authorizes, Operation.DESCRIBE, ResourceType.TOPIC, is_asked_for=False)
+    return Heartbeat(
+        request,
+        context.client_id or "",
+        context.connection.client_host,
+        "" if request.member_id else uuid_text(new_uuid(entropy)),
+        may_describe,
+        context.last_response,
+    )
 
 
 def beat_at_once(

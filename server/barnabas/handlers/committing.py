@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.ports import ConsumerOffsets
     from barnabas.cluster.store import MetadataStore
     from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.coordination.shard import GiveWay
     from barnabas.loop_budget import LoopBudget
     from barnabas.replicas.manager import Replicas
     from barnabas.requests.context import RequestContext
@@ -104,7 +105,7 @@ class Commits:
         self._metadata = metadata
         self._replicas = replicas
         self._group_coordinator = group_coordinator
-        self._give_way: Callable[[], Awaitable[None]] = budget.checkpoint
+        self._give_way: GiveWay = budget.checkpoint
         self._requested: list[RequestedCommit] = []
         self._accepted: list[Answer] = []
         self._taken = 0

@@ -13,9 +13,8 @@ from barnabas.errors import RequestError
 from barnabas.groups.consumer.membership import Heartbeat, check_heartbeat
 from barnabas.groups.consumer.regex import match_in_steps, matching
 from barnabas.groups.topics import hash_size
-from barnabas.handlers.beating import beat_at_once, reported
+from barnabas.handlers.beating import beat_at_once, beat_of, reported
 from barnabas.handlers.heartbeats import NAMES_PER_CHECKPOINT, size_of_topics
-from barnabas.ids import new_uuid, uuid_text
 from barnabas.later import Later
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.statemachine.decision import EVENT_SIZE_MAX
@@ -46,20 +45,7 @@ def handle(
     entropy: Entropy,
 ) -> ConsumerGroupHeartbeatResponse | Later[ConsumerGroupHeartbeatResponse]:
     """Let the group take note, and tell the member where it stands."""
-    may_describe = (
-        partial(context.authorizes, Operation.DESCRIBE, ResourceType.TOPIC, is_asked_for=False)
-        if context.asks_authorizer
-        else None
-    )
-    new_member_id = "" if request.member_id else uuid_text(new_uuid(entropy))
-    beat = Heartbeat(
-        request,
-        context.client_id or "",
-        context.connection.client_host,
-        new_member_id,
-        may_describe,
-        context.last_response,
-    )
+    beat = beat_of(context, request, entropy)
     names = request.subscribed_topic_names or ()
     if request.subscribed_topic_regex or (
         names and (context.asks_authorizer or len(names) > NAMES_PER_CHECKPOINT)

@@ -374,7 +374,7 @@ async def test_a_defect_of_a_handler_is_an_error_of_its_request(
         raise ZeroDivisionError
 
     pipeline, transport = await ready(pipeline_of(asked)), Transport()
-    monkeypatch.setattr(type(asked.services.group_coordinator), "perform_at_once", broken)
+    monkeypatch.setattr("barnabas.handlers.heartbeat.classic_beat_at_once", broken)
     assert (
         pipeline.begin(connection(), transport, frame_of(HEARTBEAT, 4, HeartbeatRequest(group_id="g")))
         is True

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from itertools import chain
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barnabas.cluster.image import ClusterImage
 from barnabas.features import RecordVersions
 from barnabas.groups.group import Committer
 from barnabas.groups.member import Joining, Member, Members, State
@@ -29,12 +31,14 @@ from tests.support.refusals import code_of
 NO_DELAY = GroupSettings(initial_rebalance_delay_ms=0)
 NAMES = ("range", "uniform", "sticky")
 
+NO_TOPICS = SimpleNamespace(image=ClusterImage(""))
+
 
 class Harness:
     """A shard with one group; keeps the answers by waiter and replays what is decided."""
 
     def __init__(self, settings: GroupSettings = NO_DELAY) -> None:
-        self.shard = GroupShard(settings)
+        self.shard = GroupShard(settings, NO_TOPICS)
         self.answers: dict[int, JoinGroupResponse | SyncGroupResponse] = {}
         self.journal: list[tuple[bytes, bytes | None]] = []
         self.timers: dict[object, int] = {}
@@ -171,7 +175,7 @@ def test_members_are_told_their_assignment_when_the_leader_has_synced() -> None:
 def test_what_is_written_restores_the_group() -> None:
     h = Harness()
     h.stable_pair()
-    other = GroupShard(NO_DELAY)
+    other = GroupShard(NO_DELAY, NO_TOPICS)
     for key, value in h.journal:
         other.replay(key, value, loading=True)
     restored = other.groups["g"]
@@ -199,7 +203,7 @@ def test_groups_and_offsets_are_written_in_the_versions_of_the_release(
     h.shard.commit("g", offsets, out)
     assert [int.from_bytes((value or b"")[:2], "big") for _, value in out.records] == [offset_version, 1]
     h.settle(out)
-    other = GroupShard(NO_DELAY)
+    other = GroupShard(NO_DELAY, NO_TOPICS)
     for key, value in h.journal:
         other.replay(key, value, loading=True)
     assert list(other.group("g").members) == list(h.group.members)

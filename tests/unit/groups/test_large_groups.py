@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from itertools import chain
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -46,7 +46,7 @@ class Group:
     """A shard with one group `g`; replays what is decided and counts the lines of the last event."""
 
     def __init__(self, members: int) -> None:
-        self.shard = GroupShard(SETTINGS, lambda: IMAGE)
+        self.shard = GroupShard(SETTINGS, SimpleNamespace(image=IMAGE))
         self.count = members
         self.lines = 0
         self.now_ms = 0

@@ -35,7 +35,7 @@ class Coordinator:
             [TopicCreated(TopicInfo("t", T, (ONE, ONE))), TopicCreated(TopicInfo("u", U, (ONE,)))]
         )
         self.settings = GroupSettings(**{"share_assignment_interval_ms": 0, **settings})
-        self.shard = GroupShard(self.settings, lambda: self.image)
+        self.shard = GroupShard(self.settings, self)
         self.log: list[tuple[bytes, bytes | None]] = []
         self.timers: dict[Any, int | None] = {}
         self.now_ms = 1_000
@@ -69,7 +69,7 @@ class Coordinator:
         return sorted(self.shard.share_group("g").members[member].assigned)
 
     def reloaded(self) -> GroupShard:
-        shard = GroupShard(self.settings, lambda: self.image)
+        shard = GroupShard(self.settings, self)
         for key, value in self.log:
             shard.replay(key, value, loading=True)
         return shard

@@ -82,7 +82,8 @@ class ZooKeeperStore:
         self._tokens = TokensReader(zookeeper, self._budget)
         self._acls = AclsReader(zookeeper, self._budget)
         self._has_tokens, self._has_acls = has_tokens, has_acls
-        self._image = ClusterImage("")
+        self.image = ClusterImage("")
+        """The newest image whose subscribers are ready for it."""
         self._subscribers: list[Subscriber] = []
         self._publishing = trio.Lock()
         self._writer = ChangeWriter(zookeeper, broker_id, self, self._budget, has_topic_ids=has_topic_ids)
@@ -116,11 +117,6 @@ class ZooKeeperStore:
         """The epoch of this broker's registration, -1 before the first."""
         zookeeper.watch_session(self._session_is)
 
-    @property
-    def image(self) -> ClusterImage:
-        """The newest image whose subscribers are ready for it."""
-        return self._image
-
     def subscribe(self, subscriber: Subscriber) -> None:
         """Have `subscriber` follow each change, in order."""
         self._subscribers.append(subscriber)
@@ -134,19 +130,19 @@ class ZooKeeperStore:
         """
         for path in resources.PERSISTENT:
             await make_persistent(self._zookeeper, path)
-        self._image = ClusterImage(await self._cluster_id(new_cluster_id))
-        changes = await until_answered(self._zookeeper, lambda: self._settings.read_all(self._image))
+        self.image = ClusterImage(await self._cluster_id(new_cluster_id))
+        changes = await until_answered(self._zookeeper, lambda: self._settings.read_all(self.image))
         if self._has_tokens:
             for path in (resources.TOKENS, resources.TOKEN_CHANGES):
                 await make_persistent(self._zookeeper, path)
-            changes += await until_answered(self._zookeeper, lambda: self._tokens.read_all(self._image))
+            changes += await until_answered(self._zookeeper, lambda: self._tokens.read_all(self.image))
         if self._has_acls:
             for path in (*acl_znodes.TYPE_PATHS, *acl_znodes.CHANGES):
                 await make_persistent(self._zookeeper, path)
             changes += await until_answered(
-                self._zookeeper, lambda: self._acls.read_all(self._image, is_first=True)
+                self._zookeeper, lambda: self._acls.read_all(self.image, is_first=True)
             )
-        self._image = self._image.apply(changes).at_version(0)
+        self.image = self.image.apply(changes).at_version(0)
 
     async def _cluster_id(self, new: str) -> str:
         await make_persistent(self._zookeeper, znodes.CLUSTER_ID, znodes.encode_cluster_id(new))
@@ -266,15 +262,13 @@ class ZooKeeperStore:
         cancelled while subscribers follow waits for their end. Raises StorageError once it is closed.
         """
         async with self._publishing:
-            changes = [
-                self._with_epoch(change) for change in await decided(self._budget, decide, self._image)
-            ]
+            changes = [self._with_epoch(change) for change in await decided(self._budget, decide, self.image)]
             changes = await self._with_all_partitions(changes)
             created = [change.topic.name for change in changes if isinstance(change, TopicCreated)]
             if created:
                 changes += await self._settings_of_new(created)
             await self._publish(changes)
-            return self._image
+            return self.image
 
     def _with_epoch(self, change: Change) -> Change:
         if isinstance(change, BrokerRegistered) and change.broker.id == self._broker_id:
@@ -296,7 +290,7 @@ class ZooKeeperStore:
         except ZooKeeperError as error:
             raise closed() if self._is_closed else StorageError(PLACE, error) from error
         counts = {name: 1 + max(one.partitions, default=-1) for name, one in assignments.items()}
-        return [_with_count(change, counts, self._image) for change in changes]
+        return [_with_count(change, counts, self.image) for change in changes]
 
     async def _settings_of_new(self, topics: Sequence[str]) -> list[Change]:
         keys = [(TOPIC, name) for name in topics]
@@ -309,7 +303,7 @@ class ZooKeeperStore:
         stale = [
             ConfigChanged(TOPIC, name, ())
             for name in topics
-            if name not in there and self._image.settings_of(TOPIC, name)
+            if name not in there and self.image.settings_of(TOPIC, name)
         ]
         return [*found, *stale]
 
@@ -318,11 +312,11 @@ class ZooKeeperStore:
         if not changes:
             return
         with trio.CancelScope(shield=True):
-            new = await applied(self._budget, self._image, changes)
-            delta = Delta.of(self._image, new, changes)
+            new = await applied(self._budget, self.image, changes)
+            delta = Delta.of(self.image, new, changes)
             for subscriber in self._subscribers:
                 await subscriber.prepare(delta)
-            self._image = new
+            self.image = new
             for subscriber in self._subscribers:
                 subscriber.publish(delta)
             for subscriber in self._subscribers:
@@ -333,30 +327,30 @@ class ZooKeeperStore:
 
     async def _read_all_settings(self) -> None:
         async with self._publishing:
-            await self._publish(await self._settings.read_all(self._image))
+            await self._publish(await self._settings.read_all(self.image))
 
     async def _read_notified_settings(self, names: Sequence[str]) -> None:
         keys = await self._settings.notified(names)
         async with self._publishing:
-            await self._publish(await self._settings.read(self._image, keys))
+            await self._publish(await self._settings.read(self.image, keys))
 
     async def _read_all_tokens(self) -> None:
         async with self._publishing:
-            await self._publish(await self._tokens.read_all(self._image))
+            await self._publish(await self._tokens.read_all(self.image))
 
     async def _read_notified_tokens(self, names: Sequence[str]) -> None:
         ids = await self._tokens.notified(names)
         async with self._publishing:
-            await self._publish(await self._tokens.read(self._image, ids))
+            await self._publish(await self._tokens.read(self.image, ids))
 
     async def _read_all_acls(self) -> None:
         async with self._publishing:
-            await self._publish(await self._acls.read_all(self._image))
+            await self._publish(await self._acls.read_all(self.image))
 
     async def _read_notified_acls(self, root: str, names: Sequence[str]) -> None:
         patterns = await self._acls.notified(root, names)
         async with self._publishing:
-            await self._publish(await self._acls.read(self._image, patterns))
+            await self._publish(await self._acls.read(self.image, patterns))
 
     # --- changes --------------------------------------------------------------------------------------------
 
@@ -373,7 +367,7 @@ class ZooKeeperStore:
     async def publish_read(self, keys: Sequence[ResourceKey], others: Sequence[Change]) -> None:
         """Publish these changes, and the settings of these resources as they are now. Raises ZooKeeperError."""
         async with self._publishing:
-            settings = await self._settings.read(self._image, keys) if keys else []
+            settings = await self._settings.read(self.image, keys) if keys else []
             await self._publish([*settings, *others])
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from barnabas.cluster.image import ClusterImage, Settings, TopicInfo
+from barnabas.cluster.image import Settings, TopicInfo
 from barnabas.errors import RequestError
 from barnabas.groups.commits import check_committer
 from barnabas.groups.consumer import records
@@ -53,13 +53,6 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, TopicIdPartition]):
     """By when members of the classic protocol that were told to must have joined again."""
 
     # --- asking ---------------------------------------------------------------------------------------------
-
-    def settings_in(self, image: ClusterImage) -> ConsumerSettings:
-        """Return what the group obeys: its own settings, and the broker's for the rest."""
-        known = self.obeyed
-        if known is None or known[0] is not image.configs:
-            known = self.obeyed = (image.configs, self.settings.of_group(image, self.id))
-        return known[1]
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
         """The topics that a member is subscribed to, by name and by expression."""

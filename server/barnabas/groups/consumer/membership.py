@@ -21,7 +21,7 @@ from barnabas.groups.consumer.target import TargetNeeded
 from barnabas.groups.epoch_group import watch_each
 from barnabas.groups.epoch_member import LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH, MemberState, changed
 from barnabas.groups.reconciliation import reconcile
-from barnabas.groups.settings import GroupSettings
+from barnabas.groups.settings import ConsumerSettings, GroupSettings
 from barnabas.groups.targets import write_target
 from barnabas.groups.topics import by_topic, partition_counts, topic_ids, topics_hash
 from barnabas.statemachine.context import EventContext
@@ -125,6 +125,14 @@ def _check_given(value: str, what: str) -> None:
         raise RequestError(ErrorCode.INVALID_REQUEST, f"the {what} is empty")
 
 
+def _settings_of(group: ConsumerGroup, image: ClusterImage) -> ConsumerSettings:
+    """Return what a group obeys: its own settings, and the broker's for the rest."""
+    known = group.obeyed
+    if known is None or known[0] is not image.configs:
+        known = group.obeyed = (image.configs, group.settings.of_group(image, group.id))
+    return known[1]
+
+
 # --- staying ------------------------------------------------------------------------------------------------
 
 
@@ -157,7 +165,7 @@ def heartbeat(group: ConsumerGroup, beat: Heartbeat, context: EventContext) -> C
     response = ConsumerGroupHeartbeatResponse(
         member_id=after.id,
         member_epoch=after.epoch,
-        heartbeat_interval_ms=group.settings_in(context.image).heartbeat_interval_ms,
+        heartbeat_interval_ms=_settings_of(group, context.image).heartbeat_interval_ms,
     )
     says_everything = (
         request.rebalance_timeout_ms != -1
@@ -203,7 +211,7 @@ def _stay(group: ConsumerGroup, beat: Heartbeat, context: EventContext) -> Consu
     """Watch over a member that is content, and tell it that nothing is new."""
     content, answered = beat.content, beat.answered
     assert content is not None
-    settings = group.settings_in(context.image)
+    settings = _settings_of(group, context.image)
     context.out.timers["session", group.id, content.id] = context.now_ms + settings.session_timeout_ms
     interval_ms = settings.heartbeat_interval_ms
     if (
@@ -322,7 +330,7 @@ def _may_assign(group: ConsumerGroup, after: ConsumerMember, image: ClusterImage
     Of many members that come together, each would move what the others have just been given: large groups wait until
     they are at rest, but no longer than `LARGE_INTERVAL_MS` after their last assignment.
     """
-    interval_ms = group.settings_in(image).assignment_interval_ms
+    interval_ms = _settings_of(group, image).assignment_interval_ms
     if group.was_assigned_within(interval_ms, now_ms):
         return False
     size = len(group.members) + (after.id not in group.members) + group.partition_count
@@ -435,7 +443,7 @@ def watch_session(group: ConsumerGroup, member: ConsumerMember, context: EventCo
     if member.classic is not None:
         timeout_ms = member.classic.session_timeout_ms
     else:
-        timeout_ms = group.settings_in(context.image).session_timeout_ms
+        timeout_ms = _settings_of(group, context.image).session_timeout_ms
     context.out.timers["session", group.id, member.id] = context.now_ms + timeout_ms
 
 
