@@ -13,9 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import crc32c
 
+from barnabas.cluster.image import ClusterImage
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.properties import format_properties, parse_properties
 from barnabas.config.setting import SettingError
@@ -220,6 +222,7 @@ def _streams() -> list[bytes]:
 # --- what coordinators read again -----------------------------------------------------------------------------------
 
 TOPICS = ("__consumer_offsets", "__transaction_state")
+NO_TOPICS = SimpleNamespace(image=ClusterImage(""))
 
 
 def replay_records(data: bytes) -> None:
@@ -227,7 +230,9 @@ def replay_records(data: bytes) -> None:
     if not data:
         return
     shard: GroupShard | TransactionShard = (
-        GroupShard(GroupSettings()) if data[0] % 2 == 0 else TransactionShard(TransactionSettings())
+        GroupShard(GroupSettings(), NO_TOPICS)
+        if data[0] % 2 == 0
+        else TransactionShard(TransactionSettings())
     )
     at = 1
     while at + 4 <= len(data):

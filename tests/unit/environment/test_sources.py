@@ -20,6 +20,7 @@ FORBIDDEN = {
     "datetime": {"now", "utcnow", "today"},
 }
 MAY = {
+    "environment/clocks.py": "the operating system's wall clock",
     "environment/real.py": "the operating system's environment",
     "network/certificates.py": "prepares files, before there is a broker",
     "network/dialing.py": "its network: connections to others",

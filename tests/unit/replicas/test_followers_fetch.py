@@ -24,7 +24,7 @@ async def replicate(client: Client, *, leader: int | None = None, isr: tuple[int
     info = PartitionInfo(me if leader is None else leader, (me, other), isr or (me, other), 3, 4)
     endpoints = {"PLAINTEXT": ("elsewhere", 9)}
     store: Any = client.services.metadata
-    store._image = store.image.apply([BrokerRegistered(BrokerInfo(other, None, endpoints))])  # none is kept
+    store.image = store.image.apply([BrokerRegistered(BrokerInfo(other, None, endpoints))])  # none is kept
     await store.change(lambda image: [PartitionChanged("t", 0, info)])
     return info
 
