@@ -26,7 +26,7 @@ from statistics import median
 
 from bench.peers import Peer, Running, parse_peer
 from bench.procfs import cpu_s, describe_machine
-from bench.tools import ROOT, BenchError, build, loadgen
+from bench.tools import ROOT, RUN_TIMEOUT_S, BenchError, build, loadgen
 from bench.wire import (
     Connection,
     WireError,
@@ -42,6 +42,8 @@ from bench.wire import (
 SEED = 1
 VALUE = b"x" * 100
 FETCH_BYTES_MAX = 4096
+SLOWEST_MB_S = 20
+"""A log is filled at that rate at least."""
 MB = 1_000_000
 TOPIC = "growth"
 FILES_SPARE = 200
@@ -112,6 +114,7 @@ def _log_size(running: Running, megabytes: int) -> Iterator[dict[str, Ask]]:
         size=1024,
         count=megabytes * MB // 1024,
         partitions=1,
+        timeout_s=RUN_TIMEOUT_S + megabytes / SLOWEST_MB_S,
     )
     with Connection(running.bootstrap, 300) as connection:
         ((_, end),) = connection.end_offsets(topic, 1)
@@ -288,34 +291,29 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     try:
         build()
-        values: dict[str, Values] = {}
         for name in options.growths or GROWTHS:
             growth = GROWTHS[name]
             sizes = [size for size in growth.sizes if options.max is None or size <= options.max]
             _allow_files(FILES_SPARE + (max(sizes) if growth.has_file_each else 0))
-            values[name] = measure(
-                growth, [parse_peer(one) for one in options.peers.split(",")], sizes, options
-            )
-        if options.out is not None:
-            _write(values, options.out)
+            found = measure(growth, [parse_peer(one) for one in options.peers.split(",")], sizes, options)
+            if options.out is not None:
+                _write(name, found, options.out)
     except (BenchError, WireError, OSError, struct.error, subprocess.TimeoutExpired) as error:
         print(f"bench.growth: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def _write(values: dict[str, Values], out: Path) -> None:
+def _write(name: str, found: Values, out: Path) -> None:
+    """Plot one growth, and put its values in the place of those before; the others' stay."""
     from bench.plots import plot
 
     out.mkdir(parents=True, exist_ok=True)
     known = out / "growth.json"
     kept = json.loads(known.read_text()) if known.exists() else {}
-    for name, found in values.items():
-        kept[name] = {"machine": describe_machine(), "us": found}
-        growth = GROWTHS[name]
-        plot(
-            out / f"growth-{name}.svg", f"Broker CPU per request over the {growth.title}", growth.unit, found
-        )
+    kept[name] = {"machine": describe_machine(), "us": found}
+    growth = GROWTHS[name]
+    plot(out / f"growth-{name}.svg", f"Broker CPU per request over the {growth.title}", growth.unit, found)
     known.write_text(json.dumps(kept, indent=1) + "\n")
 
 

@@ -77,11 +77,16 @@ def _command(mode: str, bootstrap: str, options: dict[str, object], client: dict
 
 
 def loadgen(
-    mode: str, bootstrap: str, *, client: dict[str, object] | None = None, **options: object
+    mode: str,
+    bootstrap: str,
+    *,
+    client: dict[str, object] | None = None,
+    timeout_s: float = RUN_TIMEOUT_S,
+    **options: object,
 ) -> dict[str, Any]:
     """Run the load generator to its end; returns its result. `client` are librdkafka settings."""
     command = _command(mode, bootstrap, options, client or {})
-    done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
     if done.returncode:
         raise BenchError(f"{' '.join(command)}\n{done.stderr}")
     result: dict[str, Any] = json.loads(done.stdout)

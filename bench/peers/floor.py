@@ -14,6 +14,7 @@ WAYS = {
     "blocking": "answers Produce, Fetch and OffsetCommit without looking at them, blocking",
     "epoll": "answers these and the requests of groups of one without keeping anything, in one loop over epoll",
     "writes": "checks the checksum of what is produced, writes it to a file, and does nothing else; trio",
+    "reads": "checks the checksum of what is produced, writes it to a file, and sends that by sendfile; trio",
     "looks": "checks checksum and records of what is produced, writes it to a file, and does nothing else; trio",
 }
 
@@ -33,7 +34,7 @@ class _RunningFloor(Running):
 
 
 class Floor(Peer):
-    """One process; it waits for its sockets as the broker does (`trio`, `writes`, `looks`), with a thread for each
+    """One process; it waits for its sockets as the broker does (`trio`, `writes`, `reads`, `looks`), with a thread for each
     (`blocking`), or with nothing but the kernel's call for all (`epoll`)."""
 
     keeps_data = False

@@ -1,4 +1,4 @@
-"""`python -m bench.peers.floor_server PORT blocking|trio|epoll|writes|looks DIR`: a process that answers, hardly looking.
+"""`python -m bench.peers.floor_server PORT blocking|trio|epoll|writes|looks|reads DIR`: answers, hardly looking.
 
 Produce, Fetch and OffsetCommit are what is measured.
 The rule: a connection's first request of each of them is answered by the codecs, and each one after it by the same bytes
@@ -9,6 +9,8 @@ something is written back. `blocking` waits in the kernel with a thread for each
 its transport, with its look at the next request before a turn of the event loop. `writes` does as `trio`, and besides what
 no broker that keeps its data can leave out: it checks the checksum of each batch and writes it to the topic's file in DIR.
 `looks` does as `writes`, and goes over the records as a leader does, with the broker's own scan.
+`reads` does as `writes`, and answers a Fetch from the file, by `sendfile` from the batch that it asks for: each batch is
+sent once, and so comes from memory, not from the processor's cache as the same bytes again and again do.
 `epoll` asks the kernel for all sockets that are ready and answers one after the other, with neither tasks nor threads. It
 serves members that are alone in their groups, too: JoinGroup, SyncGroup and Heartbeat are decoded and encoded by the
 codecs, each join is a new generation, and nothing is kept, timed or written.
@@ -21,6 +23,7 @@ import select
 import socket
 import sys
 import threading
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -44,6 +47,7 @@ from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
 from barnabas.wire.generated.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from barnabas.wire.generated.produce import ProduceResponse
 from barnabas.wire.generated.sync_group import SyncGroupRequest, SyncGroupResponse
+from barnabas.wire.regions import Chunk, FileRegion
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 0, 1, 2, 3, 8, 9, 10
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, CONSUMER_GROUP_HEARTBEAT = 11, 12, 13, 14, 68
@@ -84,9 +88,11 @@ _MARK = 0x0102030405060708
 class Topic:
     """What all connections know of a topic: how many records it has, and the largest batch of it."""
 
-    def __init__(self, *, looks: bool = False) -> None:
-        """With `looks`, `write` goes over the records."""
+    def __init__(self, *, looks: bool = False, reads: bool = False) -> None:
+        """With `looks`, `write` goes over the records; with `reads`, it notes where each batch is, for `region`."""
         self._looks = looks
+        self._offsets: list[int] | None = [] if reads else None
+        self._positions: list[int] = []
         self.end = 0
         self.batch = b""
         self.batch_records = 0
@@ -102,8 +108,23 @@ class Topic:
             body = read_body(batch, 0, header, decompressed_bytes_max=BUFFER_BYTES)
             scan_body(body, header.records_count, header.base_timestamp)
         if self._file < 0:
-            self._file = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
+            self._file = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_RDWR)
+        if self._offsets is not None:
+            _OFFSET.pack_into(batch, 0, self.end)  # which the checksum leaves out
+            self._offsets.append(self.end)
+            self._positions.append(self._written)
         self._written += os.pwrite(self._file, batch, self._written)
+
+    @property
+    def has_regions(self) -> bool:
+        """Whether a Fetch is answered from the file."""
+        return bool(self._offsets)
+
+    def region(self, offset: int, size_max: int) -> FileRegion:
+        """Return the file from the batch of an offset on; empty at its end."""
+        offsets = self._offsets or [0]
+        position = self._positions[bisect_right(offsets, offset) - 1] if offset < self.end else self._written
+        return FileRegion(self._file, position, min(size_max, self._written - position), self)
 
 
 class Answers:
@@ -122,6 +143,24 @@ class Answers:
         self._batches: list[int] = []
         self._committed = bytearray()
         self._generation = 0
+
+    def chunks_to(self, request: memoryview) -> list[Chunk]:
+        """Return the whole answer as `to` does, of which a region of a file may be a part."""
+        if request[5] != FETCH:
+            return [self.to(request)]
+        frame = request[4:]
+        header = headers.parse_request_header(frame)
+        asked, _ = registry.request_codec(FETCH).decode(frame, header.body_position, header.api_version)
+        topic = self._topics[asked.topics[0].topic]
+        if not topic.has_regions:
+            return [self.to(request)]
+        partition = asked.topics[0].partitions[0]
+        region = topic.region(partition.fetch_offset, partition.partition_max_bytes)
+        start = self._fetched = self._fetched or self._fetch_answer(asked, header, b"")
+        _SIZE.pack_into(start, 0, len(start) - 4 + region.size)
+        _SIZE.pack_into(start, len(start) - 4, region.size)
+        start[_CORRELATION_ID_OF_ANSWER] = request[_CORRELATION_ID]
+        return [bytes(start), region] if region.size else [b""]
 
     def to(self, request: memoryview) -> bytes | bytearray:
         """Return the whole answer to a request with its size field, nothing where it waits for records that never come."""
@@ -143,9 +182,9 @@ class Answers:
         topic = self._topic
         _OFFSET.pack_into(answer, self._base_offset, topic.end)
         count = _SIZE.unpack_from(request, self._batch + _RECORD_COUNT)[0]
-        topic.end += count
         if self._path is not None:
             topic.write(self._path, request[self._batch :])
+        topic.end += count
         if len(request) - self._batch > len(topic.batch):
             topic.batch, topic.batch_records = bytes(request[self._batch :]), count
         return answer
@@ -186,24 +225,27 @@ class Answers:
 
     def _prepared_fetch(self, asked: FetchRequest, header: headers.RequestHeader) -> bytearray:
         """Answer a first Fetch; note where its batches are."""
+        size = len(self._topic.batch)
+        copies = max(asked.topics[0].partitions[0].partition_max_bytes // size, 1)
+        answer = self._fetch_answer(asked, header, self._topic.batch * copies)
+        first = len(answer) - copies * size
+        self._batches = [first + number * size for number in range(copies)]
+        return answer
+
+    def _fetch_answer(self, asked: FetchRequest, header: headers.RequestHeader, records: bytes) -> bytearray:
+        """Return an answer to a Fetch, with the records at its end."""
         (topic,) = asked.topics
         (partition,) = topic.partitions
-        known = self._topic
-        size = len(known.batch)
-        copies = max(partition.partition_max_bytes // size, 1)
         data = FetchResponse.PartitionData(
             partition_index=partition.partition,
             high_watermark=_MARK,
             last_stable_offset=_MARK,
-            records=known.batch * copies,
+            records=records,
         )
         response = FetchResponse(
             responses=[FetchResponse.FetchableTopicResponse(topic=topic.topic, partitions=[data])]
         )
-        answer = bytearray(_joined(FETCH, header.api_version, header.correlation_id, response))
-        first = len(answer) - copies * size
-        self._batches = [first + number * size for number in range(copies)]
-        return answer
+        return bytearray(_joined(FETCH, header.api_version, header.correlation_id, response))
 
     def _answer(self, frame: memoryview) -> bytes:
         header = headers.parse_request_header(frame)
@@ -386,9 +428,14 @@ def serve_each(listening: socket.socket, serve: Callable[[socket.socket], Awaita
     trio.run(main)
 
 
-def serve_trio(listening: socket.socket, directory: Path | None = None, *, looks: bool = False) -> None:
+def serve_trio(
+    listening: socket.socket, directory: Path | None = None, *, looks: bool = False, reads: bool = False
+) -> None:
     """Serve each connection in a task, over the broker's transport."""
-    port, topics = listening.getsockname()[1], defaultdict[str, Topic](lambda: Topic(looks=looks))
+    port, topics = (
+        listening.getsockname()[1],
+        defaultdict[str, Topic](lambda: Topic(looks=looks, reads=reads)),
+    )
     ready = ReadySockets()
 
     async def serve(accepted: socket.socket) -> None:
@@ -406,7 +453,7 @@ def serve_trio(listening: socket.socket, directory: Path | None = None, *, looks
             transport.expect(_missing(view, used))
             while size := _whole(view, used):
                 look_s = LOOK_SECONDS if size <= UNCOUNTED_BYTES_MAX else LOOK_AFTER_LARGE_SECONDS
-                await transport.send([answers.to(view[:size])])
+                await transport.send(answers.chunks_to(view[:size]) if reads else [answers.to(view[:size])])
                 view[: used - size] = view[size:used]
                 used -= size
 
@@ -419,6 +466,7 @@ WAYS: dict[str, Callable[[socket.socket, Path], None]] = {
     "epoll": lambda listening, _: serve_epoll(listening),
     "writes": serve_trio,
     "looks": lambda listening, directory: serve_trio(listening, directory, looks=True),
+    "reads": lambda listening, directory: serve_trio(listening, directory, reads=True),
 }
 
 if __name__ == "__main__":
