@@ -91,7 +91,8 @@ class Topic:
     def __init__(self, *, looks: bool = False, reads: bool = False) -> None:
         """With `looks`, `write` goes over the records; with `reads`, it notes where each batch is, for `region`."""
         self._looks = looks
-        self._offsets: list[int] | None = [] if reads else None
+        self._reads = reads
+        self._offsets: list[int] = []
         self._positions: list[int] = []
         self.end = 0
         self.batch = b""
@@ -109,7 +110,7 @@ class Topic:
             scan_body(body, header.records_count, header.base_timestamp)
         if self._file < 0:
             self._file = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_RDWR)
-        if self._offsets is not None:
+        if self._reads:
             _OFFSET.pack_into(batch, 0, self.end)  # which the checksum leaves out
             self._offsets.append(self.end)
             self._positions.append(self._written)
@@ -121,9 +122,9 @@ class Topic:
         return bool(self._offsets)
 
     def region(self, offset: int, size_max: int) -> FileRegion:
-        """Return the file from the batch of an offset on; empty at its end."""
-        offsets = self._offsets or [0]
-        position = self._positions[bisect_right(offsets, offset) - 1] if offset < self.end else self._written
+        """Return the file from the batch of an offset on; empty at its end. There must be a batch."""
+        number = bisect_right(self._offsets, offset) - 1
+        position = self._positions[number] if offset < self.end else self._written
         return FileRegion(self._file, position, min(size_max, self._written - position), self)
 
 
@@ -148,9 +149,7 @@ class Answers:
         """Return the whole answer as `to` does, of which a region of a file may be a part."""
         if request[5] != FETCH:
             return [self.to(request)]
-        frame = request[4:]
-        header = headers.parse_request_header(frame)
-        asked, _ = registry.request_codec(FETCH).decode(frame, header.body_position, header.api_version)
+        header, asked = _fetch_in(request)
         topic = self._topics[asked.topics[0].topic]
         if not topic.has_regions:
             return [self.to(request)]
@@ -208,9 +207,7 @@ class Answers:
         return answer
 
     def _to_fetch(self, request: memoryview) -> bytearray:
-        frame = request[4:]
-        header = headers.parse_request_header(frame)
-        asked, _ = registry.request_codec(FETCH).decode(frame, header.body_position, header.api_version)
+        header, asked = _fetch_in(request)
         if not self._fetched:
             self._topic = self._topics[asked.topics[0].topic]
             if not self._topic.batch:
@@ -330,6 +327,14 @@ def _committed(request: OffsetCommitRequest) -> OffsetCommitResponse:
             OffsetCommitResponse.OffsetCommitResponseTopic(name=topic.name, partitions=partitions)
         )
     return response
+
+
+def _fetch_in(request: memoryview) -> tuple[headers.RequestHeader, FetchRequest]:
+    """Return the header of a Fetch with its size field, and what it asks for."""
+    frame = request[4:]
+    header = headers.parse_request_header(frame)
+    asked, _ = registry.request_codec(FETCH).decode(frame, header.body_position, header.api_version)
+    return header, asked
 
 
 def _joined(key: int, version: int, correlation_id: int, response: object) -> bytes:

@@ -30,6 +30,7 @@ from barnabas.cluster.image import (
     TOPIC,
     Change,
     ClusterImage,
+    ImageSource,
     ResourceKey,
     TopicInfo,
 )
@@ -58,12 +59,8 @@ CONFLICTS_MAX = 3
 """Nobody decides more often on what has not changed."""
 
 
-class Publisher(Protocol):
-    """Who has the image."""
-
-    @property
-    def image(self) -> ClusterImage:
-        """The newest one."""
+class Publisher(ImageSource, Protocol):
+    """Who has the image, and publishes what was read."""
 
     async def publish_read(self, keys: Sequence[ResourceKey], others: Sequence[Change]) -> None:
         """Publish these changes, and the settings of these resources as they are now. Raises ZooKeeperError."""
