@@ -6,7 +6,7 @@ The rule: every arm lives on the same disk, and what an arm starts, it ends.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
@@ -23,7 +23,7 @@ class Arm:
         self.quick = quick
         self._directory = directory / peer.label
         self._shared: Running | None = None
-        self._secured: dict[str, Running] = {}
+        self._others: dict[str, Running] = {}  # by what they have that the shared broker has not
         self._made = 0
         self._directory.mkdir(parents=True)
 
@@ -40,13 +40,25 @@ class Arm:
 
     def secured(self, protocol: str) -> Running:
         """The broker that scenarios with TLS or a login share; started when asked for."""
-        running = self._secured.get(protocol)
+        running = self._others.get(protocol)
         if running is None:
             data = self._data()
             peer = copy(self.peer)
             peer.secured = Secured.of(protocol, data)
             peer.format(data / "log")
-            running = self._secured[protocol] = peer.start(data / "log")
+            running = self._others[protocol] = peer.start(data / "log")
+        return running
+
+    def with_settings(self, settings: Mapping[str, str]) -> Running:
+        """The broker that scenarios share which need settings besides the peer's; started when asked for."""
+        key = " ".join(f"{name}={value}" for name, value in settings.items())
+        running = self._others.get(key)
+        if running is None:
+            data = self._data()
+            peer = copy(self.peer)
+            peer.settings = {**self.peer.settings, **settings}
+            peer.format(data)
+            running = self._others[key] = peer.start(data)
         return running
 
     def _data(self) -> Path:
@@ -85,8 +97,8 @@ class Arm:
 
     def stop_shared(self) -> None:
         """End the shared brokers, if there are any."""
-        shared = [*self._secured.values(), *([self._shared] if self._shared is not None else ())]
-        self._secured, self._shared = {}, None
+        shared = [*self._others.values(), *([self._shared] if self._shared is not None else ())]
+        self._others, self._shared = {}, None
         for running in shared:
             running.stop()
             shutil.rmtree(running.data, ignore_errors=True)

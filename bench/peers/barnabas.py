@@ -17,8 +17,7 @@ class Barnabas(Peer):
     has_targets = True
 
     def __init__(self, label: str, settings: dict[str, str], checkout: Path | None) -> None:
-        super().__init__(label)
-        self.settings = settings
+        super().__init__(label, settings)
         self.checkout = (checkout or ROOT).resolve()
         self.code = code_of(self.checkout)
 

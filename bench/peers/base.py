@@ -6,6 +6,7 @@ import socket
 import subprocess
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,8 +79,10 @@ class Peer(ABC):
     secured: Secured | None = None
     """The second listener of brokers that are started, if they have one."""
 
-    def __init__(self, label: str) -> None:
+    def __init__(self, label: str, settings: Mapping[str, str] | None = None) -> None:
+        """`settings` are the broker's own that are not its defaults, by name."""
         self.label = label
+        self.settings = dict(settings or {})
 
     @abstractmethod
     def describe(self) -> str:

@@ -44,8 +44,7 @@ class Kafka(Peer):
     """One KRaft node. Needs Java 17 and Maven; the jars are kept in .tools."""
 
     def __init__(self, label: str, settings: dict[str, str], version: str | None) -> None:
-        super().__init__(label)
-        self.settings = settings
+        super().__init__(label, settings)
         self._release = release(version or NEWEST)
         self._ports: dict[Path, tuple[int, int]] = {}
 

@@ -8,13 +8,14 @@ sockets (`bench.members`) for the latter.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bench.arms import Arm
 from bench.members import ALONE_S, POLL_S, ClassicMember, ConsumerMember, Crowd, Member
+from bench.peers import Running
 from bench.procfs import cpu_s
 from bench.scenarios.base import Metric, Scenario, Target
 from bench.wire import Connection
@@ -92,8 +93,8 @@ class Commits(_OneAfterTheOther):
         return step
 
 
-def _find_coordinator(arm: Arm, group: str) -> None:
-    with Connection(arm.running.bootstrap) as connection:
+def _find_coordinator(running: Running, group: str) -> None:
+    with Connection(running.bootstrap) as connection:
         connection.wait_for_coordinator(group)
 
 
@@ -114,12 +115,16 @@ class _Joins(Scenario):
     groups_count = 1
     partitions_max = 1_000
     """Of the topic: more take some brokers long to make, and classic members do not look at it."""
+    timeout_s = 180.0
+    settings: Mapping[str, str] = {}
+    """What the broker needs besides its defaults."""
 
     def serves(self, arm: Arm) -> bool:
         return arm.peer.keeps_data
 
     def measure(self, arm: Arm, round_number: int) -> dict[str, float]:
-        topic, pid = f"{self.name}-{round_number}", arm.running.pid
+        running = arm.with_settings(self.settings) if self.settings else arm.running
+        topic, pid = f"{self.name}-{round_number}", running.pid
         poll_s = ALONE_S if self.groups_count == self.members_count else POLL_S
         members = [
             ClassicMember(f"{topic}-{number % self.groups_count}", topic, poll_s)
@@ -127,29 +132,31 @@ class _Joins(Scenario):
         ]
         partitions = min(self.members_count // self.groups_count, self.partitions_max)
         figures: dict[str, float] = {}
-        with _crowd(arm, topic, partitions, members) as crowd:
+        with _crowd(running, topic, partitions, members) as crowd:
             for key, unit in (("join", 1.0), ("rejoin", 1e3)):
                 before = max(member.view[0] for member in crowd.members)
                 suffix = "s" if key == "join" else "ms"
                 cpu = cpu_s(pid)
                 crowd.begin()
-                figures[f"{key}_{suffix}"] = crowd.run(lambda least=before: _agreed(crowd, least)) * unit
+                figures[f"{key}_{suffix}"] = (
+                    crowd.run(lambda least=before: _agreed(crowd, least), self.timeout_s) * unit
+                )
                 figures[f"{key}_median_{suffix}"] = crowd.median_s * unit
                 figures[f"{key}_cpu_{suffix}"] = (cpu_s(pid) - cpu) * unit
         return figures
 
 
 @contextmanager
-def _crowd(arm: Arm, topic: str, partitions: int, members: Sequence[Member]) -> Iterator[Crowd]:
+def _crowd(running: Running, topic: str, partitions: int, members: Sequence[Member]) -> Iterator[Crowd]:
     """Members with a connection each, and a topic for them that is gone afterwards."""
-    arm.running.create_topic(topic, partitions)
-    _find_coordinator(arm, topic)
-    crowd = Crowd(arm.running.bootstrap, members)
+    running.create_topic(topic, partitions)
+    _find_coordinator(running, topic)
+    crowd = Crowd(running.bootstrap, members)
     try:
         yield crowd
     finally:
         crowd.close()
-    arm.running.delete_topic(topic)
+    running.delete_topic(topic)
 
 
 def _agreed(crowd: Crowd, least: int) -> bool:
@@ -191,7 +198,7 @@ class JoinConsumer(Scenario):
 
     def measure(self, arm: Arm, round_number: int) -> dict[str, float]:
         topic, pid, count = f"{self.name}-{round_number}", arm.running.pid, _Joins.members_count
-        with _crowd(arm, topic, count, [ConsumerMember(topic, topic) for _ in range(count)]) as crowd:
+        with _crowd(arm.running, topic, count, [ConsumerMember(topic, topic) for _ in range(count)]) as crowd:
             cpu = cpu_s(pid)
             crowd.begin()
             seconds = crowd.run(lambda: len({member.view for member in crowd.members}) == 1)
@@ -203,9 +210,15 @@ class JoinConsumer(Scenario):
 
 
 class JoinMany(_Joins):
+    """Takes Apache Kafka minutes. By default neither broker can have such a group: its record would be over 1 MB."""
+
     name = "join-10000"
     title = "join of 10,000 members to a classic group"
+    warmups = 0
+    rounds_max = 1
     members_count = 10_000
+    timeout_s = 900.0
+    settings: Mapping[str, str] = {"message.max.bytes": str(10 * 1024 * 1024)}
 
 
 class JoinManyGroups(_Joins):
@@ -234,7 +247,7 @@ class Heartbeats(Scenario):
 
     def measure(self, arm: Arm, round_number: int) -> dict[str, float]:
         topic, pid, count = f"{self.name}-{round_number}", arm.running.pid, self.members_count
-        with _crowd(arm, topic, count, [self._member(topic, topic) for _ in range(count)]) as crowd:
+        with _crowd(arm.running, topic, count, [self._member(topic, topic) for _ in range(count)]) as crowd:
             crowd.begin()
             crowd.run(lambda: len({member.view for member in crowd.members}) == 1)
             seconds = 1.0 if arm.quick else 5.0
