@@ -438,6 +438,8 @@ class Connection:
                 self._note_arrival()
                 held.moved_s = self.last_active
         self._transport.expect(0)
+        # The read that filled the scratch buffer was of this frame: it says nothing of the next one.
+        self._is_more_there = False
         return buffer
 
     async def _receive_little(

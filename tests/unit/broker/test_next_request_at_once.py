@@ -22,7 +22,7 @@ from barnabas.network.sockets import PlainTransport
 from barnabas.requests.context import ConnectionInfo
 from tests.support.broker import broker_to_ask
 
-API_VERSIONS = 18
+PRODUCE, API_VERSIONS = 0, 18
 REQUEST = struct.pack(">ihhih", 13, API_VERSIONS, 0, 7, 3) + b"raw"
 TIMEOUT_S = 60.0
 
@@ -142,6 +142,38 @@ async def test_after_a_large_request_the_next_one_is_looked_for_shortly(broker, 
     async with connected(broker) as (_, client):
         await trio.to_thread.run_sync(ask_both, client)
     assert looks == [TIMEOUT_S, barnabas.broker.connection.LOOK_AFTER_LARGE_SECONDS, TIMEOUT_S]
+
+
+async def test_after_a_very_large_request_nothing_is_read_before_the_next_one_is_there(
+    broker, patient, monkeypatch
+):
+    """Its first read has filled the buffer, and so has more than one request of a client that sends many."""
+    monkeypatch.setattr(barnabas.broker.connection, "LOOK_AFTER_LARGE_SECONDS", TIMEOUT_S)
+    records = bytes(100_000)
+    body = struct.pack(">hhiih", -1, 1, 1_000, 1, 6) + b"absent" + struct.pack(">iii", 1, 0, len(records))
+    very_large = struct.pack(">hhih", PRODUCE, 7, 7, 3) + b"raw" + body + records
+    very_large = struct.pack(">i", len(very_large)) + very_large
+    receive_now, received, in_vain = PlainTransport.receive_now, [0], []
+
+    def received_now(self, view):
+        count = receive_now(self, view)
+        if count is None:
+            in_vain.append(received[0] % len(very_large))
+        received[0] += count or 0
+        return count
+
+    def ask_all(client):
+        for _ in range(60):
+            client.sendall(very_large)
+            (size,) = struct.unpack(">i", client.recv(4, socket.MSG_WAITALL))
+            assert len(client.recv(size, socket.MSG_WAITALL)) == size
+        client.shutdown(socket.SHUT_WR)
+
+    monkeypatch.setattr(PlainTransport, "receive_now", received_now)
+    async with connected(broker) as (_, client):
+        await trio.to_thread.run_sync(ask_all, client)
+    assert received[0] == 60 * len(very_large)
+    assert 0 not in in_vain
 
 
 async def test_the_rest_of_a_request_is_waited_for(broker, patient):
