@@ -21,6 +21,7 @@ from bench.tools import ROOT, BenchError, build
 from bench.wire import WireError
 
 ROUNDS, QUICK_ROUNDS = 5, 2
+FAILURES = BenchError, WireError, OSError, subprocess.TimeoutExpired
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -55,7 +56,7 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     try:
         return _run(arguments)
-    except (BenchError, WireError, OSError, subprocess.TimeoutExpired) as error:
+    except FAILURES as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
 
@@ -72,11 +73,19 @@ def _run(arguments: argparse.Namespace) -> int:
     directory = arguments.data.resolve() / f"bench-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     arms = [Arm(peer, directory, quick=arguments.quick) for peer in peers]
     outcomes: list[Outcome] = []
+    failed: list[str] = []
     try:
         for scenario in scenarios:
             print(scenario.title, file=sys.stderr, flush=True)
             begun = time.monotonic()
-            outcomes.append(run_scenario(scenario, arms, rounds, _say))
+            try:
+                outcomes.append(run_scenario(scenario, arms, rounds, _say))
+            except FAILURES as error:
+                failed.append(f"{scenario.name}: {error}")
+                for arm in arms:
+                    _say(arm.outputs())
+                    arm.stop_shared()  # the others are measured with fresh brokers
+                _say(f"bench: {failed[-1]}")
             _say(f"  ({time.monotonic() - begun:.0f} s)")
     except BaseException:
         for arm in arms:
@@ -90,7 +99,9 @@ def _run(arguments: argparse.Namespace) -> int:
         _print(outcomes, described, machine, rounds, with_targets=peers[0].has_targets)
         if arguments.json:
             write_json(arguments.json, outcomes, described, machine)
-    return 0
+    for failure in failed:
+        print(f"bench: not measured: {failure}", file=sys.stderr)
+    return 1 if failed else 0
 
 
 def _say(line: str) -> None:
