@@ -6,7 +6,7 @@ error, and the others with records.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -43,23 +43,23 @@ if TYPE_CHECKING:
     from barnabas.replicas.manager import Replicas
     from barnabas.requests.context import RequestContext
 
-WHOLE_FIRST_BATCH_SINCE = 3
-RECORD_BATCHES_SINCE = 4
-ZSTD_SINCE = 10
-FOLLOWERS_SERVE_SINCE = 11
-CURRENT_LEADER_SINCE = 16
-READ_COMMITTED = 1
-PARTITIONS_PER_CHECKPOINT = 16
+WHOLE_FIRST_BATCH_SINCE: Final = 3
+RECORD_BATCHES_SINCE: Final = 4
+ZSTD_SINCE: Final = 10
+FOLLOWERS_SERVE_SINCE: Final = 11
+CURRENT_LEADER_SINCE: Final = 16
+READ_COMMITTED: Final = 1
+PARTITIONS_PER_CHECKPOINT: Final = 16
 
-_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+_MOVED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
-ALL_AFTER_MS = 500
+ALL_AFTER_MS: Final = 500
 """A fetch of a session looks at all partitions so often: for retention, and for when a follower last had everything."""
 
-CONVERTED_BYTES_MAX = 1 << 20
+CONVERTED_BYTES_MAX: Final = 1 << 20
 """What is read to be converted for one answer, beside a first batch that is larger."""
 
-_NOT_ABORTED: list[FetchResponse.AbortedTransaction] = []
+_NOT_ABORTED: Final[list[FetchResponse.AbortedTransaction]] = []
 """What most answers say; shared, so it is replaced, never changed."""
 
 Served = tuple[SessionPartition, PartitionData]
