@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from bench import plots
 from bench.peers import Peer, Running, parse_peer
 from bench.procfs import cpu_s, describe_machine
 from bench.tools import ROOT, RUN_TIMEOUT_S, BenchError, build, loadgen
@@ -290,6 +291,8 @@ def main(argv: list[str] | None = None) -> int:
     )
     options = parser.parse_args(argv)
     try:
+        if options.out is not None:
+            plots.require()
         build()
         for name in options.growths or GROWTHS:
             growth = GROWTHS[name]
@@ -306,14 +309,14 @@ def main(argv: list[str] | None = None) -> int:
 
 def _write(name: str, found: Values, out: Path) -> None:
     """Plot one growth, and put its values in the place of those before; the others' stay."""
-    from bench.plots import plot
-
     out.mkdir(parents=True, exist_ok=True)
     known = out / "growth.json"
     kept = json.loads(known.read_text()) if known.exists() else {}
     kept[name] = {"machine": describe_machine(), "us": found}
     growth = GROWTHS[name]
-    plot(out / f"growth-{name}.svg", f"Broker CPU per request over the {growth.title}", growth.unit, found)
+    plots.plot(
+        out / f"growth-{name}.svg", f"Broker CPU per request over the {growth.title}", growth.unit, found
+    )
     known.write_text(json.dumps(kept, indent=1) + "\n")
 
 

@@ -11,12 +11,19 @@ STYLES = ("-", "--", ":", "-.")
 COLORS = ("#1f5fa8", "#c2571a", "#3b8c3b", "#7a4fa0")
 
 
-def plot(path: Path, title: str, unit: str, values: Mapping[str, Mapping[str, Mapping[int, float]]]) -> None:
-    """Draw microseconds over sizes, a line for each peer (colour) and request (style). Raises BenchError."""
+def require() -> None:
+    """Raise BenchError where nothing can be drawn: before hours are measured for it."""
     try:
-        import matplotlib
+        import matplotlib  # noqa: F401
     except ImportError as error:
         raise BenchError("plots need matplotlib: pip install matplotlib") from error
+
+
+def plot(path: Path, title: str, unit: str, values: Mapping[str, Mapping[str, Mapping[int, float]]]) -> None:
+    """Draw microseconds over sizes, a line for each peer (colour) and request (style). Raises BenchError."""
+    require()
+    import matplotlib
+
     matplotlib.use("svg")
     matplotlib.rcParams.update({"svg.hashsalt": "barnabas", "svg.fonttype": "none", "font.size": 9})
     from matplotlib import pyplot
