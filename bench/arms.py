@@ -6,7 +6,7 @@ The rule: every arm lives on the same disk, and what an arm starts, it ends.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
@@ -40,25 +40,30 @@ class Arm:
 
     def secured(self, protocol: str) -> Running:
         """The broker that scenarios with TLS or a login share; started when asked for."""
-        running = self._others.get(protocol)
-        if running is None:
-            data = self._data()
-            peer = copy(self.peer)
-            peer.secured = Secured.of(protocol, data)
-            peer.format(data / "log")
-            running = self._others[protocol] = peer.start(data / "log")
-        return running
+
+        def secure(peer: Peer, directory: Path) -> None:
+            peer.secured = Secured.of(protocol, directory)
+
+        return self._other(protocol, secure)
 
     def with_settings(self, settings: Mapping[str, str]) -> Running:
         """The broker that scenarios share which need settings besides the peer's; started when asked for."""
-        key = " ".join(f"{name}={value}" for name, value in settings.items())
+        if not settings:
+            return self.running
+
+        def add(peer: Peer, _: Path) -> None:
+            peer.settings = {**peer.settings, **settings}
+
+        return self._other(" ".join(f"{name}={value}" for name, value in settings.items()), add)
+
+    def _other(self, key: str, change: Callable[[Peer, Path], None]) -> Running:
+        """The broker of that key: of the peer as `change` leaves it, which may keep files in a directory."""
         running = self._others.get(key)
         if running is None:
-            data = self._data()
-            peer = copy(self.peer)
-            peer.settings = {**self.peer.settings, **settings}
-            peer.format(data)
-            running = self._others[key] = peer.start(data)
+            directory, peer = self._data(), copy(self.peer)
+            change(peer, directory)
+            peer.format(directory / "log")
+            running = self._others[key] = peer.start(directory / "log")
         return running
 
     def _data(self) -> Path:
@@ -91,7 +96,7 @@ class Arm:
         """The ends of what the arm's brokers have printed."""
         return "".join(
             f"--- {path}\n{path.read_text(errors='replace')[-3000:]}"
-            for path in sorted(self._directory.glob("*.out"))
+            for path in sorted([*self._directory.glob("*.out"), *self._directory.glob("*/log.out")])
             if path.stat().st_size
         )
 

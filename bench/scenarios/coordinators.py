@@ -122,7 +122,7 @@ class _Joins(Scenario):
         return arm.peer.keeps_data
 
     def measure(self, arm: Arm, round_number: int) -> dict[str, float]:
-        running = arm.with_settings(self.settings) if self.settings else arm.running
+        running = arm.with_settings(self.settings)
         topic, pid = f"{self.name}-{round_number}", running.pid
         poll_s = ALONE_S if self.groups_count == self.members_count else POLL_S
         members = [

@@ -79,6 +79,16 @@ def ask(client, count=1):
     return count
 
 
+def send_each(client, requests):
+    """Send each request when the one before it is answered in full, and say that nothing more will come."""
+    for pieces in requests:
+        for piece in pieces:
+            client.sendall(piece)
+        (size,) = struct.unpack(">i", client.recv(4, socket.MSG_WAITALL))
+        assert len(client.recv(size, socket.MSG_WAITALL)) == size
+    client.shutdown(socket.SHUT_WR)
+
+
 def ask_and_leave(client, count):
     """Ask, and say that nothing more will come: a patient connection would look for it, and nothing else would run."""
     answered = ask(client, count)
@@ -131,16 +141,10 @@ async def test_after_a_large_request_the_next_one_is_looked_for_shortly(broker, 
             looks.append(seconds)
         return True  # or so it seems: it looks again until there is something
 
-    def ask_both(client):
-        for request in (REQUEST, REQUEST, large, large, large, REQUEST):
-            client.sendall(request)
-            (size,) = struct.unpack(">i", client.recv(4, socket.MSG_WAITALL))
-            assert len(client.recv(size, socket.MSG_WAITALL)) == size
-        client.shutdown(socket.SHUT_WR)
-
     monkeypatch.setattr(PlainTransport, "is_only_readable", looked)
     async with connected(broker) as (_, client):
-        await trio.to_thread.run_sync(ask_both, client)
+        requests = [[request] for request in (REQUEST, REQUEST, large, large, large, REQUEST)]
+        await trio.to_thread.run_sync(send_each, client, requests)
     assert looks == [TIMEOUT_S, barnabas.broker.connection.LOOK_AFTER_LARGE_SECONDS, TIMEOUT_S]
 
 
@@ -162,32 +166,17 @@ async def test_after_a_very_large_request_nothing_is_read_before_the_next_one_is
         received[0] += count or 0
         return count
 
-    def ask_all(client):
-        for _ in range(60):
-            client.sendall(very_large)
-            (size,) = struct.unpack(">i", client.recv(4, socket.MSG_WAITALL))
-            assert len(client.recv(size, socket.MSG_WAITALL)) == size
-        client.shutdown(socket.SHUT_WR)
-
     monkeypatch.setattr(PlainTransport, "receive_now", received_now)
     async with connected(broker) as (_, client):
-        await trio.to_thread.run_sync(ask_all, client)
+        await trio.to_thread.run_sync(send_each, client, [[very_large]] * 60)
     assert received[0] == 60 * len(very_large)
     assert 0 not in in_vain
 
 
 async def test_the_rest_of_a_request_is_waited_for(broker, patient):
-    def send_in_pieces(client):
-        for _ in range(20):
-            client.sendall(REQUEST[:2])
-            client.sendall(REQUEST[2:9])
-            client.sendall(REQUEST[9:])
-            (size,) = struct.unpack(">i", client.recv(4, socket.MSG_WAITALL))
-            assert len(client.recv(size, socket.MSG_WAITALL)) == size
-        client.shutdown(socket.SHUT_WR)
-
     async with connected(broker) as (_, client):
-        await trio.to_thread.run_sync(send_in_pieces, client)
+        in_pieces = [REQUEST[:2], REQUEST[2:9], REQUEST[9:]]
+        await trio.to_thread.run_sync(send_each, client, [in_pieces] * 20)
 
 
 async def test_connections_that_ask_at_the_same_time_are_all_served(broker):
