@@ -66,10 +66,10 @@ class BufferPool:
 
 
 async def grown(
-    pool: BufferPool, buffer: bytearray, size: int, memory: IncomingMemory, held: Held
+    pool: BufferPool, full: bytearray | memoryview, size: int, memory: IncomingMemory, held: Held
 ) -> bytearray:
     """Return a full buffer with more room for a frame of `size` bytes, or another one with its content."""
-    used = len(buffer)
+    used = len(full)
     pooled = pool.take(size)
     room = (size if pooled is None else len(pooled)) - used
     if pooled is None:
@@ -81,7 +81,8 @@ async def grown(
             pool.give(pooled)
         raise
     if pooled is None:
+        buffer = full if isinstance(full, bytearray) else bytearray(full)
         buffer.extend(bytes(room))
         return buffer
-    pooled[:used] = buffer
+    pooled[:used] = full
     return pooled

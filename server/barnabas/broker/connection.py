@@ -407,9 +407,12 @@ class Connection:
     ) -> bytearray | None:
         """Receive up to `size` bytes, the first of which are in `start`; None when the peer has closed."""
         pool = self._parts.buffers
-        buffer = bytearray(start)
-        used = len(buffer)
-        is_checked = False
+        used = len(start)
+        is_checked = used >= API_KEY_BYTES
+        if is_checked:
+            check_message_size(start, size)
+        is_small = used < SCRATCH_BYTES // 2
+        buffer = bytearray(start) if is_small else await grown(pool, start, size, memory, held)
         while used < size:
             if not is_checked and used >= API_KEY_BYTES:
                 check_message_size(buffer, size)

@@ -23,7 +23,7 @@ from barnabas.records.compression import CODECS_BY_NAME, SMALL_BYTES, Codec, dec
 from barnabas.records.crc import crc32c
 from barnabas.records.errors import InvalidRecordsError
 from barnabas.records.rules import AppendRules, is_timestamp_allowed
-from barnabas.records.scan import Scanner
+from barnabas.records.scan import COPIED_BYTES_MAX, Scanner, scanner_of
 from barnabas.records.steps import RECORDS_PER_STEP
 from barnabas.records.validated import ValidatedBatches, described, stamped
 from barnabas.records.varint import Buffer
@@ -78,8 +78,9 @@ def validate_at_once(
     ):
         return None
     must_look = must_look_at_records(header, config, now_ms)
-    # Copied once, for the checksum and for the look at the records.
-    plain = bytes(buf[ATTRIBUTES_OFFSET:]) if must_look and not codec else b""
+    # If it is small, it is copied once, for the checksum and for the look at the records.
+    is_copied = must_look and not codec and size <= COPIED_BYTES_MAX
+    plain = bytes(buf[ATTRIBUTES_OFFSET:]) if is_copied else b""
     if crc32c(plain or buf[ATTRIBUTES_OFFSET:]) != header.crc:
         return None
     max_timestamp = header.max_timestamp
@@ -87,7 +88,7 @@ def validate_at_once(
         if codec and (not is_loaded(codec) or (codec == _LZ4 and _is_lz4_linked(buf))):
             return None
         try:
-            scanner = _scan(plain, _RECORDS_AT, header) if plain else scan_small(buf, header, config)
+            scanner = _scan_copied(plain, header) if plain else scan_small(buf, header, config)
         except InvalidRecordsError:  # the steps tell the client at which byte of the records
             return None
         if scanner is None:
@@ -122,23 +123,19 @@ def scan_small(buf: Buffer, header: BatchHeader, config: AppendRules) -> Scanner
     size = LOG_OVERHEAD + header.batch_length
     if header.records_count > _RECORDS_AT_ONCE or size > _SMALL_BYTES:
         return None
-    body: bytes | None
+    body: Buffer = memoryview(buf)[HEADER_SIZE:size]
     if header.attributes & CODEC_MASK:
-        body = decompress_small(
-            header.codec,
-            memoryview(buf)[HEADER_SIZE:size],
-            magic=2,
-            bytes_max=min(_SMALL_BYTES, config.decompressed_bytes_max),
-        )
-        if body is None:
+        bytes_max = min(_SMALL_BYTES, config.decompressed_bytes_max)
+        plain = decompress_small(header.codec, body, magic=2, bytes_max=bytes_max)
+        if plain is None:
             return None
-    else:
-        body = bytes(buf[HEADER_SIZE:size])
-    return _scan(body, 0, header)
+        body = plain
+    scanner = scanner_of(body, header.records_count, header.base_timestamp)
+    return scanner if scanner.advance(_SMALL_EFFORT) else None
 
 
-def _scan(data: bytes, records_at: int, header: BatchHeader) -> Scanner | None:
-    scanner = Scanner(data, header.records_count, header.base_timestamp, records_at)
+def _scan_copied(data: bytes, header: BatchHeader) -> Scanner | None:
+    scanner = Scanner(data, header.records_count, header.base_timestamp, _RECORDS_AT)
     return scanner if scanner.advance(_SMALL_EFFORT) else None
 
 

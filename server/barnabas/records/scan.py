@@ -8,8 +8,12 @@ place of each record, taken with a strided slice, must be the same (sizes) or co
 few operations for a whole run, however long it is. Where no run is found, the next try is made ever later.
 
 A scan can be done in pieces, and a piece is short whatever the records are: one record may have millions of headers.
+
+Large bodies stay where they were received: columns are taken from there, and single records are read in a small copy of
+what comes next, since compiled code reads single bytes of `bytes` only.
 """
 
+from ctypes import addressof, c_char
 from dataclasses import dataclass
 from sys import byteorder
 from typing import Final, NamedTuple
@@ -17,7 +21,7 @@ from typing import Final, NamedTuple
 from barnabas.records.errors import InvalidRecordsError
 from barnabas.records.record import TIMESTAMP_LIMIT, check_count, read_header_count, skip_headers
 from barnabas.records.steps import RECORDS_PER_STEP
-from barnabas.records.varint import read_unsigned
+from barnabas.records.varint import Buffer, read_unsigned
 
 _RUN_MIN: Final = 4
 # How many records must be left for a look at columns to be cheaper than going over them one by one: compiled, that is
@@ -39,6 +43,11 @@ _RUNS_MAX: Final = 64
 _RUN_EFFORT: Final = 256  # what a look for a run counts for, in records
 _HEADERS_AT_ONCE: Final = 16  # a record with more headers is not finished in one go
 _DELTAS_MAX: Final = 1_024  # different timestamps that are kept before only the ends of their range are
+_SIZE_BYTES_MAX: Final = 5  # of a record's length
+COPIED_BYTES_MAX: Final = 32 << 10
+"""Up to so many bytes are copied at once: that takes a microsecond, to find where they lie does too."""
+_WINDOW_BYTES: Final = 64 << 10
+"""So much is copied at a time where the records stay in place."""
 
 
 @dataclass(slots=True, init=False)  # with an __init__ that can be compiled: one is made for each batch
@@ -73,27 +82,18 @@ class _Layout(NamedTuple):
     end: int
 
 
-def scan_body(body: bytes, count: int, base_timestamp: int) -> BodyScan:
-    """Check the `count` (at least 1) records of an uncompressed body, and tell what they span.
-
-    Raises InvalidRecordsError if they are malformed, or more, or less.
-    """
-    scanner = Scanner(body, count, base_timestamp)
-    while not scanner.advance(RECORDS_PER_STEP):
-        pass
-    return scanner.result()
-
-
 class Scanner:
     """The state of one scan: all records before `index`, which begins at `pos`, are well-formed.
 
+    `window` is what `source` has from `base` on: all of it, or a copy of what is being read.
     Lifecycle: `advance` until it says that it is done, then `span` or `result`. All raise InvalidRecordsError.
     """
 
     __slots__ = (
+        "base",
         "base_timestamp",
-        "body",
         "count",
+        "end",
         "headers_left",
         "index",
         "is_any_folded",
@@ -104,18 +104,27 @@ class Scanner:
         "pos",
         "raw_deltas",
         "record_end",
+        "source",
         "step",
+        "window",
     )
 
-    def __init__(self, body: bytes, count: int, base_timestamp: int, pos: int = 0) -> None:
-        """The records are what `body` has from `pos` on."""
-        check_count(count, len(body) - pos)
+    def __init__(
+        self, source: bytes | bytearray, count: int, base_timestamp: int, start: int = 0, end: int = -1
+    ) -> None:
+        """The records are what `source` has between `start` and `end`, by default all that follows."""
+        self.source = source
+        self.end = len(source) if end < 0 else end
+        check_count(count, self.end - start)
         assert count > 0, "an empty body spans nothing"
-        self.body = body
+        self.base = 0
+        self.window = b""
+        if isinstance(source, bytes) and self.end == len(source):
+            self.window = source
         self.count = count
         self.base_timestamp = base_timestamp
         self.index = 0
-        self.pos = pos
+        self.pos = start
         self.null_keys = 0
         self.offsets_consecutive = True
         self.raw_deltas: set[int] = set()  # of timestamps, before the zigzag; few different ones as a rule
@@ -146,8 +155,8 @@ class Scanner:
 
     def span(self) -> tuple[int, int]:
         """Return the smallest and the largest timestamp of the records, all of which must have been scanned."""
-        if self.pos != len(self.body):
-            left = len(self.body) - self.pos
+        if self.pos != self.end:
+            left = self.end - self.pos
             raise InvalidRecordsError(f"{left} bytes are left over after the last of {self.count} records")
         if len(self.raw_deltas) == 1 and not self.is_any_folded:  # one record, or all of the same millisecond
             raw = self.raw_deltas.pop()
@@ -197,8 +206,8 @@ class Scanner:
 
     def skip_some_headers(self, effort: int) -> int:
         """Check some more headers of a record that has very many; returns how many."""
-        count = min(self.headers_left, effort)
-        self.pos = skip_headers(self.body, self.pos, self.record_end, count)
+        count, base = min(self.headers_left, effort), self.base
+        self.pos = base + skip_headers(self.window, self.pos - base, self.record_end - base, count)
         self.headers_left -= count
         if not self.headers_left:
             self.check_end(self.pos, self.record_end)
@@ -210,14 +219,28 @@ class Scanner:
         if pos != end:
             raise InvalidRecordsError(f"its fields end {pos - end:+d} bytes from where its length says")
 
+    def move_window(self, size: int) -> bytes:
+        """Copy what comes from `pos` on, at least `size` bytes of it, where the source has so many."""
+        self.base = pos = self.pos
+        self.window = bytes(memoryview(self.source)[pos : min(pos + max(size, _WINDOW_BYTES), self.end)])
+        return self.window
+
     def walk(self, stop: int) -> None:
         """Check the records up to the index `stop`, one by one."""
-        body, pos, index = self.body, self.pos, self.index
-        body_end = len(body)
+        body, base, index = self.window, self.base, self.index
+        pos, body_end = self.pos - base, len(body)
+        length_end = body_end if base + body_end == self.end else body_end - _SIZE_BYTES_MAX
         deltas = self.raw_deltas
         null_keys, last_delta = 0, -1
+        missing = 0  # how many bytes of the next record the window must have
         while index < stop:
             self.index = index  # for whom the error is
+            if pos > length_end:
+                self.pos = base + pos
+                body = self.move_window(missing)
+                base, pos, body_end = self.base, 0, len(body)
+                length_end = body_end if base + body_end == self.end else body_end - _SIZE_BYTES_MAX
+            start = pos
             # Every variable-length integer is read in line: one or two bytes here, more in a call.
             size = body[pos]
             pos += 1
@@ -229,7 +252,11 @@ class Scanner:
                     size, pos = read_unsigned(body, pos - 1, body_end, 32)
             end = pos + (size >> 1)
             if size & 1 or end > body_end:
-                raise InvalidRecordsError(f"its length leads {end - body_end} bytes beyond the batch")
+                if size & 1 or base + end > self.end:
+                    beyond = base + end - self.end
+                    raise InvalidRecordsError(f"its length leads {beyond} bytes beyond the batch")
+                pos, missing, length_end = start, end - start, -1
+                continue
             delta = body[pos + 1]  # after the attributes
             pos += 2
             if delta >= 0x80:
@@ -276,7 +303,7 @@ class Scanner:
             if body[pos]:
                 headers, pos = read_header_count(body, pos, end)
                 if headers > _HEADERS_AT_ONCE:
-                    self.headers_left, self.record_end = headers, end
+                    self.headers_left, self.record_end = headers, base + end
                     break
                 pos = skip_headers(body, pos, end, headers)
             else:
@@ -284,30 +311,36 @@ class Scanner:
             if pos != end:
                 raise InvalidRecordsError(f"its fields end {pos - end:+d} bytes from where its length says")
             index += 1
-        self.pos, self.index = pos, index
+        self.pos, self.index = base + pos, index
         self.null_keys += null_keys
 
     def skip_run(self, at: int) -> bool:
         """Skip the records from `self.index` on that are built like the one at `at`, if they are many."""
-        if not self.offsets_consecutive or self.body[at] != self.body[self.pos]:
+        if not self.offsets_consecutive or self.pos >= self.end or self.source[at] != self.source[self.pos]:
             return False
-        layout = _read_layout(self.body, at, self.pos)
+        base = self.base
+        layout = _read_layout(self.window, at - base, self.pos - base)
         many = self.count_alike(layout)
         if many < _RUN_MIN:
             return False
         size = layout.end - layout.start
-        if self.body[layout.key_size] & 1:
+        if self.window[layout.key_size] & 1:
             self.null_keys += many
         self.pos += many * size
         self.index += many
         return True
 
+    def column(self, at: int, size: int, many: int) -> bytes:
+        """Return one byte of each of the next `many` records of `size` bytes: what is at `at` in the one before them."""
+        first = self.base + at + size
+        return bytes(self.source[first : first + (many - 1) * size + 1 : size])
+
     def count_alike(self, layout: _Layout) -> int:
         """Count the next records that have the same sizes as `layout`, well-formed throughout."""
-        body, size = self.body, layout.end - layout.start
+        window, size = self.window, layout.end - layout.start
         offset_width = layout.key_size - layout.offset
-        many = min(self.count_offsets(offset_width), (len(body) - layout.end) // size)
-        if body[layout.end - 1]:
+        many = min(self.count_offsets(offset_width), (self.end - self.pos) // size)
+        if window[layout.end - 1]:
             return 0  # it has headers
         for start, end in (
             (layout.start, layout.attributes),
@@ -318,19 +351,18 @@ class Scanner:
             for at in range(start, end):
                 if many < _RUN_MIN:
                     return 0
-                column = body[at + size : layout.end + many * size : size]
-                same = body[at : at + 1]
+                column = self.column(at, size, many)
+                same = window[at : at + 1]
                 if column != same * many:
                     many -= len(column.lstrip(same))
-        stop = layout.end + many * size
-        for at, expected in enumerate(self.offset_columns(offset_width, many), layout.offset):
-            if body[at + size : stop : size] != expected:
-                return 0
-        if not self.add_column_of_deltas(
-            layout.timestamp + size, layout.offset - layout.timestamp, stop, size
-        ):
+        if many < _RUN_MIN:
             return 0
-        return many
+        for at, expected in enumerate(self.offset_columns(offset_width, many), layout.offset):
+            if self.column(at, size, many) != expected:
+                return 0
+        width = layout.offset - layout.timestamp
+        high = self.column(layout.timestamp + 1, size, many) if width == 2 else b""
+        return many if self.add_deltas(width, self.column(layout.timestamp, size, many), high) else 0
 
     def count_offsets(self, width: int) -> int:
         """Count the next offset deltas, counting up, whose `width` columns are known."""
@@ -354,15 +386,13 @@ class Scanner:
             return first, _SECOND_OF_TWO[start : start + many]
         return first, _SECOND_OF_THREE[start : start + many], bytes((block,)) * many
 
-    def add_column_of_deltas(self, at: int, width: int, stop: int, size: int) -> bool:
-        """Take in the timestamp deltas of a run, if each has `width` bytes, one or two."""
-        column = self.body[at:stop:size]
+    def add_deltas(self, width: int, column: bytes, high: bytes) -> bool:
+        """Take in the timestamp deltas of a run, if each has `width` bytes, one or two: their columns."""
         if width == 1:
             if not column.isascii():
                 return False
             self.raw_deltas |= _distinct(column)
             return True
-        high = self.body[at + 1 : stop : size]
         if width != 2 or not high.isascii() or column.translate(None, _CONTINUED):
             return False
         pairs = bytearray(2 * len(column))
@@ -373,6 +403,29 @@ class Scanner:
             low, high_byte = number.to_bytes(2, byteorder)
             self.raw_deltas.add(low & 0x7F | high_byte << 7)
         return True
+
+
+def scan_body(body: Buffer, count: int, base_timestamp: int) -> BodyScan:
+    """Check the `count` (at least 1) records of an uncompressed body, and tell what they span.
+
+    Raises InvalidRecordsError if they are malformed, or more, or less.
+    """
+    scanner = scanner_of(body, count, base_timestamp)
+    while not scanner.advance(RECORDS_PER_STEP):
+        pass
+    return scanner.result()
+
+
+def scanner_of(body: Buffer, count: int, base_timestamp: int) -> Scanner:
+    """Return a scanner of an uncompressed body, which must not change or move as long as that is in use.
+
+    A body that is not small is not copied if it is a part of a bytearray.
+    """
+    whole = body.obj if isinstance(body, memoryview) else body
+    if len(body) <= COPIED_BYTES_MAX or not isinstance(whole, bytearray):
+        return Scanner(bytes(body), count, base_timestamp)
+    start = addressof(c_char.from_buffer(body)) - addressof(c_char.from_buffer(whole))
+    return Scanner(whole, count, base_timestamp, start, start + len(body))
 
 
 def _read_layout(body: bytes, start: int, end: int) -> _Layout:

@@ -52,7 +52,7 @@ from barnabas.records.errors import (
     UnsupportedCompressionError,
 )
 from barnabas.records.rules import AppendRules, RecordJudge, is_timestamp_allowed
-from barnabas.records.scan import BodyScan, Scanner
+from barnabas.records.scan import BodyScan, Scanner, scanner_of
 from barnabas.records.steps import RECORDS_PER_STEP, Reserve, Steps, Work, run
 from barnabas.records.validated import ValidatedBatches, described, stamped
 from barnabas.records.varint import Buffer
@@ -223,8 +223,13 @@ class _Appender:
         config = self.config
         source = codec_of(header.codec)
         target = config.target_codec(source)
+        if source is target is _NONE:
+            in_place = yield from _scan_in_place_steps(buf, header)
+            if in_place is not None and in_place.offsets_consecutive and self.obeys(in_place):
+                return self.patch(buf, header, in_place.max_timestamp)
+        # What follows writes the batch anew, or tells the client what is wrong with which record.
         yield from load_steps(source, target)
-        scanner = scan_small(buf, header, config)
+        scanner = None if source is _NONE else scan_small(buf, header, config)
         if scanner is None:
             if source is _NONE:
                 yield Reserve(header.size)
@@ -238,18 +243,18 @@ class _Appender:
         try:
             scan = scanner.result()
             if not self.obeys(scan):
-                yield from self.judge_steps(scanner.body, header)
+                yield from self.judge_steps(scanner.window, header)
             if target == source and scan.offsets_consecutive:
                 return self.patch(buf, header, scan.max_timestamp)
             header.attributes = header.attributes & TRANSACTIONAL_BIT | target
             header.max_timestamp = scan.max_timestamp
             return (
                 yield from self.rewrite_steps(
-                    scanner.body, header, are_numbers_right=scan.offsets_consecutive
+                    scanner.window, header, are_numbers_right=scan.offsets_consecutive
                 )
             )
         finally:
-            scanner.body = b""  # who has made it may give back its memory
+            scanner.window = scanner.source = b""  # who has made it may give back its memory
 
     def judge_steps(self, body: bytes, header: BatchHeader) -> Steps[None]:
         """Look for the records that break the rules, and raise with which."""
@@ -349,6 +354,21 @@ class _Appender:
             header.max_timestamp = self.now_ms
         body = yield from out.finish_steps()
         return described(join_batch(header, body), header, self.config, self.now_ms)
+
+
+def _scan_in_place_steps(buf: Buffer, header: BatchHeader) -> Steps[BodyScan | None]:
+    """Scan the records of a batch that is not compressed where they lie; None if they are malformed.
+
+    At which byte is not told: it would not be counted from the first record.
+    """
+    body = memoryview(buf)[HEADER_SIZE : header.size]
+    try:
+        scanner = scanner_of(body, header.records_count, header.base_timestamp)
+        while not scanner.advance(RECORDS_PER_STEP):
+            yield None
+        return scanner.result()
+    except InvalidRecordsError:
+        return None
 
 
 def _check_client_header(header: BatchHeader) -> None:
