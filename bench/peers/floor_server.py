@@ -32,9 +32,10 @@ from struct import Struct
 from barnabas.broker.connection import LOOK_AFTER_LARGE_SECONDS, LOOK_SECONDS, UNCOUNTED_BYTES_MAX
 from barnabas.network.ready_sockets import ReadySockets
 from barnabas.network.sockets import PlainTransport
-from barnabas.records.batch import read_body, read_header
+from barnabas.records.batch import HEADER_SIZE, read_body, read_header
 from barnabas.records.crc import crc32c
 from barnabas.records.scan import scan_body
+from barnabas.records.varint import Buffer
 from barnabas.wire import headers, registry
 from barnabas.wire.generated.api_versions import ApiVersionsResponse
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
@@ -106,7 +107,9 @@ class Topic:
             raise ValueError("the checksum of a batch is wrong")
         if self._looks:
             header = read_header(batch)
-            body = read_body(batch, 0, header, decompressed_bytes_max=BUFFER_BYTES)
+            body: Buffer = batch[HEADER_SIZE:]
+            if header.codec:
+                body = read_body(batch, 0, header, decompressed_bytes_max=BUFFER_BYTES)
             scan_body(body, header.records_count, header.base_timestamp)
         if self._file < 0:
             self._file = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_RDWR)
