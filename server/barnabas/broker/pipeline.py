@@ -24,6 +24,7 @@ from barnabas.broker.repeated_answers import AFTER_CORRELATION_ID, RepeatedAnswe
 from barnabas.errors import PeerError, RequestError, StorageError
 from barnabas.later import Later
 from barnabas.metrics.meter import count_error_codes
+from barnabas.network.sockets import in_memory
 from barnabas.requests.context import RequestContext, Shared, shown_client
 from barnabas.requests.last_request import BYTES_MAX, LastRequest
 from barnabas.requests.login import token_answered, wait_after_failure
@@ -166,11 +167,12 @@ class Pipeline:
             answer = self._encode_again(api, context, last, response)
         if answer is None:
             return False
-        size, data = answer.size, answer.chunks[0]
-        sent = 0 if len(answer.chunks) > 1 or isinstance(data, FileRegion) else begun.transport.send_now(data)
+        size, data = answer.size, in_memory(answer.chunks)
+        sent = 0 if data is None else begun.transport.send_now(data)
         if sent < size:
             begun.request = begun.response = None
-            answer.chunks[0] = data if isinstance(data, FileRegion) else memoryview(data)[sent:]
+            if data is not None:
+                answer.chunks = [memoryview(data)[sent:]]
             return self._send_rest(begun, answer, size)
         return self._ended(begun, answer, size)
 

@@ -68,15 +68,32 @@ Served = tuple[SessionPartition, PartitionData]
 class ReadPass:
     """What one pass over the partitions has brought.
 
+    `due` are the partitions to look at, of which the first `read` were; `remaining` is how many bytes there is room for.
     `size` are the bytes of records; `must_answer` is whether the answer must not wait for more. `seen` is how much there
     was to read of each partition when it was read, or had changed; `following` are those that are not led here.
     `unconverted` is what is still to be converted for an old client. `is_first` is False for a fetch that has waited: what
     it says of a follower's position has been noted. `waiting` is who waits for more than this.
     """
 
-    __slots__ = ("following", "is_first", "must_answer", "seen", "served", "size", "unconverted", "waiting")
+    __slots__ = (
+        "due",
+        "following",
+        "is_first",
+        "must_answer",
+        "read",
+        "remaining",
+        "seen",
+        "served",
+        "size",
+        "unconverted",
+        "waiting",
+    )
 
-    def __init__(self, *, is_first: bool) -> None:
+    def __init__(self, due: list[SessionPartition], bytes_max: int, *, is_first: bool) -> None:
+        """`due` are the partitions to look at; `bytes_max` is how many bytes there is room for."""
+        self.due = due
+        self.read = 0
+        self.remaining = bytes_max
         self.is_first = is_first
         self.following: list[Replica] = []
         self.served: list[Served] = []
@@ -180,7 +197,7 @@ class Reader:
             named = named[self._first :] + named[: self._first]
         self._named = named
         self._session = session
-        self._pass = ReadPass(is_first=True)
+        self._pass = ReadPass([], 0, is_first=True)
         if session is not None:
             session.reader = self
         self._is_usual = version >= ZSTD_SINCE and not self._rack
@@ -191,6 +208,11 @@ class Reader:
         if self._may_watch:
             lag_max_ms: int = config.get(settings.REPLICA_LAG_TIME_MAX_MS)
             self._all_after_ms = min(ALL_AFTER_MS, lag_max_ms // 4)
+
+    @property
+    def result(self) -> ReadPass:
+        """The latest pass."""
+        return self._pass
 
     @property
     def wants_anything(self) -> bool:
@@ -236,10 +258,24 @@ class Reader:
             is_first=done.is_first,
         )
 
-    async def read(self, *, is_first: bool) -> ReadPass:
-        """One pass over the partitions."""
-        remaining = self._bytes_max
-        done = self._pass = ReadPass(is_first=is_first)
+    def begin(self, *, is_first: bool) -> None:
+        """Begin a pass over the partitions."""
+        self._pass = ReadPass(self._due(is_first=is_first), self._bytes_max, is_first=is_first)
+
+    async def read_rest(self) -> ReadPass:
+        """Look at all that is left of the pass."""
+        while not self.read_some():
+            await self._checkpoint()
+        return self._pass
+
+    def read_some(self) -> bool:
+        """Look at some partitions of the pass; returns whether these were the last."""
+        done = self._pass
+        due, first = done.due, done.read
+        if first == len(due):
+            return True
+        stop = done.read = min(first + PARTITIONS_PER_CHECKPOINT, len(due))
+        remaining = done.remaining
         served = done.served
         topic: str | bytes | None = None
         name = ""
@@ -247,9 +283,8 @@ class Reader:
         session = self._session
         reads = self._reads(done)
         usual = reads if self._is_usual else None
-        for count, want in enumerate(self._due(is_first=is_first), 1):
-            if not count % PARTITIONS_PER_CHECKPOINT:
-                await self._checkpoint()
+        for number in range(first, stop):
+            want = due[number]
             if want.topic != topic:
                 topic = want.topic
                 name = topic if isinstance(topic, str) else self._metadata.image.topic_name(topic) or ""
@@ -296,9 +331,12 @@ class Reader:
                 remaining -= size
                 if data.diverging_epoch is not NO_EPOCH_END:
                     done.must_answer = True
+        done.remaining = remaining
+        if stop < len(due):
+            return False
         if self._first:
             done.served = done.served[-self._first :] + done.served[: -self._first]
-        return done
+        return True
 
     def _may_read(self, topic: str) -> bool:
         """Say whether who fetches may: a broker of the cluster every topic, everybody else those with READ."""
@@ -413,7 +451,8 @@ class Reader:
                     partition.subscribers.unsubscribe(watcher)
             if self._budget.is_used_up:  # one batch may have woken a thousand fetches
                 await self._budget.admit(is_active=True)
-            done = await self.read(is_first=False)
+            self.begin(is_first=False)
+            done = await self.read_rest()
             if scope.cancelled_caught:
                 break
         return done

@@ -32,6 +32,8 @@ TOGETHER_BYTES: Final = 64 * 1024
 _JOIN_BYTES_MAX: Final = 256 * 1024
 """Chunks are joined for one `send` up to this size; larger ones are sent as they are, without a copy."""
 
+_IN_MEMORY_BYTES_MAX: Final = 64 * 1024
+
 _READ_BYTES_MAX: Final = 16 * 1024
 """Regions up to this size are read and joined too: two system calls less are worth more than a copy."""
 
@@ -221,6 +223,20 @@ class PlainTransport:
             self._lobbies.forget(self._socket.fileno())
         self._socket.close()
         self._reader = None  # so that both go at once, and not when all objects are collected
+
+
+def in_memory(chunks: list[Chunk]) -> bytes | bytearray | memoryview | None:
+    """Return chunks as one, with the regions among them read; None where they are too large for that. Raises OSError."""
+    first, size = chunks[0], 0
+    if len(chunks) == 1 and not isinstance(first, FileRegion):
+        return first
+    for chunk in chunks:
+        size += len(chunk)
+        if isinstance(chunk, FileRegion) and chunk.size > _READ_BYTES_MAX:
+            return None
+    if size > _IN_MEMORY_BYTES_MAX:
+        return None
+    return b"".join([_read(chunk) if isinstance(chunk, FileRegion) else chunk for chunk in chunks])
 
 
 def _read(region: FileRegion) -> bytes:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import trio
+import trio.testing
 
 from barnabas import apis
 from barnabas.broker.binding import answers_at_once
@@ -19,17 +22,27 @@ from barnabas.requests.log_limit import LogLimit
 from barnabas.security.authorizer import AllowEverything
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.fetch import FetchRequest
 from barnabas.wire.generated.heartbeat import HeartbeatRequest
 from barnabas.wire.generated.join_group import JoinGroupRequest
 from barnabas.wire.generated.offset_commit import OffsetCommitRequest
 from barnabas.wire.generated.produce import ProduceRequest
 from barnabas.wire.generated.sync_group import SyncGroupRequest
 from barnabas.wire.headers import decode_response, encode_request
+from barnabas.wire.regions import FileRegion
 from tests.support.broker import ask_for_topic, broker_to_ask
 from tests.support.logs import batch
 
-PRODUCE, OFFSET_COMMIT, JOIN_GROUP, HEARTBEAT, SYNC_GROUP, CONSUMER_GROUP_HEARTBEAT = 0, 8, 11, 12, 14, 68
-AT_ONCE = (PRODUCE, OFFSET_COMMIT, JOIN_GROUP, HEARTBEAT, SYNC_GROUP, CONSUMER_GROUP_HEARTBEAT)
+PRODUCE, FETCH, OFFSET_COMMIT, JOIN_GROUP, HEARTBEAT, SYNC_GROUP, CONSUMER_GROUP_HEARTBEAT = (
+    0,
+    1,
+    8,
+    11,
+    12,
+    14,
+    68,
+)
+AT_ONCE = (PRODUCE, FETCH, OFFSET_COMMIT, JOIN_GROUP, HEARTBEAT, SYNC_GROUP, CONSUMER_GROUP_HEARTBEAT)
 
 
 class Transport:
@@ -45,7 +58,9 @@ class Transport:
         return min(self.room, len(data))
 
     async def send(self, chunks: list[Any]) -> None:
-        self.later += b"".join(bytes(chunk) for chunk in chunks)
+        for chunk in chunks:
+            is_region = isinstance(chunk, FileRegion)
+            self.later += os.pread(chunk.fd, chunk.size, chunk.position) if is_region else bytes(chunk)
 
 
 def frame_of(key: int, version: int, request: Any) -> memoryview:
@@ -74,6 +89,22 @@ def produced(
     ]
     topic = ProduceRequest.TopicProduceData(name=name, partition_data=entries)
     return ProduceRequest(acks=acks, timeout_ms=1_000, topic_data=[topic])
+
+
+def fetched(*offsets: tuple[int, int], **changed: Any) -> FetchRequest:
+    """A fetch of partitions from offsets, which waits for 10 ms at most."""
+    entries = [
+        FetchRequest.FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20)
+        for index, offset in offsets
+    ]
+    fields: dict[str, Any] = {
+        "max_wait_ms": 10,
+        "min_bytes": 1,
+        "max_bytes": 1 << 20,
+        "session_epoch": -1,
+        "topics": [FetchRequest.FetchTopic(topic="t", partitions=entries)] if entries else [],
+    }
+    return FetchRequest(**(fields | changed))
 
 
 def joining(**changed: Any) -> JoinGroupRequest:
@@ -114,8 +145,8 @@ def pipeline_of(asked: Any, **parts: Any) -> Pipeline:
 
 
 def version_of(key: int) -> int:
-    """Return the last version, of OffsetCommit and Produce the last that has the names of topics."""
-    return {OFFSET_COMMIT: 9, PRODUCE: 12}.get(key, apis.BY_KEY[key].max_version)
+    """Return the last version, of those that have names of topics the last one that has."""
+    return {OFFSET_COMMIT: 9, PRODUCE: 12, FETCH: 12}.get(key, apis.BY_KEY[key].max_version)
 
 
 def connection() -> ConnectionInfo:
@@ -128,6 +159,7 @@ async def ready(pipeline: Pipeline) -> Pipeline:
         name = apis.BY_KEY[key].name
         request = {
             "Produce": produced(),
+            "Fetch": fetched(),
             "OffsetCommit": commit(),
             "JoinGroup": joining(group_id=""),
             "Heartbeat": HeartbeatRequest(),
@@ -281,10 +313,104 @@ async def test_records_are_appended_once_and_answered_as_by_one_that_is_awaited(
     assert answers[0] == answers[1]
 
 
+FETCHES: dict[str, tuple[Callable[[], FetchRequest], int, list[tuple[int, bool]], bool, bool]] = {
+    # a fetch; its version; error code and whether there are records, of each partition; is it handled, and sent, at once
+    "of what is there": (lambda: fetched((1, 0)), 12, [(0, True)], True, True),
+    "of more than one": (lambda: fetched((1, 0), (2, 0), (3, 0)), 12, [(0, True), (0, True), (0, False)], True, True),
+    "of too little": (lambda: fetched((1, 0), min_bytes=1_000), 12, [(0, True)], False, False),
+    "of nothing": (lambda: fetched((3, 0)), 12, [(0, False)], False, False),
+    "of nothing, without waiting": (lambda: fetched((3, 0), max_wait_ms=0), 12, [(0, False)], True, True),
+    "of an offset that is not there": (
+        lambda: fetched((1, 99), (3, 0)), 12, [(ErrorCode.OFFSET_OUT_OF_RANGE, False), (0, False)], True, True,
+    ),
+    "of a partition that is not there": (
+        lambda: fetched((99, 0)), 12, [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False)], True, True,
+    ),
+    "of no partition": (fetched, 12, [], True, True),
+    "of many partitions": (
+        lambda: fetched((1, 0), *[(index, 0) for index in range(3, 40)]),
+        12, [(0, True), (0, False), (0, True)] + [(0, False)] * 35, False, False,
+    ),
+    "of large records": (lambda: fetched((4, 0)), 12, [(0, True)], True, False),
+    "of an old client": (lambda: fetched((1, 0)), 3, [(0, True)], False, False),
+    "that begins a session": (lambda: fetched((1, 0), (3, 0), session_epoch=0), 12, [(0, True), (0, False)], True, True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", FETCHES)
+async def test_a_fetch_is_answered_as_one_that_is_awaited(asked: Any, what: str) -> None:
+    request_of, version, wanted, is_at_once, is_sent = FETCHES[what]
+    pipeline = await ready(pipeline_of(asked))
+    for index, value in [(1, b"v"), (2, b"w"), (4, b"x" * 30_000)]:
+        request = frame_of(PRODUCE, 12, produced(index, records=bytes(batch(value))))
+        assert await pipeline.answer(connection(), Transport(), request)  # type: ignore[arg-type]
+    answers, sessions = [], []
+    for number in range(2):
+        transport, frame = Transport(), frame_of(FETCH, version, request_of())
+        if number:
+            assert await pipeline.answer(connection(), transport, frame)  # type: ignore[arg-type]
+        else:
+            rest = pipeline.begin(connection(), transport, frame)  # type: ignore[arg-type]
+            assert (rest is True) is (is_at_once and is_sent)
+            assert rest is True or await rest  # type: ignore[misc]
+        answers.append(decode_response((transport.now or transport.later)[4:], FETCH, version)[1])
+        sessions.append(answers[-1].session_id)
+        answers[-1].session_id = 0
+    partitions = [one for topic in answers[0].responses for one in topic.partitions]
+    assert [(one.error_code, bool(one.records)) for one in partitions] == wanted
+    assert answers[0] == answers[1]
+    assert [session != 0 for session in sessions] == [what == "that begins a session"] * 2
+
+
+async def test_a_session_goes_on_at_once_and_waits_for_what_comes(asked: Any) -> None:
+    pipeline = await ready(pipeline_of(asked))
+
+    async def ask(request: FetchRequest) -> tuple[bool, Any]:
+        transport = Transport()
+        rest = pipeline.begin(connection(), transport, frame_of(FETCH, 12, request))  # type: ignore[arg-type]
+        assert rest is True or await rest  # type: ignore[misc]
+        return rest is True, decode_response((transport.now or transport.later)[4:], FETCH, 12)[1]
+
+    async def append(index: int) -> None:
+        frame = frame_of(PRODUCE, 12, produced(index))
+        assert await pipeline.answer(connection(), Transport(), frame)  # type: ignore[arg-type]
+
+    def told(answer: Any) -> list[int]:
+        return [one.partition_index for topic in answer.responses for one in topic.partitions]
+
+    at_once, answer = await ask(fetched((1, 0), (2, 0), session_epoch=0, max_wait_ms=0))
+    assert at_once
+    assert told(answer) == [1, 2]
+    session = answer.session_id
+    assert session
+    at_once, answer = await ask(fetched(session_id=session, session_epoch=1))
+    assert not at_once, "there is nothing yet"
+    assert told(answer) == []
+    await append(2)
+    at_once, answer = await ask(fetched(session_id=session, session_epoch=2))
+    assert at_once
+    assert told(answer) == [2]
+    at_once, answer = await ask(fetched(session_id=session, session_epoch=2))
+    assert at_once
+    assert answer.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    async with trio.open_nursery() as nursery:
+
+        async def wait() -> None:
+            wanted = fetched((2, 1), session_id=session, session_epoch=3, max_wait_ms=30_000)
+            at_once, answer = await ask(wanted)
+            assert not at_once
+            assert told(answer) == [1]
+
+        nursery.start_soon(wait)
+        await trio.testing.wait_all_tasks_blocked()
+        await append(1)
+
+
 async def test_a_produce_that_wants_no_answer_gets_none(asked: Any) -> None:
     counted: list[tuple[str, int]] = []
     meter = SimpleNamespace(
-        answered=lambda name, version, codes, request_bytes, size, seconds: counted.append((name, size))
+        answered=lambda name, version, codes, request_bytes, size, seconds: counted.append((name, size)),
+        fetched=lambda response: None,
     )
     pipeline, before = await ready(pipeline_of(asked, meter=meter)), ends(asked)
     counted.clear()
@@ -343,7 +469,8 @@ async def test_requests_are_counted_where_somebody_reads_the_counts(asked: Any) 
     meter = SimpleNamespace(
         answered=lambda name, version, codes, request_bytes, size, seconds: counted.append(
             (name, request_bytes, size)
-        )
+        ),
+        fetched=lambda response: None,
     )
     pipeline = await ready(pipeline_of(asked, meter=meter))
     counted.clear()
