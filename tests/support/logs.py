@@ -99,7 +99,7 @@ class Broker:
 
 def flushes_due(logs: Iterable[PartitionLog], now_ms: int) -> list[FlushTask]:
     """Begin the flushes that are due, as the broker's housekeeping does."""
-    tasks = [log.begin_flush() for log in logs if log.is_flush_due(now_ms)]
+    tasks = [log.begin_due_flush(now_ms) for log in logs]
     return [task for task in tasks if task is not None]
 
 

@@ -116,7 +116,7 @@ class Housekeeping:
         for partition_log in self._logs:
             if partition_log.is_flush_due(self._now_ms()):
                 try:
-                    task = partition_log.begin_flush()
+                    task = partition_log.begin_due_flush(self._now_ms())
                     if task is not None:
                         await self._threads.run(task.run)
                         task.finish(self._now_ms())

@@ -97,9 +97,11 @@ class DurableLog(ReadableLog):
         The one that flush.messages asks for is due with the append (`wants_flush`).
         """
         return self.recovery_point < self.log_end_offset and (
-            self.recovery_point < self.active.base_offset
-            or now_ms - self.last_flush_ms >= self.config.flush_ms
+            self.recovery_point < self.active.base_offset or self._is_flush_timed(now_ms)
         )
+
+    def _is_flush_timed(self, now_ms: int) -> bool:
+        return now_ms - self.last_flush_ms >= self.config.flush_ms
 
     @guarded
     def begin_flush(self) -> FlushTask | None:
@@ -111,8 +113,19 @@ class DurableLog(ReadableLog):
             return None
         return self._plan_flush()
 
-    def _plan_flush(self) -> FlushTask:
-        files, paths = unsynced_files(self.store, self.recovery_point)
+    @guarded
+    def begin_due_flush(self, now_ms: int) -> FlushTask | None:
+        """Return what `is_flush_due` has asked for; None if nothing does any more. Raises StorageError.
+
+        After a roll these are the segments before the active one, as in Kafka: a write to a file waits for a sync of it.
+        """
+        if self.is_closed or not self.is_flush_due(now_ms):
+            return None
+        return self._plan_flush(is_whole=self._is_flush_timed(now_ms))
+
+    def _plan_flush(self, *, is_whole: bool = True) -> FlushTask:
+        """Plan a flush of all that was appended, or only of what is before the active segment."""
+        files, paths = unsynced_files(self.store, self.recovery_point, is_whole=is_whole)
         directories = [self.dir]
         if not self.are_epochs_synced:
             paths.append(f"{self.dir}/{names.LEADER_EPOCH_CHECKPOINT}")
@@ -121,9 +134,9 @@ class DurableLog(ReadableLog):
             directories.append(self.log_dir)
         return FlushTask(
             self,
-            end_offset=self.log_end_offset,
+            end_offset=self.log_end_offset if is_whole else self.active.base_offset,
             generation=self._generation,
-            appended_messages=self.appended_messages,
+            appended_messages=self.appended_messages if is_whole else None,
             leader_epoch=self.epochs.latest,
             disk=self.disk,
             files=files,
@@ -133,12 +146,14 @@ class DurableLog(ReadableLog):
 
     def flushed(self, task: FlushTask, now_ms: int) -> None:
         """Take note of a flush that was run."""
-        self.last_flush_ms = now_ms
+        if task.appended_messages is not None:
+            self.last_flush_ms = now_ms
         self.is_dir_synced = True
         if task.generation == self._generation:
             self.are_epochs_synced = self.are_epochs_synced or task.leader_epoch == self.epochs.latest
             self.recovery_point = max(self.recovery_point, task.end_offset)
-            self._flushed_messages = max(self._flushed_messages, task.appended_messages)
+            if task.appended_messages is not None:
+                self._flushed_messages = max(self._flushed_messages, task.appended_messages)
 
     def flush(self, now_ms: int) -> None:
         """Return when everything appended so far survives a power cut. Raises StorageError."""

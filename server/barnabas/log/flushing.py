@@ -31,7 +31,10 @@ class FlushedLog(Protocol):
 
 
 class FlushTask:
-    """What must be synced so that everything before `end_offset` survives a power cut."""
+    """What must be synced so that everything before `end_offset` survives a power cut.
+
+    `appended_messages` is how many records the log had taken when all of it was to be synced, None if only a part is.
+    """
 
     __slots__ = (
         "appended_messages",
@@ -51,7 +54,7 @@ class FlushTask:
         log: FlushedLog,
         end_offset: int,
         generation: int,
-        appended_messages: int,
+        appended_messages: int | None,
         leader_epoch: int,
         disk: Disk,
         files: list[File],
@@ -97,10 +100,12 @@ class FlushTask:
             raise StorageError(self.log.log_dir, self.missing) from self.missing
 
 
-def unsynced_files(store: Segments, recovery_point: int) -> tuple[list[File], list[str]]:
+def unsynced_files(
+    store: Segments, recovery_point: int, *, is_whole: bool = True
+) -> tuple[list[File], list[str]]:
     """Return the open files and the paths of segments and indexes written since the recovery point. Raises OSError.
 
-    Indexes of the active segment are left out: recovery would rebuild them.
+    The active segment is among them if `is_whole`. Indexes of the active segment are left out: recovery would rebuild them.
     """
     active = store.active
     files: list[File] = []
@@ -110,6 +115,8 @@ def unsynced_files(store: Segments, recovery_point: int) -> tuple[list[File], li
         segment.write_indexes()
         files.append(segment.file)
         paths += segment.index_paths()
+    if not is_whole:
+        return files, paths
     files.append(active.file)
     if active.has_txn_index:
         paths.append(active.path(names.TXN_INDEX))

@@ -312,12 +312,12 @@ class DeferredTasks(RuleBasedStateMachine):
 
     # --- deferred tasks: planned ----------------------------------------------------------------------------
 
-    @rule(topic=TOPICS)
-    def plan_flush(self, topic: str) -> None:
+    @rule(topic=TOPICS, is_due=st.booleans())
+    def plan_flush(self, topic: str, is_due: bool) -> None:
         log = self.log(topic)
         if log is not None:
             with self.served():
-                flush = log.begin_flush()
+                flush = log.begin_due_flush(self.now) if is_due else log.begin_flush()
                 if flush is not None:
                     self.plan("flush", flush.run, lambda: flush.finish(self.now))
 

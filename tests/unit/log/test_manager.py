@@ -236,9 +236,25 @@ def test_a_rolled_segment_is_flushed(broker):
     append(log, batch(b"a" * 1_500))
     assert run_flushes(broker, NOW_MS) == 0
     append(log, batch(b"a" * 1_500))
-    assert run_flushes(broker, NOW_MS) == 1
-    assert log.recovery_point == 2
+    task = log.begin_due_flush(NOW_MS + 5)
+    assert log.active.file not in task.files, "who writes to it would wait for the sync"
+    append(log, batch(b"b"))
+    task.run()
+    task.finish(NOW_MS + 5)
+    assert log.recovery_point == log.active.base_offset == 1
+    assert (log.last_flush_ms, log.unflushed_messages) == (NOW_MS, 3), (
+        "flush.ms and flush.messages are of all records"
+    )
     assert run_flushes(broker, NOW_MS) == 0
+
+
+def test_when_flush_ms_is_over_all_of_a_rolled_log_is_flushed(tmp_path):
+    broker = Broker(tmp_path, flush_ms=1_000)
+    log = broker.log()
+    append(log, batch(b"a" * 1_500))
+    append(log, batch(b"a" * 1_500))
+    assert run_flushes(broker, NOW_MS + 1_000) == 1
+    assert (log.recovery_point, log.unflushed_messages, log.last_flush_ms) == (2, 0, NOW_MS + 1_000)
 
 
 def test_a_flush_counts_for_nothing_if_the_log_was_truncated_meanwhile(broker):
