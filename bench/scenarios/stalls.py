@@ -21,7 +21,7 @@ SECONDS, QUICK_SECONDS = 3.0, 1.0
 CHOSEN = [
     "5000-connections", "half-frames", "full-frames-unfinished", "churn", "slow-readers",
     "pipelined-list-offsets", "pipelined-metadata", "pipelined-hello", "pipelined-fetch",
-    "pipelined-small-produce", "pipelined-mixed", "zero-deltas", "zero-deltas-many-partitions",
+    "bulk-produce", "pipelined-small-produce", "pipelined-mixed", "zero-deltas", "zero-deltas-many-partitions",
     "bomb-gzip-v2", "bomb-zstd-v2", "recompress-to-zstd", "fetch-v11-unread", "list-offsets-by-time",
     "waiting-fetches", "maximal-arrays", "auto-created-topics", "create-9999-partitions",
     "create-and-delete", "many-groups",

@@ -6,7 +6,7 @@ import struct
 import time
 from collections.abc import Sequence
 
-from compat.hostile.attack import PeerClosed, Target, attack, fetch_values, produce_values
+from compat.hostile.attack import PeerClosed, Target, attack, decoded, fetch_values, produce_values
 from compat.hostile.batches import NOW_MS, batch, one_record, record
 from compat.hostile.messages import frame
 from compat.kit.wire import Values
@@ -82,6 +82,33 @@ def produce(target: Target) -> None:
     target.begin()
     whole = frame("Produce", 7, produce_values(topic, [(0, one_record(target.rng.randbytes(20_000)))]))
     never_read(target, whole, 20)
+    target.delete_topics([topic])
+
+
+@attack(
+    "bulk-produce",
+    "produce requests of 1 MB, a thousand records of 1 KB each, on one connection, four of them unanswered at any time",
+    "an answer to each, without an error; others are served in between",
+    leaves_state=True,
+)
+def bulk_produce(target: Target) -> None:
+    topic, in_flight = "hostile-bulk", 4
+    target.create_topics([topic])
+    data = batch(b"".join(record(bytes(1_000), n) for n in range(980)), 980)
+    whole = frame("Produce", 7, produce_values(topic, [(0, data)]))
+    target.begin()
+    with target.connect() as peer:
+        for _ in range(in_flight):
+            peer.send(whole)
+        left = in_flight
+        while left:
+            answer = decoded("Produce", 7, peer.answer())
+            code = answer["Responses"][0]["PartitionResponses"][0]["ErrorCode"]
+            target.expect(code == 0, f"1 MB was answered with error {code}")
+            if target.goes_on:
+                peer.send(whole)
+            else:
+                left -= 1
     target.delete_topics([topic])
 
 
