@@ -114,14 +114,13 @@ class Housekeeping:
     async def flush_due(self) -> None:
         """Force the logs to the medium whose flush is due, one after the other."""
         for partition_log in self._logs:
-            if partition_log.is_flush_due(self._now_ms()):
-                try:
-                    task = partition_log.begin_due_flush(self._now_ms())
-                    if task is not None:
-                        await self._threads.run(task.run)
-                        task.finish(self._now_ms())
-                except StorageError as error:
-                    self._failures.failed(error)
+            try:
+                task = partition_log.begin_due_flush(self._now_ms())
+                if task is not None:
+                    await self._threads.run(task.run)
+                    task.finish(self._now_ms())
+            except StorageError as error:
+                self._failures.failed(error)
             await self._budget.checkpoint()
 
     async def write_checkpoints(self) -> None:

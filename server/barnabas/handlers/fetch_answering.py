@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from barnabas.cluster.endpoints import advertised_nodes
-from barnabas.handlers.fetch_reading import Reader, ReadPass, Served, answer_error
+from barnabas.handlers.fetch_reading import Reader, Served, answer_error
 from barnabas.requests.fetch_sessions import EPOCH_FINAL, EPOCH_INITIAL, NO_SESSION, Session, SessionPartition
 from barnabas.wire.extent import has_more_entries
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
@@ -85,7 +85,7 @@ class Fetch:
         reader = self._begin([*self._named()])
         done = reader.result
         try:
-            if not reader.read_some() or self._must_wait(done) or done.unconverted:
+            if not reader.read_some() or self._must_wait(reader) or done.unconverted:
                 return None
         except BaseException:
             reader.end()
@@ -106,7 +106,7 @@ class Fetch:
             quotas = None
         try:
             done = await reader.read_rest()
-            if self._must_wait(done):
+            if self._must_wait(reader):
                 done = await reader.wait_and_read(done)
         finally:
             reader.end()
@@ -128,14 +128,13 @@ class Fetch:
             self._tell(response, done.served[start : start + PARTITIONS_PER_STEP])
         return self._complete(response)
 
-    def _must_wait(self, done: ReadPass) -> bool:
-        """Say whether there is too little to answer already."""
-        request, reader = self._request, self._reader
+    def _must_wait(self, reader: Reader) -> bool:
+        """Say whether what was read is too little to answer already."""
+        done, request = reader.result, self._request
         return (
             done.size < request.min_bytes
             and not done.must_answer
             and request.max_wait_ms > 0
-            and reader is not None
             and reader.wants_anything
         )
 

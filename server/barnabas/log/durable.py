@@ -91,18 +91,6 @@ class DurableLog(ReadableLog):
         """Whether flush.messages asks for a flush now, before anybody is told that the records are safe."""
         return self.appended_messages - self._flushed_messages >= self.config.flush_after_messages
 
-    def is_flush_due(self, now_ms: int) -> bool:
-        """Return whether a flush is due by flush.ms, or as a segment has been rolled.
-
-        The one that flush.messages asks for is due with the append (`wants_flush`).
-        """
-        return self.recovery_point < self.log_end_offset and (
-            self.recovery_point < self.active.base_offset or self._is_flush_timed(now_ms)
-        )
-
-    def _is_flush_timed(self, now_ms: int) -> bool:
-        return now_ms - self.last_flush_ms >= self.config.flush_ms
-
     @guarded
     def begin_flush(self) -> FlushTask | None:
         """Return what makes all that was appended so far survive a power cut; None if it does already.
@@ -115,13 +103,17 @@ class DurableLog(ReadableLog):
 
     @guarded
     def begin_due_flush(self, now_ms: int) -> FlushTask | None:
-        """Return what `is_flush_due` has asked for; None if nothing does any more. Raises StorageError.
+        """Return a flush that is due by flush.ms, or as a segment has been rolled; None if none is. Raises StorageError.
 
-        After a roll these are the segments before the active one, as in Kafka: a write to a file waits for a sync of it.
+        After a roll it is of the segments before the active one, as in Kafka: a write to a file waits for a sync of it.
+        The one that flush.messages asks for is due with the append (`wants_flush`).
         """
-        if self.is_closed or not self.is_flush_due(now_ms):
+        if self.log_end_offset <= self.recovery_point or self.is_closed:
             return None
-        return self._plan_flush(is_whole=self._is_flush_timed(now_ms))
+        is_whole = now_ms - self.last_flush_ms >= self.config.flush_ms
+        if not is_whole and self.active.base_offset <= self.recovery_point:
+            return None
+        return self._plan_flush(is_whole=is_whole)
 
     def _plan_flush(self, *, is_whole: bool = True) -> FlushTask:
         """Plan a flush of all that was appended, or only of what is before the active segment."""

@@ -33,6 +33,7 @@ _JOIN_BYTES_MAX: Final = 256 * 1024
 """Chunks are joined for one `send` up to this size; larger ones are sent as they are, without a copy."""
 
 _IN_MEMORY_BYTES_MAX: Final = 64 * 1024
+"""A small answer is joined up to this size, to be sent without waiting for its turn."""
 
 _READ_BYTES_MAX: Final = 16 * 1024
 """Regions up to this size are read and joined too: two system calls less are worth more than a copy."""

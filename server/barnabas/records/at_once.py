@@ -88,7 +88,10 @@ def validate_at_once(
         if codec and (not is_loaded(codec) or (codec == _LZ4 and _is_lz4_linked(buf))):
             return None
         try:
-            scanner = _scan_copied(plain, header) if plain else scan_small(buf, header, config)
+            if plain:
+                scanner = _scanned(Scanner(plain, count, header.base_timestamp, _RECORDS_AT))
+            else:
+                scanner = scan_small(buf, header, config)
         except InvalidRecordsError:  # the steps tell the client at which byte of the records
             return None
         if scanner is None:
@@ -130,12 +133,10 @@ def scan_small(buf: Buffer, header: BatchHeader, config: AppendRules) -> Scanner
         if plain is None:
             return None
         body = plain
-    scanner = scanner_of(body, header.records_count, header.base_timestamp)
-    return scanner if scanner.advance(_SMALL_EFFORT) else None
+    return _scanned(scanner_of(body, header.records_count, header.base_timestamp))
 
 
-def _scan_copied(data: bytes, header: BatchHeader) -> Scanner | None:
-    scanner = Scanner(data, header.records_count, header.base_timestamp, _RECORDS_AT)
+def _scanned(scanner: Scanner) -> Scanner | None:
     return scanner if scanner.advance(_SMALL_EFFORT) else None
 
 

@@ -238,7 +238,7 @@ class Scanner:
             if pos > length_end:
                 self.pos = base + pos
                 body = self.move_window(missing)
-                base, pos, body_end = self.base, 0, len(body)
+                base, pos, body_end, missing = self.base, 0, len(body), 0
                 length_end = body_end if base + body_end == self.end else body_end - _SIZE_BYTES_MAX
             start = pos
             # Every variable-length integer is read in line: one or two bytes here, more in a call.

@@ -224,6 +224,8 @@ class _Appender:
         source = codec_of(header.codec)
         target = config.target_codec(source)
         if source is target is _NONE:
+            if header.size > SMALL_BYTES:
+                yield Reserve(header.size)  # a record is copied to be read, and may be as large
             in_place = yield from _scan_in_place_steps(buf, header)
             if in_place is not None and in_place.offsets_consecutive and self.obeys(in_place):
                 return self.patch(buf, header, in_place.max_timestamp)

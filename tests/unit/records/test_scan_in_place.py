@@ -97,6 +97,15 @@ def test_a_large_batch_is_appended_from_where_it_lies(count):
     assert valid.max_timestamp == NOW + (count - 1) // 100
 
 
+def test_memory_is_asked_for_before_a_record_of_megabytes_is_copied():
+    raw = in_buffer(building.encode_batch([Record(0, NOW, None, b"v" * 2_000_000)]))
+    rules = AppendRules(max_message_bytes=4_000_000)
+    reserve, *_, valid = list_of(validate_steps(raw, api_version=9, config=rules, now_ms=NOW))
+    assert isinstance(reserve, Reserve)
+    assert reserve.bytes_max == len(raw)
+    assert valid.records is raw
+
+
 def list_of(steps):
     """What the steps yield, and their result."""
     seen = []
