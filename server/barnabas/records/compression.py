@@ -15,7 +15,7 @@ from barnabas.records.steps import Reserve, Steps, Work
 from barnabas.records.varint import Buffer
 
 if TYPE_CHECKING:
-    from barnabas.records.codecs.pieces import Compressor
+    from barnabas.records.codecs.pieces import Compressor, Parts
 
 SMALL_COMPRESSED_BYTES: Final = 64 << 10
 SMALL_BYTES: Final = 1 << 20
@@ -111,9 +111,16 @@ def decompress(codec: int, data: Buffer, *, magic: int, bytes_max: int) -> bytes
     Raises CompressedStreamError for a broken stream, DecompressedTooLargeError once the output would grow
     beyond `bytes_max`, UnsupportedCompressionError for an unknown codec, or zstd below magic 2.
     """
-    known = codec_of(codec)
-    if known is Codec.NONE:
+    if codec == Codec.NONE:
         return bytes(data)
+    from barnabas.records.codecs.pieces import whole
+
+    return whole(_decompress(codec, data, magic, bytes_max))
+
+
+def _decompress(codec: int, data: Buffer, magic: int, bytes_max: int) -> "Parts":
+    """Begin to decompress what is compressed, by turns. Raises UnsupportedCompressionError."""
+    known = codec_of(codec)
     if known is Codec.GZIP:
         from barnabas.records.codecs import gzip
 
@@ -144,17 +151,35 @@ def decompress_small(codec: int, data: Buffer, *, magic: int, bytes_max: int = S
 
 def decompress_steps(codec: int, data: Buffer, *, magic: int, bytes_max: int) -> Steps[bytes]:
     """Decompress by steps what may be large; raises as `decompress`."""
+    if codec == Codec.NONE:
+        return bytes(data)
     for ceiling in (SMALL_BYTES, MEDIUM_BYTES):
         if ceiling < bytes_max:
             yield Reserve(ceiling)
             try:
-                body: bytes = yield Work(partial(decompress, codec, data, magic=magic, bytes_max=ceiling))
+                body = yield from _work_steps(_decompress(codec, data, magic, ceiling))
             except DecompressedTooLargeError:
                 continue
             return body
     yield Reserve(bytes_max)
-    body = yield Work(partial(decompress, codec, data, magic=magic, bytes_max=bytes_max))
+    return (yield from _work_steps(_decompress(codec, data, magic, bytes_max)))
+
+
+def _work_steps(parts: "Parts") -> Steps[bytes]:
+    """Decompress in threads, one for each turn: in between the event loop has the interpreter."""
+    body: bytes | None = None
+    while body is None:
+        body = yield Work(partial(_next_part, parts))
     return body
+
+
+def _next_part(parts: "Parts") -> bytes | None:
+    try:
+        next(parts)
+    except StopIteration as end:
+        body: bytes = end.value
+        return body
+    return None
 
 
 def compressor(codec: int, level: int | None, size: int) -> "Compressor":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from importlib import import_module
 
 import pytest
 
@@ -11,11 +12,18 @@ from barnabas.environment.real import OsThreads
 from barnabas.loop_budget import LoopBudget
 from barnabas.records.building import encode_batch
 from barnabas.records.codecs import pieces
-from barnabas.records.codecs.pieces import LARGE_BYTES, PIECE_BYTES, Large, Pieces
-from barnabas.records.compression import Codec
+from barnabas.records.codecs.pieces import LARGE_BYTES, PIECE_BYTES, TURN_BYTES, Large, Pieces
+from barnabas.records.compression import (
+    SMALL_BYTES,
+    Codec,
+    compress,
+    decompress,
+    decompress_steps,
+)
 from barnabas.records.errors import DecompressedTooLargeError
 from barnabas.records.record import Record
 from barnabas.records.rules import AppendRules
+from barnabas.records.steps import Reserve
 from barnabas.records.validate import validate_steps
 from barnabas.requests.piecework import Piecework
 
@@ -65,6 +73,51 @@ def test_what_nobody_has_is_given_back(given_back):
     large = Large(filled().join())
     large.give_back()
     assert given_back == [SIZE]
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.ZSTD, Codec.LZ4])
+def test_a_large_body_is_decompressed_in_turns_of_a_mb(codec):
+    steps = decompress_steps(codec, compress(codec, bytes(SIZE)), magic=2, bytes_max=SIZE)
+    turns: list[int] = []  # for each ceiling
+    body = None
+    try:
+        step = next(steps)
+        while True:
+            if isinstance(step, Reserve):
+                turns.append(0)
+                step = next(steps)
+            else:
+                turns[-1] += 1
+                try:
+                    made = step.call()
+                except DecompressedTooLargeError as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(made)
+    except StopIteration as end:
+        body = end.value
+    assert body == bytes(SIZE)
+    assert turns[-1] in range(SIZE // TURN_BYTES - 1, SIZE // TURN_BYTES + 2)
+    assert turns[0] == 1
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.ZSTD, Codec.LZ4])
+def test_what_is_decompressed_at_once_is_within_a_turn(codec):
+    begin = import_module(f"barnabas.records.codecs.{codec.name.lower()}").decompress
+    with pytest.raises(StopIteration) as end:
+        next(begin(compress(codec, bytes(SMALL_BYTES)), SMALL_BYTES))
+    assert end.value.value == bytes(SMALL_BYTES)
+    with pytest.raises(DecompressedTooLargeError):
+        next(begin(compress(codec, bytes(SMALL_BYTES + 1)), SMALL_BYTES))
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4])  # the others say beforehand how much it will be
+def test_what_is_too_large_is_given_back_where_that_is_noticed(codec, given_back):
+    data = compress(codec, bytes(SIZE + PIECE_BYTES))
+    with pytest.raises(DecompressedTooLargeError) as raised:
+        decompress(codec, data, magic=2, bytes_max=SIZE)
+    assert given_back == [SIZE]
+    del raised
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD, Codec.LZ4])

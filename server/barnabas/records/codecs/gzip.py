@@ -2,14 +2,15 @@
 
 import zlib
 
-from barnabas.records.codecs.pieces import Compressor, Pieces
+from barnabas.records.codecs.pieces import PIECE_BYTES, Compressor, Parts, Pieces
 from barnabas.records.errors import CompressedStreamError
 from barnabas.records.varint import Buffer
 
 _WBITS_GZIP = 31
-# zlib copies whatever follows the end of a member. Small steps keep a stream of very many tiny members from
-# copying its own tail over and over.
-_STEP_BYTES = 4096
+# zlib copies what it was given and has not used, at the end of a member and whenever its output is full: so it is given
+# little at a time, and less in a stream of very many tiny members.
+_STEP_BYTES = PIECE_BYTES
+_STEP_BYTES_OF_MANY = 4096
 
 
 def compress(data: Buffer, level: int | None) -> bytes:
@@ -18,34 +19,27 @@ def compress(data: Buffer, level: int | None) -> bytes:
     return stream.compress(data) + stream.flush()
 
 
-def decompress(data: Buffer, bytes_max: int) -> bytes:
-    """Decompress all members. Raises CompressedStreamError, DecompressedTooLargeError."""
+def decompress(data: Buffer, bytes_max: int) -> Parts:
+    """Decompress all members, by turns. Raises CompressedStreamError, DecompressedTooLargeError."""
+    out = Pieces("gzip", bytes_max)
+    stream = zlib.decompressobj(_WBITS_GZIP)
+    at, step_bytes = 0, _STEP_BYTES
     try:
-        stream = zlib.decompressobj(_WBITS_GZIP)
-        out = Pieces("gzip", bytes_max)
-        out.add(stream.decompress(data, out.next_size))
-        while not stream.eof:
-            if not stream.unconsumed_tail:
-                raise CompressedStreamError("gzip stream is cut short")
-            out.add(stream.decompress(stream.unconsumed_tail, out.next_size))
-        if stream.unused_data:
-            _decompress_members(stream.unused_data, out)
-        return out.join()
+        while at < len(data):
+            step: Buffer = memoryview(data)[at : at + step_bytes]
+            at += len(step)
+            while step:
+                if stream.eof:
+                    stream = zlib.decompressobj(_WBITS_GZIP)
+                    step_bytes = _STEP_BYTES_OF_MANY
+                if out.add(stream.decompress(step, out.next_size)):
+                    yield None
+                step = stream.unused_data if stream.eof else stream.unconsumed_tail
     except zlib.error as error:
         raise CompressedStreamError(f"gzip stream is corrupt: {error}") from None
-
-
-def _decompress_members(data: bytes, out: Pieces) -> None:
-    stream = zlib.decompressobj(_WBITS_GZIP)
-    for at in range(0, len(data), _STEP_BYTES):
-        step = data[at : at + _STEP_BYTES]
-        while step:
-            if stream.eof:
-                stream = zlib.decompressobj(_WBITS_GZIP)
-            out.add(stream.decompress(step, out.next_size))
-            step = stream.unused_data if stream.eof else stream.unconsumed_tail
     if not stream.eof:
         raise CompressedStreamError("gzip stream is cut short")
+    return out.join()
 
 
 def compressor(level: int | None, size: int) -> Compressor:  # noqa: ARG001 (other codecs want the size)

@@ -8,7 +8,7 @@ blocks only, and only the first frame.
 from lz4 import frame
 from xxhash import xxh32_intdigest
 
-from barnabas.records.codecs.pieces import Compressor, Pieces
+from barnabas.records.codecs.pieces import Compressor, Parts, Pieces
 from barnabas.records.errors import CompressedStreamError
 from barnabas.records.varint import Buffer
 
@@ -32,8 +32,8 @@ def compress(data: Buffer, level: int | None, *, broken_checksum: bool = False) 
     return _with_header_checksum(raw, broken=True) if broken_checksum else raw
 
 
-def decompress(data: Buffer, bytes_max: int, *, ignore_checksum: bool = False) -> bytes:
-    """Decompress one frame. Raises CompressedStreamError, DecompressedTooLargeError."""
+def decompress(data: Buffer, bytes_max: int, *, ignore_checksum: bool = False) -> Parts:
+    """Decompress one frame, by turns. Raises CompressedStreamError, DecompressedTooLargeError."""
     if bytes(data[:4]) != _FRAME_MAGIC:
         raise CompressedStreamError("no LZ4 frame: its magic number is missing")
     if ignore_checksum:
@@ -45,7 +45,8 @@ def decompress(data: Buffer, bytes_max: int, *, ignore_checksum: bool = False) -
             part, used, is_whole = frame.decompress_chunk(context, rest, max_length=out.next_size)
             if not is_whole and not used and not part:
                 raise CompressedStreamError("LZ4 frame is cut short")
-            out.add(part)
+            if out.add(part):
+                yield None
             rest = rest[used:]
     except RuntimeError as error:
         raise CompressedStreamError(f"LZ4 frame is corrupt: {error}") from None

@@ -7,12 +7,13 @@ Kafka's Java clients and brokers write xerial, librdkafka and sarama write raw b
 we write what a Java broker writes.
 """
 
+from collections.abc import Generator
 from struct import Struct
 
 import cramjam
 import snappy
 
-from barnabas.records.codecs.pieces import PIECE_BYTES, Compressor, Pieces
+from barnabas.records.codecs.pieces import PIECE_BYTES, Compressor, Parts, Pieces
 from barnabas.records.errors import CompressedStreamError, DecompressedTooLargeError
 from barnabas.records.varint import Buffer
 
@@ -33,12 +34,12 @@ def compress(data: Buffer, level: int | None) -> bytes:
     return b"".join(parts)
 
 
-def decompress(data: Buffer, bytes_max: int) -> bytes:
-    """Decompress either framing. Raises CompressedStreamError, DecompressedTooLargeError."""
+def decompress(data: Buffer, bytes_max: int) -> Parts:
+    """Decompress either framing, by turns. Raises CompressedStreamError, DecompressedTooLargeError."""
     out = Pieces("snappy", bytes_max)
     with memoryview(data) as view:
         if bytes(view[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
-            _decompress_block(view, bytes_max, bytes_max, out)
+            yield from _decompress_block(view, bytes_max, bytes_max, out)
             return out.join()
         pos = len(_XERIAL_HEADER)
         left = bytes_max
@@ -51,12 +52,14 @@ def decompress(data: Buffer, bytes_max: int) -> bytes:
             pos += _LENGTH.size
             if not 0 < size <= len(view) - pos:
                 raise CompressedStreamError(f"snappy block of {size} bytes where {len(view) - pos} are left")
-            left -= _decompress_block(view[pos : pos + size], left, bytes_max, out)
+            left -= yield from _decompress_block(view[pos : pos + size], left, bytes_max, out)
             pos += size
         return out.join()
 
 
-def _decompress_block(block: memoryview, left: int, bytes_max: int, out: Pieces) -> int:
+def _decompress_block(
+    block: memoryview, left: int, bytes_max: int, out: Pieces
+) -> Generator[None, None, int]:
     """Decompress a raw block, at most `left` bytes, to the end of `out`; returns how many."""
     if _announced_size(block) > left:
         raise DecompressedTooLargeError("snappy", bytes_max)
@@ -65,7 +68,8 @@ def _decompress_block(block: memoryview, left: int, bytes_max: int, out: Pieces)
     except cramjam.DecompressionError as error:
         raise CompressedStreamError(f"snappy block is corrupt: {error}") from None
     for at in range(0, len(found), PIECE_BYTES):
-        out.add(bytes(found[at : at + PIECE_BYTES]))
+        if out.add(bytes(found[at : at + PIECE_BYTES])):
+            yield None
     return len(found)
 
 

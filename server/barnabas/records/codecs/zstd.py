@@ -6,7 +6,7 @@ first, by their block headers; then the output can be taken in bounded steps.
 
 import zstandard
 
-from barnabas.records.codecs.pieces import Compressor, Pieces
+from barnabas.records.codecs.pieces import Compressor, Parts, Pieces
 from barnabas.records.errors import CompressedStreamError, DecompressedTooLargeError
 from barnabas.records.varint import Buffer
 
@@ -22,8 +22,8 @@ def compress(data: Buffer, level: int | None) -> bytes:
     return zstandard.ZstdCompressor(level=3 if level is None else level).compress(data)
 
 
-def decompress(data: Buffer, bytes_max: int) -> bytes:
-    """Decompress all frames. Raises CompressedStreamError, DecompressedTooLargeError."""
+def decompress(data: Buffer, bytes_max: int) -> Parts:
+    """Decompress all frames, by turns. Raises CompressedStreamError, DecompressedTooLargeError."""
     raw = bytes(data)
     announced = _check_frames(raw)
     if announced > bytes_max:
@@ -33,7 +33,8 @@ def decompress(data: Buffer, bytes_max: int) -> bytes:
     try:
         with decompressor.stream_reader(raw, read_across_frames=True) as reader:
             while part := reader.read(out.next_size):
-                out.add(part)
+                if out.add(part):
+                    yield None
     except zstandard.ZstdError as error:
         raise CompressedStreamError(f"zstd frame is corrupt: {error}") from None
     return out.join()
