@@ -35,8 +35,8 @@ REMOVE_INTERVAL_SECONDS = 5.0
 FLUSH_INTERVAL_SECONDS = 1.0
 PRESENCE_INTERVAL_SECONDS = 1.0
 """How long a log dir that was removed may go unnoticed; a single partition's directory: until the next checkpoints."""
-SEGMENTS_AT_ONCE = 20
-"""So many segments are renamed, with four files each, before others may run."""
+SEGMENTS_AT_ONCE = 8
+"""So many segments are renamed, with four files each, before others may run: on ext4 that takes some 10 ms."""
 
 
 class Housekeeping:
@@ -186,7 +186,9 @@ class Housekeeping:
             except BaseException as error:
                 cleaner.failed(task, error)
             else:
-                cleaner.done(task, self._now_ms())
+                with trio.CancelScope(shield=True):
+                    for _ in cleaner.done_steps(task, self._now_ms()):
+                        await self._budget.checkpoint()
 
     async def _next_cleaning(self, cleaner: LogCleaner) -> CleaningTask | None:
         due = []

@@ -380,9 +380,9 @@ class PartitionLog(DurableLog):
         self.store.drop_oldest(count, due_ms=now_ms + self.config.file_delete_delay_ms)
         return count
 
-    def replace_segments(self, old: list[Segment], new: Segment, *, now_ms: int) -> None:
-        """Put a compacted segment in the place of its neighbours `old`. Raises OSError."""
-        self.store.replace(old, new, due_ms=now_ms + self.config.file_delete_delay_ms)
+    def replace_segments(self, old: list[Segment], new: Segment, *, now_ms: int) -> Steps[None]:
+        """Put a compacted segment in the place of its neighbours `old`, by steps. Raises OSError."""
+        return self.store.replace(old, new, due_ms=now_ms + self.config.file_delete_delay_ms)
 
     # --- truncating -----------------------------------------------------------------------------------------
 

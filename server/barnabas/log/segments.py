@@ -20,6 +20,7 @@ from barnabas.log.retention import SegmentAge
 from barnabas.log.segment import Segment
 from barnabas.log.snapshots import ProducerSnapshots
 from barnabas.log.trash import Trash
+from barnabas.records.steps import Steps
 
 PLACES_MAX: Final = 8
 """Of so many offsets at most a log knows the place without an index; then it begins again."""
@@ -188,18 +189,27 @@ class Segments:
         self._set(self.all[count:])
         self._discard(dropped, due_ms=due_ms)
 
-    def replace(self, old: Sequence[Segment], new: Segment, *, due_ms: int) -> None:
-        """Put a compacted segment, whose files are marked `.cleaned`, in the place of its neighbours `old`.
+    def replace(self, old: Sequence[Segment], new: Segment, *, due_ms: int) -> Steps[None]:
+        """Put a compacted segment, whose files are marked `.cleaned`, in the place of its neighbours `old`, by steps.
 
-        A crash or an error in between leaves what recovery finishes.
+        The log has it from the first step on, and may be written, truncated and begun anew between the others. If it was
+        closed, no step may follow. A crash or an error in between leaves what recovery finishes.
         """
         first = self.all.index(old[0])
         assert self.all[first : first + len(old)] == tuple(old)
         assert new.base_offset == old[0].base_offset
         new.mark_files(names.SWAP)
         self._set((*self.all[:first], new, *self.all[first + len(old) :]))
-        self._discard(old, due_ms=due_ms)
-        new.mark_files("")
+        self._discard(old[:1], due_ms=due_ms)
+        for segment in old[1:]:
+            yield None
+            if segment.base_offset in self.bases:
+                segment.abandon()  # a new segment has taken its files
+            else:
+                self._discard([segment], due_ms=due_ms)
+        yield None
+        if new in self.all:
+            new.mark_files("")
 
     def truncate(self, offset: int, *, due_ms: int) -> None:
         """Drop `offset` and all after it; a first segment stays, even if empty."""

@@ -24,6 +24,7 @@ from barnabas.log.format import names
 from barnabas.log.format.names import DirKind
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.workers import OsWorkers
+from barnabas.records.steps import Steps
 from barnabas.testing.memory_disk import MemoryDisk
 from barnabas.testing.simulation.world import InlineExecutor
 from tests.support.effort import examples
@@ -348,11 +349,19 @@ class DeferredTasks(RuleBasedStateMachine):
 
                 def finish(error: Exception | None) -> None:
                     if error is None:
-                        cleaner.done(cleaning, self.now)
+                        self.go_on(cleaner.done_steps(cleaning, self.now))
                     else:
                         cleaner.failed(cleaning, error)
 
                 self.tasks.append(Task("cleaning", cleaning.run, finish))
+
+    def go_on(self, steps: Steps[bool]) -> None:
+        """Do a step of what others may interrupt; the next one is done when this task is finished."""
+        try:
+            next(steps)
+        except StopIteration:
+            return
+        self.tasks.append(Task("step", lambda: None, lambda _: self.go_on(steps), has_run=True))
 
     @precondition(lambda self: len(self.manager.moves) > 0)
     @rule(is_last=st.booleans(), data=st.data())
@@ -481,7 +490,8 @@ class DeferredTasks(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "manager"):
-            for task in list(self.tasks):
+            while self.tasks:
+                task = self.tasks[0]
                 if not task.has_run:
                     try:
                         task.run()

@@ -1,8 +1,10 @@
 """Limits of bytes per second for work in the background."""
 
+import threading
+
 import pytest
 
-from barnabas.log.rate_limit import NAP_SECONDS_MAX, RateLimit
+from barnabas.log.rate_limit import BUSY_SECONDS_MAX, NAP_SECONDS_MAX, PAUSE_SECONDS, RateLimit
 
 
 class Clock:
@@ -59,6 +61,30 @@ def test_without_a_limit_nobody_sleeps(rate):
     throttle = limit(clock, rate)
     throttle.use(1 << 40, never)
     assert clock.naps == []
+
+
+@pytest.mark.parametrize("rate", [1.7976931348623157e308, 0.0, None])
+def test_who_works_for_long_pauses(rate):
+    clock = Clock()
+    throttle = limit(clock, None)
+    for _ in range(100):
+        throttle.use(1_000, never)
+        clock.now += BUSY_SECONDS_MAX / 5
+    assert len(clock.naps) == 19
+    assert set(clock.naps) == {PAUSE_SECONDS}
+
+
+def test_each_thread_pauses_by_its_own_time():
+    clock = Clock()
+    throttle = limit(clock, None)
+    throttle.use(1_000, never)
+    clock.now += BUSY_SECONDS_MAX
+    other = threading.Thread(target=throttle.use, args=(1_000, never))
+    other.start()
+    other.join()
+    assert clock.naps == [], "the other one has just begun"
+    throttle.use(1_000, never)
+    assert clock.naps == [PAUSE_SECONDS]
 
 
 def test_who_is_cancelled_does_not_sleep_to_the_end():

@@ -22,6 +22,7 @@ from barnabas.log.cleaner.planner import (
 from barnabas.log.format import names
 from barnabas.log.partition_log import PartitionLog
 from barnabas.records.errors import RecordsError
+from barnabas.records.steps import Steps, run
 
 log = logging.getLogger(__name__)
 
@@ -175,9 +176,15 @@ class LogCleaner:
         )
 
     def done(self, task: CleaningTask, now_ms: int) -> bool:
-        """Swap in what a task has written; says whether that was possible. Raises StorageError."""
-        self._in_work.pop(task.partition_log.dir, None)
-        is_swapped = task.finish(now_ms)
+        """Swap in what a task has written, at once; says whether that was possible. Raises StorageError."""
+        return run(self.done_steps(task, now_ms))
+
+    def done_steps(self, task: CleaningTask, now_ms: int) -> Steps[bool]:
+        """Do the same by steps. Who has begun goes to the end: what is half done is finished by the next start only."""
+        try:
+            is_swapped = yield from task.finish_steps(now_ms)
+        finally:
+            self._in_work.pop(task.partition_log.dir, None)
         if is_swapped:
             self.totals.add(task.stats)
         return is_swapped

@@ -1,6 +1,6 @@
 """One cleaning of one log: read the dirty part into a map, write new segments, swap them in.
 
-The rule: a `CleaningTask` is made, and its `finish` or `discard` called, by the thread that owns the log;
+The rule: a `CleaningTask` is made, and its `finish_steps` or `discard` called, by the thread that owns the log;
 `run` may be called in any. A crash at any point leaves what `recovery` knows how to finish or to undo.
 """
 
@@ -23,6 +23,7 @@ from barnabas.log.scan import iter_whole
 from barnabas.log.segment import Segment
 from barnabas.records.any_magic import iter_any_records
 from barnabas.records.batch import BatchHeader, read_any_header
+from barnabas.records.steps import Steps
 
 if TYPE_CHECKING:
     from barnabas.log.partition_log import PartitionLog
@@ -225,22 +226,26 @@ class CleaningTask:
 
     # --- in the thread that owns the log --------------------------------------------------------------------
 
-    def finish(self, now_ms: int) -> bool:
-        """Swap the new segments in; returns False if the log has changed so much that it could not.
+    def finish_steps(self, now_ms: int) -> Steps[bool]:
+        """Swap the new segments in, by steps: to rename the files of one segment takes a millisecond.
 
-        Raises StorageError.
+        Returns False if the log has changed so much, before or meanwhile, that what is left could not be. Raises
+        StorageError.
         """
         partition_log = self.partition_log
-        current = set(partition_log.segments)
-        is_gone = any(s.segment not in current for sources, _ in self.replacements for s in sources)
-        is_changed = is_gone or partition_log.generation != self.generation
-        if is_changed or self.is_cancelled or partition_log.is_closed:
-            self.discard()
-            return False
         try:
             for sources, cleaned in self.replacements:
+                if not self._may_replace(sources):
+                    self.discard()
+                    return False
                 cleaned.move_to(partition_log.store.pool)
-                partition_log.replace_segments([source.segment for source in sources], cleaned, now_ms=now_ms)
+                old = [source.segment for source in sources]
+                for _ in partition_log.replace_segments(old, cleaned, now_ms=now_ms):
+                    yield None
+                    if partition_log.is_closed:  # its files may be gone, or have gone elsewhere
+                        self.discard()
+                        return False
+                yield None
         except OSError as error:
             self.discard()
             raise StorageError(partition_log.log_dir, error) from error
@@ -256,6 +261,13 @@ class CleaningTask:
             )
         self.replacements.clear()
         return True
+
+    def _may_replace(self, sources: list[Source]) -> bool:
+        partition_log = self.partition_log
+        if partition_log.is_closed or self.is_cancelled or partition_log.generation != self.generation:
+            return False
+        current = set(partition_log.segments)
+        return all(source.segment in current for source in sources)
 
     def _source_bytes(self) -> int:
         return sum(source.facts.size for sources, _ in self.replacements for source in sources)

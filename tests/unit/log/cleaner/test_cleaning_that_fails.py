@@ -1,5 +1,6 @@
 """What may go wrong while a log is cleaned: it changes, is damaged, or the machine crashes."""
 
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,52 @@ def test_a_log_that_changes_meanwhile_is_not_harmed(broker, change):
         broker.restart(clean=False)
         broker.log().advance_high_watermark(1_000)
         assert contents(broker.log()) == expected
+
+
+@pytest.mark.parametrize("change", ["truncate", "begin again", "delete", "cancel", "append"])
+@pytest.mark.parametrize("done", range(1, 40, 4))
+def test_a_log_that_changes_between_two_steps_is_not_harmed(broker, change, done):
+    log = dirty_log(broker)
+    before = contents(log)
+    work = cleaner(broker)
+    task = work.next_task(NOW_MS)
+    old_bases = [source.facts.base_offset for source in task.sources]
+    task.run()
+    steps = work.done_steps(task, NOW_MS)
+    for _ in islice(steps, done):
+        pass
+    assert work.next_task(NOW_MS) is None, "the log is in work to the end"
+    start = 0
+    if change == "truncate":
+        log.truncate_to(old_bases[2], now_ms=NOW_MS)
+    elif change == "begin again":
+        log.truncate_fully_and_start_at(start := old_bases[2])
+    elif change == "delete":
+        broker.manager.delete("t", 0, NOW_MS)
+    elif change == "cancel":
+        work.cancel(log)
+    else:
+        write(log, (b"0", b"new"))
+    for _ in steps:
+        pass
+    if change == "delete":
+        return
+    left = contents(log)
+    assert log.missing_file(all_segments=True) is None
+    assert {Path(segment.path(".log")).suffix for segment in log.segments} == {".log"}
+    if change in ("truncate", "begin again"):
+        assert set(left) <= {record for record in before if start <= record[0] < old_bases[2]}
+    elif change == "cancel":
+        assert last_of_each_key(left) == last_of_each_key(before)
+    else:
+        assert last_of_each_key(left) == last_of_each_key([*before, (60, b"0", b"new")])
+    end_offset = log.log_end_offset
+    broker.restart(clean=False)
+    broker.log().advance_high_watermark(1_000)
+    assert contents(broker.log()) == left
+    if change != "truncate":  # what is compacted away leaves no trace of where the log ended
+        assert broker.log().log_end_offset == end_offset
+    assert [path.name for path in Path(log.dir).iterdir() if path.suffix in (".swap", ".cleaned")] == []
 
 
 def test_a_log_deleted_before_the_cleaning_begins(broker):
