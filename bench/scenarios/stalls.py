@@ -24,7 +24,7 @@ CHOSEN = [
     "bulk-produce", "pipelined-small-produce", "pipelined-mixed", "zero-deltas", "zero-deltas-many-partitions",
     "bomb-gzip-v2", "bomb-zstd-v2", "recompress-to-zstd", "fetch-v11-unread", "list-offsets-by-time",
     "waiting-fetches", "maximal-arrays", "auto-created-topics", "create-9999-partitions",
-    "create-and-delete", "many-groups",
+    "create-and-delete", "many-groups", "compaction",
 ]
 # fmt: on
 """Attacks that both brokers serve, one or two of each kind."""
@@ -50,6 +50,8 @@ class Stalls(Scenario):
         return arm.peer.keeps_data
 
     def measure(self, arm: Arm, round_number: int) -> dict[str, float]:
+        if self.attack.settings:
+            return self._beside(arm, arm.with_settings(dict(self.attack.settings)), round_number)
         if self.attack.leaves_state:
             with arm.fresh() as running:
                 return self._beside(arm, running, round_number)
@@ -62,7 +64,7 @@ class Stalls(Scenario):
 
     def _beside(self, arm: Arm, running: Running, round_number: int) -> dict[str, float]:
         host, _, port = running.bootstrap.rpartition(":")
-        victim = Victim(host, int(port), is_own=False)
+        victim = Victim(host, int(port), is_own=bool(self.attack.settings))
         seconds = QUICK_SECONDS if arm.quick else SECONDS
         with quiet_beside(victim) as quiet:
             result = run(self.attack, victim, quiet, seed=round_number, seconds=seconds, is_short=arm.quick)

@@ -172,6 +172,11 @@ class Target:
         self.on_begin()
 
     @property
+    def has_begun(self) -> bool:
+        """Whether the preparation is over."""
+        return self._ends is not None
+
+    @property
     def goes_on(self) -> bool:
         """Whether there is time left."""
         if self._ends is None:

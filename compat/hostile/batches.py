@@ -42,9 +42,10 @@ def compressed(codec: int, data: bytes) -> bytes:
     return data
 
 
-def record(value: bytes, offset_delta: int = 0) -> bytes:
-    """One record of format v2 without key and headers."""
-    body = b"\0\0" + varint(offset_delta) + varint(-1) + varint(len(value)) + value + b"\0"
+def record(value: bytes, offset_delta: int = 0, key: bytes | None = None) -> bytes:
+    """One record of format v2 without headers."""
+    named = varint(-1) if key is None else varint(len(key)) + key
+    body = b"\0\0" + varint(offset_delta) + named + varint(len(value)) + value + b"\0"
     return varint(len(body)) + body
 
 

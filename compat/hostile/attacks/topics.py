@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 
-from compat.hostile.attack import Target, attack
-from compat.hostile.batches import one_record
+from compat.hostile.attack import Target, attack, produce_values
+from compat.hostile.batches import batch, one_record, record
 
+MB = 1_000_000
+COMPACTED_WITHIN_S = 20.0
 YEAR_2020_MS = 1_577_836_800_000
 POLICY_VIOLATION, INVALID_TOPIC, TOPIC_EXISTS, INVALID_PARTITIONS = 44, 17, 36, 37
 INTERNAL = ("__consumer_offsets", "__transaction_state")
@@ -115,6 +117,60 @@ def retired_segments(target: Target) -> None:
         codes = set(target.delete_topics(names))
         target.expect(codes == {0}, f"deleted with errors {codes}")
     time.sleep(2.5)  # the delay, and the removal
+
+
+@attack(
+    "compaction",
+    "100 MB of a compacted topic, half of it in batches of one record of 4 KB, half in those of 100 records of 100 B",
+    "it is compacted; others are served meanwhile",
+    settings=(("log.cleaner.backoff.ms", "1000"), ("log.cleaner.threads", "1")),
+)
+def compaction(target: Target) -> None:
+    topic = "hostile-compacted"
+    target.create_topics(
+        [topic], cleanup_policy="compact", segment_bytes=str(8 * MB), min_cleanable_dirty_ratio="0.01"
+    )
+    sent = 0
+    wanted = target.sized(100 * MB, 40 * MB)
+    with target.connect() as peer:
+        while sent < wanted or target.goes_on:
+            if sent >= wanted / 2 and not target.has_begun:  # by now it has become dirty
+                target.begin()
+            for data in _keyed(target, 1, 4_000, 30), _keyed(target, 100, 100, 10):
+                for one in data:
+                    answer = peer.ask("Produce", 7, produce_values(topic, [(0, one)]))
+                    code = answer["Responses"][0]["PartitionResponses"][0]["ErrorCode"]
+                    target.expect(code == 0, f"a batch was refused with error {code}")
+                    sent += len(one)
+    ends = time.monotonic() + COMPACTED_WITHIN_S
+    while (size := _log_bytes(target, topic)) > sent * 0.9 and time.monotonic() < ends:
+        time.sleep(0.5)
+    target.expect(size <= sent * 0.9, f"of {sent} bytes {size} are left")
+    target.delete_topics([topic])
+
+
+def _keyed(target: Target, records: int, value_bytes: int, count: int) -> list[bytes]:
+    """Batches whose keys are some of 10,000."""
+    return [
+        batch(
+            b"".join(
+                record(bytes(value_bytes), n, b"%d" % target.rng.randrange(10_000)) for n in range(records)
+            ),
+            records,
+        )
+        for _ in range(count)
+    ]
+
+
+def _log_bytes(target: Target, topic: str) -> int:
+    """How large the log of partition 0 is."""
+    answer = target.ask("DescribeLogDirs", 1, {"Topics": [{"Topic": topic, "Partitions": [0]}]})
+    return sum(
+        partition["PartitionSize"]
+        for found in answer["Results"]
+        for one in found["Topics"]
+        for partition in one["Partitions"]
+    )
 
 
 @attack(
