@@ -37,6 +37,8 @@ UNCOUNTED_BYTES_MAX: Final = 4096
 ACTIVE_SECONDS: Final = 1.0
 """A connection is active if its last request came so soon after the response before it."""
 
+COMPANY_SECONDS: Final = 0.1
+"""For so long after connections have taken turns each of them has company."""
 AT_ONCE_SECONDS = 0.000_4
 """A request that came so soon after the response before it lets its connection look for the next one at once."""
 LOOK_SECONDS = 0.000_3
@@ -378,8 +380,12 @@ class Connection:
         self._is_active = waited_s < ACTIVE_SECONDS and self.info.request is not None
         # Of many that are busy nobody looks: it would be in vain, and once for each.
         parts, own_id = self._parts, self.info.connection_id
-        self._is_quick = waited_s < AT_ONCE_SECONDS and parts.last_heard_id == own_id
-        parts.last_heard_id = own_id
+        if parts.last_heard_id == own_id:
+            self._is_quick = waited_s < AT_ONCE_SECONDS
+        else:
+            self._is_quick = False
+            parts.last_heard_id = own_id
+            parts.heard_another_s = now_s
         self.last_active = now_s
 
     async def _serve_parts(self, start: memoryview, size: int) -> bool:
@@ -395,6 +401,7 @@ class Connection:
             if buffer is None:
                 return False
             memory.arrived(held)
+            self.info.has_company = self._parts.now_s() - self._parts.heard_another_s < COMPANY_SECONDS
             alive = await self._answer(memoryview(buffer)[:size])
         finally:
             memory.end(held)

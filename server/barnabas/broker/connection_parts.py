@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
@@ -39,6 +40,7 @@ class ConnectionParts:
         "buffers",
         "frame_bytes_max",
         "handshakes",
+        "heard_another_s",
         "last_heard_id",
         "log_limit",
         "memory",
@@ -73,3 +75,5 @@ class ConnectionParts:
         self.on_closed = on_closed
         self.last_heard_id = 0
         """The connection that has sent something last of all."""
+        self.heard_another_s = -math.inf
+        """When that last was another one than before."""

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.errors import RequestError
 from barnabas.handlers.transactional import Admission, Part
+from barnabas.log.background_write import BACKGROUND_BYTES
 from barnabas.records.batch import BatchHeader, transactional_producer
+from barnabas.records.validated import ValidatedBatches
 from barnabas.replicas.appending import NO_LEADER, NO_RECORD_ERRORS, Appends, PartitionResponse
 from barnabas.replicas.replica import ACKS_ALL, Replica
 from barnabas.requests.context import RequestContext
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
     from barnabas.coordination.ports import TransactionVerifier
+    from barnabas.environment import Threads
     from barnabas.loop_budget import LoopBudget
     from barnabas.replicas.manager import Replicas
     from barnabas.requests.piecework import Piecework
@@ -93,6 +96,7 @@ class Appender:
         "_replicas",
         "_request",
         "_responses",
+        "_threads",
         "_verifier",
         "pending",
         "topics",
@@ -108,6 +112,7 @@ class Appender:
         config: BrokerConfig,
         budget: LoopBudget,
         piecework: Piecework,
+        threads: Threads,
     ) -> None:
         self._refusals = Refusals(context, replicas)
         self._appends = Appends(
@@ -116,6 +121,7 @@ class Appender:
             acks=request.acks,
             api_version=context.api_version,
             now_ms=context.now_ms,
+            has_company=context.connection.has_company,
         )
         self.topics: list[ProduceResponse.TopicProduceResponse] = []
         self.pending = self._appends.pending
@@ -129,6 +135,7 @@ class Appender:
         self._config = config
         self._budget = budget
         self._piecework = piecework
+        self._threads = threads
         self._refused: dict[TopicPartition, RequestError] = {}
         # Of the topic that is appended to: its answers so far, None where it has not begun; its name; whether it may be.
         self._responses: list[PartitionResponse] | None = None
@@ -281,15 +288,35 @@ class Appender:
     async def _append_in_steps(
         self, partition: Replica, records: object
     ) -> ProduceResponse.PartitionProduceResponse:
-        """Validate records by steps; append them without letting anybody run in between. Raises RequestError."""
+        """Validate records by steps and append them; what is large is written in a thread first. Raises RequestError."""
         if not isinstance(records, memoryview):
             raise RequestError(ErrorCode.INVALID_RECORD, "a produce request without records")
         acks, version, now_ms = self._request.acks, self._context.api_version, self._context.now_ms
         steps = partition.validation(records, acks=acks, api_version=version, now_ms=now_ms)
         valid = await self._piecework.do(steps)
+        if len(valid.records) < BACKGROUND_BYTES or not self._context.connection.has_company:
+            return self._append_valid(partition, valid)
+        async with partition.large_appends:  # one after the other, in the order in which they were validated
+            log = partition.log
+            write = partition.begin_background_write(valid, api_version=version, now_ms=now_ms)
+            if write is None:
+                return self._append_valid(partition, valid)
+            try:
+                await self._threads.run(write.run)
+                return self._append_valid(partition, valid)
+            finally:
+                partition.end_background_write(log, write)
+
+    def _append_valid(self, partition: Replica, valid: ValidatedBatches) -> PartitionResponse:
+        """Append validated records. Raises RequestError."""
         if valid.batches and valid.batches[0].is_transactional:
             self._check_still_open(partition.topic, partition.index, valid.batches[0])
-        result = partition.append(valid, acks=acks, api_version=version, now_ms=now_ms)
+        result = partition.append(
+            valid,
+            acks=self._request.acks,
+            api_version=self._context.api_version,
+            now_ms=self._context.now_ms,
+        )
         return self._appends.answer(partition, result)
 
     def _check_still_open(self, topic: str, index: int, header: BatchHeader) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
     from barnabas.coordination.ports import TransactionVerifier
+    from barnabas.environment import Threads
     from barnabas.loop_budget import LoopBudget
     from barnabas.replicas.manager import Replicas
     from barnabas.requests.context import RequestContext
@@ -48,9 +49,12 @@ def handle(
     config: BrokerConfig,
     budget: LoopBudget,
     piecework: Piecework,
+    threads: Threads,
 ) -> ProduceResponse | Later[ProduceResponse | None] | None:
     """Append and answer; None for acks=0."""
-    appender = Appender(context, request, metadata, replicas, transaction_verifier, config, budget, piecework)
+    appender = Appender(
+        context, request, metadata, replicas, transaction_verifier, config, budget, piecework, threads
+    )
     if appender.append_at_once() and not (appender.pending and request.acks):
         return _answer(context, request, appender, metadata, replicas)
     return Later(partial(_append_rest, context, request, appender, metadata, replicas))

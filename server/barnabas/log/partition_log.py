@@ -13,6 +13,7 @@ from typing import Final
 
 from barnabas.errors import RequestError
 from barnabas.log import retention
+from barnabas.log.background_write import BackgroundWrite
 from barnabas.log.config import LogConfig
 from barnabas.log.disk import Disk
 from barnabas.log.durable import DurableLog
@@ -22,7 +23,7 @@ from barnabas.log.format import names, properties
 from barnabas.log.incoming import check_replicated, read_end_marker
 from barnabas.log.loading import LoadedLog
 from barnabas.log.openfiles import OpenFiles
-from barnabas.log.producers import is_end_marker
+from barnabas.log.producers import ProducedBatch, is_end_marker
 from barnabas.log.replay import aborted_entry, replay_producers
 from barnabas.log.results import AppendResult
 from barnabas.log.segment import Segment
@@ -144,6 +145,46 @@ class PartitionLog(DurableLog):
         """Validate a producer's records as `validation` does; None where that takes several steps."""
         return validate_at_once(records, api_version=api_version, config=self.config.rules, now_ms=now_ms)
 
+    @guarded
+    def begin_background_write(
+        self, valid: ValidatedBatches, *, leader_epoch: int, now_ms: int, api_version: int
+    ) -> BackgroundWrite | None:
+        """Return a write of a producer's validated records to the log end, for a thread to run before `append_valid`.
+
+        That takes what was written then, or writes if the log has changed meanwhile; call `end_background_write` after it
+        in any case. None where that would not append to the active segment. Raises RequestError as it does, and
+        StorageError.
+        """
+        records = valid.records
+        if not valid.batches or self.is_closed:
+            return None
+        valid.place(self.log_end_offset, leader_epoch)
+        header = valid.batches[0]
+        if header.producer_id >= 0 and self._repeated(header, Origin.CLIENT, api_version) is not None:
+            return None
+        store, active = self.store, self.store.active
+        if active.is_preallocated or store.must_roll(
+            len(records), valid.max_timestamp, valid.last_offset, config=self.config, now_ms=now_ms
+        ):
+            return None
+        return active.begin_write(records)
+
+    @guarded
+    def end_background_write(self, write: BackgroundWrite) -> None:
+        """Take back what was written but not appended. Raises StorageError."""
+        if not self.is_closed:
+            self.store.active.end_write(write)
+
+    def _repeated(self, header: BatchHeader, origin: Origin, api_version: int) -> ProducedBatch | None:
+        """Return the batch that a producer repeats, if it does. Raises RequestError as `ProducerState.check` does."""
+        from_client = origin is Origin.CLIENT
+        return self.producers.check(
+            header,
+            from_client=from_client,
+            from_zero=from_client and api_version >= FROM_ZERO_SINCE,
+            high_watermark=self.high_watermark,
+        )
+
     def append_valid(
         self,
         valid: ValidatedBatches,
@@ -168,13 +209,7 @@ class PartitionLog(DurableLog):
                 if marker is not None:
                     self.producers.check_marker(header, marker)
             else:
-                from_client = origin is Origin.CLIENT
-                repeated = self.producers.check(
-                    header,
-                    from_client=from_client,
-                    from_zero=from_client and api_version >= FROM_ZERO_SINCE,
-                    high_watermark=self.high_watermark,
-                )
+                repeated = self._repeated(header, origin, api_version)
                 if repeated is not None:
                     return AppendResult(
                         repeated.base_offset, repeated.last_offset, repeated.timestamp, self.log_start_offset,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 
+from barnabas.log.background_write import BackgroundWrite
 from barnabas.log.config import LogConfig
 from barnabas.log.disk import Buffer, Disk
 from barnabas.log.format import names, txn_index
@@ -29,7 +30,7 @@ class Segment(IndexedFile):
     swapped in.
     """
 
-    __slots__ = ("_aborted", "has_txn_index")
+    __slots__ = ("_aborted", "_background", "has_txn_index")
 
     def __init__(
         self,
@@ -48,6 +49,7 @@ class Segment(IndexedFile):
         )
         self.has_txn_index = has_txn_index
         self._aborted: list[AbortedTransaction] | None = None
+        self._background: BackgroundWrite | None = None  # of records that are to be appended next
 
     @classmethod
     def create(
@@ -83,6 +85,9 @@ class Segment(IndexedFile):
     def abandon(self) -> None:
         """Let everything go without writing anything: the files go, or their disk has failed."""
         self._aborted = None
+        write, self._background = self._background, None
+        if write is not None:
+            write.give_up()  # nobody must write to a file that may soon be another log's
         super().abandon()
 
     # --- aborted transactions -------------------------------------------------------------------------------
@@ -137,7 +142,8 @@ class Segment(IndexedFile):
         """
         position = self.size
         try:
-            self.file.write(records, position)
+            if self._background is None or not self._take_write(records):
+                self.file.write(records, position)
         except OSError:
             self._cut_off(position)
             raise
@@ -148,6 +154,37 @@ class Segment(IndexedFile):
             self.first_timestamp = first_timestamp
         self._index(position, size, last_offset, max_timestamp, timestamp_offset)
         self.size = position + size
+
+    def begin_write(self, records: Buffer) -> BackgroundWrite:
+        """Return a write of what is to be appended next, for a thread to run before `append`. Raises OSError."""
+        self._end_write()
+        write = self._background = BackgroundWrite(self.file, records, self.size)
+        return write
+
+    def end_write(self, write: BackgroundWrite) -> None:
+        """Take back what such a write has written, unless its records were appended. Raises OSError."""
+        if self._background is write:
+            self._end_write()
+
+    def _end_write(self) -> None:
+        write, self._background = self._background, None
+        if write is not None and write.give_up():
+            self.file.truncate(self.size)
+
+    def _take_write(self, records: Buffer) -> bool:
+        """Say whether the write in the background was of these records, and has written them. Raises OSError."""
+        write, self._background = self._background, None
+        assert write is not None
+        if write.take(records, self.size):
+            return True
+        if write.give_up():
+            self.file.truncate(self.size)
+        return False
+
+    def seal(self) -> None:
+        """Write the indexes for good, as no more is appended now. Raises OSError."""
+        self._end_write()
+        super().seal()
 
     def _cut_off(self, size: int) -> None:
         try:
@@ -173,6 +210,7 @@ class Segment(IndexedFile):
         if found is None:
             return
         position = found[0]
+        self._end_write()
         self.time_hint = None
         first_timestamp = self.first_timestamp
         self.offset_index.truncate(offset)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from barnabas.errors import RequestError
+from barnabas.log.background_write import BACKGROUND_BYTES
 from barnabas.log.results import AppendResult
 from barnabas.records.validated import ValidatedBatches
 from barnabas.replicas.manager import Replicas
@@ -33,18 +34,38 @@ class Appends:
     `pending` takes the partitions whose records cannot be acknowledged at once, with the offset after the records.
     """
 
-    __slots__ = ("_acks", "_api_version", "_now_ms", "_refuse", "_replicas", "_room", "pending")
+    __slots__ = (
+        "_acks",
+        "_api_version",
+        "_has_company",
+        "_now_ms",
+        "_refuse",
+        "_replicas",
+        "_room",
+        "pending",
+    )
 
     def __init__(
-        self, replicas: Replicas, refuse: Refuse, *, acks: int, api_version: int, now_ms: int
+        self,
+        replicas: Replicas,
+        refuse: Refuse,
+        *,
+        acks: int,
+        api_version: int,
+        now_ms: int,
+        has_company: bool,
     ) -> None:
-        """`refuse` makes the answer of a topic's partition to which nothing is appended."""
+        """`refuse` makes the answer of a topic's partition to which nothing is appended.
+
+        With `has_company` others would wait while much is written, which is left to a thread then.
+        """
         self.pending: list[tuple[Replica, int, ProduceResponse.PartitionProduceResponse]] = []
         self._replicas = replicas
         self._refuse = refuse
         self._acks = acks
         self._api_version = api_version
         self._now_ms = now_ms
+        self._has_company = has_company
         self._room = BYTES_PER_CHECKPOINT
 
     @property
@@ -104,12 +125,12 @@ class Appends:
     def _validate(
         self, topic: str, data: ProduceRequest.PartitionProduceData
     ) -> tuple[Replica, ValidatedBatches] | None:
-        """Find the leader of a partition and validate its records; None where that takes several steps.
+        """Find the leader of a partition and validate its records; None where that takes several steps, or a thread.
 
         Raises RequestError as `Replicas.leader` and `Replica.validate_at_once`.
         """
         records = data.records
-        if not isinstance(records, memoryview):
+        if not isinstance(records, memoryview) or (len(records) >= BACKGROUND_BYTES and self._has_company):
             return None
         replica = self._replicas.leader(topic, data.index)
         valid = replica.validate_at_once(records, self._acks, self._api_version, self._now_ms)

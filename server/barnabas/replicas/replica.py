@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+import trio
+
 from barnabas.errors import RequestError, StorageError
 from barnabas.records.validate import Origin
 from barnabas.replicas.growth import Growth
@@ -21,6 +23,7 @@ from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.cluster.image import PartitionInfo
+    from barnabas.log.background_write import BackgroundWrite
     from barnabas.log.partition_log import PartitionLog
     from barnabas.log.results import AppendResult
     from barnabas.records.steps import Steps
@@ -42,6 +45,7 @@ class Replica:
         "_committed",
         "_context",
         "_flushed",
+        "_large_appends",
         "_low_watermark",
         "_own_end_offset",
         "_state",
@@ -75,6 +79,7 @@ class Replica:
         self._committed = OffsetWaiters()
         self._flushed = OffsetWaiters()
         self._low_watermark = OffsetWaiters()
+        self._large_appends: trio.Lock | None = None
 
     def __repr__(self) -> str:
         return f"<{self.role.name.lower()} of {self.topic}-{self.index} in epoch {self.leader_epoch}: {self.log}>"
@@ -178,6 +183,13 @@ class Replica:
 
     # --- appending ------------------------------------------------------------------------------------------
 
+    @property
+    def large_appends(self) -> trio.Lock:
+        """The lock of whoever appends what is written in the background: one after the other."""
+        if self._large_appends is None:
+            self._large_appends = trio.Lock()
+        return self._large_appends
+
     def validation(
         self, records: memoryview, *, acks: int, api_version: int, now_ms: int
     ) -> Steps[ValidatedBatches]:
@@ -196,6 +208,28 @@ class Replica:
         """
         self._check_replicas(acks)
         return self._append(valid, api_version, now_ms)
+
+    def begin_background_write(
+        self, valid: ValidatedBatches, *, api_version: int, now_ms: int
+    ) -> BackgroundWrite | None:
+        """Return a write of records to the log, for a thread to run before `append`; None where there is no point in it.
+
+        Raises RequestError as `append`.
+        """
+        self._leader_state()
+        try:
+            return self.log.begin_background_write(
+                valid, leader_epoch=self.leader_epoch, now_ms=now_ms, api_version=api_version
+            )
+        except StorageError as error:
+            raise self._context.storage_failed(error) from error
+
+    def end_background_write(self, log: PartitionLog, write: BackgroundWrite) -> None:
+        """Take back what was written to this log, but not appended."""
+        try:
+            log.end_background_write(write)
+        except StorageError as error:
+            self._context.storage_failed(error)
 
     def validate_at_once(
         self, records: memoryview, acks: int, api_version: int, now_ms: int

@@ -60,6 +60,7 @@ class ConnectionInfo:
         "client_software_name",
         "client_software_version",
         "connection_id",
+        "has_company",
         "last_request",
         "listener",
         "local_address",
@@ -107,6 +108,8 @@ class ConnectionInfo:
         """The latest request, which may have been answered already."""
         self.last_request: LastRequest | None = None
         """The last heartbeat, which the next one repeats."""
+        self.has_company = False
+        """Whether other connections had requests, too, when the latest large one of this had come."""
 
     @property
     def reserved(self) -> int:

@@ -18,13 +18,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from barnabas.errors import StorageError
+from barnabas.log.background_write import BackgroundWrite
 from barnabas.log.cleaner.cleaner import LogCleaner
 from barnabas.log.creating import Wanted
 from barnabas.log.format import names
 from barnabas.log.format.names import DirKind
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.workers import OsWorkers
-from barnabas.records.steps import Steps
+from barnabas.records.steps import Steps, run
+from barnabas.records.validated import ValidatedBatches
 from barnabas.testing.memory_disk import MemoryDisk
 from barnabas.testing.simulation.world import InlineExecutor
 from tests.support.effort import examples
@@ -56,6 +58,7 @@ class Task:
     finish: Callable[[Exception | None], None]
     has_run: bool = False
     error: Exception | None = None
+    written: tuple[PartitionLog, BackgroundWrite, ValidatedBatches, tuple[bytes, bytes]] | None = None
 
 
 class InlineWorkers(OsWorkers):
@@ -147,6 +150,37 @@ class DeferredTasks(RuleBasedStateMachine):
                 offset = append(log, batch(value, key=key, timestamp=self.now), now_ms=self.now).base_offset
                 self.models[topic].records[offset] = key, value
 
+    @rule(topic=TOPICS, size=st.integers(0, 300))
+    def plan_background_write(self, topic: str, size: int) -> None:
+        log, model = self.log(topic), self.models.get(topic)
+        if log is None or model is None or log.is_closed:
+            return
+        self.values += 1
+        key, value = b"%d" % (self.values % 3), b"%d " % self.values + bytes(size)
+        valid = run(log.validation(batch(value, key=key, timestamp=self.now), now_ms=self.now))
+        write = None
+        with self.served():
+            write = log.begin_background_write(valid, leader_epoch=0, now_ms=self.now, api_version=13)
+        if write is None:
+            return
+
+        def work() -> None:
+            self.disk.fault = None  # in the middle of it whoever changes the log waits
+            write.run()
+
+        def finish(error: Exception | None) -> None:
+            assert error is None
+            try:
+                if not log.is_closed:
+                    result = log.append_valid(valid, leader_epoch=0, now_ms=self.now)
+                    log.advance_high_watermark(log.log_end_offset)
+                    model.records[result.base_offset] = key, value
+            finally:
+                log.end_background_write(write)
+
+        self.tasks.append(Task("background write", work, finish))
+        self.tasks[-1].written = log, write, valid, (key, value)
+
     @rule(topic=TOPICS)
     def roll(self, topic: str) -> None:
         log = self.log(topic)
@@ -226,6 +260,11 @@ class DeferredTasks(RuleBasedStateMachine):
         self.models |= {topic: model for topic, model in self.offline.items() if topic not in unsure}
         self.offline.clear()
         was_lost = LOST_DIR in self.manager.offline
+        for task in self.tasks:
+            if task.written is not None and task.has_run:
+                log, write, valid, record = task.written
+                if log.active._background is write and log.topic in self.models:
+                    self.models[log.topic].records[valid.base_offset] = record  # not answered, but there
         self.broker.crash()
         self.kept = {entry.name for path in DIRS for entry in self.disk.list(path)}
         self.broker.start(self.now)
