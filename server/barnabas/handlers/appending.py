@@ -288,7 +288,10 @@ class Appender:
     async def _append_in_steps(
         self, partition: Replica, records: object
     ) -> ProduceResponse.PartitionProduceResponse:
-        """Validate records by steps and append them; what is large is written in a thread first. Raises RequestError."""
+        """Validate records by steps and append them. Raises RequestError.
+
+        What is large is written in a thread before that where other connections have requests, too.
+        """
         if not isinstance(records, memoryview):
             raise RequestError(ErrorCode.INVALID_RECORD, "a produce request without records")
         acks, version, now_ms = self._request.acks, self._context.api_version, self._context.now_ms

@@ -13,7 +13,7 @@ from barnabas.log.disk import Buffer, File
 from barnabas.records.batch import HEADER_SIZE
 
 BACKGROUND_BYTES: Final = 256 << 10
-"""From this size on records are written in a thread: fewer take less time than to hand them over."""
+"""From this size on it is worth it: fewer are written in less time than to hand them over takes."""
 
 
 class BackgroundWrite:
@@ -25,9 +25,8 @@ class BackgroundWrite:
         self._file = file
         self._records = records
         self._position = position
-        self._head = bytes(
-            records[:HEADER_SIZE]
-        )  # with the place in the log, which is given anew by each append
+        # With the place in the log, which each append gives anew.
+        self._head = bytes(records[:HEADER_SIZE])
         self._lock = threading.Lock()
         self._is_ended = False
         self._is_written = False

@@ -306,3 +306,18 @@ def test_higher_levels_compress_more():
 def test_names():
     assert compression.CODECS_BY_NAME["uncompressed"] is compression.CODECS_BY_NAME["none"] is Codec.NONE
     assert [compression.CODEC_NAMES[codec] for codec in Codec] == ["none", "gzip", "snappy", "lz4", "zstd"]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_gzip_members_of_any_size_are_read_whole(seed):
+    """Members end anywhere in what zlib is given at a time, and what comes out is limited at a time, too."""
+    rng = random.Random(seed)
+    parts = [
+        rng.choice([rng.randbytes, bytes])(rng.choice([0, 1, 5_000, 70_000, 300_000, 3_000_000]))
+        for _ in range(rng.randrange(1, 6))
+    ]
+    wanted, data = b"".join(parts), b"".join(gzip.compress(part, 1) for part in parts)
+    assert decompress(Codec.GZIP, data, magic=2, bytes_max=len(wanted)) == wanted
+    for broken in data[:-1], data[:-9], data + b"zz":
+        with pytest.raises(CompressedStreamError):
+            decompress(Codec.GZIP, broken, magic=2, bytes_max=len(wanted))

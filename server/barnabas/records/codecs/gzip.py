@@ -26,15 +26,16 @@ def decompress(data: Buffer, bytes_max: int) -> Parts:
     at, step_bytes = 0, _STEP_BYTES
     try:
         while at < len(data):
+            if stream.eof:
+                stream = zlib.decompressobj(_WBITS_GZIP)
+                step_bytes = _STEP_BYTES_OF_MANY
             step: Buffer = memoryview(data)[at : at + step_bytes]
             at += len(step)
             while step:
-                if stream.eof:
-                    stream = zlib.decompressobj(_WBITS_GZIP)
-                    step_bytes = _STEP_BYTES_OF_MANY
                 if out.add(stream.decompress(step, out.next_size)):
                     yield None
-                step = stream.unused_data if stream.eof else stream.unconsumed_tail
+                step = b"" if stream.eof else stream.unconsumed_tail
+            at -= len(stream.unused_data)
     except zlib.error as error:
         raise CompressedStreamError(f"gzip stream is corrupt: {error}") from None
     if not stream.eof:
