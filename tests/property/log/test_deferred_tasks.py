@@ -152,8 +152,8 @@ class DeferredTasks(RuleBasedStateMachine):
 
     @rule(topic=TOPICS, size=st.integers(0, 300))
     def plan_background_write(self, topic: str, size: int) -> None:
-        log, model = self.log(topic), self.models.get(topic)
-        if log is None or model is None or log.is_closed:
+        log = self.log(topic)
+        if log is None or log.is_closed:
             return
         self.values += 1
         key, value = b"%d" % (self.values % 3), b"%d " % self.values + bytes(size)
@@ -174,7 +174,7 @@ class DeferredTasks(RuleBasedStateMachine):
                 if not log.is_closed:
                     result = log.append_valid(valid, leader_epoch=0, now_ms=self.now)
                     log.advance_high_watermark(log.log_end_offset)
-                    model.records[result.base_offset] = key, value
+                    self.models[topic].records[result.base_offset] = key, value
             finally:
                 log.end_background_write(write)
 
