@@ -31,9 +31,8 @@ def parse_peer(spec: str) -> Peer:
             raise BenchError(f"a setting is name=value, not {setting!r}")
         pairs[key] = value
     if name == "barnabas":
-        if (
-            place and not (Path(place) / "server").is_dir()
-        ):  # otherwise the checkout that runs this would be measured
+        # Where there is none, Python would find the checkout that runs this.
+        if place and not (Path(place) / "server").is_dir():
             raise BenchError(f"{place} is no checkout of Barnabas")
         return Barnabas(label or name, pairs, Path(place) if place else None)
     if name == "kafka":

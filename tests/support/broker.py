@@ -39,9 +39,9 @@ class Clock:
         return self.now_ms
 
 
-def new_connection() -> ConnectionInfo:
+def new_connection(number: int = 1) -> ConnectionInfo:
     """A connection of which nothing is known yet; ApiVersions writes down in it which client it is."""
-    return ConnectionInfo(1, "PLAINTEXT", "PLAINTEXT", ("127.0.0.1", 9092), ("127.0.0.1", 50_000))
+    return ConnectionInfo(number, "PLAINTEXT", "PLAINTEXT", ("127.0.0.1", 9092), ("127.0.0.1", 50_000))
 
 
 class Asked:

@@ -136,12 +136,11 @@ def compaction(target: Target) -> None:
         while sent < wanted or target.goes_on:
             if sent >= wanted / 2 and not target.has_begun:  # by now it has become dirty
                 target.begin()
-            for data in _keyed(target, 1, 4_000, 30), _keyed(target, 100, 100, 10):
-                for one in data:
-                    answer = peer.ask("Produce", 7, produce_values(topic, [(0, one)]))
-                    code = answer["Responses"][0]["PartitionResponses"][0]["ErrorCode"]
-                    target.expect(code == 0, f"a batch was refused with error {code}")
-                    sent += len(one)
+            for data in _keyed(target, 1, 4_000, 30) + _keyed(target, 100, 100, 10):
+                answer = peer.ask("Produce", 7, produce_values(topic, [(0, data)]))
+                code = answer["Responses"][0]["PartitionResponses"][0]["ErrorCode"]
+                target.expect(code == 0, f"a batch was refused with error {code}")
+                sent += len(data)
     ends = time.monotonic() + COMPACTED_WITHIN_S
     while (size := _log_bytes(target, topic)) > sent * 0.9 and time.monotonic() < ends:
         time.sleep(0.5)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.errors import RequestError
 from barnabas.handlers.transactional import Admission, Part
-from barnabas.log.background_write import BACKGROUND_BYTES
 from barnabas.records.batch import BatchHeader, transactional_producer
 from barnabas.records.validated import ValidatedBatches
 from barnabas.replicas.appending import NO_LEADER, NO_RECORD_ERRORS, Appends, PartitionResponse
@@ -297,7 +296,7 @@ class Appender:
         acks, version, now_ms = self._request.acks, self._context.api_version, self._context.now_ms
         steps = partition.validation(records, acks=acks, api_version=version, now_ms=now_ms)
         valid = await self._piecework.do(steps)
-        if len(valid.records) < BACKGROUND_BYTES or not self._context.connection.has_company:
+        if not self._appends.are_in_background(len(valid.records)):
             return self._append_valid(partition, valid)
         async with partition.large_appends:  # one after the other, in the order in which they were validated
             log = partition.log

@@ -48,9 +48,7 @@ class BackgroundWrite:
 
         Waits for a thread that is writing. Raises the OSError of a write that failed.
         """
-        with self._lock:
-            self._is_ended = True
-        if not self._is_written or records is not self._records or position != self._position:
+        if not self.give_up() or records is not self._records or position != self._position:
             return False
         if bytes(records[:HEADER_SIZE]) != self._head:
             return False

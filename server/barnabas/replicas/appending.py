@@ -80,6 +80,10 @@ class Appends:
         self._room = BYTES_PER_CHECKPOINT
         return True
 
+    def are_in_background(self, size: int) -> bool:
+        """Say whether so many bytes of records are written in a thread before they are appended."""
+        return size >= BACKGROUND_BYTES and self._has_company
+
     def count(self, size: int) -> None:
         """Count a partition that brings so many bytes."""
         self._room -= size if size > BYTES_PER_PARTITION else BYTES_PER_PARTITION
@@ -130,7 +134,7 @@ class Appends:
         Raises RequestError as `Replicas.leader` and `Replica.validate_at_once`.
         """
         records = data.records
-        if not isinstance(records, memoryview) or (len(records) >= BACKGROUND_BYTES and self._has_company):
+        if not isinstance(records, memoryview) or self.are_in_background(len(records)):
             return None
         replica = self._replicas.leader(topic, data.index)
         valid = replica.validate_at_once(records, self._acks, self._api_version, self._now_ms)

@@ -7,24 +7,18 @@ import socket
 import struct
 import threading
 import time
-from contextlib import asynccontextmanager
-from types import SimpleNamespace
 
 import pytest
 import trio
 
 import barnabas.broker.connection
 import barnabas.loop_budget
-from barnabas.broker.connection import Connection
-from barnabas.network.lobby import Lobbies
-from barnabas.network.ready_sockets import ReadySockets
 from barnabas.network.sockets import PlainTransport
-from barnabas.requests.context import ConnectionInfo
 from tests.support.broker import broker_to_ask
+from tests.support.connected import TIMEOUT_S, Serving, connected
 
 PRODUCE, API_VERSIONS = 0, 18
 REQUEST = struct.pack(">ihhih", 13, API_VERSIONS, 0, 7, 3) + b"raw"
-TIMEOUT_S = 60.0
 
 
 class Turns(trio.abc.Instrument):
@@ -38,7 +32,7 @@ class Turns(trio.abc.Instrument):
 @pytest.fixture
 async def broker(tmp_path):
     async with broker_to_ask(tmp_path) as asked:
-        yield SimpleNamespace(parts=asked.broker.connections.parts, lobbies=Lobbies(), ready=ReadySockets())
+        yield Serving.of(asked.broker.connections.parts)
 
 
 @pytest.fixture
@@ -47,22 +41,6 @@ def patient(monkeypatch):
     monkeypatch.setattr(barnabas.broker.connection, "LOOK_SECONDS", TIMEOUT_S)
     monkeypatch.setattr(barnabas.broker.connection, "AT_ONCE_SECONDS", TIMEOUT_S)
     monkeypatch.setattr(barnabas.loop_budget, "AT_ONCE_SECONDS", TIMEOUT_S)
-
-
-@asynccontextmanager
-async def connected(broker, number=1):
-    """A served connection, and the client's end of it."""
-    ours, theirs = socket.socketpair()
-    ours.setblocking(False)
-    theirs.settimeout(TIMEOUT_S)
-    info = ConnectionInfo(number, "PLAINTEXT", "PLAINTEXT", ("127.0.0.1", 9092), ("127.0.0.1", 50_000))
-    transport = PlainTransport(ours, lobbies=broker.lobbies, ready=broker.ready)
-    connection = Connection(broker.parts, transport, info)
-    with theirs:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(connection.serve)
-            yield connection, theirs
-            nursery.cancel_scope.cancel()
 
 
 def ask(client, count=1):

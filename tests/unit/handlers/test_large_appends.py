@@ -8,15 +8,12 @@ import struct
 import pytest
 import trio
 
-from barnabas.broker.connection import COMPANY_SECONDS, Connection
+from barnabas.broker.connection import COMPANY_SECONDS
 from barnabas.log.background_write import BACKGROUND_BYTES, BackgroundWrite
-from barnabas.network.lobby import Lobbies
-from barnabas.network.ready_sockets import ReadySockets
-from barnabas.network.sockets import PlainTransport
-from barnabas.requests.context import ConnectionInfo
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.produce import ProduceRequest
 from tests.support.broker import ask_for_topic, broker_to_ask
+from tests.support.connected import Serving, connected
 from tests.support.logs import batch, read_all
 
 LARGE = bytes(BACKGROUND_BYTES)
@@ -139,40 +136,26 @@ async def test_a_connection_has_company_while_others_have_requests_too(tmp_path,
     small = struct.pack(">ihhih", 13, 18, 0, 7, 3) + b"raw"
     large = struct.pack(">hhih", 18, 0, 7, 3) + b"raw" + bytes(100_000)
     large = struct.pack(">i", len(large)) + large
-    async with broker_to_ask(tmp_path) as asked, trio.open_nursery() as nursery:
-        parts = asked.broker.connections.parts
-        monkeypatch.setattr(parts, "now_s", lambda: now[0])
-        lobbies, ready = Lobbies(), ReadySockets()
 
-        def connected(number):
-            ours, theirs = socket.socketpair()
-            ours.setblocking(False)
-            theirs.settimeout(60)
-            info = ConnectionInfo(
-                number, "PLAINTEXT", "PLAINTEXT", ("127.0.0.1", 9092), ("127.0.0.1", 50_000)
-            )
-            transport = PlainTransport(ours, lobbies=lobbies, ready=ready)
-            nursery.start_soon(Connection(parts, transport, info).serve)
-            return info, theirs
+    def ask_and_read(client, frame):
+        client.sendall(frame)
+        (size,) = struct.unpack(">i", client.recv(4, socket.MSG_WAITALL))
+        client.recv(size, socket.MSG_WAITALL)
 
-        async def sent(client, frame):
-            def ask_and_read():
-                client.sendall(frame)
-                (size,) = struct.unpack(">i", client.recv(4, socket.MSG_WAITALL))
-                client.recv(size, socket.MSG_WAITALL)
+    async def sent(client, frame):
+        await trio.to_thread.run_sync(ask_and_read, client, frame)
 
-            await trio.to_thread.run_sync(ask_and_read)
-
-        (one, client), (_, other) = connected(1), connected(2)
-        with client, other:
+    async with broker_to_ask(tmp_path) as asked:
+        serving = Serving.of(asked.broker.connections.parts)
+        monkeypatch.setattr(serving.parts, "now_s", lambda: now[0])
+        async with connected(serving, 1) as (connection, client), connected(serving, 2) as (_, other):
             await sent(client, small)
             now[0] += COMPANY_SECONDS
             await sent(client, large)
-            assert not one.has_company
+            assert not connection.info.has_company
             await sent(other, small)
             await sent(client, large)
-            assert one.has_company
+            assert connection.info.has_company
             now[0] += COMPANY_SECONDS
             await sent(client, large)
-            assert not one.has_company
-        nursery.cancel_scope.cancel()
+            assert not connection.info.has_company

@@ -19,7 +19,7 @@ VALUE = bytes(BACKGROUND_BYTES)
 VERSION = 13
 
 
-class CountingFile:
+class WatchedFile:
     def __init__(self, disk, path, file):
         self._disk, self._path, self._file = disk, path, file
 
@@ -35,7 +35,7 @@ class CountingFile:
         return getattr(self._file, name)
 
 
-class CountingDisk(OsDisk):
+class WatchedDisk(OsDisk):
     """Knows who has written to segments; threads wait for `gate`, if there is one."""
 
     def __init__(self):
@@ -45,12 +45,12 @@ class CountingDisk(OsDisk):
         self.is_writing = threading.Event()
 
     def open(self, path, *, create=False):
-        return CountingFile(self, path, super().open(path, create=create))
+        return WatchedFile(self, path, super().open(path, create=create))
 
 
 @pytest.fixture
 def disk():
-    return CountingDisk()
+    return WatchedDisk()
 
 
 @pytest.fixture

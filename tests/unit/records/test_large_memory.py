@@ -23,9 +23,9 @@ from barnabas.records.compression import (
 from barnabas.records.errors import DecompressedTooLargeError
 from barnabas.records.record import Record
 from barnabas.records.rules import AppendRules
-from barnabas.records.steps import Reserve
 from barnabas.records.validate import validate_steps
 from barnabas.requests.piecework import Piecework
+from tests.support.steps import kinds
 
 SIZE = LARGE_BYTES + 10 * PIECE_BYTES
 
@@ -78,24 +78,8 @@ def test_what_nobody_has_is_given_back(given_back):
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.ZSTD, Codec.LZ4])
 def test_a_large_body_is_decompressed_in_turns_of_a_mb(codec):
     steps = decompress_steps(codec, compress(codec, bytes(SIZE)), magic=2, bytes_max=SIZE)
-    turns: list[int] = []  # for each ceiling
-    body = None
-    try:
-        step = next(steps)
-        while True:
-            if isinstance(step, Reserve):
-                turns.append(0)
-                step = next(steps)
-            else:
-                turns[-1] += 1
-                try:
-                    made = step.call()
-                except DecompressedTooLargeError as error:
-                    step = steps.throw(error)
-                else:
-                    step = steps.send(made)
-    except StopIteration as end:
-        body = end.value
+    seen, body = kinds(steps)
+    turns = [len(ceiling.split()) for ceiling in " ".join(seen).split("Reserve")[1:]]
     assert body == bytes(SIZE)
     assert turns[-1] in range(SIZE // TURN_BYTES - 1, SIZE // TURN_BYTES + 2)
     assert turns[0] == 1

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 from barnabas.records import batch, building, convert, legacy
 from barnabas.records.compression import Codec, compress
-from barnabas.records.errors import Code, InvalidRecordsError, RecordsError
+from barnabas.records.errors import Code, InvalidRecordsError
 from barnabas.records.record import Record, iter_body
 from barnabas.records.rules import AppendRules
 from barnabas.records.scan import Scanner, scan_body
 from barnabas.records.steps import RECORDS_PER_STEP, Reserve, Work, run
 from barnabas.records.validate import validate_steps
 from barnabas.records.varint import encode_varint
+from tests.support.steps import kinds
 
 NOW = 1_700_000_000_000
 EMPTY_RECORD = bytes((12, 0, 0, 0, 1, 1, 0))  # of offset delta 0
@@ -30,32 +31,6 @@ def packed_batch(body, count, codec=Codec.GZIP, **fields):
     for name, value in fields.items():
         setattr(header, name, value)
     return building.join_batch(header, compress(codec, body))
-
-
-def kinds(steps):
-    """What the steps yield, by kind, and their result or error."""
-    seen = []
-
-    def watch():
-        step = next(steps)
-        while True:
-            seen.append(type(step).__name__ if step is not None else None)
-            if isinstance(step, Work):
-                try:
-                    done = step.call()
-                except RecordsError as error:
-                    step = steps.throw(error)
-                else:
-                    step = steps.send(done)
-            else:
-                step = next(steps)
-
-    try:
-        watch()
-    except StopIteration as end:
-        return seen, end.value
-    except RecordsError as error:
-        return seen, error
 
 
 def validation(raw, rules=AppendRules(), api_version=9):  # noqa: B008 (it is frozen)

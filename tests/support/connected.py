@@ -1,0 +1,47 @@
+"""Connections that are served without a listener, with clients that are threads with blocking sockets."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+import trio
+
+from barnabas.broker.connection import Connection
+from barnabas.broker.connection_parts import ConnectionParts
+from barnabas.network.lobby import Lobbies
+from barnabas.network.ready_sockets import ReadySockets
+from barnabas.network.sockets import PlainTransport
+from tests.support.broker import new_connection
+
+TIMEOUT_S = 60.0
+
+
+class Serving(NamedTuple):
+    """What connections share."""
+
+    parts: ConnectionParts
+    lobbies: Lobbies
+    ready: ReadySockets
+
+    @classmethod
+    def of(cls, parts: ConnectionParts) -> Serving:
+        """Serve with these parts."""
+        return cls(parts, Lobbies(), ReadySockets())
+
+
+@asynccontextmanager
+async def connected(serving: Serving, number: int = 1) -> AsyncIterator[tuple[Connection, socket.socket]]:
+    """A served connection, and the client's end of it."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.settimeout(TIMEOUT_S)
+    transport = PlainTransport(ours, lobbies=serving.lobbies, ready=serving.ready)
+    connection = Connection(serving.parts, transport, new_connection(number))
+    with theirs:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(connection.serve)
+            yield connection, theirs
+            nursery.cancel_scope.cancel()
