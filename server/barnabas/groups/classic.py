@@ -75,7 +75,7 @@ class ClassicGroup(ClassicState):
     def _accepts(self, protocol_type: str, protocols: list[tuple[str, bytes]]) -> bool:
         if not protocol_type or not protocols:
             return False
-        if not self.members:
+        if self.state is State.EMPTY:
             return True
         if protocol_type != self.protocol_type:
             return False
@@ -107,7 +107,7 @@ class ClassicGroup(ClassicState):
             self.static_ids[member.instance_id] = member_id
         if self.leader is None:
             self.leader = member_id
-        if self.state is State.PREPARING_REBALANCE and self.generation == 0:
+        if self.state is State.PREPARING_REBALANCE and self.is_initial:
             self.new_member_added = True
         out.timers[("session", self.id, member_id)] = now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
         self._prepare_rebalance(now_ms, out)

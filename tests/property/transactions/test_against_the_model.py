@@ -1,18 +1,15 @@
 """Random requests for a transactional id, by producers of any id and epoch: the model says how each of them ends.
 
-Outcome, state, timeout and markers are compared after every step. `PLANTED` are slips that the comparison must notice.
+Outcome, state, timeout and markers are compared after every step. `SLIPS` are slips that the comparison must notice.
 """
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import replace
-from unittest import mock
 
-import pytest
-from hypothesis import Phase, settings
+from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from barnabas.errors import RequestError
 from barnabas.statemachine.decision import Decision, Refused
@@ -30,6 +27,7 @@ from tests.models.transactions import (
     TransactionalId,
 )
 from tests.support.effort import examples
+from tests.support.slips import unnoticed
 
 ID = "t"
 PLACES = st.frozensets(st.sampled_from([("a", 0), ("a", 1), ("b", 0)]), min_size=1)
@@ -289,7 +287,7 @@ def _fences_nobody(self, now_ms):
     return replace(self, state=State.PREPARE_ABORT, update_ms=now_ms, last_epoch=self.epoch)
 
 
-PLANTED = {
+SLIPS = {
     "a former producer id with any epoch is known": (shards, "_is_known", _any_epoch_of_the_former_id),
     "adding partitions puts the timeout off": (TransactionShard, "add_partitions", _timeout_begins_again),
     "an id just initialised is forgotten as idle": (shards, "_expire", _forgets_what_is_new),
@@ -311,20 +309,5 @@ PLANTED = {
 }
 
 
-@pytest.mark.parametrize("planted", PLANTED)
-def test_a_slip_is_noticed(planted: str) -> None:
-    holder, name, slip = PLANTED[planted]
-    with ExitStack() as patches:
-        patches.enter_context(mock.patch.object(holder, name, slip))
-        with pytest.raises(AssertionError):
-            run_state_machine_as_test(
-                Requests,
-                settings=settings(
-                    max_examples=1_000,
-                    stateful_step_count=40,
-                    deadline=None,
-                    database=None,
-                    derandomize=True,
-                    phases=[Phase.generate],
-                ),
-            )
+def test_slips_are_noticed() -> None:
+    assert unnoticed(Requests, SLIPS, f"{__file__}::test_slips_are_noticed") == []

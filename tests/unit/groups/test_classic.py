@@ -513,3 +513,29 @@ def test_what_is_counted_of_members_is_what_they_are(steps: list[tuple[str, str,
         for name in NAMES:
             known = [name in dict(member.protocols) for member in members.values()]
             assert members.shares([name]) == all(known)
+
+
+def test_a_group_that_was_left_by_all_waits_for_more_members_as_a_new_one() -> None:
+    h = Harness(GroupSettings())
+    h.join("a")
+    h.expire("join", "g", now=3_000)
+    h.leave("a")
+    h.expire("join", "g", now=3_000)
+    assert (h.group.state, h.group.generation) == (State.EMPTY, 2)
+    first = h.join("b", now=10_000)
+    second = h.join("c", now=11_000)
+    h.expire("join", "g", now=13_000)
+    assert h.answers.keys().isdisjoint({first, second})
+    assert h.timers["join", "g"] == 16_000
+    h.expire("join", "g", now=16_000)
+    assert h.answers[first].generation_id == h.answers[second].generation_id == 3
+
+
+def test_another_protocol_type_cannot_join_while_a_group_gathers_even_if_all_have_left() -> None:
+    h = Harness(GroupSettings())
+    h.join("a")
+    h.leave("a")
+    assert (h.group.state, len(h.group.members)) == (State.PREPARING_REBALANCE, 0)
+    assert code_of(lambda: h.join("b", protocol_type="connect")) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    h.join("b")
+    assert list(h.group.members) == ["b"]
