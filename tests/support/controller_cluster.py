@@ -17,6 +17,7 @@ import trio
 
 from barnabas.cluster.zookeeper import resource_znodes, znodes
 from barnabas.cluster.zookeeper.session import NodeExistsError, SessionState, ZooKeeperError
+from barnabas.cluster.zookeeper.topic_ids import restore_topic_ids
 from barnabas.controller.core import ControllerSettings
 from barnabas.controller.runtime import ControllerRuntime
 from barnabas.controller.state import Broker
@@ -28,6 +29,7 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from barnabas.wire.generated.stop_replica import StopReplicaRequest, StopReplicaResponse
 from barnabas.wire.generated.update_metadata import UpdateMetadataResponse
+from barnabas.wire.primitives import ZERO_UUID
 
 PARENTS = (
     znodes.BROKER_IDS, znodes.TOPICS, znodes.DELETE_TOPICS, znodes.ISR_CHANGES, znodes.LOG_DIR_EVENTS,
@@ -61,6 +63,10 @@ class ClusterBroker:
         self.controller = -1
         self.believes: dict[TopicPartition, tuple[int, int, int]] = {}
         self.metadata: dict[TopicPartition, int] = {}
+        self.topic_ids: dict[str, bytes] = {}
+        """Ids of topics that a controller has told since the broker was started."""
+        self.log_ids: dict[str, bytes] = {}
+        """Ids of topics that the logs know."""
         self.brokers: set[int] = set()
         self.disk: set[TopicPartition] = set()
         self.broken: set[TopicPartition] = set()
@@ -72,6 +78,7 @@ class ClusterBroker:
             entropy=Entropy(cluster.random),
             wall_clock_ms=lambda: 0,
             allows_unclean=lambda own: own.get("unclean.leader.election.enable") == "true",
+            known_topic_id=lambda name: self.topic_ids.get(name),
         )
         self.scope = trio.CancelScope()
 
@@ -124,6 +131,13 @@ class ClusterBroker:
 
     # --- what the controller sends --------------------------------------------------------------------------
 
+    async def restore_ids(self, request: Any) -> None:
+        """Write back the ids of topics that a controller does not know, and whose logs are here."""
+        if isinstance(request, LeaderAndIsrRequest):
+            names = {one.topic_name for one in request.topic_states if one.topic_id == ZERO_UUID}
+            ids = {name: self.log_ids[name] for name in names & self.log_ids.keys()}
+            await restore_topic_ids(self.session, ids)
+
     def obey(self, sent: Outgoing) -> Any:
         request, error = sent.request, 0
         if request.controller_epoch < self.controller_epoch:
@@ -133,12 +147,18 @@ class ClusterBroker:
         else:
             self.controller_epoch, self.controller = request.controller_epoch, request.controller_id
         if isinstance(request, LeaderAndIsrRequest):
-            return self._lead_or_follow(request) if not error else LeaderAndIsrResponse(error_code=error)
+            return (
+                self._lead_or_follow(request, sent.version)
+                if not error
+                else LeaderAndIsrResponse(error_code=error)
+            )
         if isinstance(request, StopReplicaRequest):
             return self._stop(request) if not error else StopReplicaResponse(error_code=error)
         if not error:
             self.brokers = {one.id for one in request.live_brokers}
             for topic in request.topic_states:
+                if topic.topic_id != ZERO_UUID:
+                    self.topic_ids[topic.topic_name] = topic.topic_id
                 for one in topic.partition_states:
                     if one.leader == -2:
                         self.metadata.pop((topic.topic_name, one.partition_index), None)
@@ -146,16 +166,18 @@ class ClusterBroker:
                         self.metadata[topic.topic_name, one.partition_index] = one.leader
         return UpdateMetadataResponse(error_code=error)
 
-    def _lead_or_follow(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+    def _lead_or_follow(self, request: LeaderAndIsrRequest, version: int) -> LeaderAndIsrResponse:
         response = LeaderAndIsrResponse()
         for topic in request.topic_states:
             answer = LeaderAndIsrResponse.LeaderAndIsrTopicError(topic_id=topic.topic_id)
-            response.topics.append(answer)
+            if version >= 5:
+                assert topic.topic_id != ZERO_UUID, "which topic an answer is about could not be told"
+                response.topics.append(answer)
             for one in topic.partition_states:
                 code = self._take(topic.topic_name, topic.topic_id, one)
-                answer.partition_errors.append(
+                (answer.partition_errors if version >= 5 else response.partition_errors).append(
                     LeaderAndIsrResponse.LeaderAndIsrPartitionError(
-                        partition_index=one.partition_index, error_code=code
+                        topic_name=topic.topic_name, partition_index=one.partition_index, error_code=code
                     )
                 )
         return response
@@ -245,6 +267,7 @@ class RecordingChannels:
                     await trio.sleep(0.1)
                     continue
                 request, answered = queue.popleft()
+                await broker.restore_ids(request.request)
                 answered(request, broker.obey(request))
 
 
@@ -305,6 +328,12 @@ class Cluster:
         parts = {index: znodes.ReplicaAssignment(one) for index, one in enumerate(replicas)}
         topic = znodes.TopicAssignment(parts, self.random.randbytes(16))
         await self.admin.create(znodes.topic_path(name), znodes.encode_topic(topic))
+
+    async def rewrite_as_old_tools_do(self, name: str) -> None:
+        """Write a topic's znode as kafka-topics.sh --zookeeper of Kafka 0.8 to 2.7 does: without its id."""
+        data = self.zookeeper.dump()[znodes.topic_path(name)]
+        topic = replace(znodes.decode_topic(name, data), topic_id=None)
+        await self.admin.set(znodes.topic_path(name), znodes.encode_topic(topic, 1))
 
     async def delete_topic(self, name: str) -> None:
         await self.admin.create(znodes.delete_topic_path(name))

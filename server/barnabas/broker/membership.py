@@ -78,6 +78,7 @@ def membership_parts(
         entropy=environment.entropy,
         wall_clock_ms=environment.wall_clock_ms,
         allows_unclean=lambda own: allows_unclean(config, own),
+        known_topic_id=lambda topic: store.image.topic_id(topic),
         image=lambda: store.image,
     )
     contact = ControllerContact(

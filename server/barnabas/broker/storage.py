@@ -114,7 +114,7 @@ async def _open_alone(
     )
     replicas = Replicas(logs, context, budget, threads)
     failures.on_lost.append(replicas.lose)
-    set_aside_deleted(logs, replicas, store.deleted_topics)
+    set_aside_deleted(logs, replicas.own_logs, store.deleted_topics)
     await store.change(lambda image: lead_all(broker_id, image))
     before = store.image
     await store.change(
@@ -122,7 +122,7 @@ async def _open_alone(
             logs, broker_id, config, image, store.lost_lines, entropy=environment.entropy
         )
     )
-    replicas.lost_dirs = lost_dirs(logs, broker_id, store.image)
+    replicas.own_logs.lost_dirs = lost_dirs(logs, broker_id, store.image)
     await follow_first(store.image, before, replicas, config_for, now_ms())
     registry = LostDirs(broker_id, logs, replicas, store)
     await store.change(registry.register)

@@ -21,7 +21,7 @@ from barnabas.cluster.image import (
 
 
 class TopicCreated(Change):
-    """A new topic, or an id for one that had none."""
+    """A new topic, or another id for one that is there: that does not delete it."""
 
     __slots__ = __match_args__ = ("topic",)
 
@@ -32,6 +32,9 @@ class TopicCreated(Change):
         """Add the topic, its id, and its name among those that are similar."""
         name = self.topic.name
         draft.partitions.pop(name, None)
+        before = draft.topics.now.get(name)
+        if before is not None and before.id != self.topic.id:
+            draft.names.put(before.id, None)
         draft.topics.put(name, self.topic)
         if self.topic.id != NO_TOPIC_ID:
             draft.names.put(self.topic.id, name)
@@ -104,7 +107,7 @@ class TopicDeleted(Change):
 
     def mark(self, subjects: Subjects) -> None:
         """Mark the topic."""
-        subjects.topics[self.name] = None
+        subjects.topics[self.name] = subjects.deleted[self.name] = None
 
 
 class ConfigChanged(Change):

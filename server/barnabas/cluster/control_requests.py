@@ -54,6 +54,10 @@ class Learned:
     errors: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
     new: list[TopicPartition] = field(default_factory=list)
     """Replicas that begin with an empty log."""
+    unnamed: list[str] = field(default_factory=list)
+    """Topics of which no id is said."""
+    deleted: list[tuple[TopicPartition, bytes]] = field(default_factory=list)
+    """Partitions of topics that are being deleted, with the topic's id."""
 
 
 @dataclass(slots=True)
@@ -69,11 +73,16 @@ def of_leader_and_isr(image: ClusterImage, request: LeaderAndIsrRequest, broker_
     """What LeaderAndIsr says: states of partitions of which this broker has replicas.
 
     The errors: UNKNOWN_TOPIC_OR_PARTITION if it has none, STALE_CONTROLLER_EPOCH for an older leader epoch,
-    INCONSISTENT_TOPIC_ID if another topic has the name here.
+    INCONSISTENT_TOPIC_ID if another topic has the name here, which was not deleted; that its replicas are new says that
+    it was.
     """
     learned = Learned(_controller(image, request.controller_id, request.controller_epoch))
     for topic in _topics(request):
         known = image.topics.get(topic.name)
+        if topic.id == NO_TOPIC_ID:
+            learned.unnamed.append(topic.name)
+        elif _is_another(known, topic.id) and any(state.is_new for state in topic.states):
+            known = None
         infos: dict[int, PartitionInfo] = {}
         for state in topic.states:
             key = (topic.name, state.partition_index)
@@ -101,7 +110,7 @@ def of_leader_and_isr(image: ClusterImage, request: LeaderAndIsrRequest, broker_
 def _refusal(
     known: TopicInfo | None, topic_id: bytes, before: PartitionInfo | None, state: Any, broker_id: int
 ) -> ErrorCode | None:
-    if known is not None and NO_TOPIC_ID not in (known.id, topic_id) and known.id != topic_id:
+    if _is_another(known, topic_id):
         return ErrorCode.INCONSISTENT_TOPIC_ID
     if broker_id not in state.replicas:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -115,18 +124,20 @@ def of_update_metadata(
 ) -> Learned:
     """What UpdateMetadata says: who is the controller, which brokers live, and states of partitions of all brokers.
 
-    `broker_id` and `broker_epoch` are those of this broker, whose epoch alone is known here.
+    `broker_id` and `broker_epoch` are those of this broker, whose epoch alone is known here. A topic that has another id
+    now takes the place of the one that is known; that it was deleted is said by a leader of -2 alone.
     """
+    deleted: list[tuple[TopicPartition, bytes]] = []
     changes = _controller(image, request.controller_id, request.controller_epoch)
     changes += _of_brokers(image, request.live_brokers, broker_id, broker_epoch)
     for topic in _topics(request):
         known = image.topics.get(topic.name)
         if any(state.leader == LEADER_DURING_DELETE for state in topic.states):
-            if known is not None and (NO_TOPIC_ID in (known.id, topic.id) or known.id == topic.id):
+            deleted += [((topic.name, state.partition_index), topic.id) for state in topic.states]
+            if known is not None and not _is_another(known, topic.id):
                 changes.append(TopicDeleted(topic.name))
             continue
-        if known is not None and NO_TOPIC_ID not in (known.id, topic.id) and known.id != topic.id:
-            changes.append(TopicDeleted(topic.name))  # another topic has the name now
+        if _is_another(known, topic.id):
             known = None
         infos: dict[int, PartitionInfo] = {}
         for state in topic.states:
@@ -146,7 +157,7 @@ def of_update_metadata(
                 tuple(state.offline_replicas),
             )
         changes += _of_topic(known, topic.name, topic.id, infos)
-    return Learned(changes)
+    return Learned(changes, deleted=deleted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +236,11 @@ def _topics(request: LeaderAndIsrRequest | UpdateMetadataRequest) -> Iterator[_T
 
 def _partition(topic: TopicInfo | None, index: int) -> PartitionInfo | None:
     return topic.partitions[index] if topic is not None and index < len(topic.partitions) else None
+
+
+def _is_another(known: TopicInfo | None, topic_id: bytes) -> bool:
+    """Whether the topic that is known by a name has another id than this one."""
+    return known is not None and known.id != topic_id and NO_TOPIC_ID not in (known.id, topic_id)
 
 
 def _is_older(leader_epoch: int, partition_epoch: int, known: PartitionInfo | None) -> bool:

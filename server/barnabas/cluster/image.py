@@ -136,6 +136,11 @@ class ClusterImage(NamedTuple):
         )
         return f"ClusterImage({', '.join(fields)})"
 
+    def topic_id(self, topic: str) -> bytes | None:
+        """Return the id of a topic, None if there is none or no such topic."""
+        info = self.topics.get(topic)
+        return info.id if info is not None and info.id != NO_TOPIC_ID else None
+
     def topic_name(self, topic_id: bytes) -> str | None:
         """Return the name of the topic with this id, None if there is none."""
         return self.names_by_id.get(topic_id)
@@ -199,10 +204,12 @@ class Change:
 class Subjects:
     """What changes concern, each once, in the order of the changes."""
 
-    __slots__ = ("configs", "quotas", "topics")
+    __slots__ = ("configs", "deleted", "quotas", "topics")
 
     def __init__(self) -> None:
         self.topics: dict[str, None] = {}
+        self.deleted: dict[str, None] = {}
+        """Those of the topics that were deleted, be there another one of the name by now or not."""
         self.configs: dict[ResourceKey, None] = {}
         self.quotas: dict[QuotaEntity, None] = {}
 
@@ -330,13 +337,17 @@ def comparable(name: str) -> str:
 
 
 class Delta(NamedTuple):
-    """A step from one image to a later one: topics, keys of settings, and entities with quotas that it concerns."""
+    """A step from one image to a later one: topics, keys of settings, and entities with quotas that it concerns.
+
+    `deleted` are those of the topics that were deleted: somebody has asked for that.
+    """
 
     old: ClusterImage
     new: ClusterImage
     topics: tuple[str, ...]
     configs: tuple[ResourceKey, ...]
     quotas: tuple[QuotaEntity, ...] = ()
+    deleted: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, old: ClusterImage, new: ClusterImage, changes: Iterable[Change]) -> Delta:
@@ -344,12 +355,19 @@ class Delta(NamedTuple):
         subjects = Subjects()
         for change in changes:
             change.mark(subjects)
-        return cls(old, new, tuple(subjects.topics), tuple(subjects.configs), tuple(subjects.quotas))
+        return cls(
+            old,
+            new,
+            tuple(subjects.topics),
+            tuple(subjects.configs),
+            tuple(subjects.quotas),
+            frozenset(name for name in subjects.deleted if name in old.topics),
+        )
 
     def replaced(self, name: str) -> bool:
         """Say whether the topic that had this name is gone, and another one has it now or none.
 
-        A topic whose id was not known, or is not said any more, is the same one.
+        A topic whose id was not known, or is not said any more, is the same one. Only `deleted` says that it was deleted.
         """
         before, after = self.old.topics.get(name), self.new.topics.get(name)
         if before is None:

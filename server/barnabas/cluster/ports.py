@@ -119,6 +119,9 @@ class Member(Protocol):
         Nothing is written to ZooKeeper. Whatever `decide` raises is raised here.
         """
 
+    async def restore_topic_ids(self, topic_ids: Mapping[str, bytes]) -> None:
+        """Write these ids into ZooKeeper, for the topics that have none there."""
+
 
 class Controller(Protocol):
     """The controller of the cluster, if it is here. Every method but the properties raises NOT_CONTROLLER if it is not."""

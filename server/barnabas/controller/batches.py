@@ -6,7 +6,7 @@ with the epoch of the broker that gets it. For each broker LeaderAndIsr comes fi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -27,6 +27,8 @@ from barnabas.wire.primitives import ZERO_UUID
 
 PARTITIONS_PER_REQUEST = 1_000
 """More are sent as several requests, one after the other."""
+ANSWERED_BY_ID_SINCE = 5
+"""The version of LeaderAndIsr."""
 PLAINTEXT = "PLAINTEXT"
 
 LeaderAndIsrState = LeaderAndIsrRequest.LeaderAndIsrPartitionState
@@ -131,7 +133,7 @@ class Batch:
     def _leader_and_isr_requests(
         self, state: ControllerState, wanted: dict[int, dict[TopicPartition, bool]]
     ) -> Steps[list[Outgoing]]:
-        version = RequestVersions.of(self.protocol).leader_and_isr
+        newest = RequestVersions.of(self.protocol).leader_and_isr
         built: dict[tuple[TopicPartition, bool], LeaderAndIsrState] = {}
         requests = []
         for broker, partitions in sorted(wanted.items()):
@@ -148,8 +150,7 @@ class Batch:
                     if len(built) % PIECE == 0:
                         yield GIVE_WAY
                 items.append(item)
-            for start in range(0, len(items), PARTITIONS_PER_REQUEST):
-                part = items[start : start + PARTITIONS_PER_REQUEST]
+            for version, part in _requests(state, items, newest):
                 request = LeaderAndIsrRequest(
                     controller_id=self.controller_id,
                     controller_epoch=state.epoch,
@@ -314,6 +315,25 @@ class Batch:
                     )
                 )
         return requests
+
+
+def _requests(
+    state: ControllerState, items: list[LeaderAndIsrState], newest: int
+) -> Iterator[tuple[int, list[LeaderAndIsrState]]]:
+    """Return what goes into one LeaderAndIsr each, with its version.
+
+    From v5 on a broker answers by topic id: of a topic that has none it is asked in a version that answers by name.
+    """
+    if newest >= ANSWERED_BY_ID_SINCE:
+        unnamed = [one for one in items if one.topic_name not in state.topic_ids]
+        groups = [(newest, items), (ANSWERED_BY_ID_SINCE - 1, unnamed)]
+        if unnamed:
+            groups[0] = newest, [one for one in items if one.topic_name in state.topic_ids]
+    else:
+        groups = [(newest, items)]
+    for version, group in groups:
+        for start in range(0, len(group), PARTITIONS_PER_REQUEST):
+            yield version, group[start : start + PARTITIONS_PER_REQUEST]
 
 
 def _fill_stop(

@@ -65,16 +65,18 @@ class ControllerRuntime:
         entropy: Entropy,
         wall_clock_ms: Callable[[], int],
         allows_unclean: Callable[[Mapping[str, str]], bool],
+        known_topic_id: Callable[[str], bytes | None],
         image: Callable[[], ClusterImage] | None = None,
     ) -> None:
-        """`allows_unclean` says whether a topic with these settings of its own allows unclean elections; `image` is what
-        this broker knows of the cluster."""
+        """`allows_unclean` says whether a topic with these settings of its own allows unclean elections, `known_topic_id`
+        which id this broker was told of a topic; `image` is what it knows of the cluster."""
         self._settings = settings
         self._zookeeper = zookeeper
         self._channels = channels
         self._budget = budget
         self._entropy = entropy
         self._allows_unclean = allows_unclean
+        self._known_topic_id = known_topic_id
         self._image = image
         self._elections = Elections(settings.broker_id, zookeeper, wall_clock_ms)
         channels.on_contact(self._contact_changed)
@@ -207,6 +209,7 @@ class ControllerRuntime:
             budget=self._budget,
             entropy=self._entropy,
             allows_unclean=self._allows_unclean,
+            known_topic_id=self._known_topic_id,
             put=put,
         )
         self._put("start", tenure.start)

@@ -126,6 +126,8 @@ class ControllerState:
         """Those of them where nobody listens, and which have not asked for it."""
         self.topic_ids: dict[str, bytes] = {}
         self.topic_names: dict[bytes, str] = {}
+        self.unnamed: dict[str, set[int]] = {}
+        """Topics that were there before this controller, without an id, and the brokers that know of none either."""
         self.assignments: dict[str, dict[int, Assignment]] = {}
         self.states: dict[TopicPartition, PartitionState] = {}
         self.reassigning: dict[TopicPartition, None] = {}
@@ -200,11 +202,16 @@ class ControllerState:
         """Note a topic that has been read."""
         self.assignments[topic] = assignments
         if topic_id is not None:
-            self.topic_ids[topic] = topic_id
-            self.topic_names[topic_id] = topic
+            self.name_topic(topic, topic_id)
         for index, assignment in assignments.items():
             if assignment.is_reassigned:
                 self.reassigning[topic, index] = None
+
+    def name_topic(self, topic: str, topic_id: bytes) -> None:
+        """Note a topic's id."""
+        self.topic_ids[topic] = topic_id
+        self.topic_names[topic_id] = topic
+        self.unnamed.pop(topic, None)
 
     def remove_topic(self, topic: str) -> None:
         """Forget a topic and all that is known of it."""
@@ -215,6 +222,7 @@ class ControllerState:
             for lost in self.offline_dirs.values():
                 lost.discard(partition)
         self.deletions.pop(topic, None)
+        self.unnamed.pop(topic, None)
         topic_id = self.topic_ids.pop(topic, None)
         if topic_id is not None:
             self.topic_names.pop(topic_id, None)

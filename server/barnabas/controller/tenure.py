@@ -6,12 +6,13 @@ The rule: a watch only adds an event; when its turn comes everything that it is 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from barnabas.cluster.ports import ElectionType
 from barnabas.cluster.zookeeper import znodes as paths
 from barnabas.cluster.zookeeper.json_znodes import ZnodeError
+from barnabas.cluster.zookeeper.topic_ids import tell_restored
 from barnabas.controller import brokers, deletion, leaders, partitions, reassignment, topics
 from barnabas.controller.core import ControllerSettings, Core
 from barnabas.controller.state import ControllerState, Deletion
@@ -33,10 +34,11 @@ from barnabas.controller.steps import (
     WriteStates,
 )
 from barnabas.controller.znodes import ControllerZnodes
-from barnabas.ids import new_uuid
+from barnabas.ids import new_uuid, uuid_text
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from barnabas.wire.generated.stop_replica import StopReplicaResponse
+from barnabas.wire.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from barnabas.cluster.zookeeper.session import Watch, ZooKeeper
@@ -73,6 +75,7 @@ class Tenure:
         budget: LoopBudget,
         entropy: Entropy,
         allows_unclean: Callable[[Mapping[str, str]], bool],
+        known_topic_id: Callable[[str], bytes | None],
         put: Put,
     ) -> None:
         self.core = Core(settings, ControllerState(elected.epoch, elected.epoch_version))
@@ -81,6 +84,7 @@ class Tenure:
         self._budget = budget
         self._entropy = entropy
         self._allows_unclean = allows_unclean
+        self._known_topic_id = known_topic_id
         self._put = put
         self._watches: dict[str, Watch] = {}
 
@@ -192,6 +196,7 @@ class Tenure:
         await self.run(brokers.changed(self.core, registered))
         for broker in registered.values():
             await self.run(brokers.updated(self.core, broker))
+        await self._name(topics.known_to_nobody(self.core, list(self.core.state.unnamed)))
 
     async def broker_refuses(self, broker: Broker) -> None:
         """Do without a broker whose process has ended, before its session does."""
@@ -224,18 +229,42 @@ class Tenure:
     # --- topics ---------------------------------------------------------------------------------------------
 
     async def _read_topics(self, names: Sequence[str]) -> dict[str, TopicFound]:
-        """Read topics; one without an id gets one (KIP-516)."""
+        """Read topics; one without an id gets one (KIP-516).
+
+        A topic that has states was there before: its id was lost, and the logs of its replicas have it. It is the one that
+        this broker was told, or has to be found out by `_told_without_id`.
+        """
         found = await self.znodes.topics(names, self._topic_watch)
         if not self.core.settings.uses_topic_ids:
             return found
-        for name, (topic_id, assignments) in list(found.items()):
+        without = {name: assignments for name, (topic_id, assignments) in found.items() if topic_id is None}
+        states = await self.znodes.states([(name, index) for name in without for index in without[name]])
+        were_there = {name for name, _ in states}
+        for name, assignments in without.items():
+            known = self._known_topic_id(name) if name in were_there else new_uuid(self._entropy)
+            if known is None:
+                self.core.state.unnamed[name] = set()
+                continue
+            topic_id = await self.znodes.give_topic_id(name, known)
             if topic_id is None:
-                made = new_uuid(self._entropy)
-                if await self.znodes.write_topic(name, made, assignments):
-                    found[name] = (made, assignments)
-                else:
-                    del found[name]
+                del found[name]
+            else:
+                found[name] = (topic_id, assignments)
+                if name in were_there and topic_id == known:
+                    tell_restored(name, known)
         return found
+
+    async def _told_without_id(self, sent: Outgoing, names: Collection[str]) -> None:
+        """Give ids to topics of which no replica has written one back, as each does that knows it."""
+        broker = self.core.state.brokers.get(sent.broker_id)
+        if broker is not None and broker.epoch == sent.broker_epoch:
+            await self._name(topics.known_to_nobody(self.core, names, sent.broker_id))
+
+    async def _name(self, names: Sequence[str]) -> None:
+        for name in names:
+            topic_id = await self.znodes.give_topic_id(name, new_uuid(self._entropy))
+            if topic_id is not None:
+                await self.run(topics.named(self.core, name, topic_id))
 
     def _topic_watch(self, path: str) -> Watch:
         topic = path.rpartition("/")[2]
@@ -259,13 +288,32 @@ class Tenure:
         found = (await self.znodes.topics([topic], self._topic_watch)).get(topic)
         if found is None:
             return
-        if found[0] != self.core.state.topic_ids.get(topic) and found[0] is not None:
+        topic_id, known = found[0], self.core.state.topic_ids.get(topic)
+        if topic_id is not None and known is None:
+            await self.run(topics.named(self.core, topic, topic_id))
+        elif topic_id != known and await self.znodes.states(self.core.state.partitions_of(topic)):
+            await self._keep_topic_id(topic, found)
+        elif topic_id is not None and topic_id != known:
             # Deleted and made again by somebody else: the list of topics alone does not show that.
             log.warning("topic %s was made again with another id", topic)
             self.core.state.remove_topic(topic)
             await self.run(topics.changed(self.core, {topic, *self.core.state.assignments}, {topic: found}))
             return
         await self.run(topics.partitions_changed(self.core, topic, found[1]))
+
+    async def _keep_topic_id(self, topic: str, found: TopicFound) -> None:
+        """Write back the id of a topic whose partitions are those that were there, and whose znode has lost it."""
+        known = self.core.state.topic_ids[topic]
+        if not await self.znodes.write_topic(topic, known, found[1]):
+            return
+        if found[0] is None:
+            tell_restored(topic, known)
+        else:
+            log.error(
+                "somebody has written the topic_id %s into the znode of topic %s, which has the id %s and was not deleted: "
+                "its own was written back",
+                uuid_text(found[0]), topic, uuid_text(known),
+            )  # fmt: skip
 
     async def _wanted_deletions(self) -> list[str]:
         return await self.znodes.children(
@@ -351,6 +399,9 @@ class Tenure:
                 sent.broker_id, type(sent.request).__name__, response.error_code,
             )  # fmt: skip
         if isinstance(response, LeaderAndIsrResponse) and not response.error_code:
+            if self.core.state.unnamed:
+                names = {one.topic_name for one in sent.request.topic_states if one.topic_id == ZERO_UUID}
+                self._put("topics without an id", lambda: self._told_without_id(sent, names))
             errors = self._replica_errors(sent.request, response)
             if ErrorCode.KAFKA_STORAGE_ERROR in errors.values() or self.core.state.offline_dirs.get(
                 sent.broker_id

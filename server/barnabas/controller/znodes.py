@@ -201,21 +201,43 @@ class ControllerZnodes:
     async def write_topic(
         self, topic: str, topic_id: bytes | None, assignments: Mapping[int, Assignment]
     ) -> bool:
-        """Write a topic's replicas; False if there is no such topic any more."""
-        data = znodes.encode_topic(
-            znodes.TopicAssignment(
-                {
-                    index: znodes.ReplicaAssignment(one.replicas, one.adding, one.removing)
-                    for index, one in sorted(assignments.items())
-                },
-                topic_id,
-            )
+        """Write a topic's replicas, and its id or None for the one it has; False if there is no such topic any more."""
+        parts = {
+            index: znodes.ReplicaAssignment(one.replicas, one.adding, one.removing)
+            for index, one in sorted(assignments.items())
+        }
+        written = await self._rewrite_topic(
+            topic, lambda found: znodes.TopicAssignment(parts, topic_id or found.topic_id)
         )
-        try:
-            await self.write([SetData(znodes.topic_path(topic), data)])
-        except NoNodeError:
-            return False
-        return True
+        return written is not None
+
+    async def give_topic_id(self, topic: str, topic_id: bytes) -> bytes | None:
+        """Write a topic's id if it has none; return the one that it has then, None if there is no such topic."""
+        written = await self._rewrite_topic(
+            topic, lambda found: replace(found, topic_id=topic_id) if found.topic_id is None else found
+        )
+        return written.topic_id if written is not None else None
+
+    async def _rewrite_topic(
+        self, topic: str, change: Callable[[znodes.TopicAssignment], znodes.TopicAssignment]
+    ) -> znodes.TopicAssignment | None:
+        """Change a topic's znode, which others may change at the same time; None if there is no such topic."""
+        path = znodes.topic_path(topic)
+        while True:
+            node = await self.get(path)
+            if node is None:
+                return None
+            found = znodes.decode_topic(topic, node[0])
+            wanted = change(found)
+            if wanted == found:
+                return found
+            try:
+                await self.write([SetData(path, znodes.encode_topic(wanted), node[1].version)])
+            except BadVersionError:
+                continue
+            except NoNodeError:
+                return None
+            return wanted
 
     async def delete_topic(self, topic: str) -> None:
         """Remove a topic: its partitions first, then at once its znode, its settings and its deletion request."""

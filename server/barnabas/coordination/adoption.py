@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from barnabas.environment import Entropy
     from barnabas.log.manager import LogManager
     from barnabas.log.partition_log import PartitionLog
-    from barnabas.replicas.manager import Replicas
+    from barnabas.replicas.own_logs import OwnLogs
 
 log = logging.getLogger(__name__)
 
@@ -59,14 +59,14 @@ def lead_all(me: int, image: ClusterImage) -> list[Change]:
     return changes
 
 
-def set_aside_deleted(logs: LogManager, replicas: Replicas, topic_ids: Collection[bytes]) -> None:
+def set_aside_deleted(logs: LogManager, own_logs: OwnLogs, topic_ids: Collection[bytes]) -> None:
     """Keep what is left of deleted topics from being adopted, and set it aside as Apache Kafka does.
 
     It is there after a crash during the deletion, or when its log dir was offline at that time.
     """
     for partition_log in logs:
         if partition_log.topic_id in topic_ids:
-            replicas.set_aside(partition_log.topic, partition_log.partition)
+            own_logs.set_aside(partition_log, "that topic was deleted")
 
 
 def adopt_logs(

@@ -62,7 +62,7 @@ class CoordinatorEvents:
             self._transactions.leadership_changed()
         if SHARE_TOPIC in delta.topics and (shares := self._shares.if_made) is not None:
             shares.state.leadership_changed()
-        deleted = [delta.old.topics[name] for name in delta.topics if delta.replaced(name)]
+        deleted = [delta.old.topics[name] for name in delta.deleted]
         if deleted:
             self._share_topic_exists = SHARE_TOPIC in delta.new.topics
             self._deleted.append(

@@ -2,7 +2,9 @@
 
 v0 and v1 name the topic of each partition, v2 adds the broker epoch, v3 the replicas of a reassignment, v5 topic ids in
 request and answer, v6 the recovery of a leader, v7 belongs to the migration to KRaft. The answer comes when logs are open
-and roles are taken over; KAFKA_STORAGE_ERROR for a replica whose log dir has failed, so that the controller learns of it.
+and roles are taken over; KAFKA_STORAGE_ERROR for a replica whose log is not there, so that the controller learns of it, and
+INCONSISTENT_TOPIC_ID for one whose log has another topic id. An id that the controller does not say, and a log here has, is
+written back into ZooKeeper before the answer.
 """
 
 from __future__ import annotations
@@ -49,12 +51,15 @@ async def handle(
         return learned.changes
 
     await member.follow(decide)
+    topic_ids = {name: found for name in learned.unnamed if (found := replicas.topic_id(name)) is not None}
+    if topic_ids:
+        await member.restore_topic_ids(topic_ids)
     response = LeaderAndIsrResponse()
 
     def answer(name: str, index: int) -> Partition:
         error = learned.errors.get((name, index), ErrorCode.NONE)
         if error is ErrorCode.NONE and replicas.role(name, index) is Role.OFFLINE:
-            error = ErrorCode.KAFKA_STORAGE_ERROR
+            error = replicas.why_offline(name, index)
         return Partition(topic_name=name, partition_index=index, error_code=error)
 
     for state in request.ungrouped_partition_states:

@@ -1,8 +1,9 @@
 """StopReplica v0-v4. The controller tells this broker which replicas it has no longer; in clusters on ZooKeeper.
 
 v0 to v2 say once for all whether to delete them, v3 says so for each, with its leader epoch; v1 adds the broker epoch, v4
-belongs to the migration to KRaft. A log that no topic of the metadata has is deleted too: its topic went while this broker
-was down. A replica that is not here is answered with NONE.
+belongs to the migration to KRaft. In a cluster nothing else deletes logs. One that no topic of the metadata has is deleted
+too: its topic went while this broker was down; one that has another id than the topic that is deleted is set aside. A
+replica that is not here is answered with NONE.
 """
 
 from __future__ import annotations
@@ -10,8 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.control_requests import Learned, of_stop_replica, stopped_replicas
-from barnabas.errors import StorageError
+from barnabas.cluster.control_requests import (
+    Learned,
+    StoppedReplica,
+    of_stop_replica,
+    stopped_replicas,
+)
 from barnabas.replication.roles import Role
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.stop_replica import StopReplicaRequest, StopReplicaResponse
@@ -19,9 +24,7 @@ from barnabas.wire.generated.stop_replica import StopReplicaRequest, StopReplica
 if TYPE_CHECKING:
     from barnabas.cluster.image import Change, ClusterImage
     from barnabas.cluster.ports import Member
-    from barnabas.log.manager import LogManager
     from barnabas.loop_budget import LoopBudget
-    from barnabas.replicas.failures import LogDirFailures
     from barnabas.replicas.manager import Replicas
     from barnabas.requests.context import RequestContext
 
@@ -34,8 +37,6 @@ async def handle(
     *,
     member: Member,
     replicas: Replicas,
-    logs: LogManager,
-    failures: LogDirFailures,
     broker_id: int,
     clock_ms: Callable[[], int],
     budget: LoopBudget,
@@ -50,18 +51,26 @@ async def handle(
         return learned.changes
 
     await member.follow(decide)
+    stopped = [*stopped_replicas(request)]
+    errors = {one.key: _error(one, learned, replicas) for one in stopped}
+    gone = [
+        one.key
+        for one in stopped
+        if one.deletes and not errors[one.key] and replicas.role(*one.key) is Role.NONE
+    ]
+    errors.update(await replicas.delete_logs(gone, clock_ms()))
     response = StopReplicaResponse()
-    for stopped in stopped_replicas(request):
-        name, index = stopped.key
-        error: int = learned.errors.get(stopped.key, ErrorCode.NONE)
-        role = replicas.role(name, index)
-        if not error and role is Role.OFFLINE:
-            error = ErrorCode.KAFKA_STORAGE_ERROR
-        elif stopped.deletes and role is Role.NONE and logs.get(name, index) is not None:
-            try:
-                logs.delete(name, index, clock_ms())
-            except StorageError as failed:
-                error = failures.failed(failed).code
-        response.partition_errors.append(Answer(topic_name=name, partition_index=index, error_code=error))
+    for one in stopped:
+        name, index = one.key
+        response.partition_errors.append(
+            Answer(topic_name=name, partition_index=index, error_code=errors[one.key])
+        )
         await budget.checkpoint()
     return response
+
+
+def _error(stopped: StoppedReplica, learned: Learned, replicas: Replicas) -> ErrorCode:
+    error = learned.errors.get(stopped.key, ErrorCode.NONE)
+    if error is ErrorCode.NONE and replicas.role(*stopped.key) is Role.OFFLINE:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    return error

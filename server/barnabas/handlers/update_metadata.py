@@ -16,17 +16,25 @@ from barnabas.wire.generated.update_metadata import UpdateMetadataRequest, Updat
 if TYPE_CHECKING:
     from barnabas.cluster.image import Change, ClusterImage
     from barnabas.cluster.ports import Member
+    from barnabas.replicas.manager import Replicas
     from barnabas.requests.context import RequestContext
 
 
 async def handle(
-    _context: RequestContext, request: UpdateMetadataRequest, *, member: Member, broker_id: int
+    _context: RequestContext,
+    request: UpdateMetadataRequest,
+    *,
+    member: Member,
+    replicas: Replicas,
+    broker_id: int,
 ) -> UpdateMetadataResponse:
     """Take over what it says. Raises STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
 
     def decide(image: ClusterImage) -> Iterable[Change]:
         member.check_controller(request.controller_id, request.controller_epoch, request.broker_epoch)
-        return of_update_metadata(image, request, broker_id, member.broker_epoch).changes
+        learned = of_update_metadata(image, request, broker_id, member.broker_epoch)
+        replicas.own_logs.note_deletions(learned.deleted)
+        return learned.changes
 
     await member.follow(decide)
     return UpdateMetadataResponse()

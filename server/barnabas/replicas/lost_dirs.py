@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from barnabas.cluster.changes import LogDirsRegistered, PartitionChanged
 from barnabas.cluster.image import Change, ClusterImage
 from barnabas.ids import uuid_text
+from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
@@ -46,14 +47,14 @@ class LostDirs:
     def register(self, image: ClusterImage) -> list[Change]:
         """Remember the log dirs that are there; those that are lost are forgotten once nothing is missing."""
         known, present = image.log_dirs.get(self._broker_id, frozenset()), present_dirs(self._logs)
-        lost = self._replicas.lost_dirs
+        lost = self._replicas.own_logs.lost_dirs
         if lost or self._logs.offline:
             missing = self._offline_partitions(image)
             if missing:
                 _tell(lost, missing)
                 present |= known
             else:
-                self._replicas.lost_dirs = frozenset()
+                self._replicas.own_logs.lost_dirs = frozenset()
         if present == known or (len(present) == 1 and not known):
             return []  # nothing new, or only the dir in which this would be written
         return [LogDirsRegistered(self._broker_id, present)]
@@ -68,12 +69,15 @@ class LostDirs:
         ]
 
     async def begin_again(self, topic: str, index: int) -> bool:
-        """Give up what a partition had in a log dir that is lost: it is empty from now on, in a new leader epoch.
+        """Give up what a partition had, whose log or log dir is lost: it is empty from now on, in a new leader epoch.
 
         Says whether that was possible: not while a log dir is offline, in which the log may be. Raises RequestError,
         StorageError.
         """
-        if self._logs.offline or not self._replicas.lost_dirs:
+        is_missing = (topic, index) in self._logs.missing
+        if self._logs.offline or not (
+            self._replicas.own_logs.lost_dirs or is_missing or self._has_other(topic, index)
+        ):
             return False
 
         def decide(image: ClusterImage) -> list[Change]:
@@ -82,10 +86,13 @@ class LostDirs:
 
         await self._metadata.change(decide)
         log.warning(
-            "%s-%d was lost with its log dir, and is empty again after an unclean election", topic, index
+            "%s-%d was given up by an unclean election: it had lost its log, and is empty now", topic, index
         )
         await self._metadata.change(self.register)
         return True
+
+    def _has_other(self, topic: str, index: int) -> bool:
+        return self._replicas.why_offline(topic, index) is ErrorCode.INCONSISTENT_TOPIC_ID
 
 
 def _tell(lost: frozenset[bytes], missing: list[tuple[str, int]]) -> None:

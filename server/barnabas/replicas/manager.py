@@ -14,7 +14,7 @@ from barnabas.cluster.image import NO_TOPIC_ID, PartitionInfo
 from barnabas.errors import RequestError, StorageError
 from barnabas.lazy import import_modules
 from barnabas.log.creating import Creation, Wanted
-from barnabas.log.format.properties import is_damaged_copy
+from barnabas.replicas.own_logs import OwnLogs
 from barnabas.replication.roles import Role, Step, is_stale, steps, target_role
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -44,17 +44,14 @@ class Replicas:
     def __init__(
         self, logs: LogManager, context: ReplicaContext, budget: LoopBudget, threads: Threads
     ) -> None:
-        """Know of no image yet.
-
-        `lost_dirs` are the directory ids of log dirs that this broker has had, and that are not there now.
-        """
+        """Know of no image yet."""
         self._broker_id = context.broker_id
         self._context = context
         self._logs = logs
         self._budget = budget
         self._threads = threads
         self._prepared: list[tuple[Replica, PartitionInfo]] = []
-        self.lost_dirs: frozenset[bytes] = frozenset()
+        self.own_logs = OwnLogs(logs, context)
         self._has_imported = False
         self.change_count = 0
         """Grows with each replica that comes or goes."""
@@ -139,10 +136,9 @@ class Replicas:
     async def prepare(self, delta: Delta, config_for: Callable[[str], LogConfig], now_ms: int) -> None:
         """Make the logs of the replicas that are new in `delta`, for which `config_for` has the settings.
 
-        Others run in between; the replicas have their roles from `publish` on. A log that was there before and is
-        missing is not made again as long as a log dir is offline or lost, in which it may be: its partition is offline
-        too, until an election gives up what it had. When the old image is empty, all of the new one may have been there
-        before.
+        Others run in between; the replicas have their roles from `publish` on. A log that was there before and is missing
+        is not made again, nor as long as a log dir is offline or lost, in which it may be: its partition is offline too,
+        until an election gives up what it had. When the old image is empty, all of the new one may have been there before.
         """
         is_start = not delta.old.version
         if delta.topics and not self._has_imported:
@@ -154,7 +150,7 @@ class Replicas:
             if topic is None:
                 continue  # `clean_up` deletes its logs
             if delta.replaced(name):
-                await self._delete(name, delta, now_ms)
+                await self._let_go(name, delta, now_ms)
                 before = None
             known = before.partitions if before is not None else ()
             if before is not None and before.id == NO_TOPIC_ID != topic.id:
@@ -165,11 +161,13 @@ class Replicas:
                     target_role(info, self._broker_id) is not Role.NONE
                     and (name, index) not in self._replicas
                 ):
-                    begins = self._begins((name, index), info, known[index] if index < len(known) else None)
-                    found, is_new = self._find(topic, index, is_new=begins and not is_start)
+                    begins = self._begins(
+                        (name, index), info, known[index] if index < len(known) else None, is_start=is_start
+                    )
+                    found = self.own_logs.find(topic, index, info, begins=begins)
                     if found is not None:
                         self._add(found, info)
-                    elif self._may_be_made(name, index, is_new=is_new):
+                    elif self.own_logs.may_be_made(topic, index, info, begins=begins):
                         topic_id = topic.id if topic.id != NO_TOPIC_ID else None
                         new.append((Wanted(name, index, topic_id, config), info))
                 await self._budget.checkpoint()
@@ -248,10 +246,14 @@ class Replicas:
         """
         self._told_new.add((topic, index))
 
-    def _begins(self, key: tuple[str, int], info: PartitionInfo, known: PartitionInfo | None) -> bool:
+    def _begins(
+        self, key: tuple[str, int], info: PartitionInfo, known: PartitionInfo | None, *, is_start: bool
+    ) -> bool:
         """Say whether a replica may begin with an empty log: whatever it had before is not needed, or given up."""
         if self._context.is_member:
             return key in self._told_new
+        if is_start:
+            return False
         if target_role(known, self._broker_id) is Role.NONE:
             return True
         assert known is not None
@@ -318,18 +320,24 @@ class Replicas:
             self._replicated.pop((replica.topic, replica.index), None)
 
     async def clean_up(self, delta: Delta, now_ms: int) -> None:
-        """Delete the logs of topics and replicas that are gone; others run in between."""
+        """Let the replicas go of topics that are gone, or are elsewhere now; others run in between.
+
+        A broker of a cluster keeps their logs until `delete_logs`: the controller has more to say of them.
+        """
         for name in delta.topics:
             topic, before = delta.new.topics.get(name), delta.old.topics.get(name)
             if topic is None:
-                await self._delete(name, delta, now_ms)
+                await self._let_go(name, delta, now_ms)
             elif before is not None and not delta.replaced(name):
                 gone = []
                 for index, known in enumerate(before.partitions):
                     if self._is_no_replica_now(known, topic.partitions[index]):
                         gone.append((name, index))
                     await self._budget.checkpoint()
-                await self._delete_logs(gone, now_ms)
+                if self._context.is_member:
+                    await self._stop(gone)
+                else:
+                    await self.delete_logs(gone, now_ms)
 
     def _is_no_replica_now(self, known: PartitionInfo, info: PartitionInfo) -> bool:
         return (
@@ -338,68 +346,71 @@ class Replicas:
             and target_role(known, self._broker_id) is not Role.NONE
         )
 
-    async def _delete(self, name: str, delta: Delta, now_ms: int) -> None:
+    async def _let_go(self, name: str, delta: Delta, now_ms: int) -> None:
+        """Stop the replicas of a topic that is gone, or has another id; delete its logs where nobody else says so."""
         topic = delta.old.topics.get(name)
-        await self._delete_logs(
-            [(name, index) for index in range(len(topic.partitions) if topic else 0)], now_ms
-        )
+        if topic is None:
+            return
+        keys = [(name, index) for index in range(len(topic.partitions))]
+        if self._context.is_member:
+            await self._stop(keys)
+        else:
+            await self.delete_logs(keys, now_ms, topic.id)
 
-    async def _delete_logs(self, keys: Sequence[TopicPartition], now_ms: int) -> None:
-        """Stop replicas, and delete their logs, some at a time."""
+    async def _stop(self, keys: Sequence[TopicPartition]) -> None:
+        """Stop replicas, and keep their logs."""
+        for key in keys:
+            self._close(*key)
+            await self._budget.checkpoint()
+
+    async def delete_logs(
+        self, keys: Sequence[TopicPartition], now_ms: int, topic_id: bytes = NO_TOPIC_ID
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Stop replicas, and delete their logs, some at a time; returns the errors of those that could not be.
+
+        Somebody has asked for that. Logs of another topic than the one with this id, or with the one that is known to be
+        deleted, are set aside.
+        """
+        errors: dict[TopicPartition, ErrorCode] = {}
         for at in range(0, len(keys), LOGS_AT_ONCE):
             some = keys[at : at + LOGS_AT_ONCE]
             for key in some:
                 self._close(*key)
+            self.own_logs.keep_others(some, topic_id)
+            log_dirs = {key: found.log_dir for key in some if (found := self._logs.get(*key)) is not None}
             deletion = self._logs.begin_deletion(some, now_ms)
             await self._threads.run(deletion.run)
             try:
                 deletion.finish()
             except StorageError as error:
                 self._storage_failed(error)
+                failed = [key for key, log_dir in log_dirs.items() if log_dir == error.log_dir]
+                errors.update(dict.fromkeys(failed, ErrorCode.KAFKA_STORAGE_ERROR))
             await self._budget.checkpoint()
+        return errors
 
-    def _find(self, topic: TopicInfo, index: int, *, is_new: bool) -> tuple[PartitionLog | None, bool]:
-        """The log of a partition, if it is here; and whether it may begin empty otherwise."""
-        partition_log = self._logs.get(topic.name, index)
-        topic_id = topic.id if topic.id != NO_TOPIC_ID else None
-        if partition_log is not None and topic_id is not None and partition_log.topic_id != topic_id:
-            if partition_log.topic_id is None or is_damaged_copy(partition_log.topic_id, topic_id):
-                self._restore_topic_id(partition_log, topic_id)
-            else:
-                self.set_aside(topic.name, index)
-                return None, True
-        return partition_log, is_new
+    def topic_id(self, name: str) -> bytes | None:
+        """Return the id of a topic, None if it is not known: the image may lack it, and a log that is in sync have it."""
+        topic = self._image.topics.get(name) if self._image is not None else None
+        if topic is None or topic.id != NO_TOPIC_ID:
+            return topic.id if topic is not None else None
+        return next(
+            (
+                replica.log.topic_id
+                for index, info in enumerate(topic.partitions)
+                if self._broker_id in info.isr
+                and (replica := self._replicas.get((name, index))) is not None
+                and replica.log.topic_id is not None
+            ),
+            None,
+        )
 
-    def _may_be_made(self, name: str, index: int, *, is_new: bool) -> bool:
-        """Whether a log that is not here may be made; otherwise the partition stays offline."""
-        is_missing = (name, index) in self._logs.missing
-        if (self._logs.offline or self.lost_dirs or is_missing) and not is_new:
-            if not self.lost_dirs and not is_missing:  # otherwise all of them are told at once
-                log.error("%s-%d is not in any log dir that works: it stays offline", name, index)
-            return False
-        return True
-
-    def _restore_topic_id(self, partition_log: PartitionLog, topic_id: bytes) -> None:
-        """Keep a log whose `partition.metadata` is missing or damaged: its directory's name says whose it is."""
-        was_damaged = partition_log.topic_id is not None or not self._context.is_member
-        try:
-            partition_log.save_topic_id(topic_id)
-        except StorageError as error:
-            self._storage_failed(error)  # the log is as good as before, and the next start tries again
-        else:
-            log.log(
-                logging.WARNING if was_damaged else logging.INFO,
-                "%s: partition.metadata was missing or damaged, and was written again", partition_log.dir,
-            )  # fmt: skip
-
-    def set_aside(self, name: str, index: int) -> None:
-        """Set a log aside that is of a deleted topic; its directory stays, under another name."""
-        try:
-            path = self._logs.set_aside(name, index)
-        except StorageError as error:
-            self._storage_failed(error)
-        else:
-            log.error("%s-%d was of a topic that was deleted; it is kept as %s", name, index, path)
+    def why_offline(self, name: str, index: int) -> ErrorCode:
+        """Return the error of a replica whose log is not there."""
+        topic = self._image.topics.get(name) if self._image is not None else None
+        if topic is not None and self.own_logs.has_other(topic, index):
+            return ErrorCode.INCONSISTENT_TOPIC_ID
+        return ErrorCode.KAFKA_STORAGE_ERROR
 
     def _close(self, name: str, index: int, why: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
         replica = self._replicas.pop((name, index), None)

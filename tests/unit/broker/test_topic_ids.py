@@ -4,6 +4,9 @@ import pytest
 
 from barnabas.log.format import properties
 from barnabas.testing.memory_disk import MemoryDisk
+from barnabas.wire.generated.delete_topics import DeleteTopicsRequest
+from barnabas.wire.generated.elect_leaders import ElectLeadersRequest
+from barnabas.wire.generated.errors import ErrorCode
 from tests.support.brokers import running
 
 DIRS = ("/a",)
@@ -40,12 +43,43 @@ async def test_a_log_without_a_topic_id_is_given_its_topics(written):
     assert disk.read(PATH) == sound
 
 
-async def test_a_log_of_another_topic_is_still_set_aside(written):
+async def test_a_log_with_another_id_keeps_its_place_until_the_partition_is_given_up(written, caplog):
+    disk, _ = written
+    disk.replace(PATH, properties.encode_partition_metadata(bytes(range(16))), sync=True)
+    for _ in range(2):
+        async with running(DIRS, disk) as client:
+            assert await client.fetch("t", 0) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
+        assert "t-0 is offline: topic t has the id" in caplog.text
+        assert not strays(disk)
+    async with running(DIRS, disk) as client:
+        topic = ElectLeadersRequest.TopicPartitions(topic="t", partitions=[0])
+        await client.ask(ElectLeadersRequest(election_type=1, topic_partitions=[topic], timeout_ms=1_000), 2)
+        assert await client.fetch("t", 0) == (0, [])
+    (stray,) = strays(disk)
+    assert disk.stat(f"/a/{stray}/00000000000000000000.log").size
+
+
+async def test_a_log_with_another_id_is_served_again_once_its_file_is_removed_as_the_log_says(written):
+    disk, sound = written
+    disk.replace(PATH, properties.encode_partition_metadata(bytes(range(16))), sync=True)
+    async with running(DIRS, disk) as client:
+        assert await client.fetch("t", 0) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
+    disk.remove(PATH)
+    async with running(DIRS, disk) as client:
+        assert await client.fetch("t", 0) == (0, [b"kept"])
+    assert disk.read(PATH) == sound
+
+
+async def test_a_log_with_another_id_is_not_deleted_with_the_topic(written):
     disk, _ = written
     disk.replace(PATH, properties.encode_partition_metadata(bytes(range(16))), sync=True)
     async with running(DIRS, disk) as client:
-        assert await client.fetch("t", 0) == (0, [])
-    assert [entry.name for entry in disk.list("/a") if entry.name.endswith("-stray")]
+        await client.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=60_000), 1)
+    assert len(strays(disk)) == 1
+
+
+def strays(disk):
+    return [entry.name for entry in disk.list("/a") if entry.name.endswith("-stray")]
 
 
 async def test_the_topic_id_that_most_logs_have_is_adopted():

@@ -59,6 +59,7 @@ async def test_a_controller_is_elected_succeeded_and_deletes_topics(any_zookeepe
             entropy=Entropy(Random(one)),
             wall_clock_ms=lambda: 0,
             allows_unclean=lambda _: False,
+            known_topic_id=lambda _: None,
         )
         for one, session in sessions.items()
     }

@@ -40,6 +40,7 @@ from barnabas.cluster.zookeeper.session import SessionState, ZooKeeper, ZooKeepe
 from barnabas.cluster.zookeeper.settings import SettingsReader
 from barnabas.cluster.zookeeper.succession import wait_for_successors
 from barnabas.cluster.zookeeper.tokens import TokensReader
+from barnabas.cluster.zookeeper.topic_ids import restore_topic_ids
 from barnabas.cluster.zookeeper.znodes import BrokerRegistration
 from barnabas.errors import RequestError, StorageError
 from barnabas.loop_budget import LoopBudget
@@ -254,6 +255,13 @@ class ZooKeeperStore:
         """
         await self._is_registered.wait()
         return await self.publish(decide)
+
+    async def restore_topic_ids(self, topic_ids: Mapping[str, bytes]) -> None:
+        """See Member."""
+        try:
+            await restore_topic_ids(self._zookeeper, topic_ids)
+        except ZooKeeperError as error:
+            log.error("topic ids cannot be written back: %s", error)
 
     async def publish(self, decide: Decide) -> ClusterImage:
         """Publish the changes that `decide` says of the newest image, and return the image with them.
