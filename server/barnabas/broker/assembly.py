@@ -240,7 +240,10 @@ def _assemble(
     for subscriber in (coordinator_events, *coordination.ports.subscribers):
         metadata.subscribe(subscriber)
     mover = LogMover(config, logs, replicas, storage.failures, environment)
-    housekeeping = Housekeeping(config, logs, storage.failures, groups, transactions, budget, environment)
+    housekeeping = Housekeeping(
+        config, logs, storage.failures, groups, transactions, budget, environment,
+        is_served=replicas.is_served,
+    )  # fmt: skip
 
     # --- who logs in ----------------------------------------------------------------------------------------
     def make_credentials() -> ClusterCredentials:

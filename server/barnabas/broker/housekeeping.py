@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from barnabas.log.cleaner.cleaner import LogCleaner
     from barnabas.log.cleaner.cleaning import CleaningTask
     from barnabas.log.manager import LogManager
+    from barnabas.log.partition_log import PartitionLog
     from barnabas.loop_budget import LoopBudget
     from barnabas.replicas.failures import LogDirFailures
 
@@ -51,13 +52,17 @@ class Housekeeping:
         transactions: TransactionCoordinator,
         budget: LoopBudget,
         environment: Environment,
+        *,
+        is_served: Callable[[PartitionLog], bool],
     ) -> None:
+        """`is_served` says whether a log is that of a replica: what no replica has is left as it is."""
         self._config = config
         self._logs = logs
         self._failures = failures
         self._groups = groups
         self._transactions = transactions
         self._budget = budget
+        self._is_served = is_served
         self._now_ms = environment.wall_clock_ms
         self._threads = environment.threads
         self._workers = environment.workers
@@ -94,8 +99,13 @@ class Housekeeping:
             await self.write_checkpoints()
 
     async def apply_retention(self) -> None:
-        """Drop the old segments of all logs, and forget expired producers."""
+        """Drop the old segments of the replicas' logs, and forget expired producers.
+
+        Of a log without a replica nobody knows the settings: its topic was not heard of yet, or has another id.
+        """
         for partition_log in self._logs:
+            if not self._is_served(partition_log):
+                continue
             partition_log.producers.expire(self._now_ms())
             try:
                 while partition_log.apply_retention(self._now_ms(), SEGMENTS_AT_ONCE) == SEGMENTS_AT_ONCE:
@@ -192,7 +202,7 @@ class Housekeeping:
 
     async def _next_cleaning(self, cleaner: LogCleaner) -> CleaningTask | None:
         due = []
-        for partition_log in self._logs:
+        for partition_log in filter(self._is_served, self._logs):
             try:
                 found = cleaner.due_range(partition_log, self._now_ms())
             except StorageError as error:

@@ -17,7 +17,7 @@ from barnabas.cluster.embedded import EmbeddedStore
 from barnabas.cluster.image import BROKER, BrokerInfo
 from barnabas.config import broker as settings
 from barnabas.config.authorizer import has_authorizer
-from barnabas.coordination.adoption import adopt_logs, lead_all, set_aside_deleted
+from barnabas.coordination.adoption import adopt_logs, lead_all, set_aside_copies, set_aside_deleted
 from barnabas.errors import StorageError
 from barnabas.ids import new_uuid, uuid_text
 from barnabas.log.logdir import make_dir
@@ -116,12 +116,15 @@ async def _open_alone(
     failures.on_lost.append(replicas.lose)
     set_aside_deleted(logs, replicas.own_logs, store.deleted_topics)
     await store.change(lambda image: lead_all(broker_id, image))
+    set_aside_copies(logs, replicas.own_logs, store.image)
     before = store.image
     await store.change(
         lambda image: adopt_logs(
             logs, broker_id, config, image, store.lost_lines, entropy=environment.entropy
         )
     )
+    for key in [key for key in logs.missing if not store.image.has_partition(*key)]:
+        del logs.missing[key]  # its topic was deleted
     replicas.own_logs.lost_dirs = lost_dirs(logs, broker_id, store.image)
     await follow_first(store.image, before, replicas, config_for, now_ms())
     registry = LostDirs(broker_id, logs, replicas, store)

@@ -69,6 +69,21 @@ def set_aside_deleted(logs: LogManager, own_logs: OwnLogs, topic_ids: Collection
             own_logs.set_aside(partition_log, "that topic was deleted")
 
 
+def set_aside_copies(logs: LogManager, own_logs: OwnLogs, image: ClusterImage) -> None:
+    """Set aside the logs that have the id of another topic: somebody has copied its directory under another name.
+
+    Topics of one id could not be told apart: what is written or deleted by id would be the other one's. Whose id it is the
+    metadata say; where they know neither topic, it is the first by name.
+    """
+    names = dict(image.names_by_id)
+    unknown = [one for one in logs if one.topic not in image.topics and one.topic_id is not None]
+    for partition_log in sorted(unknown, key=lambda one: (one.topic, one.partition)):
+        assert partition_log.topic_id is not None
+        owner = names.setdefault(partition_log.topic_id, partition_log.topic)
+        if owner != partition_log.topic:
+            own_logs.set_aside(partition_log, f"that is the id of topic {owner}")
+
+
 def adopt_logs(
     all_logs: LogManager,
     broker_id: int,

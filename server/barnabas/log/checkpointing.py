@@ -8,7 +8,7 @@ of the next one of that name.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,6 +19,10 @@ from barnabas.topic_partitions import TopicPartition
 
 if TYPE_CHECKING:
     from barnabas.log.partition_log import PartitionLog
+
+
+MISSING = 1
+"""The recovery point of a log that is gone: it had records, and if it comes back, none of them is trusted."""
 
 
 class Offsets(NamedTuple):
@@ -56,8 +60,14 @@ class CheckpointPlan(NamedTuple):
 class Checkpointer:
     """Writes plans, and knows of which deleted logs the files may still say something."""
 
-    def __init__(self, disk: Disk, check_in_place: Callable[[str], None]) -> None:
-        """`check_in_place` raises StorageError for a log dir that is not the one that was opened."""
+    def __init__(
+        self, disk: Disk, check_in_place: Callable[[str], None], missing: Mapping[TopicPartition, str]
+    ) -> None:
+        """`check_in_place` raises StorageError for a log dir that is not the one that was opened.
+
+        `missing` are logs that are gone, with the directories that they had: they stay known, over any number of starts.
+        """
+        self._missing = missing
         self._disk = disk
         self._check_in_place = check_in_place
         self._number = 0
@@ -70,7 +80,12 @@ class Checkpointer:
     def begin(self, paths: Iterable[str]) -> CheckpointPlan:
         """Begin a plan for these log dirs; all logs in them are then to be added."""
         self._number += 1
-        return CheckpointPlan(self._number, {path: Offsets({}, {}, {}, {}) for path in paths})
+        plan = CheckpointPlan(self._number, {path: Offsets({}, {}, {}, {}) for path in paths})
+        for key, directory in self._missing.items():
+            offsets = plan.dirs.get(directory.rpartition("/")[0])
+            if offsets is not None:
+                offsets.recovery_points[key] = MISSING
+        return plan
 
     def write(self, plan: CheckpointPlan) -> None:
         """Write all files of a plan, each synced. Raises StorageError for the first log dir that failed."""

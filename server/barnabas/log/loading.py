@@ -8,6 +8,7 @@ The rule: a log that was closed cleanly is believed, if it ends where it was clo
 from __future__ import annotations
 
 import logging
+from errno import ENOENT
 from typing import NamedTuple
 
 from barnabas.log.config import LogConfig
@@ -16,6 +17,7 @@ from barnabas.log.derived_files import DerivedFiles
 from barnabas.log.disk import Disk, file_names
 from barnabas.log.epoch_file import load_epochs, save_epochs
 from barnabas.log.epochs import LeaderEpochs
+from barnabas.log.errors import LogGoneError
 from barnabas.log.format import names
 from barnabas.log.openfiles import OpenFiles
 from barnabas.log.producers import ProducerState
@@ -53,7 +55,7 @@ class Loader:
 
     `recovery_point`, `log_start_offset` and `clean_offset`, up to where it was once compacted, are what checkpoints say of
     it. `is_cache_intact` says that the machine has run since the log was written: what was not synced is there all the
-    same. `recovery` has what was taken out of the log.
+    same; `was_there` that the log had segments. `recovery` has what was taken out of the log.
     """
 
     __slots__ = (
@@ -65,6 +67,7 @@ class Loader:
         "_opened",
         "_producer_expiration_ms",
         "_recovery_point",
+        "_was_there",
         "config",
         "directory",
         "pool",
@@ -85,6 +88,7 @@ class Loader:
         log_start_offset: int = 0,
         clean_offset: int = 0,
         is_cache_intact: bool = False,
+        was_there: bool = False,
     ) -> None:
         self.pool = pool
         self.directory = directory
@@ -93,6 +97,7 @@ class Loader:
         self._now_ms = now_ms
         self._producer_expiration_ms = producer_expiration_ms
         self._is_clean = is_clean
+        self._was_there = was_there
         self._recovery_point = recovery_point
         self._log_start_offset = log_start_offset
         self._opened: list[Segment] = []
@@ -104,7 +109,7 @@ class Loader:
         )  # fmt: skip
 
     def load(self) -> LoadedLog:
-        """Open the log. Raises OSError if the disk fails."""
+        """Open the log. Raises OSError if the disk fails, LogGoneError if its segments are gone."""
         while True:
             try:
                 return self._load()
@@ -116,6 +121,10 @@ class Loader:
 
     def _load(self) -> LoadedLog:
         inventory = self._tidy_up()
+        if not inventory.segments and (self._was_there or inventory.snapshots):
+            if file_names(self._disk, self.directory):
+                raise LogGoneError(ENOENT, "all of its segments are gone", self.directory)
+            log.error("%s is empty, and had a log: it begins anew", self.directory)
         for name in inventory.orphans:
             log.warning("removing %s/%s: there is no segment to it", self.directory, name)
             self._disk.remove(f"{self.directory}/{name}")

@@ -13,7 +13,7 @@ from errno import ENOENT
 from typing import NamedTuple
 
 from barnabas.errors import StorageError
-from barnabas.log.disk import Disk, Lock
+from barnabas.log.disk import Disk, Lock, file_names
 from barnabas.log.format import CorruptFileError, checkpoints, names, properties
 from barnabas.log.format.properties import MetaProperties
 from barnabas.topic_partitions import TopicPartition
@@ -104,6 +104,16 @@ def read_topic_id(disk: Disk, directory: str) -> bytes | None:
     except CorruptFileError as error:
         log.warning("%s/%s is damaged and was not used: %s", directory, names.PARTITION_METADATA, error)
         return None
+
+
+def ends_after(disk: Disk, directory: str, offset: int) -> bool:
+    """Say whether a log's directory has a segment with records that begins at this offset or after it. Raises OSError."""
+    for name in file_names(disk, directory):
+        file = names.parse_file_name(name)
+        is_later = file is not None and file[1:] == (names.LOG, "") and file.base_offset >= offset
+        if is_later and disk.stat(f"{directory}/{name}").size:
+            return True
+    return False
 
 
 def read_checkpoints(disk: Disk, path: str, *, is_clean: bool) -> Checkpoints:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from barnabas.errors import StorageError
+from barnabas.log import logdir
 from barnabas.log.checkpointing import Checkpointer, CheckpointPlan
 from barnabas.log.creating import Creation, NewLog, Wanted
 from barnabas.log.deleting import Deletion, Leaving
@@ -69,8 +70,9 @@ class LogManager:
         self.ownership = Ownership(self.disk, node_id)
         self.config_for = config_for
         self.offline: dict[str, StorageError] = {}
-        self.missing: dict[TopicPartition, str] = {}  # logs whose files vanished, with the directory they had
-        self.checkpoints = Checkpointer(self.disk, self.ownership.check_in_place)
+        self.missing: dict[TopicPartition, str] = {}
+        """Logs that are gone, before the start or since, with the directories that they had."""
+        self.checkpoints = Checkpointer(self.disk, self.ownership.check_in_place, self.missing)
         self.pool = OpenFiles(open_segments_max)
         self.trash = Trash()
         self.moves = Moves(self.disk, self.trash)
@@ -79,7 +81,7 @@ class LogManager:
         self._opener = Opener(
             self._logs, self.disk, self.pool, self.trash, self.moves, self.checkpoints,
             config_for=config_for, producer_expiration_ms=producer_expiration_ms,
-            recovery_threads=recovery_threads, workers=self.workers,
+            recovery_threads=recovery_threads, workers=self.workers, missing=self.missing,
         )  # fmt: skip
         self.is_unclean = False
         """Whether a log dir is new, or was not closed cleanly before it was opened."""
@@ -137,6 +139,8 @@ class LogManager:
             self.ownership.release()
             raise
         self._end_moves(now_ms)
+        for key in [key for key in self.missing if key in self._logs]:
+            del self.missing[key]  # it is in another log dir, or was on its way there
 
     # --- whose dirs they are --------------------------------------------------------------------------------
 
@@ -157,7 +161,7 @@ class LogManager:
 
     def write_meta(self, cluster_id: str, node_id: int) -> None:
         """Make the online dirs those of this broker. Raises StorageError."""
-        self.ownership.write(self.online, cluster_id, node_id)
+        self.ownership.write(self.online, cluster_id, node_id, self._logs.counts)
 
     # --- making and deleting --------------------------------------------------------------------------------
 
@@ -197,9 +201,7 @@ class LogManager:
             preferred = self._preferred.pop(key, "")
             path = preferred if preferred in self.online else min(self.online, key=counts.__getitem__)
             counts[path] += 1
-            directory = f"{path}/{names.dir_name(topic, partition)}"
-            if self.missing.pop(key, None) == directory:
-                self._rename_away(key, path, directory, DirKind.STRAY)
+            self._leave_behind(key)
             if self.checkpoints.may_mislead(path, key):
                 self.write_checkpoints(path)
             loader = self._opener.loader(path, key, config or self.config_for(topic), nothing_known, now_ms)
@@ -274,6 +276,13 @@ class LogManager:
         self.trash.directory_renamed(partition_log.dir, kept)
         return kept
 
+    def _leave_behind(self, key: TopicPartition) -> None:
+        """Keep what is left of a log that is gone under another name. Raises StorageError."""
+        directory = self.missing.pop(key, "")
+        path = directory.rpartition("/")[0]
+        if directory and path not in self.offline:
+            self._rename_away(key, path, directory, DirKind.STRAY)
+
     def _end_move(self, topic: str, partition: int, now_ms: int) -> None:
         move = self.moves.get(topic, partition)
         if move is not None:
@@ -332,26 +341,43 @@ class LogManager:
     def _end_moves(self, now_ms: int) -> None:
         """Deal with the moves that a crash has cut off.
 
-        As long as the log is at its old place the copy is rubbish. If it is not, then the copy was whole.
+        As long as the log is at its old place the copy is rubbish, unless that log was made anew. If it is not, and its
+        directory was renamed for the copy's sake, then the copy was whole; otherwise nobody knows what it lacks.
         """
         for path, name, key in self.moves.cut_off:
-            if path in self.offline:
-                continue
-            if key in self._logs:
-                log.info(
-                    "the move of %s-%d to %s was cut off: it stays in %s", *key, path, self._logs[key].log_dir
-                )
-                self.moves.discard_copy(key, path, f"{path}/{name}", now_ms)
-            elif self.offline:
-                log.warning("%s/%s is left alone: the log itself may be in a dir that is offline", path, name)
-            else:
+            if path not in self.offline:
                 try:
-                    self.disk.rename(f"{path}/{name}", f"{path}/{names.dir_name(*key)}")
-                    self.disk.sync_dir(path)
-                    self._opener.load(path, key, Checkpoints(), now_ms)
+                    self._end_move_of(path, name, key, now_ms)
                 except OSError as error:
                     self.take_offline(path, StorageError(path, error))
         self.moves.cut_off.clear()
+        self.moves.renamed.clear()
+
+    def _end_move_of(self, path: str, name: str, key: TopicPartition, now_ms: int) -> None:
+        copy, directory = f"{path}/{name}", f"{path}/{names.dir_name(*key)}"
+        partition_log = self._logs.get(key)
+        if partition_log is not None:
+            if logdir.ends_after(self.disk, copy, partition_log.log_end_offset):
+                kept = self._rename_away(key, path, copy, DirKind.STRAY)
+                log.error(
+                    "%s-%d in %s ends at offset %d, and a copy that was on its way to %s has more: it is kept as %s",
+                    *key, partition_log.log_dir, partition_log.log_end_offset, path, kept,
+                )  # fmt: skip
+                return
+            log.info("the move of %s-%d to %s was cut off: it stays in %s", *key, path, partition_log.log_dir)
+            self.moves.discard_copy(key, path, copy, now_ms)
+        elif self.offline:
+            log.warning("%s is left alone: the log itself may be in a dir that is offline", copy)
+        elif self.moves.is_whole(path, name, key):
+            self.disk.rename(copy, directory)
+            self.disk.sync_dir(path)
+            self._opener.load(path, key, Checkpoints(), now_ms)
+        else:
+            log.error(
+                "%s is left alone: the log of %s-%d is gone from where it was, and this copy may lack records. To use it "
+                "all the same, stop the broker and rename it to %s",
+                copy, *key, directory,
+            )  # fmt: skip
 
     # --- dirs that fail -------------------------------------------------------------------------------------
 

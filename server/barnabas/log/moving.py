@@ -13,6 +13,7 @@ from errno import ENOENT
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.errors import StorageError
+from barnabas.log import logdir
 from barnabas.log.disk import Disk, File
 from barnabas.log.epoch_file import save_epochs
 from barnabas.log.errors import in_doubt
@@ -236,10 +237,14 @@ class Move:
 
 
 class Moves:
-    """The moves that are under way, and `cut_off`: (log dir, name, whose) of the copies that a crash has left."""
+    """The moves that are under way, and what a crash has left of others.
+
+    `cut_off` are (log dir, name, whose) of copies, and `renamed` those of logs whose directories were renamed to go.
+    """
 
     def __init__(self, disk: Disk, trash: Trash) -> None:
         self.cut_off: list[tuple[str, str, TopicPartition]] = []
+        self.renamed: list[tuple[str, str, TopicPartition]] = []
         self._disk = disk
         self._trash = trash
         self._moves: dict[TopicPartition, Move] = {}
@@ -296,6 +301,17 @@ class Moves:
             self._disk.sync_dir(log_dir)
         except OSError as error:  # whoever writes there next will meet it
             log.warning("%s could not be synced: %s", log_dir, error)
+
+    def is_whole(self, path: str, name: str, key: TopicPartition) -> bool:
+        """Say whether a copy that was cut off was whole: only then the log's own directory is renamed. Raises OSError."""
+        topic, partition = key
+        topic_id = logdir.read_topic_id(self._disk, f"{path}/{name}")
+        return any(
+            index == partition
+            and topic.startswith(found)  # a long name is cut short
+            and logdir.read_topic_id(self._disk, f"{log_dir}/{renamed}") == topic_id
+            for log_dir, renamed, (found, index) in self.renamed
+        )
 
     def _forget(self, move: Move) -> bool:
         key = (move.partition_log.topic, move.partition_log.partition)

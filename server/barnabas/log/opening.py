@@ -13,6 +13,7 @@ from barnabas.errors import StorageError
 from barnabas.log import logdir
 from barnabas.log.checkpointing import Checkpointer
 from barnabas.log.disk import Disk
+from barnabas.log.errors import LogGoneError
 from barnabas.log.format import names
 from barnabas.log.format.names import DirKind
 from barnabas.log.logdir import Checkpoints
@@ -47,7 +48,10 @@ class Opener:
         producer_expiration_ms: int,
         recovery_threads: int,
         workers: Workers,
+        missing: dict[TopicPartition, str],
     ) -> None:
+        """`missing` takes the logs that are gone, with the directories that they had."""
+        self._missing = missing
         self._registry = registry
         self._disk = disk
         self._pool = pool
@@ -79,6 +83,7 @@ class Opener:
             log_start_offset=known.log_starts.get(key, 0),
             clean_offset=known.clean_offsets.get(key, 0),
             is_cache_intact=known.is_cache_intact,
+            was_there=had_log(known, key),
         )
 
     def load(self, path: str, key: TopicPartition, known: Checkpoints, now_ms: int) -> PartitionLog:
@@ -149,11 +154,16 @@ class Opener:
         ]
         if is_clean or len(keys) < 2 or self._recovery_threads < 2:
             for key in keys:
-                self.load(path, key, known, now_ms)
+                try:
+                    self.load(path, key, known, now_ms)
+                except LogGoneError:
+                    self._gone(path, key)
         else:
             self._recover(path, keys, known, now_ms)
         for key in {key for offsets in known[:4] for key in offsets}.difference(keys):
             self._checkpoints.log_removed(path, key)
+            if had_log(known, key):
+                self._gone(path, key)
         logdir.write_boot_id(self._disk, path)
         if keys and not is_clean:
             log.warning("%s was not closed cleanly: its %d logs were checked", path, len(keys))
@@ -165,9 +175,15 @@ class Opener:
 
         loaders = {key: self.loader(path, key, self._config_for(key[0]), known, now_ms) for key in keys}
         for key, loaded in load_many(path, loaders, self._recovery_threads, self._workers):
+            if loaded is None:
+                self._gone(path, key)
+                continue
             for segment in loaded.segments:
                 segment.count_in(self._pool)
             self._add_loaded(path, key, known, loaders[key].config, loaded, now_ms)
+
+    def _gone(self, path: str, key: TopicPartition) -> None:
+        self._missing[key] = f"{path}/{names.dir_name(*key)}"
 
     def _recognise(self, path: str, name: str, now_ms: int) -> TopicPartition | None:
         """Say of which partition a directory is the log; deal with those that are none."""
@@ -177,6 +193,7 @@ class Opener:
             return None
         if found.kind is DirKind.DELETE:
             self._trash.add(now_ms, path, [f"{path}/{name}"])
+            self._moves.renamed.append((path, name, (found.topic, found.partition)))
             return None
         if found.kind is DirKind.FUTURE:
             self._moves.cut_off.append((path, name, (found.topic, found.partition)))
@@ -193,3 +210,14 @@ class Opener:
                 OSError(f"{name} is also in {other.log_dir}; remove the copy in the dir that failed last"),
             )
         return found.topic, found.partition
+
+
+def had_log(known: Checkpoints, key: TopicPartition) -> bool:
+    """Say whether a log that is not there was there when the checkpoints were written, and cannot have gone by itself.
+
+    A power cut takes a directory of which nothing was ever flushed; an empty one is as good as none.
+    """
+    recovery_point = known.recovery_points.get(key)
+    if recovery_point is None:
+        return False
+    return recovery_point > 0 or (known.is_cache_intact and not known.is_clean)

@@ -5,13 +5,16 @@ The rule: a log dir is locked before anything in it is believed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Mapping
 
 from barnabas.errors import StorageError
 from barnabas.log import logdir
 from barnabas.log.disk import Disk, Lock
 from barnabas.log.format import names
 from barnabas.log.format.properties import MetaProperties
+
+log = logging.getLogger(__name__)
 
 
 class Ownership:
@@ -45,9 +48,26 @@ class Ownership:
         """Raise StorageError if these dirs contradict each other."""
         logdir.check_meta({path: self.meta[path] for path in online if path in self.meta})
 
-    def write(self, online: Iterable[str], cluster_id: str, node_id: int) -> None:
-        """Make these dirs those of this broker, each with a directory id (KIP-858). Raises StorageError."""
+    def write(
+        self,
+        online: Iterable[str],
+        cluster_id: str,
+        node_id: int,
+        log_counts: Mapping[str, int] | None = None,
+    ) -> None:
+        """Make these dirs those of this broker, each with a directory id (KIP-858). Raises StorageError.
+
+        A dir that has logs had the file: that it is gone is told, with `log_counts` of each.
+        """
         for path in online:
+            count = log_counts[path] if log_counts is not None and path not in self.meta else 0
+            if count:
+                log.error(
+                    "%s/%s is gone from a dir with %d logs. It is written again, with cluster.id=%s, node.id=%d and "
+                    "another directory.id; no record is lost. If the cluster had another id, put a copy of the file back, "
+                    "and start again",
+                    path, names.META_PROPERTIES, count, cluster_id, node_id,
+                )  # fmt: skip
             before = self.meta.get(path, MetaProperties())
             directory_id = before.directory_id or self._disk.unique_id()
             meta = before._replace(cluster_id=cluster_id, node_id=node_id, directory_id=directory_id)

@@ -9,8 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from barnabas.log.errors import LogGoneError
 from barnabas.log.openfiles import OpenFiles
 
 if TYPE_CHECKING:
@@ -27,10 +29,11 @@ OPEN_SEGMENTS_MAX = 64
 
 def load_many(
     path: str, loaders: Mapping[TopicPartition, Loader], threads: int, workers: Workers
-) -> Iterator[tuple[TopicPartition, LoadedLog]]:
-    """Load the logs of a dir with so many threads; yields each when it is done, and tells how many are every two seconds.
+) -> Iterator[tuple[TopicPartition, LoadedLog | None]]:
+    """Load the logs of a dir with so many threads; yields each when it is done, None for one whose segments are gone.
 
-    Raises OSError and CorruptFileError as `Loader.load`; what has not begun then is not begun any more.
+    How many are done is told every two seconds. Raises OSError and CorruptFileError as `Loader.load`; what has not begun
+    then is not begun any more.
     """
     done_count, tell_s = 0, workers.monotonic() + TELL_SECONDS
     executor = workers.executor(min(threads, len(loaders)))
@@ -42,7 +45,10 @@ def load_many(
         while running:
             done, _ = wait(running, timeout=TELL_SECONDS, return_when=FIRST_COMPLETED)
             for future in done:
-                yield running.pop(future), future.result()
+                loaded: LoadedLog | None = None
+                with suppress(LogGoneError):
+                    loaded = future.result()
+                yield running.pop(future), loaded
             done_count += len(done)
             if workers.monotonic() >= tell_s:
                 tell_s = workers.monotonic() + TELL_SECONDS

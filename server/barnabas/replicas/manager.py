@@ -93,6 +93,11 @@ class Replicas:
         """Return a partition's replica, whatever its role; None if there is none here."""
         return self._replicas.get((topic, index))
 
+    def is_served(self, partition_log: PartitionLog) -> bool:
+        """Say whether a log is that of a replica."""
+        replica = self._replicas.get((partition_log.topic, partition_log.partition))
+        return replica is not None and replica.log is partition_log
+
     def local(self, topic: str, index: int, current_leader_epoch: int = -1) -> Replica:
         """Return a partition's replica, be it leader or follower. Raises RequestError as `leader` does."""
         replica = self._replicas.get((topic, index))

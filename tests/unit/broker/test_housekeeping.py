@@ -32,10 +32,33 @@ def dirty_logs(tmp_path):
     return logs, SimpleNamespace(logs=logs.manager, config=config, housekeeping=housekeeping)
 
 
-def housekeeping_of(logs, failures, budget, config):
+def housekeeping_of(logs, failures, budget, config, *, is_served=lambda _: True):
     idle = SimpleNamespace(expire_offsets=trio.sleep_forever, expire_ids=trio.sleep_forever)
     environment = real_environment(clock_ms=lambda: NOW_MS)
-    return Housekeeping(config, logs.manager, failures, idle, idle, budget, environment)
+    return Housekeeping(config, logs.manager, failures, idle, idle, budget, environment, is_served=is_served)
+
+
+async def test_a_log_that_no_replica_has_is_neither_shortened_nor_compacted(tmp_path):
+    """As one whose topic no controller has named yet: with which settings it should be, nobody knows."""
+    logs = Broker(
+        tmp_path,
+        cleanup_policy=frozenset({"compact", "delete"}),
+        min_cleanable_dirty_ratio=0.0,
+        retention_ms=1,
+    )
+    log = logs.log()
+    for value in (b"old", b"new"):
+        append(log, batch(value, timestamp=NOW_MS - 1_000))
+    log.roll()
+    log.flush(NOW_MS)
+    failures = LogDirFailures(logs.manager, lambda: NOW_MS, lambda: None)
+    for is_served, left in ((False, [b"old", b"new"]), (True, [])):
+        housekeeping = housekeeping_of(
+            logs, failures, LoopBudget(), BrokerConfig(), is_served=lambda _, is_served=is_served: is_served
+        )
+        await housekeeping.clean_logs(LogCleaner(lambda: logs.manager))
+        await housekeeping.apply_retention()
+        assert values(log) == left
 
 
 async def test_all_dirty_logs_are_compacted(tmp_path):

@@ -104,3 +104,44 @@ def test_ids_of_two_topics_are_not_taken_for_one(place):
     assert properties.is_damaged_copy(bytes(damaged), topic_id)
     assert not properties.is_damaged_copy(topic_id, topic_id)
     assert not properties.is_damaged_copy(bytes(16), topic_id)
+
+
+def copy_log(disk, source, target):
+    disk.make_dirs(target)
+    for entry in disk.list(source):
+        disk.replace(f"{target}/{entry.name}", disk.read(f"{source}/{entry.name}"), sync=True)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+@pytest.mark.parametrize("name", ["a", "u"])
+async def test_a_copy_of_a_log_under_another_name_is_set_aside_and_named(written, name, is_known, caplog):
+    """`cp -r t-0 u-0`: Apache Kafka serves no two topics of one id either."""
+    disk, _ = written
+    copy_log(disk, "/a/t-0", f"/a/{name}-0")
+    if not is_known:  # as in a dir that another broker has written
+        disk.remove("/a/barnabas-metadata.jsonl")
+        disk.remove("/a/barnabas-metadata.copy.jsonl")
+    served = name if not is_known and name < "t" else "t"
+    for _ in range(2):
+        async with running(DIRS, disk) as client:
+            image = client.services.metadata.image
+            assert list(image.topics) == [served]
+            assert image.names_by_id == {image.topics[served].id: served}
+            assert await client.fetch(served, 0) == (0, [b"kept"])
+    (stray,) = strays(disk)
+    assert disk.stat(f"/a/{stray}/00000000000000000000.log").size
+    (line,) = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
+    assert f"that is the id of topic {served}: it is kept as /a/{stray}" in line
+
+
+async def test_a_copy_may_become_a_topic_of_its_own_as_the_log_says(written):
+    disk, _ = written
+    copy_log(disk, "/a/t-0", "/a/u-0")
+    async with running(DIRS, disk):
+        pass
+    (stray,) = strays(disk)
+    disk.rename(f"/a/{stray}", "/a/u-0")
+    disk.remove("/a/u-0/partition.metadata")
+    async with running(DIRS, disk) as client:
+        assert await client.fetch("u", 0) == (0, [b"kept"])
+        assert len(client.services.metadata.image.names_by_id) == 2

@@ -246,3 +246,32 @@ def test_a_half_moved_log_waits_as_long_as_a_dir_is_offline(broker, disk):
     assert read_all(broker.log()) == before
     broker.manager.remove_due(NOW_MS + 60_000)
     assert names(disk, "/b") == []
+
+
+def test_a_copy_that_was_cut_off_does_not_become_the_log_because_that_is_gone(broker, disk, caplog):
+    """Somebody has removed the log, or its log dir was exchanged: what the copy lacks would be lost without a word."""
+    started = begin(broker)
+    started.run(started.plan()[:1])
+    disk.remove_tree("/a/t-0")
+    broker.restart(clean=False)
+    assert broker.manager.get("t", 0) is None
+    (copy,) = names(disk, "/b")
+    assert copy.endswith("-future")
+    assert f"/b/{copy} is left alone" in caplog.text
+    broker.manager.remove_due(NOW_MS + 100_000_000)
+    assert names(disk, "/b") == [copy]
+
+
+def test_a_copy_is_kept_if_the_log_was_made_anew(broker, disk, caplog):
+    started = begin(broker)
+    started.run(started.plan())
+    disk.remove_tree("/a/t-0")
+    disk.make_dirs("/a/t-0")  # by somebody who gives up what was in it
+    broker.restart(clean=False)
+    assert broker.log().log_end_offset == 0
+    (stray,) = names(disk, "/b")
+    assert stray.endswith("-stray")
+    broker.manager.remove_due(NOW_MS + 100_000_000)
+    assert names(disk, "/b") == [stray]
+    assert disk.list(f"/b/{stray}")
+    assert "has more: it is kept as" in caplog.text

@@ -275,9 +275,9 @@ def test_a_directory_that_is_there_already_is_opened(broker, log):
     broker.manager.close()
     os.rename(log.dir, f"{log.dir}.aside")
     broker.start()
-    os.rename(f"{log.dir}.aside", log.dir)
-    assert broker.manager.get("t", 0) is None
-    assert broker.log().log_end_offset == 1
+    os.rename(f"{log.dir}.aside", log.dir.removesuffix("t-0") + "u-0")
+    assert broker.manager.get("u", 0) is None
+    assert broker.log("u").log_end_offset == 1
 
 
 def test_offsets_too_far_for_an_index_are_found_without(tmp_path):
