@@ -73,6 +73,8 @@ SENT_MAX = 75_000
 faults may take are of somebody who asks for the same thing for ever.
 """
 METADATA_S = 0.2
+OLD_TOOLS_PROBABILITY = 0.3
+"""Of a history in which somebody rewrites topics in ZooKeeper without their ids, beside everything that fails."""
 BROKER_ANSWER_S = 1.0
 
 
@@ -163,6 +165,9 @@ class _Run:
             for broker_id in BROKERS
         }
         self.faults = WorstMoments(random, self.machines, self.zookeeper, world.network, self.note)
+        self.old_tools = Random(f"{world.seed}/old tools")
+        """Numbers of their own: what else a seed draws does not depend on who rewrites znodes beside it."""
+        self.has_old_tools = not faults and self.old_tools.random() < OLD_TOOLS_PROBABILITY
         self.bootstrap = ",".join(f"broker-{broker_id}:{PORT}" for broker_id in BROKERS)
 
     def note(self, text: str) -> None:
@@ -191,6 +196,8 @@ class _Run:
         async with trio.open_nursery() as failing:
             async with trio.open_nursery() as working:
                 failing.start_soon(self._fail_directed if self.is_directed else self._fail)
+                if self.has_old_tools:
+                    failing.start_soon(self._rewrite_topics)
                 if self.is_directed:
                     working.start_soon(self._watch_metadata)
                 self._start_clients(working)
@@ -322,6 +329,13 @@ class _Run:
             else:
                 await self._mild(fault, self.random.choice(BROKERS))
 
+    async def _rewrite_topics(self) -> None:
+        """Let old tools rewrite znodes of topics now and then, whatever else fails."""
+        for _ in range(self.old_tools.randint(1, 6)):
+            await trio.sleep(self.old_tools.uniform(0, 8))
+            self.note("an old tool rewrites znodes of topics")
+            await self.faults.rewrite_topics(self.old_tools)
+
     def _gap_s(self) -> float:
         if self.is_harsh:
             return self.random.uniform(0, GAP_MAX_S)
@@ -335,6 +349,8 @@ class _Run:
             await self.faults.until_in_sync()
         elif fault == "expire":
             self.faults.expire(broker_id)
+        elif fault == "rewritten":
+            await self.faults.rewritten()
         elif fault == "disconnect" and machine.session is not None:
             machine.session.disconnect()
             await trio.sleep(self.random.uniform(0, 12))
@@ -375,10 +391,13 @@ class _Run:
     async def _compare_replicas(self) -> None:
         """Wait until all replicas are in sync and the same, and keep what they are after too long a time, too."""
         with trio.move_on_after(IN_SYNC_S):
-            while not self.faults.is_in_sync() or any(
-                len(set(contents.values())) > 1 for contents in self._contents().values()
+            while (
+                self.faults.lost_topic_ids()
+                or not self.faults.is_in_sync()
+                or any(len(set(contents.values())) > 1 for contents in self._contents().values())
             ):
                 await trio.sleep(0.1)
+        self.history.lost_topic_ids = self.faults.lost_topic_ids()
         self.history.replicas = self._contents()
         if not self.faults.is_in_sync():
             self.history.out_of_sync = [f"{path}: {state}" for path, state in self.faults.states().items()]

@@ -22,6 +22,7 @@ def cluster_violations(history: History) -> list[str]:
         *_descriptions(history),
         *(f"not in sync after all: {text}" for text in history.out_of_sync),
         *_replicas(history),
+        *(f"the topic id was lost: {text}" for text in history.lost_topic_ids),
     ]
 
 

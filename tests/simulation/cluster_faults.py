@@ -44,6 +44,8 @@ class ClusterFaults:
         self.zookeeper = zookeeper
         self.network = network
         self.note = note
+        self.topic_ids: dict[str, str] = {}
+        """The ids of topics whose znodes were rewritten without them."""
         self._decoded: dict[bytes, Any] = {}  # of what is looked at again and again
 
     # --- what ZooKeeper says --------------------------------------------------------------------------------
@@ -261,6 +263,44 @@ class ClusterFaults:
         machine.kill()
         await self._start(machine)
         await self.until_in_sync()
+
+    async def rewritten(self) -> None:
+        """Let an old tool rewrite znodes of topics."""
+        await self.rewrite_topics(self.random)
+
+    async def rewrite_topics(self, random: Random) -> None:
+        """Rewrite znodes of topics without their ids, as tools before Kafka 2.8 do, and maybe have another controller."""
+        changes_controller = random.random() < 0.6
+        if changes_controller and random.random() < 0.5:
+            self._depose()
+            await trio.sleep(random.choice((0.0, random.uniform(0, 0.05))))
+        prefix = "/brokers/topics/"
+        nodes = [] if self.zookeeper.is_down else sorted(self.zookeeper.tree.nodes)
+        topics = [one for one in nodes if one.startswith(prefix) and "/" not in one.removeprefix(prefix)]
+        for path in random.sample(topics, random.randint(min(1, len(topics)), len(topics))):
+            data = json.loads(self.zookeeper.data(path) or b"{}")
+            if "topic_id" in data:
+                self.topic_ids.setdefault(path.removeprefix(prefix), data["topic_id"])
+                rewritten = {"version": 1, "partitions": data["partitions"]}
+                self.zookeeper.tree.set_data(path, json.dumps(rewritten).encode(), -1)
+        if changes_controller:
+            await trio.sleep(random.choice((0.0, random.uniform(0, 0.05))))
+            self._depose()
+
+    def _depose(self) -> None:
+        """Remove the znode of the controller, as somebody does who wants another one."""
+        if not self.zookeeper.is_down and self.zookeeper.data("/controller") is not None:
+            self.zookeeper.tree.delete("/controller", -1)
+
+    def lost_topic_ids(self) -> list[str]:
+        """Return the topics whose znodes have another id than before they were rewritten, or none."""
+        found = []
+        for topic, topic_id in self.topic_ids.items():
+            data = self.zookeeper.data(f"/brokers/topics/{topic}")
+            now = json.loads(data).get("topic_id") if data is not None else "no such topic"
+            if now != topic_id:
+                found.append(f"{topic}: {topic_id} is {now} now")
+        return found
 
     # --- several --------------------------------------------------------------------------------------------
 

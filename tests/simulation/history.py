@@ -194,6 +194,8 @@ class History:
     """The bytes of all replicas at the end, by broker."""
     out_of_sync: list[str] = field(default_factory=list)
     """Partitions of which replicas were not in sync at the end, long after the last fault."""
+    lost_topic_ids: list[str] = field(default_factory=list)
+    """Topics of a cluster that have another id at the end than they had, or none, though somebody knew it."""
     surprises: list[str] = field(default_factory=list)
     """Answers that no client may ever get here, such as a gap in the sequence of a producer that left none."""
     events: list[str] = field(default_factory=list)
