@@ -1,7 +1,8 @@
 """`python -m tests.simulation --seed N` repeats one history; `--count N --first M` runs many, and names those that fail.
 
 Histories are of a broker that is alone, of three on a ZooKeeper with `--cluster`, and harsher ones of those with `--harsh`
-and `--directed`. `--planted` runs those that find the bugs planted in clusters.
+and `--directed`; with `--lost-tails` of one that loses the ends of its logs. `--planted` runs those that find the bugs
+planted in clusters.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 
 from barnabas.testing.simulation.broker import quiet_logs
-from tests.simulation import cluster, planted_cluster
+from tests.simulation import cluster, lost_tails, planted_cluster
 from tests.simulation.cluster import Kind
 from tests.simulation.history import History
 from tests.simulation.planted_cluster import search
@@ -37,6 +38,9 @@ def main() -> int:
     parser.add_argument("--harsh", action="store_true", help="... with faults that come closer together")
     parser.add_argument("--directed", action="store_true", help="... with faults at the worst moments")
     parser.add_argument(
+        "--lost-tails", action="store_true", help="histories of one broker that loses the ends of its logs"
+    )
+    parser.add_argument(
         "--faults", default="", help="only these faults of a cluster, by name, with commas between"
     )
     parser.add_argument(
@@ -45,7 +49,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.planted:
         return _planted()
-    judge: Judge = judged
+    judge: Judge = lost_tails.judged if options.lost_tails else judged
     if options.cluster or options.harsh or options.directed:
         kind = Kind.DIRECTED if options.directed else Kind.HARSH if options.harsh else Kind.MILD
         judge = partial(cluster.judged, kind=kind, faults=tuple(filter(None, options.faults.split(","))))

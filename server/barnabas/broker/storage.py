@@ -17,7 +17,13 @@ from barnabas.cluster.embedded import EmbeddedStore
 from barnabas.cluster.image import BROKER, BrokerInfo
 from barnabas.config import broker as settings
 from barnabas.config.authorizer import has_authorizer
-from barnabas.coordination.adoption import adopt_logs, lead_all, set_aside_copies, set_aside_deleted
+from barnabas.coordination.adoption import (
+    adopt_logs,
+    begin_epoch,
+    lead_all,
+    set_aside_copies,
+    set_aside_deleted,
+)
 from barnabas.errors import StorageError
 from barnabas.ids import new_uuid, uuid_text
 from barnabas.log.logdir import make_dir
@@ -125,6 +131,7 @@ async def _open_alone(
     )
     for key in [key for key in logs.missing if not store.image.has_partition(*key)]:
         del logs.missing[key]  # its topic was deleted
+    await store.change_even_if_full(lambda image: begin_epoch(logs, image))
     replicas.own_logs.lost_dirs = lost_dirs(logs, broker_id, store.image)
     await follow_first(store.image, before, replicas, config_for, now_ms())
     registry = LostDirs(broker_id, logs, replicas, store)

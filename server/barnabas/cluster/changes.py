@@ -80,10 +80,33 @@ class PartitionChanged(Change):
     def apply(self, draft: Draft) -> None:
         """Replace the partition."""
         draft.partitions_of(self.name)[self.index] = self.partition
+        draft.latest_epoch = max(draft.latest_epoch, self.partition.leader_epoch)
 
     def mark(self, subjects: Subjects) -> None:
         """Mark the topic."""
         subjects.topics[self.name] = None
+
+
+class EpochBegun(Change):
+    """All partitions begin this leader epoch: the broker that is a cluster by itself has started.
+
+    Made before anybody follows the image.
+    """
+
+    __slots__ = __match_args__ = ("epoch",)
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def apply(self, draft: Draft) -> None:
+        """Give each partition the epoch."""
+        draft.latest_epoch = self.epoch
+        for name in tuple(draft.topics.now):
+            partitions = draft.partitions_of(name)
+            partitions[:] = [
+                info._replace(leader_epoch=self.epoch, partition_epoch=info.partition_epoch + 1)
+                for info in partitions
+            ]
 
 
 class TopicDeleted(Change):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import trio
 
 from barnabas.cluster import encoding
-from barnabas.cluster.changes import BrokerRegistered, ControllerChanged
+from barnabas.cluster.changes import BrokerRegistered, ControllerChanged, EpochBegun
 from barnabas.cluster.image import (
     BrokerInfo,
     Change,
@@ -35,6 +35,23 @@ PATIENCE_MS = 10_000
 
 REWRITE_LINES_MIN = 1000
 """A journal is rewritten at start when it has at least so many lines, and most of them are superseded."""
+
+
+def latest_epoch(dirs: Sequence[str], disk: Disk) -> int:
+    """Return the latest leader epoch that the journal in these log dirs knows. Raises StorageError."""
+    changes = replay(Journal(dirs, disk).read().changes).changes
+    return ClusterImage("").apply(changes).latest_epoch
+
+
+def keep_epoch(dirs: Sequence[str], disk: Disk, epoch: int) -> None:
+    """Have a broker that nobody has started begin a leader epoch after this one. Raises StorageError."""
+    journal = Journal(dirs, disk)
+    content = journal.read()
+    content.version = max(content.version, len(content.changes))
+    journal.settle(content)
+    if epoch > ClusterImage("").apply(replay(content.changes).changes).latest_epoch:
+        journal.append([[EpochBegun(epoch)]], content.version + 1)
+    journal.close()
 
 
 class _PendingChange:
@@ -72,6 +89,7 @@ class EmbeddedStore:
         self._subscribers: list[Subscriber] = []
         self.patience_ms = PATIENCE_MS
         self._waiting: list[_PendingChange] = []
+        self._not_kept: list[Change] = []
         self._carrying_out: trio.Event | None = None  # set when nothing is left to do
         self._preparing = trio.CancelScope()
         self._is_open = False
@@ -135,6 +153,18 @@ class EmbeddedStore:
         assert one.image is not None
         return one.image
 
+    async def change_even_if_full(self, decide: Decide) -> None:
+        """Make a change that the start cannot do without, before anybody follows.
+
+        On a full disk it is kept with the next one. Raises StorageError for a disk that fails.
+        """
+        try:
+            await self.change(decide)
+        except StorageError as error:
+            if not error.is_full:
+                raise
+            self._not_kept, self.image = await self._decided(decide, self.image)
+
     async def _carry_out_all(self, done: trio.Event) -> None:
         """Make one change after the other until none waits."""
         with trio.CancelScope(shield=True):
@@ -170,7 +200,11 @@ class EmbeddedStore:
             return
         if not self._is_open:
             raise self._closed()
-        await self._threads.run(lambda: self._journal.append(groups, old.version + 1))
+        if self._not_kept:
+            groups.insert(0, self._not_kept)
+        first = old.version + 1 - len(self._not_kept)
+        await self._threads.run(lambda: self._journal.append(groups, first))
+        self._not_kept = []
         await self._publish(Delta.of(old, new, [change for group in groups for change in group]))
 
     async def _decided(self, decide: Decide, image: ClusterImage) -> tuple[list[Change], ClusterImage]:

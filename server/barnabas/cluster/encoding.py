@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from barnabas.cluster.change_codec import ChangeCodec
 from barnabas.cluster.changes import (
     ConfigChanged,
+    EpochBegun,
     LogDirsRegistered,
     PartitionChanged,
     PartitionsAdded,
@@ -136,6 +137,9 @@ _CODECS: Mapping[str, ChangeCodec[Any]] = {
             _partition_changed,
         ),
         ChangeCodec(
+            EpochBegun, lambda change: {"epoch": change.epoch}, lambda body: EpochBegun(body["epoch"])
+        ),
+        ChangeCodec(
             TopicDeleted, lambda change: {"name": change.name}, lambda body: TopicDeleted(body["name"])
         ),
         ChangeCodec(
@@ -176,7 +180,8 @@ def _codec(name: str) -> ChangeCodec[Any] | None:
 
 def changes_of(whole: ClusterImage) -> list[Change]:
     """Return the changes that lead from nothing to this image: a snapshot in the journal's own terms."""
-    changes: list[Change] = [TopicCreated(topic) for topic in whole.topics.values()]
+    changes: list[Change] = [EpochBegun(whole.latest_epoch)] if whole.latest_epoch else []
+    changes += [TopicCreated(topic) for topic in whole.topics.values()]
     changes += [
         ConfigChanged(kind, name, tuple(settings.items())) for (kind, name), settings in whole.configs.items()
     ]

@@ -115,6 +115,8 @@ class ClusterImage(NamedTuple):
     names_by_id: Mapping[bytes, str] = _NOTHING
     configs: Mapping[ResourceKey, Settings] = _NOTHING
     next_producer_id: int = 0
+    latest_epoch: int = 0
+    """No partition had a later leader epoch, deleted ones included; kept only where a broker is a cluster by itself."""
     log_dirs: Mapping[int, frozenset[bytes]] = _NOTHING
     similar: Mapping[str, tuple[str, ...]] = _NOTHING
     """Topics with "." or "_" in their names, by the name with "_" in place of each "."."""
@@ -256,6 +258,7 @@ class Draft:
         "controller_id",
         "features",
         "features_epoch",
+        "latest_epoch",
         "log_dirs",
         "names",
         "next_producer_id",
@@ -280,6 +283,7 @@ class Draft:
         self.log_dirs = Copied(image.log_dirs)
         self.similar = Copied(image.similar)
         self.next_producer_id = image.next_producer_id
+        self.latest_epoch = image.latest_epoch
         self.controller_id = image.controller_id
         self.controller_epoch = image.controller_epoch
         self.features = image.features
@@ -320,6 +324,7 @@ class Draft:
             self.names.now,
             self.configs.now,
             self.next_producer_id,
+            self.latest_epoch,
             self.log_dirs.now,
             self.similar.now,
             self.features,

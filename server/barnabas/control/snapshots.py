@@ -16,9 +16,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from barnabas.cluster.embedded import keep_epoch, latest_epoch
 from barnabas.cluster.journal import COPY, DAMAGED, JOURNAL
 from barnabas.control import copying
 from barnabas.log import logdir
+from barnabas.log.disk import OsDisk
 from barnabas.log.format import names, properties
 
 if TYPE_CHECKING:
@@ -116,11 +118,16 @@ class Snapshots:
             raise
 
     def put_back(self, name: str) -> None:
-        """Replace what is in the log dirs by a snapshot, which stays. Raises SnapshotError, OSError."""
+        """Replace what is in the log dirs by a snapshot, which stays. Raises SnapshotError, StorageError, OSError.
+
+        Consumers may have read what was written since: no leader epoch that there was comes again.
+        """
         self._require(name)
+        epoch = latest_epoch(self._dirs, OsDisk())
         for log_dir in self._dirs:
             copying.empty(log_dir, self._new_aside(log_dir))
             copying.copy_log_dir(self._path(log_dir, name), log_dir)
+        keep_epoch(self._dirs, OsDisk(), epoch)
 
     def fork(self, name: str, log_dirs: Sequence[str]) -> None:
         """Make new log dirs of a snapshot, on the same file system. Raises SnapshotError, OSError."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.cluster.changes import (
     ConfigChanged,
+    EpochBegun,
     LogDirsRegistered,
     PartitionChanged,
     PartitionsAdded,
@@ -57,6 +58,19 @@ def lead_all(me: int, image: ClusterImage) -> list[Change]:
     if changes:
         log.warning("broker %d now leads %d partitions that another broker led", me, len(changes))
     return changes
+
+
+def begin_epoch(logs: LogManager, image: ClusterImage) -> list[Change]:
+    """Have all partitions begin a leader epoch that none of them has had.
+
+    Records may be lost that consumers have read: cut off by the recovery, by a tool, or with the disk. What takes their
+    place is in a later epoch, so consumers are told where theirs has ended (KIP-320).
+    """
+    known = [info.leader_epoch for topic in image.topics.values() for info in topic.partitions]
+    if not known and not len(logs):
+        return []
+    found = [one.epochs.latest for one in logs]
+    return [EpochBegun(max(image.latest_epoch, *known, *found) + 1)]
 
 
 def set_aside_deleted(logs: LogManager, own_logs: OwnLogs, topic_ids: Collection[bytes]) -> None:

@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 def load_epochs(disk: Disk, directory: str) -> LeaderEpochs | None:
-    """Read the leader epochs; None if the file is empty or damaged: the log itself has them. Raises OSError."""
+    """Read the leader epochs; None if the file is missing, empty or damaged: the log itself has them. Raises OSError."""
     path = f"{directory}/{names.LEADER_EPOCH_CHECKPOINT}"
     try:
         data = disk.read(path)
@@ -23,7 +23,7 @@ def load_epochs(disk: Disk, directory: str) -> LeaderEpochs | None:
             return None
         return LeaderEpochs(checkpoints.decode_epochs(data))
     except FileNotFoundError:
-        return LeaderEpochs()
+        return None
     except CorruptFileError as error:
         log.warning("%s is damaged, the leader epochs are read from the log: %s", path, error)
         return None

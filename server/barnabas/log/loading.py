@@ -131,12 +131,12 @@ class Loader:
         segments = [self._open_segment(files) for files in inventory.segments]
         known_epochs = load_epochs(self._disk, self.directory)
         epochs = known_epochs or self._rebuild_epochs(segments)
-        epochs_before = epochs.entries if known_epochs else None
+        is_new = not (inventory.segments or inventory.snapshots or self._log_start_offset)
+        epochs_before = epochs.entries if known_epochs or is_new else None
         producers = ProducerState(
             self.directory.rpartition("/")[2], expiration_ms=self._producer_expiration_ms
         )
         snapshots = ProducerSnapshots(self._disk, self.directory, inventory.snapshots)
-        is_new = not (inventory.segments or inventory.snapshots or self._log_start_offset)
         is_clean = self._is_clean or is_new  # in an empty log there is nothing that could be lost
         if is_clean:
             try:

@@ -305,11 +305,6 @@ class PartitionLog(DurableLog):
                 self.epochs.truncate_from_end(start_offset)  # so that the next append tries again
                 raise
 
-    @guarded
-    def assign_epoch(self, epoch: int, start_offset: int) -> None:
-        """Note that a leader epoch begins, before anything is written in it (a new leader does so)."""
-        self._assign_epoch(epoch, start_offset)
-
     # --- rolling --------------------------------------------------------------------------------------------
 
     def _segment_for(

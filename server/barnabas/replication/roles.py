@@ -28,7 +28,7 @@ class Step(Enum):
     OPEN_LOG = auto()
     """Open the log, or make it where it may be made."""
     BEGIN_EPOCH = auto()
-    """Note the leader epoch in the log, and forget what was known of the followers."""
+    """Lead in a new epoch, which the log notes with the first append; forget what was known of the followers."""
     UPDATE_ISR = auto()
     """Take the in-sync replicas from the image; the high watermark may advance."""
     START_FETCHING = auto()
