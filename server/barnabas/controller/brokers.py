@@ -27,6 +27,7 @@ def start(core: Core) -> Steps[None]:
     state = core.state
     core.batch.update_metadata(state.brokers)
     yield from core.send()
+    yield from partitions.elect_after_absence(core)
     yield from partitions.elect_offline(core)
     yield from partitions.shrink_isr(core, (yield from _with_replicas_lost(core)))
     yield from _announce(core, state.brokers)

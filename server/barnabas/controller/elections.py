@@ -39,6 +39,19 @@ def after_loss(
     return now.next_epoch(leader, (leader,), recovering=True if marks_recovery else None)
 
 
+def after_absence(
+    replicas: Sequence[int], now: PartitionState, online: Online, stayed: Online
+) -> PartitionState:
+    """Take those who were away out of the ISR, as if they had been missed.
+
+    Where nobody has stayed, the leader leads again if it can, in a new epoch: it may have lost what it had.
+    """
+    able = stayed if any(map(stayed, now.isr)) else online
+    order = (now.leader, *replicas)
+    leader = next((one for one in order if one in now.isr and able(one)), None)
+    return now if leader is None else now.next_epoch(leader, filter(able, now.isr))
+
+
 def preferred(replicas: Sequence[int], now: PartitionState, online: Online) -> PartitionState | None:
     """Make the preferred replica the leader."""
     first = replicas[0] if replicas else NO_LEADER

@@ -150,6 +150,27 @@ def elect_offline(
     yield from elect_after_loss(core, offline, unclean=False, returning=returning)
 
 
+def elect_after_absence(core: Core) -> Steps[None]:
+    """Elect where a broker in sync has gone and come while there was no controller."""
+    state = core.state
+    wanting = []
+    for number, (partition, now) in enumerate(list(state.states.items())):
+        if any(state.was_away(one, now) for one in now.isr) and not state.is_deleting(partition[0]):
+            wanting.append(partition)
+        if number % SCANNED == SCANNED - 1:
+            yield GIVE_WAY
+
+    def choose(partition: TopicPartition, assignment: Assignment, now: PartitionState) -> PartitionState:
+        return elections.after_absence(
+            assignment.replicas,
+            now,
+            online=lambda one: state.is_online(one, partition),
+            stayed=lambda one: state.is_online(one, partition) and not state.was_away(one, now),
+        )
+
+    yield from update(core, wanting, choose)
+
+
 def elect_after_loss(
     core: Core, partitions: Sequence[TopicPartition], *, unclean: bool, returning: Collection[int] = ()
 ) -> Steps[Outcome]:

@@ -76,7 +76,10 @@ def _without(replicas: Iterable[int], others: Container[int]) -> tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """What the znode of a partition's state has; `version` is the znode's, which is the partition epoch."""
+    """What the znode of a partition's state has; `version` is the znode's, which is the partition epoch.
+
+    `written` is the zxid of the last write (mzxid), 0 where it is not known.
+    """
 
     leader: int
     isr: tuple[int, ...]
@@ -84,6 +87,7 @@ class PartitionState:
     controller_epoch: int = 0
     version: int = 0
     recovering: bool = False
+    written: int = 0
 
     def next_epoch(
         self, leader: int, isr: Iterable[int], *, recovering: bool | None = None
@@ -154,6 +158,11 @@ class ControllerState:
         if broker_id not in self.brokers or (broker_id in self.shutting_down and not also_shutting_down):
             return False
         return partition not in self.offline_dirs.get(broker_id, ())
+
+    def was_away(self, broker_id: int, state: PartitionState) -> bool:
+        """Whether a broker has registered since the state was written, so that whoever wrote it has not seen it go."""
+        broker = self.brokers.get(broker_id)
+        return broker is not None and broker.epoch > state.written > 0
 
     def online(
         self, replicas: Iterable[int], partition: TopicPartition, *, also_shutting_down: bool = False

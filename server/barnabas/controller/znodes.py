@@ -363,7 +363,7 @@ class ControllerZnodes:
                 continue
             for (partition, state), stat in zip(states.items(), stats, strict=True):
                 assert stat is not None
-                written.done[partition] = replace(state, version=stat.version)
+                written.done[partition] = replace(state, version=stat.version, written=stat.modified)
             return
 
     async def _create_part(self, states: dict[TopicPartition, PartitionState], written: Written) -> None:
@@ -500,6 +500,7 @@ def _state(partition: TopicPartition, data: bytes, stat: Stat) -> PartitionState
         found.controller_epoch,
         stat.version,
         found.is_recovering,
+        stat.modified,
     )
 
 

@@ -40,6 +40,19 @@ def test_after_a_loss_the_first_in_sync_leads(unclean):
         assert new is None or (new.leader_epoch, new.version) == (5, 8)
 
 
+def test_whoever_was_away_is_out_of_sync_unless_all_were():
+    for now, alive in cases():
+        for stayed in map(frozenset, subsets(sorted(alive))):
+            new = elections.after_absence(REPLICAS, now, alive.__contains__, stayed.__contains__)
+            able = (stayed if stayed & set(now.isr) else alive) & set(now.isr)
+            if not able:
+                assert new is now
+                continue
+            assert (set(new.isr), new.leader_epoch, new.version) == (able, 5, 8)
+            first = next(one for one in REPLICAS if one in able)
+            assert new.leader == (now.leader if now.leader in able else first)
+
+
 def test_only_the_first_replica_is_preferred():
     for now, alive in cases():
         new = elections.preferred(REPLICAS, now, alive.__contains__)
