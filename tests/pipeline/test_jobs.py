@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -150,8 +151,6 @@ def test_a_mirror_goes_on_after_what_arrived(
     source = LogOptions("clicks", bootstrap=stream.bootstrap)
     target = LogOptions("copy", bootstrap=broker.bootstrap, isolation=READ_UNCOMMITTED)
     # A first run that is cut off: as if it had died after a part of each partition.
-    from dataclasses import replace
-
     from barnabas_pipeline.jobs import mirror as job
     from barnabas_pipeline.log.model import OffsetRange
     from barnabas_pipeline.log.transports import open_log
@@ -175,6 +174,13 @@ def test_a_mirror_goes_on_after_what_arrived(
         mirror(spark, replace(source, topic="votes"), target)
     with pytest.raises(UsageError, match="not from a mirror"):
         mirror(spark, source, replace(target, topic="logins", bootstrap=stream.bootstrap))
+
+
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state", "__share_group_state"])
+def test_nothing_is_mirrored_into_an_internal_topic(topic: str) -> None:
+    source = LogOptions(topic, bootstrap="127.0.0.1:1")
+    with pytest.raises(UsageError, match=f"{topic} cannot be mirrored into"):
+        mirror(None, source, replace(source, bootstrap="127.0.0.1:2"))
 
 
 # --- results --------------------------------------------------------------------------------------------------------

@@ -52,6 +52,7 @@ class Asked:
         self.services = broker.services
         self.clock = clock
         self.connection = new_connection()
+        self.client_id = "test"
         self.log_limit = LogLimit()
         self.authorizer = authorizer_of(self.services.config, self.services.metadata)
 
@@ -59,12 +60,12 @@ class Asked:
         name = type(request).__name__.removesuffix("Request")
         api = next(api for api in apis.BY_KEY.values() if api.name == name)
         assert api.min_version <= version <= api.max_version
-        chunks = encode_request(api.key, version, 1, "test", request)
+        chunks = encode_request(api.key, version, 1, self.client_id, request)
         frame = bytearray(b"".join(bytes(chunk) for chunk in chunks)[4:])  # writable, as a connection's are
         header = parse_request_header(frame)
         received, _ = api.decoders[version](memoryview(frame), header.body_position)
         shared = Shared(self.broker.memory, self.log_limit, self.authorizer)
-        context = RequestContext(shared, self.connection, api.key, version, 1, "test", NOW_MS)
+        context = RequestContext(shared, self.connection, api.key, version, 1, self.client_id, NOW_MS)
         try:
             handler = ready(api, self.services, asks_authorizer=True)
             response = await handler(context, received)

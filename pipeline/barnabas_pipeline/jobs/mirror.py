@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from barnabas.wire.registry import RECORDS
 from barnabas_pipeline import faults
 from barnabas_pipeline.errors import DataLossError, IncompleteError, MissingOffsets, UsageError
 from barnabas_pipeline.jobs.load import unwrap
@@ -46,6 +47,10 @@ def mirror(spark: Any, source: LogOptions, target: LogOptions) -> MirrorSummary:
     """Mirror what is there now; one task a partition. Raises UsageError, DataLossError, IncompleteError."""
     if target.transport != "wire":
         raise UsageError("the target of a mirror is a cluster, not a directory")
+    if target.topic in RECORDS:
+        raise UsageError(
+            f"{target.topic} cannot be mirrored into: a cluster alone writes to its internal topics"
+        )
     log = open_log(source)
     try:
         identity, bounds = log.identity(), log.bounds()

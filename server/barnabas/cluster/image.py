@@ -152,6 +152,11 @@ class ClusterImage(NamedTuple):
         """Return the name of the topic with this id, None if there is none."""
         return self.names_by_id.get(topic_id)
 
+    def partition(self, topic: str, index: int) -> PartitionInfo | None:
+        """Return what is known of a partition, None if there is none."""
+        info = self.topics.get(topic)
+        return info.partitions[index] if info is not None and 0 <= index < len(info.partitions) else None
+
     def broker_epoch(self, broker_id: int) -> int:
         """Return the epoch of a broker's registration, -1 for one that is not registered."""
         broker = self.brokers.get(broker_id)

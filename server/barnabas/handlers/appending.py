@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from barnabas.cluster.internal_topics import ADMIN_CLIENT_ID, refuses_writes
 from barnabas.errors import RequestError
 from barnabas.handlers.transactional import Admission, Part
 from barnabas.records.batch import BatchHeader, transactional_producer
@@ -86,6 +87,7 @@ class Appender:
         "_config",
         "_context",
         "_is_admitted",
+        "_is_closed",
         "_may_write",
         "_metadata",
         "_name",
@@ -136,10 +138,12 @@ class Appender:
         self._piecework = piecework
         self._threads = threads
         self._refused: dict[TopicPartition, RequestError] = {}
-        # Of the topic that is appended to: its answers so far, None where it has not begun; its name; whether it may be.
+        # Of the topic that is appended to: its answers so far, None where it has not begun; its name; whether the requester
+        # may write to it, and whether no client may.
         self._responses: list[PartitionResponse] | None = None
         self._name = ""
         self._may_write = False
+        self._is_closed = False
 
     def append_at_once(self) -> bool:
         """Append what is usual and in no transaction; return whether that was all."""
@@ -161,7 +165,7 @@ class Appender:
     async def admit(self) -> None:
         """See that transactional records are in a transaction, and remember the partitions where they are not.
 
-        Topics that the requester may not write to are left out: they are refused when their turn to be appended comes.
+        Topics that the requester, or no client, may write to are left out: they are refused when their turn comes.
         Raises TRANSACTIONAL_ID_AUTHORIZATION_FAILED when the records come without a transactional id or with one that
         the requester may not write with, and INVALID_PRODUCER_ID_MAPPING when they are of several producers.
         """
@@ -183,7 +187,9 @@ class Appender:
             if found:
                 is_transactional = True
                 name = self._name_of(topic)
-                if context.authorizes(Operation.WRITE, ResourceType.TOPIC, name):
+                if not refuses_writes(name, context.client_id) and context.authorizes(
+                    Operation.WRITE, ResourceType.TOPIC, name
+                ):
                     parts += [Part((name, index), producer) for index, producer in found]
         if not is_transactional:
             return
@@ -231,8 +237,15 @@ class Appender:
             responses = self._responses = []
             self._name = self._name_of(topic)
             self._may_write = self._context.authorizes(Operation.WRITE, ResourceType.TOPIC, self._name)
+            self._is_closed = refuses_writes(self._name, self._context.client_id)
         partitions = topic.partition_data
-        if self._may_write and self._name and not self._refused and self._request.acks in _KNOWN_ACKS:
+        if (
+            self._may_write
+            and self._name
+            and not self._is_closed
+            and not self._refused
+            and self._request.acks in _KNOWN_ACKS
+        ):
             appends = self._appends
             while len(responses) < len(partitions):
                 if appends.is_used_up or appends.append_usual(self._name, partitions, responses):
@@ -282,6 +295,11 @@ class Appender:
         if self._request.acks not in _KNOWN_ACKS:
             raise RequestError(
                 ErrorCode.INVALID_REQUIRED_ACKS, f"acks={self._request.acks}; -1, 0 and 1 are known"
+            )
+        if self._is_closed and self._metadata.image.partition(topic, index) is not None:
+            raise RequestError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"the broker alone writes to {topic}, and a client with the id {ADMIN_CLIENT_ID}",
             )
 
     async def _append_in_steps(

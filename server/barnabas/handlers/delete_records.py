@@ -1,6 +1,7 @@
 """DeleteRecords v0-v2. Moves the start of partitions forward; -1 means up to the high watermark.
 
-Answered when all live replicas have done so, or with REQUEST_TIMED_OUT.
+Answered when all live replicas have done so, or with REQUEST_TIMED_OUT. Nobody deletes records of internal topics:
+INVALID_TOPIC_EXCEPTION.
 """
 
 from __future__ import annotations
@@ -9,12 +10,15 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from barnabas.cluster.image import INTERNAL_TOPICS
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire.generated.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.cluster.image import ClusterImage
+    from barnabas.cluster.store import MetadataStore
     from barnabas.loop_budget import LoopBudget
     from barnabas.replicas.manager import Replicas
     from barnabas.replicas.replica import Replica
@@ -28,7 +32,12 @@ Waiting = list[tuple["Replica", int, Result]]
 
 
 async def handle(
-    context: RequestContext, request: DeleteRecordsRequest, *, replicas: Replicas, budget: LoopBudget
+    context: RequestContext,
+    request: DeleteRecordsRequest,
+    *,
+    metadata: MetadataStore,
+    replicas: Replicas,
+    budget: LoopBudget,
 ) -> DeleteRecordsResponse:
     """Answer every partition on its own."""
     response = DeleteRecordsResponse()
@@ -39,7 +48,7 @@ async def handle(
         may = context.authorizes(Operation.DELETE, ResourceType.TOPIC, topic.name)
         for entry in topic.partitions:
             if may:
-                answer = _delete(topic.name, entry.partition_index, entry.offset, waiting, replicas=replicas)
+                answer = _delete(topic.name, entry, waiting, image=metadata.image, replicas=replicas)
             else:
                 answer = Result(
                     partition_index=entry.partition_index,
@@ -66,9 +75,19 @@ async def _wait(waiting: Waiting, timeout_ms: int) -> None:
             result.error_code = ErrorCode.REQUEST_TIMED_OUT
 
 
-def _delete(topic: str, index: int, offset: int, waiting: Waiting, *, replicas: Replicas) -> Result:
+def _delete(
+    topic: str,
+    entry: DeleteRecordsRequest.DeleteRecordsPartition,
+    waiting: Waiting,
+    *,
+    image: ClusterImage,
+    replicas: Replicas,
+) -> Result:
+    index, offset = entry.partition_index, entry.offset
     result = Result(partition_index=index, low_watermark=-1)
     try:
+        if topic in INTERNAL_TOPICS and image.partition(topic, index) is not None:
+            raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is an internal topic")
         replica = replicas.leader(topic, index)
         partition_log = replica.log
         if not partition_log.config.is_deleted:

@@ -124,8 +124,7 @@ class Replicas:
         return info.leader == self._broker_id and (topic, index) not in self._replicas
 
     def _info(self, topic: str, index: int) -> PartitionInfo | None:
-        info = self._image.topics.get(topic) if self._image else None
-        return info.partitions[index] if info is not None and 0 <= index < len(info.partitions) else None
+        return self._image.partition(topic, index) if self._image else None
 
     def _why_not(self, topic: str, index: int) -> tuple[ErrorCode, str]:
         info = self._info(topic, index)

@@ -104,6 +104,14 @@ async def test_the_brokers_reason_is_given(tmp_path: Path) -> None:
         for seeds, reason in (
             ({"topics": {"a/b": {}}}, "topic a/b: INVALID_TOPIC_EXCEPTION"),
             ({"topics": {"t": {"settings": {"cleanup.policy": "none"}}}}, "topic t: INVALID_CONFIG"),
+            (
+                {
+                    "topics": {
+                        "__consumer_offsets": {"partitions": 1, "records": [{"key": "k", "value": "v"}]}
+                    }
+                },
+                "records of __consumer_offsets-0: INVALID_TOPIC_EXCEPTION",
+            ),
             ({"groups": {"g": {"none": {"0": "latest"}}}}, "UNKNOWN_TOPIC_OR_PARTITION"),
             (
                 {"acls": [{"principal": "User:a", "operation": "READ", "topic": "t"}]},
