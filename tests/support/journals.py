@@ -17,6 +17,8 @@ class MemoryJournal:
     This broker leads it in `epoch`, nobody does if that is None. All is committed at once, unless `commits` is taken away.
     """
 
+    topic = "__consumer_offsets"
+
     def __init__(self, records: Sequence[Record] = ()) -> None:
         self.start = 0
         self.records: list[Record] = list(records)
@@ -70,5 +72,5 @@ class MemoryJournal:
         while offset < len(self.records):
             if self.failure is not None and offset >= len(self.records) // 2:
                 raise self.failure
-            yield Entry([self.records[offset]])
+            yield Entry([self.records[offset]], offsets=[offset])
             offset += 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from barnabas.wire.registry import RECORDS
+from barnabas.wire.generated.index import RECORDS
 from barnabas_pipeline import faults
 from barnabas_pipeline.errors import DataLossError, IncompleteError, MissingOffsets, UsageError
 from barnabas_pipeline.jobs.load import unwrap

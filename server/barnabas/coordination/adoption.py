@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.changes import (
@@ -31,6 +32,7 @@ from barnabas.cluster.internal_topics import SHAPES, TRANSACTION_TOPIC
 from barnabas.coordination.producer_ids import BLOCK_SIZE
 from barnabas.ids import new_uuid
 from barnabas.replicas.lost_dirs import LOST, present_dirs
+from barnabas.wire.errors import DecodeError
 
 if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
@@ -173,5 +175,6 @@ def _producer_ids(partition_log: PartitionLog) -> Iterator[int]:
     for entry in read_entries(partition_log):
         for key, value in entry.records:
             if value is not None:
-                transaction = parse_transaction(parse_key(key), value)
-                yield max(transaction.producer_id, transaction.next_producer_id)
+                with suppress(DecodeError):  # the coordinator says which ones, when it reads them
+                    transaction = parse_transaction(parse_key(key), value)
+                    yield max(transaction.producer_id, transaction.next_producer_id)

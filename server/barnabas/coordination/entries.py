@@ -14,11 +14,12 @@ from barnabas.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, check_crc,
 from barnabas.records.building import encode_pairs
 from barnabas.records.control import ControlType, parse_type
 from barnabas.records.errors import CorruptRecordsError, RecordsError
-from barnabas.statemachine.decision import Entry
+from barnabas.statemachine.decision import Entry, Record
 
 if TYPE_CHECKING:
     from barnabas.log.partition_log import PartitionLog
     from barnabas.records.batch import BatchHeader
+    from barnabas.records.record import Record as AnyRecord
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +43,8 @@ def batch_of(
 def read_entries(partition_log: PartitionLog) -> Iterator[Entry]:
     """All batches of the log of a coordinator's partition, oldest first, up to where it ends by then.
 
-    A batch with a wrong checksum is left out, with an error in the log: what it says is not believed.
+    A batch with a wrong checksum is left out, with an error in the log: what it says is not believed. So are batches and
+    records that no coordinator can have written.
     Raises StorageError, and RecordsError where it cannot be known where the next batch begins.
     """
     offset = partition_log.log_start_offset
@@ -56,7 +58,7 @@ def read_entries(partition_log: PartitionLog) -> Iterator[Entry]:
             for position, header in iter_batches(data):
                 offset = header.next_offset
                 if check_crc(data, position, header):
-                    yield from _entries_of(data, position, header)
+                    yield from _entries_of(partition_log.dir, data, position, header)
                 else:
                     log.error(
                         "%s: the batch of offsets %d to %d is damaged and left out; %s",
@@ -75,15 +77,40 @@ def _advice(partition_log: PartitionLog) -> str:
     )
 
 
-def _entries_of(data: bytes, position: int, header: BatchHeader) -> Iterator[Entry]:
-    records = [record for record in iter_any_records(data, position) if record.key is not None]
+def _entries_of(dir_path: str, data: bytes, position: int, header: BatchHeader) -> Iterator[Entry]:
+    """Yield what a batch says; what no coordinator can have written is left out, with an error in the log."""
+    try:
+        records = list(iter_any_records(data, position))
+    except RecordsError as error:
+        log.error(
+            "%s: the batch of offsets %d to %d is refused: its checksum is right, and its records cannot be read: %s",
+            dir_path, header.base_offset, header.last_offset, error.message,
+        )  # fmt: skip
+        return
     if header.is_control:
         for record in records:
-            kind = parse_type(record.key)
+            kind = _control_type(record)
             if kind in (ControlType.ABORT, ControlType.COMMIT):
-                yield Entry([], header.producer_id, kind is ControlType.COMMIT)
+                yield Entry([], header.producer_id, kind is ControlType.COMMIT, offsets=[record.offset])
+            else:
+                log.error(
+                    "%s: the control record at offset %d is refused: it ends no transaction",
+                    dir_path, record.offset,
+                )  # fmt: skip
         return
-    yield Entry(
-        [(record.key, record.value) for record in records if record.key is not None],
-        header.producer_id if header.is_transactional else NO_PRODUCER_ID,
-    )
+    known: list[Record] = []
+    offsets: list[int] = []
+    for record in records:
+        if record.key is None:
+            log.error("%s: the record at offset %d is refused: it has no key", dir_path, record.offset)
+        else:
+            known.append((record.key, record.value))
+            offsets.append(record.offset)
+    yield Entry(known, header.producer_id if header.is_transactional else NO_PRODUCER_ID, offsets=offsets)
+
+
+def _control_type(record: AnyRecord) -> ControlType:
+    try:
+        return parse_type(record.key)
+    except RecordsError:
+        return ControlType.UNKNOWN

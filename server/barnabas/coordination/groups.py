@@ -91,7 +91,7 @@ class GroupCoordinator(Runtime["GroupShard"]):
             try:
                 machine.replay(key, value, loading=loading, producer_id=entry.producer_id)
             except PeerError as error:
-                log.warning("a record of __consumer_offsets-%d is skipped: %s", partition, error)
+                self._refuse(partition, entry, index, error)
 
     def transaction_ended(self, partition: int, producer_id: int, *, committed: bool) -> None:
         """The marker that ends a producer's transaction has been appended to this partition."""

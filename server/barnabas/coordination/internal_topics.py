@@ -18,33 +18,33 @@ class InternalTopic:
     def __init__(
         self, topic: str, *, metadata: MetadataStore, replicas: Replicas, creation: TopicCreation
     ) -> None:
-        self._topic = topic
+        self.topic = topic
         self._metadata = metadata
         self._replicas = replicas
         self._creation = creation
 
     async def ensure(self) -> int:
         """Make the topic if need be; returns the number of its partitions."""
-        await self._creation.ensure(self._topic)
+        await self._creation.ensure(self.topic)
         return self.partition_count()
 
     def leader_epoch(self, partition: int) -> int:
         """The leader epoch of a partition."""
-        return self._replicas.leader(self._topic, partition).leader_epoch
+        return self._replicas.leader(self.topic, partition).leader_epoch
 
     def partition_count(self) -> int:
         """The number of its partitions, 0 while there is no such topic."""
-        info = self._metadata.image.topics.get(self._topic)
+        info = self._metadata.image.topics.get(self.topic)
         return len(info.partitions) if info else 0
 
     def is_empty(self, partition: int) -> bool:
         """Whether there is nothing to read in a partition."""
-        log = self._replicas.leader(self._topic, partition).log
+        log = self._replicas.leader(self.topic, partition).log
         return log.log_start_offset == log.log_end_offset
 
     def end_offset(self, partition: int) -> int:
         """The offset after the last record of a partition."""
-        return self._replicas.leader(self._topic, partition).log.log_end_offset
+        return self._replicas.leader(self.topic, partition).log.log_end_offset
 
     def append(
         self,
@@ -57,26 +57,26 @@ class InternalTopic:
         from barnabas.coordination.entries import batch_of  # comes with the first shard
 
         batch = batch_of(records, now_ms, producer)
-        led = self._replicas.leader(self._topic, partition)
+        led = self._replicas.leader(self.topic, partition)
         return led.append_own(batch, now_ms=now_ms).last_offset + 1
 
     def is_committed(self, partition: int, end_offset: int) -> bool:
         """Whether the high watermark of a partition that is led here has reached `end_offset`."""
-        replica = self._replicas.find(self._topic, partition)
+        replica = self._replicas.find(self.topic, partition)
         return replica is not None and not replica.closed and replica.log.high_watermark >= end_offset
 
     async def wait_committed(self, partition: int, end_offset: int) -> None:
         """Wait for the high watermark."""
-        replica = self._replicas.leader(self._topic, partition)
+        replica = self._replicas.leader(self.topic, partition)
         if replica.log.high_watermark < end_offset:
             await replica.wait_committed(end_offset)
 
     def delete_before(self, partition: int, offset: int) -> None:
         """Let a partition begin at `offset`."""
-        self._replicas.leader(self._topic, partition).delete_records_before(offset)
+        self._replicas.leader(self.topic, partition).delete_records_before(offset)
 
     def read(self, partition: int) -> Iterator[Entry]:
         """All batches of a partition, oldest first, up to where it ends by then."""
         from barnabas.coordination.entries import read_entries
 
-        return read_entries(self._replicas.leader(self._topic, partition).log)
+        return read_entries(self._replicas.leader(self.topic, partition).log)

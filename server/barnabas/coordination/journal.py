@@ -13,6 +13,10 @@ from barnabas.wire.generated.errors import ErrorCode
 class Journal(Protocol):
     """An internal topic."""
 
+    @property
+    def topic(self) -> str:
+        """The name of the topic."""
+
     async def ensure(self) -> int:
         """Make the topic if need be; returns the number of its partitions. Raises RequestError."""
 

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any, Final
 
 from barnabas.cluster.image import ImageSource
+from barnabas.cluster.internal_topics import OFFSETS_TOPIC
 from barnabas.errors import RequestError
 from barnabas.groups import protocols, targets
 from barnabas.groups.classic import ClassicGroup
@@ -47,6 +48,7 @@ from barnabas.statemachine.context import EventContext
 from barnabas.statemachine.decision import EVENT_SIZE_MAX, Decision, Large, Record, nothing, slices
 from barnabas.topic_partitions import TopicPartition
 from barnabas.wire.codec import record_type_id
+from barnabas.wire.errors import DecodeError
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.heartbeat import HeartbeatRequest
@@ -55,6 +57,7 @@ from barnabas.wire.generated.records import group_metadata, legacy_offset_commit
 from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
 from barnabas.wire.generated.share_group_heartbeat import ShareGroupHeartbeatResponse
 from barnabas.wire.generated.sync_group import SyncGroupRequest
+from barnabas.wire.registry import record_type_ids
 
 GROUP_NOT_FOUND_SINCE: Final = 9
 """The version of OffsetCommit that tells a member that its group is not there."""
@@ -409,7 +412,8 @@ class GroupShard:
     ) -> None:
         """Replay a record; `loading` when it is read again after a start, `producer_id` that of a transaction.
 
-        Group metadata matters only then: while running, the group itself is ahead of it. Raises DecodeError.
+        Group metadata matters only then: while running, the group itself is ahead of it. Raises DecodeError for what no
+        coordinator can have written, and for types that are not known.
         """
         kind = record_type_id(key)
         if kind == offset_commit.RECORD.type_id:
@@ -418,7 +422,7 @@ class GroupShard:
             one = CommittedOffset(where.group, (where.topic, where.partition), committed)
             self.replay_commit(one, producer_id)
         elif producer_id != NO_PRODUCER_ID:
-            return
+            raise DecodeError("is not of an offset, and in a transaction", "record key", 0)
         elif kind == legacy_offset_commit.RECORD.type_id:
             old = legacy_offset_commit.RECORD.decode_key(key)
             committed = None if value is None else offset_commit.RECORD.decode_value(value)
@@ -434,6 +438,8 @@ class GroupShard:
             of_kind = BY_RECORD_TYPE.get(kind)
             if of_kind is not None and of_kind.replay is not None:
                 self._replay_said(of_kind, of_kind.replay.decoded(kind, key, value))
+            elif kind not in record_type_ids(OFFSETS_TOPIC):
+                raise DecodeError(f"is of type {kind}, which is not known", "record key", 0)
 
     def _replayed(self, kind: Kind[Any], group_id: str, make: bool) -> Group | None:
         """Return the group of a record; None if there is none of its kind and none is to be made."""

@@ -24,6 +24,7 @@ from barnabas.share.records import (
 )
 from barnabas.statemachine.decision import Decision, slices
 from barnabas.wire.codec import record_type_id
+from barnabas.wire.errors import DecodeError
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.records import share_snapshot, share_update
 
@@ -173,7 +174,9 @@ class ShareStateShard:
                 self.states.pop(where, None)
             else:
                 self._replay_snapshot(where, state_of_snapshot(share_snapshot.RECORD.decode_value(value)))
-        elif kind == share_update.RECORD.type_id and value is not None:
+        elif value is None:
+            raise DecodeError("is that of an update, or unknown, without a value", "record key", 0)
+        else:
             about = share_update.RECORD.decode_key(key)
             self._replay_update(
                 (about.group_id, about.topic_id, about.partition), share_update.RECORD.decode_value(value)

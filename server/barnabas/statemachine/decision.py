@@ -96,10 +96,10 @@ class Entry:
     """A batch of an internal topic: records, or the marker that ends a transaction (`committed` says how).
 
     `producer_id` is that of a transaction, -1 for records that count at once. `decoded` has what some of the records
-    say, by their index, where that is known.
+    say, by their index, where that is known. `offsets` are those of the records, or of the marker, where they were read.
     """
 
-    __slots__ = ("committed", "decoded", "producer_id", "records")
+    __slots__ = ("committed", "decoded", "offsets", "producer_id", "records")
 
     def __init__(
         self,
@@ -107,11 +107,13 @@ class Entry:
         producer_id: int = -1,
         committed: bool | None = None,
         decoded: Mapping[int, Any] | None = None,
+        offsets: Sequence[int] = (),
     ) -> None:
         self.records = records
         self.producer_id = producer_id
         self.committed = committed
         self.decoded = decoded
+        self.offsets = offsets
 
 
 def slices(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from barnabas.statemachine.decision import Record
 from barnabas.transactions.transaction import BY_NUMBER, State, Transaction
+from barnabas.wire.errors import DecodeError
 from barnabas.wire.generated.records import transaction_log
 from barnabas.wire.generated.records.transaction_log import TransactionLogKey, TransactionLogValue
 
@@ -55,6 +56,11 @@ def parse_key(key: bytes) -> str:
 def parse_transaction(transactional_id: str, data: bytes) -> Transaction:
     """Return what a record says. The last epoch is not in it, as in Kafka. Raises DecodeError."""
     value = transaction_log.RECORD.decode_value(data)
+    state = BY_NUMBER.get(value.transaction_status)
+    if state is None:
+        raise DecodeError(
+            f"{value.transaction_status} is no state", "TransactionLogValue.transaction_status", 0
+        )
     return Transaction(
         id=transactional_id,
         producer_id=value.producer_id,
@@ -62,7 +68,7 @@ def parse_transaction(transactional_id: str, data: bytes) -> Transaction:
         previous_producer_id=value.previous_producer_id,
         next_producer_id=value.next_producer_id,
         timeout_ms=value.transaction_timeout_ms,
-        state=BY_NUMBER.get(value.transaction_status, State.DEAD),
+        state=state,
         partitions=frozenset(
             (topic.topic, partition)
             for topic in value.transaction_partitions or ()

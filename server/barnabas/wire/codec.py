@@ -19,6 +19,8 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 _NUMBER = Struct(">h")
+KEY_TYPE_SIZE = _NUMBER.size
+"""So many bytes of a record's key say its type."""
 
 
 class MessageCodec(Generic[M]):
@@ -149,7 +151,7 @@ class RecordType(Generic[K, V]):
 
 def record_type_id(key: Buffer) -> int:
     """Return the type of record that a key of an internal topic belongs to. Raises DecodeError."""
-    if len(key) < _NUMBER.size:
+    if len(key) < KEY_TYPE_SIZE:
         raise DecodeError("is too short for a type", "record key", 0)
     type_id: int = _NUMBER.unpack_from(key)[0]
     return type_id

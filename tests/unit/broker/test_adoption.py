@@ -4,7 +4,8 @@ from barnabas.cluster.image import TOPIC
 from barnabas.testing.memory_disk import MemoryDisk
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.init_producer_id import InitProducerIdRequest
-from tests.support.brokers import running
+from tests.support.brokers import NOW_MS, running
+from tests.support.logs import batch
 
 DIRS = ("/a",)
 JOURNAL = "/a/barnabas-metadata.jsonl"
@@ -46,6 +47,22 @@ async def test_what_another_broker_left_is_adopted():
         # An id that was used must not come again, with sequences that start over, for somebody else.
         assert await producer_id(client) > transactional
         assert await producer_id(client, "mine") == transactional
+
+
+async def test_records_that_no_coordinator_writes_keep_nothing_from_being_adopted():
+    disk = MemoryDisk()
+    async with running(DIRS, disk, **SETTINGS) as client:
+        used = await producer_id(client, "mine")
+        replica = client.services.replicas.leader("__transaction_state", 0)
+        for key, value in ((b"k", b"v"), (b"\0\0\0\1x", b"v"), (b"\0\x63", b"of a newer version")):
+            replica.append_own(batch(value, key=key), now_ms=NOW_MS)
+        last = await producer_id(client, "later")
+    assert last > used
+    disk.remove(JOURNAL)
+    disk.remove(COPY)
+    async with running(DIRS, disk, **SETTINGS) as client:
+        assert await producer_id(client) > last
+        assert await producer_id(client, "mine") == used
 
 
 async def test_only_what_no_topic_knows_is_adopted():
