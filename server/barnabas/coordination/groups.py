@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from barnabas.cluster.image import ImageSource
 from barnabas.coordination.journal import Journal
+from barnabas.coordination.refused import refuse
 from barnabas.coordination.runtime import Runtime
 from barnabas.coordination.shard import GiveWay, never
 from barnabas.errors import PeerError, RequestError
@@ -91,7 +92,7 @@ class GroupCoordinator(Runtime["GroupShard"]):
             try:
                 machine.replay(key, value, loading=loading, producer_id=entry.producer_id)
             except PeerError as error:
-                self._refuse(partition, entry, index, error)
+                refuse(self._journal.topic, partition, entry, index, error)
 
     def transaction_ended(self, partition: int, producer_id: int, *, committed: bool) -> None:
         """The marker that ends a producer's transaction has been appended to this partition."""

@@ -17,6 +17,7 @@ import trio
 
 from barnabas.coordination.answers import Answers
 from barnabas.coordination.journal import Journal, led_partitions
+from barnabas.coordination.refused import refuse
 from barnabas.coordination.shard import GiveWay, M, Shard, never
 from barnabas.coordination.shard_log import ShardLog
 from barnabas.coordination.shards import READ_AGAIN_SECONDS, Shards
@@ -26,9 +27,7 @@ from barnabas.errors import PeerError, RequestError
 from barnabas.later import Later
 from barnabas.statemachine.decision import Decision, Entry, Large, Refused
 from barnabas.statemachine.partitioning import partition_for
-from barnabas.wire.codec import KEY_TYPE_SIZE, record_type_id
 from barnabas.wire.generated.errors import ErrorCode
-from barnabas.wire.registry import record_type_ids
 
 if TYPE_CHECKING:
     from barnabas.environment import Threads
@@ -374,21 +373,12 @@ class Runtime(Generic[M]):
     def _replay(self, partition: int, machine: M, entry: Entry, *, loading: bool) -> None:
         """Hand what is in the log to the machine; what it cannot have written is left out."""
         if entry.committed is not None:
-            self._refuse(partition, entry, 0, "no transaction writes to this topic")
+            refuse(self._journal.topic, partition, entry, 0, "no transaction writes to this topic")
         for index, (key, value) in enumerate(entry.records):
             try:
                 machine.replay(key, value, loading=loading)
             except PeerError as error:
-                self._refuse(partition, entry, index, error)
-
-    def _refuse(self, partition: int, entry: Entry, index: int, why: object) -> None:
-        """Log that a record, or a marker, is left out, with its place. What a newer version has written is no error."""
-        level, why = _judged(self._journal.topic, entry, index, why)
-        where = f"offset {entry.offsets[index]}" if entry.offsets else "the end"
-        log.log(
-            level, "%s-%d: the record at %s is left out, and changes nothing: %s",
-            self._journal.topic, partition, where, why,
-        )  # fmt: skip
+                refuse(self._journal.topic, partition, entry, index, error)
 
     async def _take_effect_when_committed(self, shard: Shard[M], end_offset: int, out: Decision) -> None:
         try:
@@ -495,11 +485,3 @@ class Runtime(Generic[M]):
         log.warning("what the end of %s decided waits: %s", key, error)
         if shard.is_active:
             self._timers.set_decided(shard, {key: now_ms + int(READ_AGAIN_SECONDS * 1000)})
-
-
-def _judged(topic: str, entry: Entry, index: int, why: object) -> tuple[int, object]:
-    """Return the level of the line about a record that is left out, and why it is."""
-    key = entry.records[index][0] if entry.records else b""
-    if len(key) >= KEY_TYPE_SIZE and (type_id := record_type_id(key)) not in record_type_ids(topic):
-        return logging.WARNING, f"its type {type_id} is not known; a newer version may have written it"
-    return logging.ERROR, f"no coordinator can have written it: {why}"

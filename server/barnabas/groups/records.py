@@ -7,10 +7,12 @@ from typing import Any, Final, NamedTuple
 from barnabas.features import RecordVersions
 from barnabas.statemachine.decision import Record
 from barnabas.topic_partitions import TopicPartition
+from barnabas.wire.errors import DecodeError
 from barnabas.wire.generated.records import group_metadata, offset_commit
 from barnabas.wire.generated.records.group_metadata import GroupMetadataKey, GroupMetadataValue
 from barnabas.wire.generated.records.offset_commit import OffsetCommitKey, OffsetCommitValue
 
+INT32_MAX: Final = 2**31 - 1
 LEADER_EPOCH_SINCE: Final = 3
 """The version of an offset's value from which on it has all fields but the expiry."""
 
@@ -29,6 +31,12 @@ class CommittedOffset(NamedTuple):
     group_id: str
     topic_partition: TopicPartition
     value: OffsetCommitValue | None
+
+
+def check_epoch(epoch: int) -> None:
+    """Raise DecodeError for a generation, or a group's epoch, after which there could be no other."""
+    if epoch == INT32_MAX:
+        raise DecodeError(f"{epoch} is the last that there can be", "epoch", 0)
 
 
 def group_record(group_id: str, value: GroupMetadataValue, versions: RecordVersions) -> Record:

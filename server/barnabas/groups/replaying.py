@@ -7,7 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from barnabas.groups.epoch_group import EpochGroup, ReconciledGroup
 from barnabas.groups.epoch_member import EpochMember
-from barnabas.groups.records import Said
+from barnabas.groups.records import Said, check_epoch
 from barnabas.topic_partitions import TopicIdPartition
 from barnabas.wire.codec import RecordType
 
@@ -40,6 +40,8 @@ class Replay(Generic[G]):
         """Return what a record of one of the types says. Raises DecodeError."""
         record_type = self._types[type_id][0]
         written = None if value is None else record_type.decode_value(value)
+        if record_type is self._epoch and written is not None:
+            check_epoch(written.epoch)
         return Said(type_id, record_type.decode_key(key), written)
 
     def apply(self, said: Said, find: Callable[[str, bool], G | None], end: Callable[[str], None]) -> None:

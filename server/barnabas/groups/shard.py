@@ -31,6 +31,7 @@ from barnabas.groups.pending import PendingOffsets
 from barnabas.groups.records import (
     CommittedOffset,
     Said,
+    check_epoch,
     group_tombstone,
     is_whole,
     offset_record,
@@ -433,6 +434,7 @@ class GroupShard:
             elif loading:
                 group_id = group_metadata.RECORD.decode_key(key).group
                 metadata = group_metadata.RECORD.decode_value(value)
+                check_epoch(metadata.generation)
                 self.groups[group_id] = ClassicGroup.restored(group_id, self.settings, metadata)
         else:
             of_kind = BY_RECORD_TYPE.get(kind)

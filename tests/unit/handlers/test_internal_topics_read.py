@@ -216,7 +216,7 @@ async def test_markers_are_refused_where_no_transaction_writes(tmp_path, caplog)
     assert f"{TRANSACTIONS}-0: the record at offset {offset} is left out" in caplog.text
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [*range(12), 140])
 async def test_whatever_can_be_read_breaks_no_coordinator(tmp_path, seed):
     """Values of any kind under keys of any kind, of a few groups: each coordinator answers all that is asked of it."""
     random = Random(seed)
