@@ -193,6 +193,7 @@ def _assemble(
         made = Shares(
             config, coordination.internal(SHARE_TOPIC), groups=groups, metadata=metadata, replicas=replicas, budget=budget,
             piecework=piecework, now_ms=now_ms, steady_ms=environment.monotonic_ms, elsewhere=coordination.share_state,
+            high_watermarks=coordination.high_watermarks,
         )  # fmt: skip
         background.start_soon(made.run)
         return made

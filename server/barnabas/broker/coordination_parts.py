@@ -14,6 +14,7 @@ from barnabas.cluster.protocol_version import protocol_of, record_versions
 from barnabas.cluster.topic_creation import LocalTopicCreation
 from barnabas.config import broker as settings
 from barnabas.coordination.groups import GroupCoordinator
+from barnabas.coordination.high_watermarks import LocalHighWatermarks
 from barnabas.coordination.internal_topics import InternalTopic
 from barnabas.coordination.markers import LocalMarkers
 from barnabas.coordination.producer_ids import LocalProducerIds, note_block
@@ -27,7 +28,13 @@ if TYPE_CHECKING:
     from barnabas.cluster.store import Subscriber
     from barnabas.cluster.topic_creation import TopicCreation
     from barnabas.config.loading import BrokerConfig
-    from barnabas.coordination.ports import MarkerWriter, ProducerIds, ShareStatePort, TransactionVerifier
+    from barnabas.coordination.ports import (
+        HighWatermarks,
+        MarkerWriter,
+        ProducerIds,
+        ShareStatePort,
+        TransactionVerifier,
+    )
     from barnabas.coordination.share_state import ShareStateCoordinator
     from barnabas.environment import Environment
     from barnabas.loop_budget import LoopBudget
@@ -55,6 +62,7 @@ class CoordinationParts(NamedTuple):
     """The journal on an internal topic."""
     share_state: Callable[[ShareStateCoordinator], ShareStatePort] | None
     """Puts what asks other brokers around the share coordinator of this one."""
+    high_watermarks: HighWatermarks
 
 
 def coordination_parts(
@@ -103,7 +111,14 @@ def coordination_parts(
     )
     verifier = _verifier(config, storage, LocalVerifier(transactions), ports)
     return CoordinationParts(
-        ports, groups, transactions, local_markers, verifier, internal, _share_state(config, storage)
+        ports,
+        groups,
+        transactions,
+        local_markers,
+        verifier,
+        internal,
+        _share_state(config, storage),
+        _high_watermarks(config, storage),
     )
 
 
@@ -176,3 +191,18 @@ def _share_state(
         )
 
     return elsewhere
+
+
+def _high_watermarks(config: BrokerConfig, storage: Storage) -> HighWatermarks:
+    local = LocalHighWatermarks(storage.replicas)
+    if storage.peers is None:
+        return local
+    from barnabas.coordination.cluster_high_watermarks import ClusterHighWatermarks
+
+    return ClusterHighWatermarks(
+        storage.metadata,
+        storage.broker_id,
+        local=local,
+        peers=storage.peers,
+        timeout_ms=config.get(settings.REQUEST_TIMEOUT_MS),
+    )

@@ -10,6 +10,9 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from barnabas.errors import RequestError
     from barnabas.share.records import ShareState, StateKey
     from barnabas.share.state import StateWrite
     from barnabas.topic_partitions import TopicPartition
@@ -73,6 +76,15 @@ class ProducerIds(Protocol):
 
         Raises StorageError, or COORDINATOR_LOAD_IN_PROGRESS if the controller gives none now.
         """
+
+
+class HighWatermarks(Protocol):
+    """Says how far partitions are committed, whoever leads them."""
+
+    async def of(
+        self, topic_partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int | RequestError]:
+        """Return the high watermark of each partition, or why it is not known."""
 
 
 class ShareStatePort(Protocol):

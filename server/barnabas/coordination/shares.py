@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
     from barnabas.coordination.groups import GroupCoordinator
     from barnabas.coordination.journal import Journal
-    from barnabas.coordination.ports import ShareStatePort
+    from barnabas.coordination.ports import HighWatermarks, ShareStatePort
     from barnabas.loop_budget import LoopBudget
     from barnabas.replicas.manager import Replicas
     from barnabas.requests.piecework import Piecework
@@ -45,6 +45,7 @@ class Shares:
         now_ms: Callable[[], int],
         steady_ms: Callable[[], int],
         elsewhere: Callable[[ShareStateCoordinator], ShareStatePort] | None,
+        high_watermarks: HighWatermarks,
     ) -> None:
         """`journal` is that of __share_group_state; `elsewhere` puts what asks other brokers around the one here."""
         get = config.get
@@ -59,6 +60,7 @@ class Shares:
         )
         self.state_port: ShareStatePort = self.state if elsewhere is None else elsewhere(self.state)
         """The states of all share partitions, whoever coordinates them; `state` has those of this broker."""
+        self.high_watermarks = high_watermarks
         self.sessions = ShareSessions(get(settings.GROUP_SHARE_MAX_SHARE_SESSIONS))
         self.partitions = SharePartitions(
             metadata,

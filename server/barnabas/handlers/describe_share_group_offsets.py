@@ -1,4 +1,7 @@
-"""DescribeShareGroupOffsets v0-v1. Where share groups begin in their partitions (KIP-932); v1 adds the lag (KIP-1226)."""
+"""DescribeShareGroupOffsets v0-v1. Where share groups begin in their partitions (KIP-932); v1 adds the lag (KIP-1226).
+
+The lag takes the high watermarks of the partitions: their leaders, on whatever brokers, are asked for them.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +25,16 @@ if TYPE_CHECKING:
     from barnabas.coordination.groups import GroupCoordinator
     from barnabas.coordination.shares import Shares
     from barnabas.loop_budget import LoopBudget
-    from barnabas.replicas.manager import Replicas
     from barnabas.requests.context import RequestContext
+    from barnabas.topic_partitions import TopicPartition
 
 Group = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
 Topic = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic
 Partition = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition
+Delivered = list[tuple["TopicPartition", Partition, int]]
+"""Partitions, their answers, and up to which offset, about, their records are delivered."""
+
+LAG_SINCE = 1
 
 
 async def handle(
@@ -35,7 +42,6 @@ async def handle(
     request: DescribeShareGroupOffsetsRequest,
     *,
     metadata: MetadataStore,
-    replicas: Replicas,
     group_coordinator: GroupCoordinator,
     shares: Shares,
     budget: LoopBudget,
@@ -44,6 +50,7 @@ async def handle(
     response = DescribeShareGroupOffsetsResponse()
     for asked in request.groups:
         answer = Group(group_id=asked.group_id)
+        delivered: Delivered = []
         response.groups.append(answer)
         await budget.checkpoint()
         try:
@@ -68,12 +75,14 @@ async def handle(
                         asked.group_id,
                         name,
                         partitions,
+                        delivered,
                         metadata=metadata,
-                        replicas=replicas,
                         shares=shares,
                         budget=budget,
                     )
                 )
+            if delivered and context.api_version >= LAG_SINCE:
+                await _add_lags(delivered, shares=shares, budget=budget)
         except RequestError as error:
             answer.topics = []
             answer.error_code, answer.error_message = error.code, error.message or None
@@ -114,12 +123,13 @@ async def _topic(
     group_id: str,
     name: str,
     partitions: list[int],
+    delivered: Delivered,
     *,
     metadata: MetadataStore,
-    replicas: Replicas,
     shares: Shares,
     budget: LoopBudget,
 ) -> Topic:
+    """Describe partitions of a topic; those that may have a lag are added to `delivered`."""
     info = metadata.image.topics.get(name)
     topic = Topic(topic_name=name, topic_id=info.id if info else bytes(16))
     for index in partitions:
@@ -134,8 +144,18 @@ async def _topic(
                 continue
             partition.start_offset, partition.leader_epoch = state.start_offset, state.leader_epoch
             if UNKNOWN_OFFSET not in (state.start_offset, state.complete_count):
-                end = replicas.leader(name, index).log.high_watermark
-                partition.lag = end - state.start_offset - state.complete_count
+                delivered.append(((name, index), partition, state.start_offset + state.complete_count))
         except RequestError as error:
             partition.error_code, partition.error_message = error.code, error.message or None
     return topic
+
+
+async def _add_lags(delivered: Delivered, *, shares: Shares, budget: LoopBudget) -> None:
+    ends = await shares.high_watermarks.of({topic_partition for topic_partition, _, _ in delivered})
+    for topic_partition, partition, count in delivered:
+        end = ends[topic_partition]
+        if isinstance(end, RequestError):
+            partition.error_code, partition.error_message = end.code, end.message or None
+        else:
+            partition.lag = end - count
+        await budget.checkpoint()
