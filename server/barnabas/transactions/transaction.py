@@ -110,14 +110,17 @@ class Transaction:
         return expected.epoch == self.epoch or (self.epoch == EPOCH_MAX and expected.epoch == self.last_epoch)
 
     def matches(self, states: set[str], producer_ids: set[int], longer_than_ms: int, now_ms: int) -> bool:
-        """Say whether it is in one of these states, of one of these producers, and open for longer; none means any."""
+        """Say whether it is in one of these states, of one of these producers, and began longer ago; none means any.
+
+        As in Kafka, one that has ended still began then, and one that has not begun did so at -1, which is very long ago.
+        """
         if self.state is State.DEAD:
             return False
         if (states and self.state.title not in states) or (
             producer_ids and self.producer_id not in producer_ids
         ):
             return False
-        return longer_than_ms < 0 or (self.state is State.ONGOING and now_ms - self.start_ms > longer_than_ms)
+        return longer_than_ms < 0 or now_ms - self.start_ms > longer_than_ms
 
     # --- changes --------------------------------------------------------------------------------------------
 

@@ -54,6 +54,18 @@ async def test_every_version_deletes_by_name(tmp_path, version):
         assert again == [("t", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
 
 
+@pytest.mark.parametrize("version", range(7))
+async def test_names_that_no_topic_can_have_are_unknown_as_any_other(tmp_path, version):
+    names = ["", ".", "..", "a b", "a/b", "ä", "a\0", "x" * 250]
+    async with broker_to_ask(tmp_path) as ask:
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if version < 6:
+            assert await delete(ask, *names, version=version) == sorted((name, unknown) for name in names)
+        else:
+            told = await delete_topics(ask, *((name, NOTHING) for name in names))
+            assert told == {(name, NOTHING): unknown for name in names}
+
+
 async def test_a_name_that_comes_twice_is_refused_once(tmp_path):
     async with broker_to_ask(tmp_path) as ask:
         await make(ask, "t", "u")

@@ -411,3 +411,15 @@ def test_every_state_can_be_written_in_every_version(version):
         assert (read.producer_id, read.epoch, read.state) == (7, 3, state)
         kept = (read.previous_producer_id, read.next_producer_id, read.client_version)
         assert kept == ((5, 9, 2) if version else (-1, -1, 0))
+
+
+@pytest.mark.parametrize("state", [state for state in State if state is not State.DEAD])
+@pytest.mark.parametrize("start_ms", [-1, 1_000])
+@pytest.mark.parametrize("longer_than_ms", [-2, -1, 0, 499, 500, 501, 1_500, 1_501, 1_502, 2**63 - 1])
+def test_how_long_ago_it_began_counts_in_every_state(state, start_ms, longer_than_ms):
+    """As Apache Kafka 4.3 and 3.9 answer ListTransactions: -1 is when what has not begun began."""
+    transaction = Transaction(ID, 7, 0, state=state, start_ms=start_ms)
+    began_ms_ago = 1_500 - start_ms
+    expected = longer_than_ms < 0 or began_ms_ago > longer_than_ms
+    assert transaction.matches(set(), set(), longer_than_ms, 1_500) is expected
+    assert not replace(transaction, state=State.DEAD).matches(set(), set(), longer_than_ms, 1_500)

@@ -388,6 +388,11 @@ async def _described(trial: Trial, *, is_v2: bool) -> None:
         return bool(answer.transaction_states[0].transaction_state == "CompleteCommit")
 
     await trial.until("DescribeTransactions", asked, is_done, "the transaction is complete")
+    listed = await trial.ask("ListTransactions", {"duration_filter": 0})
+    trial.check(
+        producer.id in [one.transactional_id for one in listed.transaction_states],
+        "how long ago it began counts in its last state, too",
+    )
 
 
 async def _several(trial: Trial, *, is_v2: bool) -> None:
