@@ -1,8 +1,14 @@
-"""What is written in a transaction must be in one: the check before every transactional append (KIP-890).
+"""The check before every transactional append that it is part of a transaction (KIP-890).
 
 The rule: a partition in which the producer's transaction is already open needs no check, since only its end marker
 closes it. The others are asked about at the coordinator, or made part of the transaction when the client leaves that to
-the broker; and what the coordinator said holds until an end marker comes to the partition, or its leader changes.
+the broker. The coordinator's answer holds until this transaction's end marker comes to the partition:
+
+- Version 2 of transactions raises the epoch at each end, so that the marker has a higher epoch than the batches it
+  ends. A marker of the batch's own epoch is the end of the transaction before: it may come while the coordinator, which
+  waits for it, is being asked.
+- In version 1 the epoch stays. Clients add their partitions first, which they can do once the transaction before is
+  ended everywhere, so any marker that comes after the question ends the transaction that was asked about.
 """
 
 from __future__ import annotations
@@ -53,7 +59,7 @@ class Admission:
     verifier: TransactionVerifier
     config: BrokerConfig
     _admitted: dict[Part, tuple[int, int]] = field(default_factory=dict)
-    """What was known of the partition when its verification began: leader epoch, and offset of the last end marker."""
+    """What was known of a partition before the coordinator was asked about it: leader epoch, last end marker's offset."""
 
     async def admit(self, parts: Sequence[Part]) -> dict[TopicPartition, RequestError]:
         """See that the partitions are in the producer's transaction.
@@ -63,13 +69,7 @@ class Admission:
         unknown = [part for part in parts if not self._has_begun(part)]
         if not self._is_checked:
             return {}
-        refused = {
-            part.topic_partition: RequestError(
-                ErrorCode.INVALID_PRODUCER_EPOCH, "the partition knows a higher epoch"
-            )
-            for part in unknown
-            if self._is_older(part)
-        }
+        refused = {part.topic_partition: _older() for part in unknown if self._is_older(part)}
         unknown = [part for part in unknown if part.topic_partition not in refused]
         if not self.transactional_id:
             nobody = RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
@@ -90,10 +90,13 @@ class Admission:
         return refused
 
     def refusal(self, part: Part) -> RequestError | None:
-        """Why a partition that was let in may not be appended to any more: a transaction has ended in it since."""
-        if not self._is_checked or self._has_begun(part) or self._admitted.get(part) == self._seen(part):
+        """Return why a partition that was let in may not be appended to any more: its transaction has ended since."""
+        if not self._is_checked or self._has_begun(part):
             return None
-        return self._missing()
+        admitted = self._admitted.get(part)
+        if self.implicit and admitted is not None:
+            return _older() if self._is_older(part) else None
+        return None if admitted == self._seen(part) else self._missing()
 
     @property
     def _is_checked(self) -> bool:
@@ -106,7 +109,7 @@ class Admission:
         )
 
     def _seen(self, part: Part) -> tuple[int, int]:
-        """Return what changes when a transaction of the producer ends in the partition, or its leadership does."""
+        """Return a value that changes when a transaction of the producer ends in the partition, or its leadership does."""
         replica = self.replicas.leader(*part.topic_partition)
         known = replica.log.producers.get(part.producer.id)
         return replica.leader_epoch, NO_OFFSET if known is None else known.marker_offset
@@ -140,3 +143,7 @@ class Admission:
         ):
             return RequestError(ErrorCode.NOT_ENOUGH_REPLICAS, f"the transaction cannot be checked: {error}")
         return error
+
+
+def _older() -> RequestError:
+    return RequestError(ErrorCode.INVALID_PRODUCER_EPOCH, "the partition knows a higher epoch")

@@ -7,6 +7,7 @@ GROUP_ID_NOT_FOUND, as OffsetCommit does, where versions before say ILLEGAL_GENE
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from barnabas.loop_budget import LoopBudget
     from barnabas.replicas.manager import Replicas
     from barnabas.requests.context import RequestContext
+
+log = logging.getLogger(__name__)
 
 IMPLICIT_SINCE = 5
 TOPIC_IDS_SINCE = 6
@@ -71,16 +74,21 @@ async def handle(
         topic_partition = (OFFSETS_TOPIC, await group_coordinator.partition_of(request.group_id))
         part = Part(topic_partition, producer)
         refused = await admission.admit([part])
-        if topic_partition in refused:
-            raise refused[topic_partition]
 
-        def check() -> None:
-            if (why_not := admission.refusal(part)) is not None:
+        def check(why_not: RequestError | None) -> None:
+            if why_not is not None:
+                context.log(
+                    log, logging.INFO, "refused transactional commits",
+                    "offsets of group %r in transaction %r refused: %s",
+                    request.group_id, request.transactional_id, why_not,
+                )  # fmt: skip
                 raise why_not
+
+        check(refused.get(topic_partition))
 
         await commits.write(
             some,
-            check=check,
+            check=lambda: check(admission.refusal(part)),
             producer=producer,
             says_epochs=context.api_version >= TOPIC_IDS_SINCE,
         )

@@ -5,10 +5,11 @@ import pytest
 from barnabas.transactions.transaction import Producer
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.produce import ProduceRequest
+from barnabas.wire.generated.txn_offset_commit import TxnOffsetCommitRequest
 from tests.support.broker import ask_for_topic, broker_to_ask
 from tests.support.logs import batch
 
-PRODUCER = Producer(7, 0)
+PRODUCER = Producer(7, 1)
 PLACE = ("t", 0)
 
 
@@ -34,11 +35,11 @@ async def ask(tmp_path):
         yield asked
 
 
-async def produced(ask, version, sequence=0, topic="t"):
+async def produced(ask, version, sequence=0, topic="t", producer=PRODUCER):
     records = batch(
         b"v",
-        producer_id=PRODUCER.id,
-        producer_epoch=PRODUCER.epoch,
+        producer_id=producer.id,
+        producer_epoch=producer.epoch,
         base_sequence=sequence,
         transactional=True,
     )
@@ -53,13 +54,24 @@ async def produced(ask, version, sequence=0, topic="t"):
     return answer.responses[0].partition_responses[0].error_code
 
 
+async def committed(ask, version, producer=PRODUCER):
+    part = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=5)
+    topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name="t", partitions=[part])
+    answer = await ask(
+        TxnOffsetCommitRequest(
+            transactional_id="id",
+            group_id="g",
+            producer_id=producer.id,
+            producer_epoch=producer.epoch,
+            topics=[topic],
+        ),
+        version,
+    )
+    return answer.topics[0].partitions[0].error_code
+
+
 @pytest.mark.parametrize(
-    ("version", "told"),
-    [
-        (10, ErrorCode.INVALID_TXN_STATE),
-        (11, ErrorCode.TRANSACTION_ABORTABLE),
-        (13, ErrorCode.TRANSACTION_ABORTABLE),
-    ],
+    ("version", "told"), [(10, ErrorCode.INVALID_TXN_STATE), (11, ErrorCode.TRANSACTION_ABORTABLE)]
 )
 async def test_a_transaction_that_ends_between_verification_and_append_lets_nothing_in(ask, version, told):
     async def end():
@@ -68,12 +80,58 @@ async def test_a_transaction_that_ends_between_verification_and_append_lets_noth
     verifier = Verifier(meanwhile=end)
     ask.services = ask.services._replace(transaction_verifier=verifier)
     assert await produced(ask, version) == told
-    assert verifier.asked == [("id", PRODUCER, [PLACE], version >= 12)]
+    assert verifier.asked == [("id", PRODUCER, [PLACE], False)]
     verifier.meanwhile = None
     assert await produced(ask, version) == 0, "the next transaction may begin"
     assert len(verifier.asked) == 2
     assert await produced(ask, version, sequence=1) == 0
     assert len(verifier.asked) == 2, "one that has begun in the partition needs nobody's word"
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+@pytest.mark.parametrize("version", [12, 13])
+async def test_the_end_of_the_transaction_before_ends_none_that_the_coordinator_has_begun_since(
+    ask, version, is_known
+):
+    # In version 2 of transactions the end of one already has the epoch of the next.
+    async def end():
+        await ask.services.markers.write(PLACE, PRODUCER, 0, True)
+
+    if is_known:
+        ask.services = ask.services._replace(transaction_verifier=Verifier())
+        assert await produced(ask, version, producer=Producer(PRODUCER.id, PRODUCER.epoch - 1)) == 0
+    ask.services = ask.services._replace(transaction_verifier=Verifier(meanwhile=end))
+    assert await produced(ask, version) == 0
+    assert await produced(ask, version, sequence=1) == 0
+
+
+@pytest.mark.parametrize("version", [12, 13])
+async def test_a_transaction_whose_own_end_has_come_lets_nothing_in(ask, version):
+    async def end():
+        await ask.services.markers.write(PLACE, Producer(PRODUCER.id, PRODUCER.epoch + 1), 0, False)
+
+    ask.services = ask.services._replace(transaction_verifier=Verifier(meanwhile=end))
+    assert await produced(ask, version) == ErrorCode.INVALID_PRODUCER_EPOCH
+    partition = ask.services.replicas.leader(*PLACE)
+    assert partition.log.log_end_offset == 1, "the marker alone"
+
+
+async def test_offsets_are_let_in_by_the_same_rule(ask, caplog):
+    caplog.set_level("INFO")
+    meanwhile = []
+    ask.services = ask.services._replace(
+        transaction_verifier=Verifier(meanwhile=lambda: ask.services.markers.write(*meanwhile.pop()))
+    )
+    index = await ask.services.group_coordinator.partition_of("g")
+    place = ("__consumer_offsets", index)
+    meanwhile.append((place, PRODUCER, 0, True))
+    assert await committed(ask, 5) == 0
+    meanwhile.append((place, Producer(8, 1), 0, True))
+    assert await committed(ask, 5, Producer(8, 0)) == ErrorCode.INVALID_PRODUCER_EPOCH
+    meanwhile.append((place, Producer(9, 0), 0, True))
+    assert await committed(ask, 4, Producer(9, 0)) == ErrorCode.TRANSACTION_ABORTABLE
+    refused = [line for line in caplog.messages if "offsets of group 'g' in transaction 'id' refused" in line]
+    assert len(refused) == 2
 
 
 async def test_the_end_of_another_producers_transaction_changes_nothing(ask):
