@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -90,12 +91,16 @@ class Barnabas(Broker):
         """The ready line's, by name."""
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
-        command = [*self._before, sys.executable, "-m", "barnabas", "serve"]
+    def _command(self) -> list[str]:
+        command = [sys.executable, "-m", "barnabas", "serve"]
         if "listeners" not in self.settings:
             command += ["--listen", self.bootstrap]
         if "log.dirs" not in self.settings:
             command += ["--data", str(self.directory / "data")]
+        return command
+
+    def start(self) -> None:
+        command = [*self._before, *self._command()]
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]
         environment = {**os.environ, "PYTHONPATH": import_path()}
@@ -104,7 +109,7 @@ class Barnabas(Broker):
             self._process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=log, env=environment, preexec_fn=self._in_child
             )
-        line = self._first_line(self._process)
+        line = self._ready_line(self._process)
         if READY not in line:
             self._process.kill()
             self._process.wait()
@@ -134,8 +139,7 @@ class Barnabas(Broker):
             if process.stdout:
                 process.stdout.close()
 
-    @staticmethod
-    def _first_line(process: subprocess.Popen[bytes]) -> str:
+    def _ready_line(self, process: subprocess.Popen[bytes]) -> str:
         assert process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(process.stdout, selectors.EVENT_READ)
@@ -163,9 +167,56 @@ class Barnabas(Broker):
         if code != (0 if how == "term" else -signal.SIGKILL):
             raise BrokerError(f"it ended with {code} after SIG{how.upper()}; see {self.log}")
 
+    def _logs(self) -> list[Path]:
+        return [self.log]
+
     def complaints(self) -> list[str]:
-        lines = self.log.read_text(errors="replace").splitlines()
+        lines = [line for log in self._logs() for line in log.read_text(errors="replace").splitlines()]
         return [line for line in lines if " ERROR " in line or " CRITICAL " in line or "Traceback" in line]
+
+
+class BarnabasCluster(Barnabas):
+    """`barnabas cluster` from this checkout, which turns on all features; stopped and killed as one."""
+
+    def __init__(self, directory: Path, brokers: int, settings: Mapping[str, str] = NOTHING_ELSE) -> None:
+        super().__init__(directory, settings)
+        self._brokers = brokers
+        self.pids: list[int] = []
+        """The process ids of the brokers."""
+
+    def _command(self) -> list[str]:
+        place = str(self.directory / "cluster")
+        return [
+            sys.executable,
+            "-m",
+            "barnabas",
+            "cluster",
+            "--brokers",
+            str(self._brokers),
+            "--dir",
+            place,
+            "--port",
+            "0",
+        ]
+
+    def _logs(self) -> list[Path]:
+        return [self.log, *(self.directory / "cluster").glob("broker-*.log")]
+
+    def _ready_line(self, process: subprocess.Popen[bytes]) -> str:
+        self.pids = []
+        line = super()._ready_line(process)
+        while line and READY not in line:  # its parts come first, each with a line of its own
+            self.pids += [int(word.removeprefix("pid=")) for word in line.split() if word.startswith("pid=")]
+            line = super()._ready_line(process)
+        return line
+
+    def pause(self, number: int, seconds: float) -> None:
+        """Stop one of the brokers for a while, as a machine that swaps: it is not missed, and answers late."""
+        os.kill(self.pids[number], signal.SIGSTOP)
+        try:
+            time.sleep(seconds)
+        finally:
+            os.kill(self.pids[number], signal.SIGCONT)
 
 
 class ApacheKafka(Broker):

@@ -8,8 +8,9 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from compat.matrix.brokers import ApacheKafka, Barnabas, Broker
+from compat.matrix.brokers import ApacheKafka, Barnabas, BarnabasCluster, Broker
 from compat.soak import transfers, wordcounts
+from compat.soak.clerks import CLIENTS
 from compat.soak.transfers import Figures, LostError
 
 
@@ -23,16 +24,29 @@ def main(given: list[str]) -> int:
     parser.add_argument("--records", type=int, default=20_000, help="orders, or words")
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument(
+        "--brokers", type=int, default=1, help="more than one: `barnabas cluster`, killed as a whole"
+    )
+    parser.add_argument(
+        "--pauses",
+        action="store_true",
+        help="of transfers: brokers of a cluster are paused for a while, nobody is killed",
+    )
+    parser.add_argument(
+        "--clients", default="librdkafka", metavar="A,B", help=f"of transfers: {', '.join(CLIENTS)}"
+    )
+    parser.add_argument(
         "--group-protocol", choices=("classic", "streams"), default="classic", help="of the word count"
     )
     options = parser.parse_args(given)
     directory = Path(tempfile.mkdtemp(prefix="barnabas-soak-"))
     settings = wordcounts.SETTINGS if options.what == "wordcount" else {}
-    broker: Broker = (
-        Barnabas(directory, settings)
-        if options.against == "barnabas"
-        else ApacheKafka(directory, "4.x", settings)
-    )
+    broker: Broker
+    if options.against == "kafka":
+        broker = ApacheKafka(directory, "4.x", settings)
+    elif options.brokers > 1:
+        broker = BarnabasCluster(directory, options.brokers, settings)
+    else:
+        broker = Barnabas(directory, settings)
     print(f"seed {options.seed}, {options.rounds} rounds, logs in {directory}", flush=True)
     try:
         figures = _run(options, broker, directory)
@@ -55,7 +69,16 @@ def _run(options: argparse.Namespace, broker: Broker, directory: Path) -> Figure
             instances=options.workers,
             protocol=options.group_protocol,
         )
-    return transfers.run(broker, directory, **common, orders=options.records, workers=options.workers)
+    return transfers.run(
+        broker,
+        directory,
+        **common,
+        orders=options.records,
+        workers=options.workers,
+        clients=options.clients.split(","),
+        replicas=min(options.brokers, 3),
+        pauses=options.pauses,
+    )
 
 
 if __name__ == "__main__":

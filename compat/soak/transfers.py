@@ -6,9 +6,9 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,13 +24,20 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from compat.kit.reading import read_to_end
-from compat.matrix.brokers import Broker, BrokerError
+from compat.matrix.brokers import BarnabasCluster, Broker, BrokerError
+from compat.soak.clerks import CLIENTS
 from compat.soak.worker import GROUP, LEDGER, ORDERS
 
 ACCOUNTS = 50
-PARTITIONS = 4
+PARTITIONS = 6
+LEDGER_PARTITIONS = 30
+"""So many get an end marker of each transaction, or nearly."""
 DONE_TIMEOUT_S = 180
 ROUND_S = (0.2, 1.5)
+PAUSE_S = (1.0, 2.5)
+"""Longer than a coordinator waits for the markers of a transaction before it answers, shorter than any session."""
+ABORTABLE = ("TRANSACTION_ABORTABLE", "TransactionAbortable", "INVALID_TXN_STATE", "InvalidTxnState")
+"""As clients write that their transaction was not taken for one: no correct producer is told so."""
 _PASSING = frozenset((
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR,
 ))  # fmt: skip
@@ -49,7 +56,12 @@ class Figures:
     aborted_records: int = 0
     workers_killed: int = 0
     brokers_killed: int = 0
+    brokers_paused: int = 0
     workers_failed: int = 0
+    transactions: int = 0
+    """Acknowledged commits."""
+    abortable: int = 0
+    """How often a worker has failed as its transaction was not taken for one."""
     seconds: float = 0.0
 
 
@@ -58,6 +70,7 @@ class Worker:
     """A worker that is started again whenever it ends."""
 
     name: str
+    command: list[str]
     bootstrap: str
     directory: Path
     process: subprocess.Popen[bytes] | None = None
@@ -67,21 +80,18 @@ class Worker:
     def acknowledged(self) -> Path:
         return self.directory / f"{self.name}.acknowledged"
 
+    @property
+    def log(self) -> Path:
+        return self.directory / f"{self.name}.log"
+
     def keep_alive(self) -> None:
         """Start it, if it has ended by itself or never was."""
         if self.process is not None and self.process.poll() is None:
             return
         if self.process is not None:
             self.failures += 1
-        command = [
-            sys.executable,
-            "-m",
-            "compat.soak.worker",
-            self.bootstrap,
-            self.name,
-            str(self.acknowledged),
-        ]
-        with (self.directory / f"{self.name}.log").open("ab") as log:
+        command = [*self.command, self.bootstrap, self.name, str(self.acknowledged)]
+        with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stderr=log, env=os.environ)
 
     def kill(self) -> None:
@@ -92,29 +102,63 @@ class Worker:
             self.process = None
 
 
-def run(broker: Broker, directory: Path, *, seed: int, rounds: int, orders: int, workers: int) -> Figures:
-    """Kill at random for some rounds, let the workers end their work, and check. Raises LostError."""
+def run(
+    broker: Broker,
+    directory: Path,
+    *,
+    seed: int,
+    rounds: int,
+    orders: int,
+    workers: int,
+    clients: Sequence[str] = ("librdkafka",),
+    replicas: int = 1,
+    pauses: bool = False,
+) -> Figures:
+    """Kill at random for some rounds, let the workers end their work, and check. Raises LostError.
+
+    The workers use the `clients` in turn. With `pauses` the brokers of a cluster are paused, and nobody is killed.
+    """
+    commands = [CLIENTS[client]() for client in clients]
+    crew = [
+        (f"{clients[number % len(clients)]}-{number}", commands[number % len(clients)])
+        for number in range(workers)
+    ]
     try:
-        return _run(broker, directory, seed=seed, rounds=rounds, orders=orders, workers=workers)
+        return _run(
+            broker, directory, crew, seed=seed, rounds=rounds, orders=orders, replicas=replicas, pauses=pauses
+        )
     except BaseException:
         with suppress(BrokerError):
             broker.stop("kill")
         raise
 
 
-def _run(broker: Broker, directory: Path, *, seed: int, rounds: int, orders: int, workers: int) -> Figures:
+def _run(
+    broker: Broker,
+    directory: Path,
+    wanted: Sequence[tuple[str, list[str]]],
+    *,
+    seed: int,
+    rounds: int,
+    orders: int,
+    replicas: int,
+    pauses: bool,
+) -> Figures:
     choose = random.Random(seed)
     begun = time.monotonic()
     figures = Figures(orders=orders)
     broker.start()
-    place_orders(broker.bootstrap, choose, orders)
-    crew = [Worker(f"clerk-{number}", broker.bootstrap, directory) for number in range(workers)]
+    place_orders(broker.bootstrap, choose, orders, replicas)
+    crew = [Worker(name, command, broker.bootstrap, directory) for name, command in wanted]
     try:
         for number in range(rounds):
             for worker in crew:
                 worker.keep_alive()
             time.sleep(choose.uniform(*ROUND_S))
-            if number % 3 == 2:
+            if isinstance(broker, BarnabasCluster) and pauses:
+                broker.pause(choose.randrange(len(broker.pids)), choose.uniform(*PAUSE_S))
+                figures.brokers_paused += 1
+            elif number % 3 == 2:
                 broker.restart("kill")
                 figures.brokers_killed += 1
             else:
@@ -125,23 +169,37 @@ def _run(broker: Broker, directory: Path, *, seed: int, rounds: int, orders: int
         for worker in crew:
             worker.kill()
             figures.workers_failed += worker.failures
-    told = [
-        number
+    commits = [
+        line
         for worker in crew
         if worker.acknowledged.exists()
-        for number in worker.acknowledged.read_text().split()
+        for line in worker.acknowledged.read_text().splitlines()
     ]
-    figures.acknowledged = len(told)
+    told = [number for line in commits for number in line.split()]
+    figures.acknowledged, figures.transactions = len(told), len(commits)
+    refused = [
+        line
+        for worker in crew
+        for line in worker.log.read_text(errors="replace").splitlines()
+        if any(name in line for name in ABORTABLE)
+    ]
+    figures.abortable = len(refused)
     check(broker.bootstrap, orders, told, figures)
     broker.stop()
     figures.seconds = time.monotonic() - begun
+    if refused:
+        raise LostError(
+            f"correct producers were refused {len(refused)} times, the first: {refused[0]}; {figures}"
+        )
     return figures
 
 
-def place_orders(bootstrap: str, choose: random.Random, count: int) -> None:
+def place_orders(bootstrap: str, choose: random.Random, count: int, replicas: int) -> None:
     """Make the topics, and fill the one with orders."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    for made in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in (ORDERS, LEDGER)]).values():
+    for made in admin.create_topics(
+        [NewTopic(ORDERS, PARTITIONS, replicas), NewTopic(LEDGER, LEDGER_PARTITIONS, replicas)]
+    ).values():
         made.result(30)
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
     for number in range(count):
@@ -184,7 +242,9 @@ def committed_orders(admin: AdminClient, places: list[TopicPartition]) -> int:
 def wait_settled(bootstrap: str) -> None:
     """Until no transaction is open in the ledger. A worker that was killed in one may leave it to its time-out."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    wanted = {TopicPartition(LEDGER, partition): OffsetSpec.latest() for partition in range(PARTITIONS)}
+    wanted = {
+        TopicPartition(LEDGER, partition): OffsetSpec.latest() for partition in range(LEDGER_PARTITIONS)
+    }
     deadline = time.monotonic() + DONE_TIMEOUT_S
     while True:
         ends = [
@@ -211,7 +271,7 @@ def read_all(bootstrap: str, isolation: str) -> list[str]:
     }
     values: list[str] = []
     try:
-        for message in read_to_end(settings, LEDGER, PARTITIONS, seconds=DONE_TIMEOUT_S):
+        for message in read_to_end(settings, LEDGER, LEDGER_PARTITIONS, seconds=DONE_TIMEOUT_S):
             if message.error():
                 raise LostError(str(message.error()))
             values.append((message.value() or b"").decode())

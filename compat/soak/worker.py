@@ -43,6 +43,7 @@ def work(bootstrap: str, name: str, acknowledged: Path) -> None:
             "isolation.level": "read_committed",
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
+            "partition.assignment.strategy": "range",  # all clients have it
             **NO_REBOOTSTRAP,
         }
     )
