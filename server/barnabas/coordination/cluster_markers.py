@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from barnabas.transactions.transaction import Producer
 
 CHANNEL = "markers"
-VERSION_MAX = 1
-"""v2 (KIP-1228) is of releases without ZooKeeper."""
 
 Marker = WriteTxnMarkersRequest.WritableTxnMarker
 Topic = WriteTxnMarkersRequest.WritableTxnMarkerTopic
@@ -36,6 +34,7 @@ class _Wanted(NamedTuple):
     producer: Producer
     coordinator_epoch: int
     commit: bool
+    transaction_version: int
 
 
 class ClusterMarkers:
@@ -59,7 +58,12 @@ class ClusterMarkers:
         await self._batches.run()
 
     async def write(
-        self, topic_partition: TopicPartition, producer: Producer, coordinator_epoch: int, commit: bool
+        self,
+        topic_partition: TopicPartition,
+        producer: Producer,
+        coordinator_epoch: int,
+        commit: bool,
+        transaction_version: int,
     ) -> None:
         """End a producer's transaction in a partition; returns once the marker is committed.
 
@@ -72,13 +76,13 @@ class ClusterMarkers:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{index}")
         leader = topic.partitions[index].leader
         if leader == self._broker_id:
-            await self._local.write(topic_partition, producer, coordinator_epoch, commit)
+            await self._local.write(topic_partition, producer, coordinator_epoch, commit, transaction_version)
             return
         if leader not in self._metadata.image.brokers:
             raise RequestError(ErrorCode.LEADER_NOT_AVAILABLE, f"nobody leads {name}-{index} now")
         try:
             code = await self._batches.ask(
-                leader, _Wanted(topic_partition, producer, coordinator_epoch, commit)
+                leader, _Wanted(topic_partition, producer, coordinator_epoch, commit, transaction_version)
             )
         except PeerUnavailableError as error:
             raise RequestError(ErrorCode.NETWORK_EXCEPTION, str(error)) from error
@@ -94,7 +98,6 @@ class ClusterMarkers:
         response: WriteTxnMarkersResponse = await self._peers.ask(
             broker_id,
             WriteTxnMarkersRequest(markers=_grouped(wanted)),
-            version_max=VERSION_MAX,
             timeout_s=self._timeout_s,
             channel=CHANNEL,
         )
@@ -114,7 +117,7 @@ def _grouped(wanted: Sequence[_Wanted]) -> list[Marker]:
     """The markers of a request, each with all of its partitions."""
     markers: dict[tuple[Producer, int, bool], Marker] = {}
     topics: dict[tuple[Producer, int, bool, str], Topic] = {}
-    for (name, index), producer, epoch, commit in wanted:
+    for (name, index), producer, epoch, commit, version in wanted:
         marker = markers.get((producer, epoch, commit))
         if marker is None:
             marker = markers[producer, epoch, commit] = Marker(
@@ -122,6 +125,7 @@ def _grouped(wanted: Sequence[_Wanted]) -> list[Marker]:
                 producer_epoch=producer.epoch,
                 transaction_result=commit,
                 coordinator_epoch=epoch,
+                transaction_version=version,
             )
         topic = topics.get((producer, epoch, commit, name))
         if topic is None:

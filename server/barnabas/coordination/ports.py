@@ -41,9 +41,16 @@ class MarkerWriter(Protocol):
     """Ends transactions in partitions."""
 
     async def write(
-        self, topic_partition: TopicPartition, producer: Producer, coordinator_epoch: int, commit: bool
+        self,
+        topic_partition: TopicPartition,
+        producer: Producer,
+        coordinator_epoch: int,
+        commit: bool,
+        transaction_version: int,
     ) -> None:
         """End a producer's transaction in a partition; returns once the marker is committed.
+
+        From `transaction_version` 2 on the next transaction of the producer is not ended by a marker that comes late.
 
         Raises RequestError with INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, UNKNOWN_TOPIC_OR_PARTITION or what
         else the partition's leader answers; StorageError.

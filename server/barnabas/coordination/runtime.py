@@ -446,8 +446,8 @@ class Runtime(Generic[M]):
             try:
                 nursery.start_soon(self.load_all)
                 while True:
-                    now_ms = self._now_ms()
                     for shard, key in self._timers.due():
+                        now_ms = self._now_ms()
                         if shard.timers_to_set or shard.is_held:
                             self._timers.set(shard, {key: now_ms + PUT_OFF_MS})
                         elif self._is_large_timer is not None and self._is_large_timer(shard.machine, key):

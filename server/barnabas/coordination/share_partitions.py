@@ -43,10 +43,13 @@ class Shared:
 
     __slots__ = ("closed", "key", "leader_epoch", "led", "records", "state_epoch", "waiting")
 
-    def __init__(self, key: StateKey, led: Replica, records: SharePartition, state_epoch: int) -> None:
+    def __init__(
+        self, key: StateKey, led: Replica, leader_epoch: int, records: SharePartition, state_epoch: int
+    ) -> None:
+        """`leader_epoch` is the one in which the state was read."""
         self.key = key
         self.led = led
-        self.leader_epoch = led.leader_epoch
+        self.leader_epoch = leader_epoch
         self.records = records
         self.state_epoch = state_epoch
         self.closed = False
@@ -86,6 +89,8 @@ class SharePartitions:
         self._defaults = defaults
         self._loaded: dict[StateKey, Shared] = {}
         self._loading: dict[StateKey, trio.Event] = {}
+        self._times_forgotten = 0
+        """Goes up whenever states are forgotten: those that are just being read are read again."""
         self._changed = trio.Event()
         self._wake_ms = NEVER_MS
         self._nursery: trio.Nursery | None = None
@@ -98,6 +103,7 @@ class SharePartitions:
 
     def unload(self) -> None:
         """What the share coordinator knew is gone: forget all states, and have them read again when they are needed."""
+        self._times_forgotten += 1
         for shared in tuple(self._loaded.values()):
             self._close(shared)
 
@@ -110,16 +116,22 @@ class SharePartitions:
         return shared
 
     async def load(self, key: StateKey) -> Shared:
-        """The share partition, read from the share coordinator if need be. Raises RequestError as a client sees it."""
+        """Return the share partition, read from the share coordinator if need be.
+
+        What was read is only used if the partition is still led in the same epoch, and nothing was forgotten meanwhile.
+        Raises RequestError as a client sees it.
+        """
         while (shared := self.get(key)) is None:
             loading = self._loading.get(key)
             if loading is not None:
                 await loading.wait()
                 continue
             self._loading[key] = trio.Event()
+            times_forgotten = self._times_forgotten
             try:
-                shared = await self._read(key)
-                self._loaded[key] = shared
+                read = await self._read(key)
+                if times_forgotten == self._times_forgotten:
+                    self._loaded[key] = read
             finally:
                 self._loading.pop(key).set()
         shared.records.settings = self.settings_of(key[0])
@@ -128,15 +140,17 @@ class SharePartitions:
     async def _read(self, key: StateKey) -> Shared:
         group_id, topic_id, index = key
         led = self._replicas.leader(self._metadata.image.topic_name(topic_id) or "", index)
+        leader_epoch = led.leader_epoch
         try:
-            state = await self._state.read(key, led.leader_epoch)
+            state = await self._state.read(key, leader_epoch)
         except RequestError as error:
             raise _as_seen_by_clients(error) from error
         settings = self.settings_of(group_id)
         start = state.start_offset
         if start == UNKNOWN_OFFSET:
             start = await self._reset_offset(led, settings)
-        return Shared(key, led, SharePartition.restore(settings, start, state.batches), state.state_epoch)
+        records = SharePartition.restore(settings, start, state.batches)
+        return Shared(key, led, leader_epoch, records, state.state_epoch)
 
     async def _reset_offset(self, led: Replica, settings: ShareSettings) -> int:
         if settings.reset.kind == EARLIEST:
@@ -150,6 +164,7 @@ class SharePartitions:
 
     def forget_group(self, group_id: str) -> None:
         """Nothing of what is known of this group counts any more; it is read again when it is needed."""
+        self._times_forgotten += 1
         for shared in [shared for key, shared in self._loaded.items() if key[0] == group_id]:
             self._close(shared)
 

@@ -260,7 +260,9 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
             if not (shard.is_forgotten or (shard.is_active and self._shards.is_current(shard))):
                 return False
             try:
-                await self._markers.write(topic_partition, ending.producer, shard.leader_epoch, ending.commit)
+                await self._markers.write(
+                    topic_partition, ending.producer, shard.leader_epoch, ending.commit, ending.client_version
+                )
                 return True
             except RequestError as error:
                 if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

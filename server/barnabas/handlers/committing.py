@@ -51,6 +51,7 @@ class RequestedCommit(NamedTuple):
     """One offset that is to be committed."""
 
     commit: Commit
+    topic_id: bytes
     is_too_long: bool
 
 
@@ -109,6 +110,11 @@ class Commits:
         self._requested: list[RequestedCommit] = []
         self._accepted: list[Answer] = []
         self._taken = 0
+        self._image = metadata.image
+        """The metadata in which all topics were known."""
+        self._replaced: set[str] = set()
+        """Topics that are gone since they were taken, be there others of their names or not."""
+        self._unknown_topic: int = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     async def take(
         self,
@@ -160,6 +166,8 @@ class Commits:
         by_id: bool,
     ) -> Iterator[None]:
         """Add the topics' answers; yields now and then."""
+        if by_id:
+            self._unknown_topic = ErrorCode.UNKNOWN_TOPIC_ID
         for topic in self._request.topics:
             name = self._metadata.image.topic_name(topic.topic_id) if by_id else topic.name
             of_topic: list[A] = []
@@ -245,7 +253,7 @@ class Commits:
             commit_timestamp=timestamp_ms if timestamp_ms >= 0 else now_ms,
             expire_timestamp=_expiry_ms(now_ms, self._retention_ms),
         )
-        return RequestedCommit(((topic, index), value), is_too_long)
+        return RequestedCommit(((topic, index), value), info.id, is_too_long)
 
     async def commit(self, commit: Callable[[Sequence[RequestedCommit]], Awaitable[None]]) -> None:
         """Let `commit` commit some offsets at a time; each partition's answer says how it went with its own."""
@@ -258,15 +266,19 @@ class Commits:
                 for answer in answers:
                     answer.error_code = error.code
             else:
-                for one, answer in zip(some, answers, strict=True):
-                    if one.is_too_long:
-                        answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                self._answer_each(some, answers)
+
+    def _answer_each(self, some: Sequence[RequestedCommit], answers: Sequence[Answer]) -> None:
+        """Say what was wrong with single offsets of those that were committed together."""
+        replaced = self._replaced
+        for one, answer in zip(some, answers, strict=True):
+            if replaced and one.commit[0][0] in replaced:
+                answer.error_code = self._unknown_topic
+            elif one.is_too_long:
+                answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
 
     def commit_few(self, response: R) -> R | Later[R]:
         """Write those that `are_few`, at once; returns the `response` when each partition's answer says how it went."""
-        for one, answer in zip(self._requested, self._accepted, strict=True):
-            if one.is_too_long:
-                answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
         if not self._requested:
             return response
         decide = self._decision(self._requested, self._context.api_version)
@@ -275,13 +287,18 @@ class Commits:
         except RequestError as error:
             self._refuse(error)
             return response
-        return Later(partial(self._written, written, response)) if isinstance(written, Later) else response
+        if isinstance(written, Later):
+            return Later(partial(self._written, written, response))
+        self._answer_each(self._requested, self._accepted)
+        return response
 
     async def _written(self, written: Later[None], response: R) -> R:
         try:
             await written.rest()
         except RequestError as error:
             self._refuse(error)
+        else:
+            self._answer_each(self._requested, self._accepted)
         return response
 
     def _refuse(self, error: RequestError) -> None:
@@ -350,10 +367,21 @@ class Commits:
         def decide(shard: GroupShard, out: Decision) -> None:
             check()
             shard.check_commit(request.group_id, committer, context.now_ms, out)
-            shard.commit(request.group_id, [one.commit for one in some if not one.is_too_long], out)
+            left = some if self._metadata.image is self._image else self._still_there(some)
+            shard.commit(request.group_id, [one.commit for one in left if not one.is_too_long], out)
             out.producer = producer
 
         return decide
+
+    def _still_there(self, some: Sequence[RequestedCommit]) -> Sequence[RequestedCommit]:
+        """Return the offsets of topics that are the ones that were taken, and note the others."""
+        topics = self._metadata.image.topics
+        for one in some:
+            name = one.commit[0][0]
+            info = topics.get(name)
+            if info is None or info.id != one.topic_id:
+                self._replaced.add(name)
+        return [one for one in some if one.commit[0][0] not in self._replaced]
 
 
 def _expiry_ms(now_ms: int, retention_ms: int) -> int:

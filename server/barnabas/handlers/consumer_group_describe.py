@@ -17,7 +17,6 @@ from barnabas.wire.generated.consumer_group_describe import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.cluster.store import MetadataStore
     from barnabas.coordination.groups import GroupCoordinator
     from barnabas.environment import Threads
     from barnabas.loop_budget import LoopBudget
@@ -35,17 +34,15 @@ async def handle(
     context: RequestContext,
     request: ConsumerGroupDescribeRequest,
     *,
-    metadata: MetadataStore,
     group_coordinator: GroupCoordinator,
     budget: LoopBudget,
     threads: Threads,
 ) -> ConsumerGroupDescribeResponse:
     """Describe each group on its own."""
-    describe = partial(_describe, metadata.image)
     groups = await describe_each(
         context,
         request,
-        describe,
+        _describe,
         Described,
         _topics,
         group_coordinator=group_coordinator,
@@ -62,10 +59,8 @@ def _topics(group: Described) -> Iterator[str]:
     )
 
 
-def _describe(
-    image: ClusterImage, group_id: str, shard: GroupShard
-) -> tuple[Described, Iterator[MemberToDescribe]]:
-    group = shard.consumer_group(group_id)
+def _describe(group_id: str, shard: GroupShard) -> tuple[Described, Iterator[MemberToDescribe]]:
+    group, image = shard.consumer_group(group_id), shard.metadata.image
     members = [(member, group.target_of(member)) for member in group.members.values()]
     described = Described(
         group_id=group_id,

@@ -20,6 +20,7 @@ from barnabas.wire.generated.offset_fetch import OffsetFetchRequest, OffsetFetch
 from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
 
 if TYPE_CHECKING:
+    from barnabas.cluster.image import ClusterImage
     from barnabas.cluster.ports import ConsumerOffsets
     from barnabas.cluster.store import MetadataStore
     from barnabas.coordination.groups import GroupCoordinator
@@ -37,6 +38,7 @@ Partition = OffsetFetchResponse.OffsetFetchResponsePartition
 GroupTopic = OffsetFetchResponse.OffsetFetchResponseTopics
 GroupPartition = OffsetFetchResponse.OffsetFetchResponsePartitions
 P = TypeVar("P", Partition, GroupPartition)
+Offsets = tuple[dict["TopicPartition", "OffsetCommitValue"], set["TopicPartition"], "ClusterImage"]
 
 
 async def handle(
@@ -58,7 +60,6 @@ async def handle(
                     context,
                     group,
                     request.require_stable,
-                    metadata=metadata,
                     group_coordinator=group_coordinator,
                     budget=budget,
                 )
@@ -72,7 +73,7 @@ async def handle(
             known = await _in_zookeeper(request, metadata=metadata, consumer_offsets=consumer_offsets)
             absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
-            known, unstable = await _offsets(
+            known, unstable, _ = await _offsets(
                 request.group_id, request.require_stable, group_coordinator=group_coordinator
             )
     except RequestError as error:
@@ -123,15 +124,13 @@ async def _group(
     group: OffsetFetchRequest.OffsetFetchRequestGroup,
     require_stable: bool,
     *,
-    metadata: MetadataStore,
     group_coordinator: GroupCoordinator,
     budget: LoopBudget,
 ) -> OffsetFetchResponse.OffsetFetchResponseGroup:
     answer = OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group.group_id)
-    image = metadata.image
     try:
         context.require(Operation.DESCRIBE, ResourceType.GROUP, group.group_id)
-        known, unstable = await _offsets(
+        known, unstable, image = await _offsets(
             group.group_id,
             require_stable,
             group.member_id,
@@ -179,15 +178,13 @@ async def _offsets(
     member_epoch: int = -1,
     *,
     group_coordinator: GroupCoordinator,
-) -> tuple[dict[TopicPartition, OffsetCommitValue], set[TopicPartition]]:
-    """A group's offsets, and the places where an open transaction may change them, if that matters (KIP-447)."""
+) -> Offsets:
+    """Return a group's offsets, where an open transaction may change them, if that matters (KIP-447), and their topics."""
 
-    def find(
-        shard: GroupShard, _: Decision
-    ) -> tuple[dict[TopicPartition, OffsetCommitValue], set[TopicPartition]]:
+    def find(shard: GroupShard, _: Decision) -> Offsets:
         shard.check_fetch(group_id, member_id, member_epoch)
         unstable = shard.pending.topic_partitions(group_id) if require_stable else set()
-        return dict(shard.offsets.get(group_id, {})), unstable
+        return dict(shard.offsets.get(group_id, {})), unstable, shard.metadata.image
 
     return await group_coordinator.perform(group_id, find)
 

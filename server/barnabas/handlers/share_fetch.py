@@ -233,7 +233,7 @@ async def _wait(before: dict[Shared, tuple[int, int, int, bool]], deadline: floa
     for shared, topic_partition in before.items():
         shared.waiting.add(news.event)
         shared.led.subscribers.subscribe(news)
-        if _place(shared) != topic_partition:
+        if not shared.is_current or _place(shared) != topic_partition:
             news.event.set()
     try:
         with trio.move_on_at(deadline):

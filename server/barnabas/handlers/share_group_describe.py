@@ -13,7 +13,6 @@ from barnabas.handlers.describing import MemberToDescribe, assigned_topics, assi
 from barnabas.wire.generated.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 
 if TYPE_CHECKING:
-    from barnabas.cluster.store import MetadataStore
     from barnabas.coordination.groups import GroupCoordinator
     from barnabas.environment import Threads
     from barnabas.loop_budget import LoopBudget
@@ -31,17 +30,15 @@ async def handle(
     context: RequestContext,
     request: ShareGroupDescribeRequest,
     *,
-    metadata: MetadataStore,
     group_coordinator: GroupCoordinator,
     budget: LoopBudget,
     threads: Threads,
 ) -> ShareGroupDescribeResponse:
     """Describe each group on its own."""
-    describe = partial(_describe, metadata.image)
     groups = await describe_each(
         context,
         request,
-        describe,
+        _describe,
         Described,
         _topics,
         group_coordinator=group_coordinator,
@@ -56,10 +53,8 @@ def _topics(group: Described) -> Iterator[str]:
     return assigned_topics(member.assignment for member in group.members)
 
 
-def _describe(
-    image: ClusterImage, group_id: str, shard: GroupShard
-) -> tuple[Described, Iterator[MemberToDescribe]]:
-    group = shard.share_group(group_id)
+def _describe(group_id: str, shard: GroupShard) -> tuple[Described, Iterator[MemberToDescribe]]:
+    group, image = shard.share_group(group_id), shard.metadata.image
     members = tuple(group.members.values())
     described = Described(
         group_id=group_id,

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from barnabas.transactions.transaction import EPOCH_BUMPED_SINCE, Producer
+from barnabas.transactions.transaction import Producer
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 if TYPE_CHECKING:
     from barnabas.coordination.markers import LocalMarkers
     from barnabas.loop_budget import LoopBudget
-    from barnabas.replicas.manager import Replicas
     from barnabas.requests.context import RequestContext
 
 Marker = WriteTxnMarkersRequest.WritableTxnMarker
@@ -25,7 +24,6 @@ async def handle(
     context: RequestContext,
     request: WriteTxnMarkersRequest,
     *,
-    replicas: Replicas,
     budget: LoopBudget,
     markers: LocalMarkers,
 ) -> WriteTxnMarkersResponse:
@@ -36,7 +34,7 @@ async def handle(
     for marker in request.markers:
         for topic in marker.topics:
             for index in topic.partition_indexes:
-                code = await _write(marker, topic.name, index, replicas=replicas, markers=markers)
+                code = await _write(marker, topic.name, index, markers=markers)
                 codes.setdefault(marker.producer_id, {}).setdefault(topic.name, {})[index] = code
                 await budget.checkpoint()
     response = WriteTxnMarkersResponse()
@@ -52,34 +50,17 @@ async def handle(
     return response
 
 
-async def _write(marker: Marker, topic: str, index: int, *, replicas: Replicas, markers: LocalMarkers) -> int:
+async def _write(marker: Marker, topic: str, index: int, *, markers: LocalMarkers) -> int:
     if marker.producer_epoch < 0:
         return ErrorCode.UNKNOWN_SERVER_ERROR  # as Kafka, which can make no such marker
-    if marker.transaction_version >= EPOCH_BUMPED_SINCE and _is_in_epoch(
-        marker, topic, index, replicas=replicas
-    ):
-        return ErrorCode.INVALID_PRODUCER_EPOCH
     try:
         await markers.write(
             (topic, index),
             Producer(marker.producer_id, marker.producer_epoch),
             marker.coordinator_epoch,
             marker.transaction_result,
+            marker.transaction_version,
         )
     except RequestError as error:
         return error.code
     return 0
-
-
-def _is_in_epoch(marker: Marker, topic: str, index: int, *, replicas: Replicas) -> bool:
-    """Whether the open transaction has the marker's own epoch; in version 2 the end has a higher one (KIP-1228)."""
-    try:
-        partition = replicas.leader(topic, index)
-    except RequestError:
-        return False  # whoever writes finds out why
-    known = partition.log.producers.get(marker.producer_id)
-    return (
-        known is not None
-        and known.current_txn_first_offset >= 0
-        and known.producer_epoch == marker.producer_epoch
-    )

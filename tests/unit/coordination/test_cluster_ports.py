@@ -202,14 +202,15 @@ async def test_markers_go_to_the_leaders_in_one_request_each(autojump_clock) -> 
         other = Producer(8, 0)
         async with trio.open_nursery() as nursery:
             for index in range(4):
-                nursery.start_soon(writer.write, ("a", index), PRODUCER, 5, True)
-            nursery.start_soon(writer.write, ("b", 0), PRODUCER, 5, True)
-            nursery.start_soon(writer.write, ("b", 0), other, 5, False)
-        assert local.written == [(("a", 0), PRODUCER, 5, True)]
+                nursery.start_soon(writer.write, ("a", index), PRODUCER, 5, True, 2)
+            nursery.start_soon(writer.write, ("b", 0), PRODUCER, 5, True, 2)
+            nursery.start_soon(writer.write, ("b", 0), other, 5, False, 2)
+        assert local.written == [(("a", 0), PRODUCER, 5, True, 2)]
         found = {
             broker_id: sorted(
                 (
                     one.producer_id, one.producer_epoch, one.coordinator_epoch, one.transaction_result,
+                    one.transaction_version,
                     sorted((part.name, sorted(part.partition_indexes)) for part in one.topics),
                 )
                 for one in request.markers
@@ -218,8 +219,8 @@ async def test_markers_go_to_the_leaders_in_one_request_each(autojump_clock) -> 
         }  # fmt: skip
         assert len(peers.asked) == 2
         assert found == {
-            TWO: [(7, 3, 5, True, [("a", [1, 2]), ("b", [0])]), (8, 0, 5, False, [("b", [0])])],
-            THREE: [(7, 3, 5, True, [("a", [3])])],
+            TWO: [(7, 3, 5, True, 2, [("a", [1, 2]), ("b", [0])]), (8, 0, 5, False, 2, [("b", [0])])],
+            THREE: [(7, 3, 5, True, 2, [("a", [3])])],
         }
 
 
@@ -227,9 +228,9 @@ async def test_only_the_metadata_say_that_a_partition_is_gone(autojump_clock) ->
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     metadata = cluster(topic("a", TWO))
     async with markers_in(metadata, {("a", 0): unknown}) as (writer, _, peers):
-        assert await code_of(writer.write, ("a", 0), PRODUCER, 5, True) == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert await code_of(writer.write, ("a", 1), PRODUCER, 5, True) == unknown
-        assert await code_of(writer.write, ("z", 0), PRODUCER, 5, True) == unknown
+        assert await code_of(writer.write, ("a", 0), PRODUCER, 5, True, 2) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert await code_of(writer.write, ("a", 1), PRODUCER, 5, True, 2) == unknown
+        assert await code_of(writer.write, ("z", 0), PRODUCER, 5, True, 2) == unknown
         assert len(peers.asked) == 1
 
 
@@ -237,11 +238,11 @@ async def test_who_leads_is_looked_up_each_time(autojump_clock) -> None:
     metadata = cluster(topic("a", TWO))
     async with markers_in(metadata) as (writer, local, peers):
         await metadata.apply([BrokerUnregistered(TWO)])
-        assert await code_of(writer.write, ("a", 0), PRODUCER, 5, True) == ErrorCode.LEADER_NOT_AVAILABLE
+        assert await code_of(writer.write, ("a", 0), PRODUCER, 5, True, 2) == ErrorCode.LEADER_NOT_AVAILABLE
         await metadata.apply([PartitionChanged("a", 0, PartitionInfo(THREE, (TWO, THREE), (THREE,), 1))])
-        await writer.write(("a", 0), PRODUCER, 5, True)
+        await writer.write(("a", 0), PRODUCER, 5, True, 2)
         await metadata.apply([PartitionChanged("a", 0, PartitionInfo(ME, (ME,), (ME,), 2))])
-        await writer.write(("a", 0), PRODUCER, 5, True)
+        await writer.write(("a", 0), PRODUCER, 5, True, 2)
         assert [broker_id for broker_id, _ in peers.asked] == [THREE]
         assert len(local.written) == 1
 
@@ -249,7 +250,7 @@ async def test_who_leads_is_looked_up_each_time(autojump_clock) -> None:
 @pytest.mark.parametrize("code", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.NOT_ENOUGH_REPLICAS])
 async def test_what_a_leader_answers_is_told(code, autojump_clock) -> None:
     async with markers_in(cluster(topic("a", TWO)), {("a", 0): code}) as (writer, _, _):
-        assert await code_of(writer.write, ("a", 0), PRODUCER, 5, True) == code
+        assert await code_of(writer.write, ("a", 0), PRODUCER, 5, True, 2) == code
 
 
 async def test_a_leader_that_cannot_be_reached_is_asked_again_later(autojump_clock) -> None:
@@ -259,7 +260,7 @@ async def test_a_leader_that_cannot_be_reached_is_asked_again_later(autojump_clo
             raise PeerUnavailableError("it is gone")
 
         peers.answer = fail
-        assert await code_of(writer.write, ("a", 0), PRODUCER, 5, True) == ErrorCode.NETWORK_EXCEPTION
+        assert await code_of(writer.write, ("a", 0), PRODUCER, 5, True, 2) == ErrorCode.NETWORK_EXCEPTION
 
 
 # --- verification -------------------------------------------------------------------------------------------

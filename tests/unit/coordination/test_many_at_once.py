@@ -115,3 +115,27 @@ async def test_very_many_that_wait_are_answered_or_fail(autojump_clock: trio.tes
                     await runtime.perform("id", partial(answer, many_replies))
             wanted = [ErrorCode.NOT_COORDINATOR] * len(numbers) if is_unloaded else map(str.upper, numbers)
             assert sorted(map(str, results)) == sorted(map(str, wanted))
+
+
+async def test_each_of_many_timers_is_told_what_time_it_is(autojump_clock: trio.testing.MockClock) -> None:
+    now_ms = lambda: int(trio.current_time() * 1000)  # noqa: E731
+
+    async def give_way() -> None:
+        await trio.sleep(0.1)
+
+    runtime = Runtime(journal_of(SMALL), Counter, now_ms, give_way=give_way)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(runtime.run)
+        machine = await runtime.machine("id")
+        await trio.sleep(1)  # with the timer that it sets when it is loaded
+        late: list[int] = []
+        machine.expire = lambda key, told_ms, out: late.append(now_ms() - told_ms)  # type: ignore[method-assign, assignment]
+        due_ms = now_ms() + 500
+
+        def set_some(_: Counter, out: Decision) -> None:
+            out.timers.update({("timer", number): due_ms for number in range(10)})
+
+        await runtime.perform("id", set_some)
+        await trio.sleep(2)
+        assert late == [0] * 10
+        nursery.cancel_scope.cancel()

@@ -2,6 +2,7 @@
 
 import pytest
 
+from barnabas.errors import RequestError
 from barnabas.transactions.transaction import Producer
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.produce import ProduceRequest
@@ -75,7 +76,7 @@ async def committed(ask, version, producer=PRODUCER):
 )
 async def test_a_transaction_that_ends_between_verification_and_append_lets_nothing_in(ask, version, told):
     async def end():
-        await ask.services.markers.write(PLACE, PRODUCER, 0, True)
+        await ask.services.markers.write(PLACE, PRODUCER, 0, True, 1)
 
     verifier = Verifier(meanwhile=end)
     ask.services = ask.services._replace(transaction_verifier=verifier)
@@ -95,7 +96,7 @@ async def test_the_end_of_the_transaction_before_ends_none_that_the_coordinator_
 ):
     # In version 2 of transactions the end of one already has the epoch of the next.
     async def end():
-        await ask.services.markers.write(PLACE, PRODUCER, 0, True)
+        await ask.services.markers.write(PLACE, PRODUCER, 0, True, 2)
 
     if is_known:
         ask.services = ask.services._replace(transaction_verifier=Verifier())
@@ -108,7 +109,7 @@ async def test_the_end_of_the_transaction_before_ends_none_that_the_coordinator_
 @pytest.mark.parametrize("version", [12, 13])
 async def test_a_transaction_whose_own_end_has_come_lets_nothing_in(ask, version):
     async def end():
-        await ask.services.markers.write(PLACE, Producer(PRODUCER.id, PRODUCER.epoch + 1), 0, False)
+        await ask.services.markers.write(PLACE, Producer(PRODUCER.id, PRODUCER.epoch + 1), 0, False, 2)
 
     ask.services = ask.services._replace(transaction_verifier=Verifier(meanwhile=end))
     assert await produced(ask, version) == ErrorCode.INVALID_PRODUCER_EPOCH
@@ -124,11 +125,11 @@ async def test_offsets_are_let_in_by_the_same_rule(ask, caplog):
     )
     index = await ask.services.group_coordinator.partition_of("g")
     place = ("__consumer_offsets", index)
-    meanwhile.append((place, PRODUCER, 0, True))
+    meanwhile.append((place, PRODUCER, 0, True, 2))
     assert await committed(ask, 5) == 0
-    meanwhile.append((place, Producer(8, 1), 0, True))
+    meanwhile.append((place, Producer(8, 1), 0, True, 2))
     assert await committed(ask, 5, Producer(8, 0)) == ErrorCode.INVALID_PRODUCER_EPOCH
-    meanwhile.append((place, Producer(9, 0), 0, True))
+    meanwhile.append((place, Producer(9, 0), 0, True, 1))
     assert await committed(ask, 4, Producer(9, 0)) == ErrorCode.TRANSACTION_ABORTABLE
     refused = [line for line in caplog.messages if "offsets of group 'g' in transaction 'id' refused" in line]
     assert len(refused) == 2
@@ -136,7 +137,7 @@ async def test_offsets_are_let_in_by_the_same_rule(ask, caplog):
 
 async def test_the_end_of_another_producers_transaction_changes_nothing(ask):
     async def end():
-        await ask.services.markers.write(PLACE, Producer(8, 0), 0, True)
+        await ask.services.markers.write(PLACE, Producer(8, 0), 0, True, 1)
 
     ask.services = ask.services._replace(transaction_verifier=Verifier(meanwhile=end))
     assert await produced(ask, 11) == 0
@@ -166,3 +167,18 @@ async def test_a_transaction_may_write_to_a_topic_whose_timestamps_are_the_broke
     ask.services = ask.services._replace(transaction_verifier=Verifier())
     assert await produced(ask, 13, topic="stamped") == 0
     assert await produced(ask, 13, sequence=1, topic="stamped") == 0
+
+
+async def test_an_end_that_is_sent_twice_and_comes_late_ends_no_later_transaction(ask):
+    ask.services = ask.services._replace(transaction_verifier=Verifier())
+    write = ask.services.markers.write
+    assert await produced(ask, 12, producer=Producer(PRODUCER.id, PRODUCER.epoch - 1)) == 0
+    await write(PLACE, PRODUCER, 0, True, 2)
+    assert await produced(ask, 12) == 0, "the next transaction has begun"
+    with pytest.raises(RequestError) as raised:
+        await write(PLACE, PRODUCER, 0, True, 2)
+    assert raised.value.code == ErrorCode.INVALID_PRODUCER_EPOCH
+    known = ask.services.replicas.leader(*PLACE).log.producers.get(PRODUCER.id)
+    assert known.current_txn_first_offset == 2
+    await write(PLACE, Producer(PRODUCER.id, PRODUCER.epoch + 1), 0, False, 2)
+    assert known.current_txn_first_offset < 0

@@ -1,0 +1,148 @@
+"""A request that waits decides on the metadata of the moment when it decides, not of that when it began."""
+
+import pytest
+import trio
+
+from barnabas.cluster.changes import TopicDeleted
+from barnabas.loop_budget import LoopBudget
+from barnabas.wire.generated.consumer_group_describe import ConsumerGroupDescribeRequest
+from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.offset_commit import OffsetCommitRequest
+from barnabas.wire.generated.offset_fetch import OffsetFetchRequest
+from tests.support.broker import ask_for_topic, broker_to_ask
+
+PARTITIONS = 20
+
+
+class Interrupted(LoopBudget):
+    """Lets something happen when a request first gives way."""
+
+    def __init__(self):
+        super().__init__()
+        self.meanwhile = None
+
+    async def checkpoint(self):
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            await meanwhile()
+
+
+class Waiting:
+    """A group coordinator whose events are decided after something else has happened."""
+
+    def __init__(self, coordinator, meanwhile):
+        self._coordinator = coordinator
+        self._meanwhile = meanwhile
+
+    def __getattr__(self, name):
+        return getattr(self._coordinator, name)
+
+    async def perform(self, *args, **options):
+        meanwhile, self._meanwhile = self._meanwhile, None
+        if meanwhile is not None:
+            await meanwhile()
+        return await self._coordinator.perform(*args, **options)
+
+
+@pytest.fixture
+async def ask(tmp_path):
+    async with broker_to_ask(tmp_path) as asked:
+        for name in ("t", "u"):
+            await ask_for_topic(asked, name, partitions=PARTITIONS)
+        yield asked
+
+
+def id_of(ask, name):
+    return ask.services.metadata.image.topics[name].id
+
+
+async def replace(ask, name):
+    """Have a topic deleted, and another one made that has its name."""
+    await ask.services.metadata.change(lambda image: [TopicDeleted(name)])
+    for _ in range(100):  # what was committed for it is forgotten in the background
+        await trio.lowlevel.checkpoint()
+    await ask_for_topic(ask, name, partitions=PARTITIONS)
+
+
+def commit_request(ask, by_id, *names):
+    topics = [
+        OffsetCommitRequest.OffsetCommitRequestTopic(
+            name="" if by_id else name,
+            topic_id=id_of(ask, name) if by_id else bytes(16),
+            partitions=[
+                OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=index, committed_offset=7)
+                for index in range(PARTITIONS)
+            ],
+        )
+        for name in names
+    ]
+    return OffsetCommitRequest(group_id="g", topics=topics)
+
+
+@pytest.mark.parametrize(
+    ("version", "told"), [(9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (10, ErrorCode.UNKNOWN_TOPIC_ID)]
+)
+async def test_no_offset_is_committed_for_a_topic_that_was_replaced(ask, version, told):
+    budget = Interrupted()
+    budget.meanwhile = lambda: replace(ask, "t")
+    ask.services = ask.services._replace(budget=budget)
+    answer = await ask(commit_request(ask, version >= 10, "t", "u"), version)
+    codes = [{partition.error_code for partition in topic.partitions} for topic in answer.topics]
+    assert codes == [{told}, {0}]
+    group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=None)
+    (found,) = (await ask(OffsetFetchRequest(groups=[group]), 9)).groups
+    assert {topic.name for topic in found.topics} == {"u"}
+
+
+async def test_the_offsets_of_a_topic_are_not_told_for_the_one_before_it(ask):
+    before = id_of(ask, "t")
+
+    async def replace_and_commit():
+        await replace(ask, "t")
+        answer = await ask(commit_request(ask, False, "t"), 9)
+        assert not answer.topics[0].partitions[0].error_code
+
+    services = ask.services
+    topic = OffsetFetchRequest.OffsetFetchRequestTopics(topic_id=before, partition_indexes=[0])
+    group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=[topic])
+    ask.services = services._replace(
+        group_coordinator=Waiting(services.group_coordinator, _with(ask, services, replace_and_commit))
+    )
+    (found,) = (await ask(OffsetFetchRequest(groups=[group]), 10)).groups
+    (partition,) = found.topics[0].partitions
+    assert (partition.error_code, partition.committed_offset) == (ErrorCode.UNKNOWN_TOPIC_ID, -1)
+
+
+async def test_a_group_is_described_with_the_topics_that_it_has_been_assigned(ask):
+    services = ask.services
+
+    async def join():
+        await ask_for_topic(ask, "new", partitions=1)
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="g",
+            member_id="m",
+            member_epoch=0,
+            rebalance_timeout_ms=60_000,
+            subscribed_topic_names=["new"],
+            topic_partitions=[],
+        )
+        assert not (await ask(request, 1)).error_code
+
+    ask.services = services._replace(
+        group_coordinator=Waiting(services.group_coordinator, _with(ask, services, join))
+    )
+    (group,) = (await ask(ConsumerGroupDescribeRequest(group_ids=["g"]), 1)).groups
+    (member,) = group.members
+    assert [topic.topic_name for topic in member.assignment.topic_partitions] == ["new"]
+
+
+def _with(ask, services, action):
+    """Return an action that asks a broker whose requests do not wait."""
+
+    async def act():
+        waiting, ask.services = ask.services, services
+        await action()
+        ask.services = waiting
+
+    return act
