@@ -13,6 +13,7 @@ from barnabas.cluster.internal_topics import ADMIN_CLIENT_ID, refuses_writes
 from barnabas.errors import RequestError
 from barnabas.handlers.transactional import Admission, Part
 from barnabas.records.batch import BatchHeader, transactional_producer
+from barnabas.records.errors import NotOneBatchError
 from barnabas.records.validated import ValidatedBatches
 from barnabas.replicas.appending import NO_LEADER, NO_RECORD_ERRORS, Appends, PartitionResponse
 from barnabas.replicas.replica import ACKS_ALL, Replica
@@ -39,6 +40,18 @@ IMPLICIT_SINCE: Final = 12
 TOPIC_IDS_SINCE: Final = 13
 
 _KNOWN_ACKS: Final = (ACKS_ALL, 0, 1)
+
+_TELLS_LOG_START: Final = frozenset(
+    (
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.INVALID_TIMESTAMP,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        ErrorCode.INVALID_RECORD,
+    )
+)
+"""Codes of what a leader refuses after it has looked into the records: beside these Kafka says where its log begins."""
 
 LOOKS_PER_CHECKPOINT: Final = 500
 """So many batches are looked at for transactions in between."""
@@ -67,10 +80,40 @@ class Refusals:
             ProduceResponse.BatchIndexAndErrorMessage(batch_index=record, batch_index_error_message=message)
             for record, message in getattr(error, "record_errors", ())
         ]
-        partition = self._replicas.find(topic, index)
-        if partition is not None and error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            response.log_start_offset = partition.log.log_start_offset
+        if error.code in _TELLS_LOG_START and not isinstance(error, NotOneBatchError):
+            partition = self._replicas.find(topic, index)
+            if partition is not None:
+                response.log_start_offset = partition.log.log_start_offset
         return response
+
+
+def last_of_each(
+    topics: list[ProduceRequest.TopicProduceData], *, by_id: bool
+) -> list[ProduceRequest.TopicProduceData]:
+    """Return topics with each partition once, with the records that are named last, as Kafka takes them.
+
+    Topics without a partition are left out.
+    """
+    if len(topics) == 1 and len(topics[0].partition_data) == 1:
+        return topics
+    last: dict[str | bytes, dict[int, ProduceRequest.PartitionProduceData]] = {}
+    count = 0
+    for topic in topics:
+        count += len(topic.partition_data)
+        if topic.partition_data:
+            of_topic = last.setdefault(topic.topic_id if by_id else topic.name, {})
+            for data in topic.partition_data:
+                of_topic[data.index] = data
+    if len(last) == len(topics) and sum(map(len, last.values())) == count:
+        return topics
+    return [
+        ProduceRequest.TopicProduceData(
+            name="" if isinstance(key, bytes) else key,
+            topic_id=key if isinstance(key, bytes) else bytes(16),
+            partition_data=[*of_topic.values()],
+        )
+        for key, of_topic in last.items()
+    ]
 
 
 class Appender:
@@ -98,6 +141,7 @@ class Appender:
         "_request",
         "_responses",
         "_threads",
+        "_topics",
         "_verifier",
         "pending",
         "topics",
@@ -128,6 +172,7 @@ class Appender:
         self.pending = self._appends.pending
         self._context = context
         self._request = request
+        self._topics = last_of_each(request.topic_data, by_id=context.api_version >= TOPIC_IDS_SINCE)
         self._metadata = metadata
         self._replicas = replicas
         self._verifier = verifier
@@ -147,7 +192,7 @@ class Appender:
 
     def append_at_once(self) -> bool:
         """Append what is usual and in no transaction; return whether that was all."""
-        topics = self._request.topic_data
+        topics = self._topics
         count = 0
         for topic in topics:
             count += len(topic.partition_data)
@@ -175,7 +220,7 @@ class Appender:
         parts: list[Part] = []
         is_transactional = False
         count = 0
-        for topic in self._request.topic_data:
+        for topic in self._topics:
             found = []
             for data in topic.partition_data:
                 known = transactional_producer(data.records)
@@ -218,7 +263,7 @@ class Appender:
 
     async def append_rest(self) -> None:
         """Append what is left, and answer each partition on its own."""
-        topics = self._request.topic_data
+        topics = self._topics
         while len(self.topics) < len(topics):
             topic = topics[len(self.topics)]
             while not self._append_usual(topic):
@@ -286,7 +331,7 @@ class Appender:
 
     def _check(self, topic: str, index: int) -> None:
         """Raise what speaks against appending to a partition, if anything does."""
-        if not topic:
+        if not topic and self._context.api_version >= TOPIC_IDS_SINCE:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
         if not self._may_write:
             raise RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)

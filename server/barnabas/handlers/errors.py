@@ -160,6 +160,8 @@ _TOP_LEVEL_UNTIL = {9: 7, 10: 3}
 
 _NONE_OF_IT: dict[int, tuple[str, ...]] = {10: ("node_id", "port"), 22: ("producer_epoch",)}
 """Fields that are -1 beside an error, by API, though the schema gives them no such default."""
+_NO_OFFSETS = ("base_offset", "committed_offset", "high_watermark")
+"""Fields of partitions that are -1 beside an error, though the schema gives them no such default."""
 _MESSAGE_SINCE = {15: 6}
 """APIs whose entries have had words for people only since a later version than the first."""
 _JOIN_GROUP, _NULL_PROTOCOL_SINCE = 11, 7
@@ -233,10 +235,9 @@ def _echo(echo: Echo, message_class: Any, asked: Any, answered: Any, code: int, 
             _echo(echo.inner, message_class, entry, answer, code, message)
         elif hasattr(answer, "error_code"):
             answer.error_code = code
-            if hasattr(answer, "base_offset"):
-                answer.base_offset = -1
-            if hasattr(answer, "committed_offset"):
-                answer.committed_offset = -1
+            for name in _NO_OFFSETS:
+                if hasattr(answer, name):
+                    setattr(answer, name, -1)
             if message and hasattr(answer, "error_message"):
                 answer.error_message = message
         elif hasattr(answer, "partition_error_code"):

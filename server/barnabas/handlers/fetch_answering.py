@@ -9,9 +9,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from barnabas.cluster.endpoints import advertised_nodes
+from barnabas.errors import RequestError
 from barnabas.handlers.fetch_reading import Reader, Served, answer_error
 from barnabas.requests.fetch_sessions import EPOCH_FINAL, EPOCH_INITIAL, NO_SESSION, Session, SessionPartition
 from barnabas.wire.extent import has_more_entries
+from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
 
 if TYPE_CHECKING:
@@ -29,6 +31,15 @@ if TYPE_CHECKING:
 TOPIC_IDS_SINCE: Final = 13
 SESSIONS_SINCE: Final = 7
 PARTITIONS_PER_STEP: Final = 250
+ISOLATION_LEVELS: Final = (0, 1)
+
+
+def last_of_each(named: list[SessionPartition]) -> list[SessionPartition]:
+    """Return partitions, each once, as it is named last."""
+    if len(named) < 2:
+        return named
+    last = {(one.topic, one.index): one for one in named}
+    return named if len(last) == len(named) else [*last.values()]
 
 
 class Fetch:
@@ -170,8 +181,14 @@ class Fetch:
     def _begin(self, named: list[SessionPartition]) -> Reader:
         """Find the session, and begin to read what is to be served: the named partitions, or those of the session.
 
-        The session of an incremental request takes what it names.
+        The session of an incremental request takes what it names. Raises RequestError.
         """
+        if self._request.isolation_level not in ISOLATION_LEVELS:
+            raise RequestError(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                f"isolation level {self._request.isolation_level} is not known",
+            )
+        named = last_of_each(named)
         self._find_session(named)
         reader = self._reader = Reader(
             self._context,

@@ -51,6 +51,14 @@ CURRENT_LEADER_SINCE: Final = 16
 READ_COMMITTED: Final = 1
 PARTITIONS_PER_CHECKPOINT: Final = 16
 
+_REFUSED_UNREAD: Final = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+)
+"""Codes of partitions that are answered without a look at their log."""
+
 _MOVED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 ALL_AFTER_MS: Final = 500
@@ -200,7 +208,7 @@ class Reader:
         self._pass = ReadPass([], 0, is_first=True)
         if session is not None:
             session.reader = self
-        self._is_usual = version >= ZSTD_SINCE and not self._rack
+        self._is_usual = version >= ZSTD_SINCE and not self._rack and request.max_bytes >= 0
         self._may_leave_out = session is not None and self._is_usual
         may_watch = self._may_follow if self.is_follower else not context.asks_authorizer
         self._may_watch = self._may_leave_out and may_watch
@@ -391,6 +399,9 @@ class Reader:
                     epoch=diverging.epoch, end_offset=diverging.end_offset
                 )
                 return 0
+        limit = min(want.max_bytes, self._request.max_bytes)
+        if limit < 0 and partition_log.log_start_offset <= want.fetch_offset < upper:
+            raise RequestError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{limit} bytes cannot be read")
         result = partition_log.read(
             want.fetch_offset,
             max_bytes=remaining if remaining < want.max_bytes else max(want.max_bytes, 0),
@@ -473,7 +484,8 @@ def _unanswered(want: SessionPartition) -> PartitionData:
 
 
 def answer_error(data: PartitionData, error: RequestError) -> None:
-    """Answer a partition with an error."""
+    """Answer a partition with an error: without aborted transactions, which are null once a log was looked at."""
     data.error_code = error.code
+    data.aborted_transactions = _NOT_ABORTED if error.code in _REFUSED_UNREAD else None
     data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
     data.records = b""

@@ -32,7 +32,7 @@ EARLIEST_PENDING_UPLOAD = -6
 
 _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 _TIERED = (LATEST_TIERED, EARLIEST_PENDING_UPLOAD)
-READ_COMMITTED = 1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 CONSUMER = -1
 DEBUGGING = -2
 """The replica id of a tool that may ask followers too."""
@@ -53,6 +53,10 @@ async def handle(
     piecework: Piecework,
 ) -> ListOffsetsResponse:
     """Answer every partition on its own."""
+    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        raise RequestError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"isolation level {request.isolation_level} is not known"
+        )
     checkpoint = budget.checkpoint
     asked: set[tuple[str, int]] = set()
     repeated: set[tuple[str, int]] = set()

@@ -17,7 +17,6 @@ from barnabas.log.segment import Segment
 from barnabas.records.batch import (
     DECOMPRESSED_BYTES_MAX,
     HEADER_SIZE,
-    NO_TIMESTAMP,
     BatchHeader,
     TimestampType,
     read_body,
@@ -72,7 +71,10 @@ def find_timestamp_steps(live: Live, timestamp_ms: int, start_offset: int) -> St
 
 
 def find_max_timestamp_steps(live: Live) -> Steps[TimestampOffset | None]:
-    """Find the first record with the largest timestamp of all. Raises OSError, RecordsError."""
+    """Find the first record with the largest timestamp of all, which is -1 where none has any.
+
+    Raises OSError, RecordsError.
+    """
     best: Segment | None = None
     while best is None or not _is_live(best, live()):
         best = None
@@ -83,8 +85,6 @@ def find_max_timestamp_steps(live: Live) -> Steps[TimestampOffset | None]:
         if best is None:
             return None
     timestamp = best.load_max_timestamp()
-    if timestamp == NO_TIMESTAMP:
-        return None
     file, end, start = best.file, best.size, best.checked_start(best.max_timestamp_offset)
     for count, (position, header) in enumerate(
         iter_headers(file, start, end, chunk_bytes=SCAN_BYTES), start=1

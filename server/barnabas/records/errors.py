@@ -50,6 +50,10 @@ class InvalidRecordsError(RecordsError):
         self.record_errors = record_errors
 
 
+class NotOneBatchError(InvalidRecordsError):
+    """A produce request has no batch for a partition, several, or one of another magic than its version takes."""
+
+
 class CompressedStreamError(InvalidRecordsError):
     """The compressed stream is broken: under a checksum that holds, that was the writer's mistake."""
 

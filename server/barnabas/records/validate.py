@@ -48,6 +48,7 @@ from barnabas.records.errors import (
     Code,
     CorruptRecordsError,
     InvalidRecordsError,
+    NotOneBatchError,
     RecordsError,
     UnsupportedCompressionError,
 )
@@ -113,7 +114,7 @@ def validate_steps(
     appender = _Appender(config, now_ms, origin)
     if header.magic == 2:
         if header.size != len(buf) and next(iter_batches(buf, header.size), None) is not None:
-            raise InvalidRecordsError("one batch is allowed per partition, not several")
+            raise NotOneBatchError("one batch is allowed per partition, not several")
         appender.check_place(header)
         if header.size > _SUM_AT_ONCE_BYTES:
             is_sound = yield Work(partial(check_crc, buf, 0, header))
@@ -151,9 +152,9 @@ def _first_header(buf: Buffer) -> BatchHeader | None:
 
 def _check_produce_version(header: BatchHeader | None, api_version: int) -> None:
     if header is None:
-        raise InvalidRecordsError("there is no whole record batch")
+        raise NotOneBatchError("there is no whole record batch")
     if header.magic != 2:
-        raise InvalidRecordsError(f"Produce v{api_version} takes magic 2 only, not {header.magic}")
+        raise NotOneBatchError(f"Produce v{api_version} takes magic 2 only, not {header.magic}")
     if header.codec == _ZSTD and api_version < PRODUCE_VERSION_ZSTD:
         raise UnsupportedCompressionError(f"Produce v{api_version} knows no zstd")
 

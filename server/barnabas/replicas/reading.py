@@ -63,6 +63,7 @@ class ConsumerReads:
             replica is None
             or replica.closed
             or want.last_fetched_epoch >= 0
+            or want.max_bytes < 0
             or (want.current_leader_epoch >= 0 and want.current_leader_epoch != replica.leader_epoch)
         ):
             return None
@@ -166,7 +167,7 @@ class FollowerReads:
         Raises StorageError, and CorruptRecordsError where the log is damaged.
         """
         replica = self._followed(topic, want)
-        if replica is None or replica.holds_back(self._replica_id):
+        if replica is None or want.max_bytes < 0 or replica.holds_back(self._replica_id):
             return None
         log = replica.log
         offset = want.fetch_offset

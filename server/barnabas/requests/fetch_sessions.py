@@ -222,7 +222,7 @@ class FetchSessions:
     ) -> Session | None:
         """A new session for these partitions, or None when the cache is full of sessions in use."""
         partitions = {(partition.topic, partition.index): partition for partition in wanted}
-        if self._slots_max <= 0 or not partitions:
+        if self._slots_max <= 0:
             return None
         if len(self._sessions) >= self._slots_max and not self._evict(len(partitions), now_ms):
             return None

@@ -77,9 +77,12 @@ def test_partitions_that_returned_records_go_to_the_end() -> None:
     assert [p.index for p in session.partitions.values()] == [1, 2, 0]
 
 
-def test_no_slots_and_no_partitions_mean_no_session() -> None:
+def test_without_slots_there_is_no_session_and_without_partitions_there_is() -> None:
     assert make(slots=0).create(partitions(0), uses_topic_ids=False, now_ms=0) is None
-    assert make().create([], uses_topic_ids=False, now_ms=0) is None
+    sessions = make()
+    empty = sessions.create([], uses_topic_ids=False, now_ms=0)
+    assert empty is not None
+    assert sessions.resume(empty.id, 1, uses_topic_ids=False, now_ms=0) is empty
 
 
 class Watched:

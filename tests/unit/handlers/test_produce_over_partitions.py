@@ -2,8 +2,10 @@
 
 import pytest
 
+from barnabas.records.batch import ATTRIBUTES_OFFSET, CRC_OFFSET, compute_crc, read_header
 from barnabas.replicas.appending import Appends, PartitionResponse
 from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.metadata import MetadataRequest
 from barnabas.wire.generated.produce import ProduceRequest
 from tests.support.broker import ask_for_topic, broker_to_ask
 from tests.support.logs import batch
@@ -95,12 +97,69 @@ async def test_refused_partitions_have_the_budget_looked_at_as_others_do(ask):
     assert checkpoints == 2
 
 
-async def test_a_partition_named_twice_gets_both_in_their_order(ask):
-    answers = await produced(ask, [(3, sequence(0)), (3, sequence(1)), (3, sequence(1)), (3, sequence(3))])
-    assert [(answer.error_code, answer.base_offset) for answer in answers] == [
-        (0, 0),
-        (0, 1),
-        (0, 1),
-        (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1),
+async def told(ask, topics, version):
+    """Produce to topics, each a name and what it has for each of its partitions; answers as the codes of each index."""
+    known = {one.name: one.topic_id for one in (await ask(MetadataRequest(topics=None), 12)).topics}
+    data = [
+        ProduceRequest.TopicProduceData(
+            name=name if version < 13 else "",
+            topic_id=known.get(name, bytes(range(16))),
+            partition_data=[
+                ProduceRequest.PartitionProduceData(index=index, records=records)
+                for index, records in partitions
+            ],
+        )
+        for name, partitions in topics
     ]
-    assert ends(ask)[3] == 2
+    answer = await ask(ProduceRequest(acks=1, timeout_ms=1000, topic_data=data), version)
+    return [[(one.index, one.error_code) for one in topic.partition_responses] for topic in answer.responses]
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+async def test_of_a_partition_named_twice_the_last_records_are_appended_once(ask, version):
+    await ask_for_topic(ask, "u")
+    one, two = (lambda: batch(b"v")), (lambda: batch(b"v", b"w"))
+    assert await told(ask, [("t", [(0, one()), (1, one()), (0, two())])], version) == [[(0, 0), (1, 0)]]
+    assert ends(ask)[:2] == [2, 1]
+    topics = [("t", [(2, one())]), ("u", [(0, one())]), ("t", [(2, two()), (3, one())]), ("u", [])]
+    assert await told(ask, topics, version) == [[(2, 0), (3, 0)], [(0, 0)]]
+    assert ends(ask)[2:4] == [2, 1]
+    assert await told(ask, [("t", [])], version) == []
+
+
+@pytest.mark.parametrize("version", range(14))
+async def test_a_topic_without_a_name_is_one_that_there_is_not(ask, version):
+    records = batch(b"v") if version >= 3 else b""
+    code = ErrorCode.UNKNOWN_TOPIC_ID if version >= 13 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await told(ask, [("", [(0, records)])], version) == [[(0, code)]]
+
+
+def with_attributes(records, bits):
+    """A batch with bits set in its attributes, under a checksum that fits."""
+    records[ATTRIBUTES_OFFSET + 1] |= bits
+    crc = compute_crc(records, 0, read_header(records))
+    records[CRC_OFFSET : CRC_OFFSET + 4] = crc.to_bytes(4, "big")
+    return records
+
+
+async def test_what_a_leader_refuses_says_where_its_log_begins(ask):
+    broken = batch(b"v")
+    broken[-1] ^= 1
+    await produced(ask, [(0, batch(b"v")), (0, sequence(0))])
+    refused = {
+        "gap": (sequence(9), 0),
+        "old epoch": (batch(b"v", producer_id=7, producer_epoch=-2, base_sequence=1), 0),
+        "control": (with_attributes(batch(b"v"), 32), 0),
+        "codec": (with_attributes(batch(b"v"), 5), 0),
+        "corrupt": (broken, -1),
+        "none": (b"", -1),
+        "two": (batch(b"v") + batch(b"v"), -1),
+    }
+    found = {}
+    for label, (records, _) in refused.items():
+        (answer,) = await produced(ask, [(0, records)])
+        assert answer.error_code, label
+        found[label] = answer.log_start_offset
+    assert found == {label: start for label, (_, start) in refused.items()}
+    (answer,) = await produced(ask, [(99, batch(b"v"))])
+    assert answer.log_start_offset == -1
