@@ -42,11 +42,6 @@ KNOWN: tuple[KnownDifference, ...] = (
         "an empty group of the new protocol gives way to one who joins; in Kafka also to one who is refused",
     ),
     # --- offsets
-    KnownDifference(
-        ".*: OffsetDelete .*: delete",
-        ".*/ErrorCode",
-        "a group of which nothing is left is gone; Kafka keeps it in memory",
-    ),
     KnownDifference(".*: OffsetFetch no member with epoch.*: asked", ".*/ErrorCode", STUMBLES),
     # --- members with epochs
     KnownDifference("consumer.*: JoinGroup new, bad subscription.*: asked", "/ErrorCode", STUMBLES),
@@ -98,11 +93,6 @@ KNOWN: tuple[KnownDifference, ...] = (
         always=False,
     ),
     # --- transactions
-    KnownDifference(
-        "(aborted|fenced ongoing|timed out): TxnOffsetCommit (unknown member|generation without member).*",
-        ".*/ErrorCode",
-        "a group whose only offsets were in a transaction that was aborted is gone; Kafka keeps it in memory",
-    ),
     KnownDifference(
         "filters: add to no transaction", ".*", "Kafka never answers a request about no transaction"
     ),

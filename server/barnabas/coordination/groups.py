@@ -81,7 +81,7 @@ class GroupCoordinator(Runtime["GroupShard"]):
 
     def _replay(self, partition: int, machine: GroupShard, entry: Entry, *, loading: bool) -> None:
         if entry.committed is not None:
-            machine.transaction_ended(entry.producer_id, committed=entry.committed)
+            machine.transaction_ended(entry.producer_id, committed=entry.committed, loading=loading)
             return
         decoded = entry.decoded
         for index, (key, value) in enumerate(entry.records):

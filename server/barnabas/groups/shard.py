@@ -422,6 +422,8 @@ class GroupShard:
             committed = None if value is None else offset_commit.RECORD.decode_value(value)
             one = CommittedOffset(where.group, (where.topic, where.partition), committed)
             self.replay_commit(one, producer_id)
+            if committed is None and not loading:
+                self._keep_empty(where.group)
         elif producer_id != NO_PRODUCER_ID:
             raise DecodeError("is not of an offset, and in a transaction", "record key", 0)
         elif kind == legacy_offset_commit.RECORD.type_id:
@@ -468,7 +470,7 @@ class GroupShard:
         else:
             self._replay_offset(*committed)
 
-    def transaction_ended(self, producer_id: int, *, committed: bool) -> None:
+    def transaction_ended(self, producer_id: int, *, committed: bool, loading: bool = False) -> None:
         """A producer's transaction is at its end: what it has committed counts, or is forgotten.
 
         It may be very much: whole mappings are merged, which takes no step of Python for each offset.
@@ -477,6 +479,16 @@ class GroupShard:
             if committed and offsets:
                 self.pending.overrule_all(group_id, offsets)
                 self.offsets.setdefault(group_id, {}).update(offsets)
+            elif not loading:
+                self._keep_empty(group_id)
+
+    def _keep_empty(self, group_id: str) -> None:
+        """Keep a group that was known by its offsets alone, and has lost the last of them, until unused groups end.
+
+        Kafka makes it in memory with its first offset, and describes it as empty until then.
+        """
+        if not self.exists(group_id):
+            self.groups[group_id] = ClassicGroup(group_id, self.settings)
 
     def _replay_offset(
         self, group_id: str, topic_partition: TopicPartition, value: OffsetCommitValue | None

@@ -3,6 +3,7 @@
 import struct
 
 import pytest
+import trio
 
 from barnabas.wire.generated.add_partitions_to_txn import AddPartitionsToTxnRequest
 from barnabas.wire.generated.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -11,6 +12,7 @@ from barnabas.wire.generated.delete_groups import DeleteGroupsRequest
 from barnabas.wire.generated.describe_groups import DescribeGroupsRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.find_coordinator import FindCoordinatorRequest
+from barnabas.wire.generated.end_txn import EndTxnRequest
 from barnabas.wire.generated.init_producer_id import InitProducerIdRequest
 from barnabas.wire.generated.join_group import JoinGroupRequest
 from barnabas.wire.generated.leave_group import LeaveGroupRequest
@@ -340,3 +342,57 @@ async def test_a_coordinator_that_is_found_comes_with_the_message_of_no_error(as
     assert found.error_message == (
         "NONE" if 1 <= version <= 3 else ""
     )  # as in Kafka 4.3; v0 has no such field
+
+
+async def states_of(ask, *group_ids):
+    described = [(await ask(DescribeGroupsRequest(groups=[one]), 5)).groups[0] for one in group_ids]
+    listed = {one.group_id: one.group_state for one in (await ask(ListGroupsRequest(), 5)).groups}
+    return [(one.group_state, listed.get(one.group_id)) for one in described]
+
+
+async def test_a_group_that_has_lost_its_last_offset_is_empty_until_unused_groups_end(ask):
+    await ask(commit_of(0), 8)
+    part = OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=0)
+    topic = OffsetDeleteRequest.OffsetDeleteRequestTopic(name="t", partitions=[part])
+    for _ in range(2):
+        answer = await ask(OffsetDeleteRequest(group_id="g", topics=[topic]), 0)
+        assert (answer.error_code, answer.topics[0].partitions[0].error_code) == (0, 0)
+        assert await states_of(ask, "g", "nobody") == [("Empty", "Empty"), ("Dead", None)]
+    assert (await ask(commit_of(1), 8)).topics[0].partitions[0].error_code == 0
+    assert (await ask(OffsetDeleteRequest(group_id="g", topics=[topic]), 0)).error_code == 0
+    [deleted] = (await ask(DeleteGroupsRequest(groups_names=["g"]), 2)).results
+    assert deleted.error_code == 0
+    assert await states_of(ask, "g") == [("Dead", None)]
+
+
+async def test_an_empty_group_that_has_lost_its_last_offset_ends_with_the_next_expiry(ask):
+    await ask(commit_of(0), 8)
+    part = OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=0)
+    topic = OffsetDeleteRequest.OffsetDeleteRequestTopic(name="t", partitions=[part])
+    await ask(OffsetDeleteRequest(group_id="g", topics=[topic]), 0)
+    await ask.services.group_coordinator.expire_offsets()
+    assert await states_of(ask, "g") == [("Dead", None)]
+
+
+def commit_of(index):
+    partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=index, committed_offset=1)
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=[partition])
+    return OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, topics=[topic])
+
+
+async def test_a_group_whose_only_offsets_were_in_an_aborted_transaction_is_empty(ask):
+    producer = await producer_of(ask)
+    part = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=3)
+    topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name="t", partitions=[part])
+    request = TxnOffsetCommitRequest(
+        transactional_id="txn", group_id="g", producer_id=producer[0], producer_epoch=producer[1], topics=[topic]
+    )
+    assert (await ask(request, 5)).topics[0].partitions[0].error_code == 0
+    end = EndTxnRequest(
+        transactional_id="txn", producer_id=producer[0], producer_epoch=producer[1], committed=False
+    )
+    assert (await ask(end, 5)).error_code == 0
+    with trio.fail_after(5):
+        while (await ask.services.group_coordinator.machine("g")).pending.has("g"):
+            await trio.sleep(0.01)
+    assert await states_of(ask, "g") == [("Empty", "Empty")]
