@@ -18,11 +18,13 @@ from barnabas import apis
 from barnabas.config import client_metrics, group, tables, topic
 from barnabas.config.setting import Setting
 from barnabas.control import openapi, routes
+from barnabas.ending import ENDS
 from barnabas.faults import actions, matching, rule, sets
 from barnabas.faults.events import EVENTS
 from barnabas.release import KAFKA_4
 from barnabas.wire import registry
 from barnabas.wire.generated.errors import ErrorCode
+from barnabas_pipeline import errors as pipeline_errors
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"
@@ -252,10 +254,30 @@ def control_document() -> str:
     return json.dumps(openapi.document(), indent=1, ensure_ascii=False) + "\n"
 
 
+def exit_page() -> str:
+    """Exit codes, by how a process ends."""
+    lines = [
+        "# Exit codes\n",
+        "A process that ends with 0 was asked to, or has done its work; everything else is another code. So `Restart=on-failure`",
+        "of systemd and `--restart on-failure` of a container start a broker again exactly when nobody has stopped it.",
+        "A signal that no command waits for (SIGKILL) ends it as it ends any program, with 128 + its number for a shell; so does",
+        "one that comes in the moment before a server waits for it. `log` and `replay` compare, as `diff` does:",
+        "1 says that they have found something, 2 that they could not do their work.\n",
+        "| how it ends | code | commands |",
+        "|---|--:|---|",
+    ]
+    lines += [
+        f"| {end.how} | {end.code} | {', '.join(f'`{command}`' for command in end.commands)} |"
+        for end in (*ENDS, *pipeline_errors.ENDS)
+    ]
+    return "\n".join(lines) + "\n"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "apis.md": api_page,
     "configuration.md": configuration_page,
     "errors.md": error_page,
+    "exit-codes.md": exit_page,
     "faults.md": faults_page,
     "control-api.md": control_page,
 }

@@ -1,14 +1,16 @@
 """The command `barnabas-pipeline JOB`; also what spark-submit runs (`spark-submit .../cli.py JOB ...`).
 
-The rule: exit codes are 0 done, 2 incomplete, 3 data loss, 4 usage; whatever is wrong is one line on stderr.
+The rule: exit codes are those of `errors`; whatever is wrong is one line on stderr.
 """
 
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 from collections.abc import Sequence
 
+from barnabas import output
 from barnabas_pipeline import requirements
 from barnabas_pipeline.commands.common import Parser
 from barnabas_pipeline.errors import EXIT_INCOMPLETE, EXIT_USAGE, DataLossError, PipelineError
@@ -37,8 +39,12 @@ WITHOUT_SPARK = {"simulate", "redrive"}
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one job and return its exit code."""
+    if arguments is None:  # a process of its own
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends a stream as Ctrl-C does
     try:
-        return _run(sys.argv[1:] if arguments is None else list(arguments))
+        code = _run(sys.argv[1:] if arguments is None else list(arguments))
+        sys.stdout.flush()
+        return code
     except DataLossError as error:
         print(f"data loss: {error}", file=sys.stderr)
         return error.exit_code
@@ -46,6 +52,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{'usage' if error.exit_code == EXIT_USAGE else 'incomplete'}: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
+        return EXIT_INCOMPLETE
+    except OSError as error:
+        text = output.explain(error)
+        if text is None:
+            raise
+        print(f"incomplete: {text}", file=sys.stderr)
         return EXIT_INCOMPLETE
 
 

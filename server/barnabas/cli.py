@@ -1,19 +1,21 @@
 """The `barnabas` command.
 
-The rule: a wrong option or setting is explained in one line, with exit code 2; a start that fails, with 1. What only
-one sub-command needs is imported by that sub-command.
+The rule: a wrong option or setting is explained in one line, and so is a start that fails; exit codes are those of
+`ending`. What only one sub-command needs is imported by that sub-command.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from barnabas import __version__
+from barnabas.ending import INTERRUPTED, SERVERS, UNREAD, USAGE_ERROR, failed
 from barnabas.lazy import OPENSSL_USERS, import_when_used
 
 if TYPE_CHECKING:
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
     from barnabas.demo.security import Demo
 
-USAGE_ERROR = 2
-FAILED = 1
 # Sub-commands that are programs of their own: module with `main(arguments) -> exit code`, and what they do.
 TOOLS = {
     "log": ("barnabas.logtool.command", "show, check and repair log dirs"),
@@ -54,19 +54,45 @@ class Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
+    given = sys.argv[1:] if arguments is None else arguments
+    _open_standard_streams()
     try:
         try:
-            return _run(sys.argv[1:] if arguments is None else arguments)
+            return _run(given)
         finally:  # what is left in the buffer is written here, where a failure can still be explained
             sys.stdout.flush()
-    except OSError as error:
-        from barnabas import output
+    except (Exception, KeyboardInterrupt, BaseExceptionGroup) as error:
+        return _code_of(error, given[0] if given else "")
 
-        text = output.explain(error)
-        if text is None:
-            raise
-        print(f"barnabas: {text}", file=sys.stderr)
-        return FAILED
+
+def _code_of(error: BaseException, command: str) -> int:
+    """Say what has ended a command; returns the exit code."""
+    from barnabas import output
+    from barnabas.errors import leaves
+
+    causes = leaves(error)
+    if all(isinstance(cause, KeyboardInterrupt) for cause in causes):
+        return INTERRUPTED
+    texts = [output.explain(cause) if isinstance(cause, OSError) else None for cause in causes]
+    if None in texts:
+        import traceback
+
+        traceback.print_exception(error)
+    elif command not in SERVERS and all(isinstance(cause, BrokenPipeError) for cause in causes):
+        return UNREAD
+    else:
+        print(f"barnabas: {texts[0]}", file=sys.stderr)
+    return failed(command)
+
+
+def _open_standard_streams() -> None:
+    """Open those that are closed, or the first files and sockets would take their numbers: writing output fails then."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            os.open(
+                os.devnull, os.O_WRONLY if name == "stderr" else os.O_RDONLY
+            )  # the lowest number that is free
+            setattr(sys, name, open(number, "r" if name == "stdin" else "w", closefd=False))  # noqa: SIM115
 
 
 def _run(arguments: Sequence[str]) -> int:

@@ -41,6 +41,13 @@ def detached(error: E) -> E:
     return error.with_traceback(None)
 
 
+def leaves(error: BaseException) -> list[BaseException]:
+    """Return the errors in a group and in the groups within it; an error by itself, alone."""
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    return [leaf for one in error.exceptions for leaf in leaves(one)]
+
+
 _NO_ROOM = (ENOSPC, EDQUOT)
 _NO_MORE_FILES = (EMFILE, ENFILE)
 

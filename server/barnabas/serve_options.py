@@ -105,12 +105,18 @@ def _release(text: str | None) -> str | None:
 
 def collect_stored(file: str | None, data: str | None, pairs: Sequence[str]) -> Given:
     """Return the settings of a command that has a file, a data directory and `--set` alone. Raises SettingError."""
+    given = collect_shared(file, pairs)
+    _place_data(data, given)
+    return given
+
+
+def collect_shared(file: str | None, pairs: Sequence[str]) -> Given:
+    """Return the settings of a file and of `--set`, which say nothing of data directories. Raises SettingError."""
     given = Given()
     if file is not None:
         _read_file(file, given)
     for name, value in parse_pairs(pairs).items():
         given.set(name, value, SET_OPTION)
-    _place_data(data, given)
     return given
 
 

@@ -30,6 +30,28 @@ class Participation(Protocol):
         """Hand over what the broker leads, while it still serves."""
 
 
+class Stopping:
+    """A stop that was asked for, or that a failure asks for."""
+
+    def __init__(self) -> None:
+        self.has_failed = False
+        """Whether the broker ends because it cannot go on."""
+        self._asked = trio.Event()
+
+    def ask(self) -> None:
+        """Have the broker stop."""
+        self._asked.set()
+
+    def fail(self) -> None:
+        """Have the broker stop because it cannot go on, as without any log dir that works."""
+        self.has_failed = True
+        self._asked.set()
+
+    async def wait(self) -> None:
+        """Wait until either has happened."""
+        await self._asked.wait()
+
+
 class Broker:
     """One broker. Lifecycle: made by `assembly.assembled`, `serve` in a task, `stop`."""
 
@@ -52,7 +74,7 @@ class Broker:
         connections: Connections,
         metrics_address: MetricsAddress | None,
         metrics: MetricsEndpoint | None,
-        stopping: trio.Event,
+        stopping: Stopping,
         participation: Participation | None = None,
     ) -> None:
         self.services = services
@@ -62,7 +84,6 @@ class Broker:
         self.metrics_address = metrics_address
         self.metrics = metrics
         self.stopping = stopping
-        """Set when the broker is to stop, by whoever asks for it or because no log dir works any more."""
         self.participation = participation
         """None where the broker is alone."""
 
@@ -73,7 +94,7 @@ class Broker:
 
     def stop(self) -> None:
         """Ask for a clean stop; `serve` returns when no connection is left."""
-        self.stopping.set()
+        self.stopping.ask()
 
     async def serve(self, *, task_status: trio.TaskStatus[Broker] = trio.TASK_STATUS_IGNORED) -> None:
         """Let clients in, and serve them until `stop`.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas.broker.app import Broker
+from barnabas.broker.app import Broker, Stopping
 from barnabas.broker.authorization import authorizer_of
 from barnabas.broker.buffers import BufferPool
 from barnabas.broker.channel import SECRET_BYTES, LoginParts
@@ -96,7 +96,7 @@ async def assembled(
     async with AsyncExitStack() as stack:
         for listener in listeners:
             stack.callback(listener.close)
-        budget, stopping = budget or LoopBudget(clock=environment.monotonic), trio.Event()
+        budget, stopping = budget or LoopBudget(clock=environment.monotonic), Stopping()
         endpoints = advertised_endpoints(config, environment.network, listeners)
         metrics_address = _metrics_address(config)
         if metrics_address is not None:
@@ -108,7 +108,7 @@ async def assembled(
                 joined(config, environment, budget, connect_zookeeper)
             )
         storage = await stack.enter_async_context(
-            opened_storage(config, endpoints, environment, budget, stopping.set, membership)
+            opened_storage(config, endpoints, environment, budget, stopping.fail, membership)
         )
         async with trio.open_nursery() as background:
             with budget:
@@ -160,7 +160,7 @@ def _assemble(
     release: ReleaseProfile,
     environment: Environment,
     budget: LoopBudget,
-    stopping: trio.Event,
+    stopping: Stopping,
     storage: Storage,
     listeners: list[Listener],
     metrics_address: MetricsAddress | None,

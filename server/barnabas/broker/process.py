@@ -21,8 +21,9 @@ from barnabas.broker.seams import NO_SEAMS, Seams
 from barnabas.broker.startup import StartupError, exposures
 from barnabas.config.authorizer import has_authorizer
 from barnabas.config.cluster import is_clustered
+from barnabas.ending import DONE, FAILED, end_signals
 from barnabas.environment.real import real_environment
-from barnabas.errors import StorageError
+from barnabas.errors import StorageError, leaves
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -41,22 +42,21 @@ def run(config: BrokerConfig, prepare: Prepare | None = None, watcher: Watcher |
 
     `prepare` is awaited before the broker serves, and may raise StartupError. `watcher` sees all requests.
     """
-    code = 0
+    code = FAILED
     interpreter.prepare()
     try:
-        trio.run(
+        code = trio.run(
             _run_until_signalled, config, prepare, watcher, restrict_keyboard_interrupt_to_checkpoints=True
         )
     except* (StartupError, StorageError) as group:
         for error in leaves(group):
             print(f"barnabas: {error}", file=sys.stderr)
-        code = 1
     return code
 
 
-async def _run_until_signalled(
-    config: BrokerConfig, prepare: Prepare | None, watcher: Watcher | None
-) -> None:
+async def _run_until_signalled(config: BrokerConfig, prepare: Prepare | None, watcher: Watcher | None) -> int:
+    """Run a broker; returns the exit code: a start that a signal breaks off was wished too."""
+    code = DONE
     seams = NO_SEAMS if watcher is None else Seams(interceptor=watcher.around(None))
     beside = nullcontext() if watcher is None else watcher.running()
     with trio.open_signal_receiver(*end_signals()) as signals:
@@ -74,11 +74,12 @@ async def _run_until_signalled(
                         watcher.attach(broker)
                     if prepare is not None:
                         await prepare(broker)
-                    await nursery.start(_serve_then_cancel, broker, nursery.cancel_scope)
+                    await nursery.start(broker.serve)
                     interpreter.settle_garbage_collector()
                     say_ready(broker)
-                    await trio.sleep_forever()
+                code = FAILED if broker.stopping.has_failed else DONE
             listening.cancel_scope.cancel()
+    return code
 
 
 class Stoppable(Protocol):
@@ -144,28 +145,3 @@ def say_ready(broker: Broker, others: str = "") -> None:
         raise StartupError(
             output.explain(error) or f"cannot say that the broker is ready: {error}"
         ) from error
-
-
-async def _serve_then_cancel(
-    broker: Broker, scope: trio.CancelScope, *, task_status: trio.TaskStatus[Broker]
-) -> None:
-    await broker.serve(task_status=task_status)
-    scope.cancel()
-
-
-def end_signals() -> list[signal.Signals]:
-    """Return the signals that stop the broker cleanly; one that `nohup` or the like has ignored stays ignored."""
-    others = (signal.SIGHUP, signal.SIGQUIT)
-    return [
-        signal.SIGTERM,
-        signal.SIGINT,
-        *(one for one in others if signal.getsignal(one) is not signal.SIG_IGN),
-    ]
-
-
-def leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    """Return the errors in a group and in the groups within it."""
-    found: list[BaseException] = []
-    for error in group.exceptions:
-        found += leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
-    return found

@@ -18,10 +18,10 @@ from barnabas.conformance.cases import Case
 from barnabas.conformance.fixture import Fixture, clean_up, open_fixture, set_up
 from barnabas.conformance.running import Result, Verdict, counts, run_all, selected
 from barnabas.conformance.suite import all_cases
+from barnabas.ending import DONE, FAILED, FOUND, USAGE_ERROR
 from barnabas.probing.exchanges import ExchangeError
 from barnabas.probing.options import OptionError, add_target, target_of
 
-USAGE_ERROR, FAILED = 2, 1
 FAILURES_SHOWN = 20
 JOBS = 8
 
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.list:
         for case in cases:
             print(f"{case.id}\n    {case.rule} ({case.source})")
-        return 0
+        return DONE
     try:
         fixture, results = trio.run(_conform, options, cases, seed)
     except OptionError as error:
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"barnabas conform: {error}", file=sys.stderr)
         return FAILED
     _write(options, fixture, results, seed)
-    return FAILED if any(one.verdict is Verdict.FAILED for one in results) else 0
+    return FOUND if any(one.verdict is Verdict.FAILED for one in results) else DONE
 
 
 async def _conform(options: argparse.Namespace, cases: list[Case], seed: int) -> tuple[Fixture, list[Result]]:

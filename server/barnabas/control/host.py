@@ -99,6 +99,8 @@ class Host:
         self.bootstrap = ""
         self.starts = 0
         """How often the broker has been started."""
+        self.has_failed = False
+        """Whether the last broker has ended because it could not go on."""
         self._prepare = prepare
         self._watcher = watcher
         self._environment = environment or real_environment()
@@ -162,6 +164,7 @@ class Host:
                         if self._is_stopped or self._pending is not None:  # asked for meanwhile
                             broker.stop()
                 finally:
+                    self.has_failed = broker.stopping.has_failed
                     self.broker = None
                     self._note_change()
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from barnabas.broker import interpreter
-from barnabas.broker.process import Stopper, end_signals, leaves, say_ready
+from barnabas.broker.process import Stopper, say_ready
 from barnabas.broker.startup import StartupError, host_and_port
 from barnabas.config import broker as settings
 from barnabas.config.cluster import is_clustered
@@ -20,7 +20,8 @@ from barnabas.control.clock import VirtualClock
 from barnabas.control.faulting import Faulting
 from barnabas.control.host import Host
 from barnabas.control.recorder import Recorder
-from barnabas.errors import StorageError
+from barnabas.ending import DONE, FAILED, USAGE_ERROR, end_signals
+from barnabas.errors import StorageError, leaves
 from barnabas.faults import file
 from barnabas.faults.errors import FaultError
 
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from barnabas.broker.app import Broker
     from barnabas.broker.seams import Watcher
     from barnabas.config.loading import BrokerConfig
-
-USAGE_ERROR = 2
 
 
 def run(
@@ -52,16 +51,15 @@ def run(
         print(f"barnabas: {wrong}", file=sys.stderr)
         return USAGE_ERROR
     clock = VirtualClock() if config.get(settings.CLOCK_VIRTUAL) else None
-    code = 0
+    code = FAILED
     try:
-        trio.run(
+        code = trio.run(
             _run_until_signalled, config, faulting, clock, prepare, watcher,
             clock=clock, restrict_keyboard_interrupt_to_checkpoints=True,
         )  # fmt: skip
     except* (StartupError, StorageError) as group:
         for error in leaves(group):
             print(f"barnabas: {error}", file=sys.stderr)
-        code = 1
     return code
 
 
@@ -98,7 +96,7 @@ async def _run_until_signalled(
     clock: VirtualClock | None,
     prepare: Callable[[Broker], Awaitable[None]] | None,
     watcher: Watcher | None,
-) -> None:
+) -> int:
     address = config.get(settings.CONTROL_LISTENER)
     host = Host(
         config, faulting=faulting, recorder=Recorder() if address else None, clock=clock, prepare=prepare,
@@ -111,6 +109,7 @@ async def _run_until_signalled(
             with stopper.starting:
                 await _serve(host, address, stopper)
             nursery.cancel_scope.cancel()
+    return FAILED if host.has_failed else DONE
 
 
 async def _serve(host: Host, address: str, stopper: Stopper) -> None:

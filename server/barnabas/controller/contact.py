@@ -37,22 +37,14 @@ async def is_refused(network: Network, host: str, port: int) -> bool:
         with trio.move_on_after(DIAL_SECONDS):
             try:
                 stream = await network.dial(host, port)
-            except OSError as error:
-                if _is_refusal(error):
-                    continue
+            except ConnectionRefusedError:
+                continue
+            except OSError:
+                pass
             else:
                 await trio.aclose_forcefully(stream)
         return False
     return True
-
-
-def _is_refusal(error: BaseException) -> bool:
-    """Say whether every address of a host has refused the connection."""
-    if isinstance(error, BaseExceptionGroup):
-        return all(_is_refusal(one) for one in error.exceptions)
-    return isinstance(error, ConnectionRefusedError) or (
-        error.__cause__ is not None and _is_refusal(error.__cause__)
-    )
 
 
 class ControllerContact:

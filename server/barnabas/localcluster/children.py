@@ -139,14 +139,6 @@ def ending(code: int) -> str:
     return f"exit code {code}"
 
 
-def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first error of a group."""
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
-
-
 def _end_with_parent() -> Callable[[], None]:
     """Make what a new process calls to be sent SIGTERM when its parent's thread ends (Linux's PR_SET_PDEATHSIG)."""
     libc = ctypes.CDLL(None)

@@ -17,12 +17,17 @@ from pathlib import Path
 
 import trio
 
+from barnabas.config.loading import BrokerConfig, explain_unknown
+from barnabas.config.setting import SettingError
+from barnabas.config.without_effect import judge
+from barnabas.ending import FAILED, USAGE_ERROR
 from barnabas.localcluster.children import Child, ChildError, ending
 from barnabas.localcluster.defaults import settings_of
 from barnabas.localcluster.features import switch_on
 from barnabas.localcluster.jars import MAVEN_CENTRAL, find
-from barnabas.localcluster.process_group import FAILED, ProcessGroup
+from barnabas.localcluster.process_group import ProcessGroup
 from barnabas.localcluster.zookeeper import ApacheZooKeeper, OwnZooKeeper, is_free
+from barnabas.serve_options import SET_OPTION, collect_shared
 
 READY = "bootstrap.servers="
 READY_SECONDS = 120.0
@@ -32,6 +37,11 @@ STOP_SECONDS = 30.0
 def main(arguments: Sequence[str]) -> int:
     """Run `barnabas cluster`; returns the exit code."""
     options = _options(arguments)
+    try:
+        check_settings(options.config, options.set)
+    except SettingError as error:
+        print(f"barnabas cluster: {error}", file=sys.stderr)
+        return USAGE_ERROR
     try:
         with _directory(options) as directory:
             return trio.run(Cluster(options, directory).run, restrict_keyboard_interrupt_to_checkpoints=True)
@@ -102,6 +112,32 @@ def _port(text: str) -> int:
     if not text.isdigit() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"{text}: a port from 0 to 65535 expected")
     return int(text)
+
+
+_OWN = ("broker.id", "node.id", "log.dirs", "log.dir", "listeners", "zookeeper.connect")
+"""Settings that each broker has its own value of, or that all get from the command."""
+
+
+def check_settings(file: str | None, pairs: Sequence[str]) -> None:
+    """Raise SettingError unless every broker can have these settings; say which of a file have no effect."""
+    given = collect_shared(file, pairs)
+    own = [name for name in _OWN if name in given.settings]
+    for name in own:
+        if given.origins[name] == SET_OPTION:
+            raise SettingError(
+                f"--set {name}: each broker has its own; --dir, --port and --zookeeper say where they are"
+            )
+    if own:
+        names = ", ".join(f"{name} ({given.origins[name]})" for name in own)
+        print(f"barnabas cluster: each broker has its own value of these settings: {names}", file=sys.stderr)
+    shared = {name: text for name, text in given.settings.items() if name not in own}
+    config = BrokerConfig({**shared, "zookeeper.connect": "localhost:2181"}, given.origins)
+    for name in config.unknown:
+        if given.origins[name] == SET_OPTION:
+            raise SettingError(f"{SET_OPTION}: {explain_unknown(name)}")
+    refusals = judge(config, given.origins).refusals
+    if refusals:
+        raise SettingError(refusals[0])
 
 
 @contextmanager

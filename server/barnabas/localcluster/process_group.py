@@ -12,10 +12,9 @@ from collections.abc import AsyncIterator, Iterable
 
 import trio
 
-from barnabas.localcluster.children import Child, ChildError, first_error
-
-FAILED = 1
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+from barnabas.ending import DONE, FAILED, end_signals
+from barnabas.errors import leaves
+from barnabas.localcluster.children import Child, ChildError
 
 
 class ProcessGroup(ABC):
@@ -52,7 +51,7 @@ class ProcessGroup(ABC):
     async def run(self) -> int:
         """Start, wait for a signal or for the end of everything, stop; returns the exit code. Raises ChildError."""
         try:
-            with trio.open_signal_receiver(*SIGNALS) as signals:
+            with trio.open_signal_receiver(*end_signals()) as signals:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._stop_on_signals, signals)
                     try:
@@ -64,9 +63,14 @@ class ProcessGroup(ABC):
                         with trio.CancelScope(shield=True):
                             await self.stop()
                     nursery.cancel_scope.cancel()
-        except* ChildError as group:
-            raise first_error(group) from None
-        return FAILED if self.has_failed else 0
+        except (
+            BaseExceptionGroup
+        ) as group:  # raised within `except*`, an error would be put into a group again
+            causes = leaves(group)
+            if not all(isinstance(cause, ChildError) for cause in causes):
+                raise
+            raise causes[0] from None
+        return FAILED if self.has_failed else DONE
 
     async def _stop_on_signals(self, signals: AsyncIterator[int]) -> None:
         async for number in signals:

@@ -17,9 +17,10 @@ import trio
 
 from barnabas.config import broker as settings
 from barnabas.config.properties import format_properties
+from barnabas.ending import FAILED
 from barnabas.localcluster.children import Child, ChildError, ending
 from barnabas.localcluster.defaults import settings_of
-from barnabas.localcluster.process_group import FAILED, ProcessGroup
+from barnabas.localcluster.process_group import ProcessGroup
 from barnabas.localcluster.zookeeper import OwnZooKeeper, free_port
 from barnabas.serve_options import WORKER_DIRECTORY
 
@@ -58,6 +59,7 @@ class _Worker:
     config: Path
     child: Child
     address: str = ""
+    serves: bool = False
 
 
 class Workers(ProcessGroup):
@@ -145,34 +147,42 @@ class Workers(ProcessGroup):
         if READY not in line:
             raise ChildError(f"{child.name} does not start: {line}")
         worker.address = line.partition(READY)[2].split()[0]
+        worker.serves = True
 
     # --- watching -------------------------------------------------------------------------------------------
 
     async def _watch(self, worker: _Worker, nursery: trio.Nursery) -> None:
-        """Start a worker again each time that it ends, until all are to stop."""
+        """Start a worker again each time that it ends, until all are to stop, or none stays up."""
         pause, began = AGAIN_SECONDS, trio.current_time()
         while True:
             code = await worker.child.wait()
+            worker.serves = False
             if self.is_stopping or not worker.address:
                 return
             if trio.current_time() - began > STEADY_SECONDS:
                 pause = AGAIN_SECONDS
             name = worker.child.name
+            if pause >= AGAIN_SECONDS_MAX and not any(other.serves for other in self._workers):
+                _warn(f"{name} has ended ({ending(code)}), and no worker stays up: stopping")
+                self.fail()
+                return
             _warn(f"{name} has ended ({ending(code)}); it is started again in {pause:g} s")
             self._zookeeper.server.end_owner_of(f"/brokers/ids/{worker.broker_id}")
             await trio.sleep(pause)
             pause, began = min(pause * 2, AGAIN_SECONDS_MAX), trio.current_time()
             worker.child = Child(name, worker.child.command, None)
             worker.child.start(reads_output=True)
-            nursery.start_soon(self._say_ready_again, worker.child)
+            nursery.start_soon(self._say_ready_again, worker)
 
-    async def _say_ready_again(self, child: Child) -> None:
+    async def _say_ready_again(self, worker: _Worker) -> None:
+        child = worker.child
         try:
             await child.first_line(READY_SECONDS)
         except ChildError as error:
             if not self.is_stopping:
                 _warn(str(error))
         else:
+            worker.serves = not child.ended.is_set()
             _warn(f"{child.name} is ready again")
 
     # --- stop -----------------------------------------------------------------------------------------------

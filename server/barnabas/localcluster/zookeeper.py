@@ -11,6 +11,7 @@ from pathlib import Path
 
 import trio
 
+from barnabas.errors import leaves
 from barnabas.localcluster.children import Child, ChildError
 from barnabas.localcluster.jars import Program
 from barnabas.zkserver.server import Server
@@ -47,7 +48,7 @@ class OwnZooKeeper:
         try:
             await self.server.run()
         except* StorageError as group:
-            raise ChildError(f"ZooKeeper has failed: {group.exceptions[0]}") from group
+            raise ChildError(f"ZooKeeper has failed: {leaves(group)[0]}") from group
 
     async def close(self) -> None:
         """Close its port and its directory."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from barnabas.ending import DONE, FOUND, failed
 from barnabas.log.disk import OsDisk, file_names
 from barnabas.log.format import names
 from barnabas.log.format.names import DirKind
@@ -33,8 +34,7 @@ from barnabas.logtool.rows import Row, to_json, to_text
 if TYPE_CHECKING:
     from barnabas.logtool.dump import Dumper
 
-DAMAGED = 1
-FAILED = 2
+FAILED = failed("log")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -55,10 +55,9 @@ def main(arguments: Sequence[str]) -> int:
         return run(options)
     except PlaceError as error:
         print(f"barnabas log: {error}", file=sys.stderr)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read us has seen enough
-        return 0
     except OSError as error:
+        if error.filename is None:  # of standard output
+            raise
         print(f"barnabas log: {error}", file=sys.stderr)
     return FAILED
 
@@ -189,7 +188,7 @@ def _dump(options: argparse.Namespace) -> int:
         for row in _dump_rows(disk, dumper, place, options.only):
             has_problem = has_problem or row["kind"] == "problem"
             emit(row)
-    return DAMAGED if has_problem else 0
+    return FOUND if has_problem else DONE
 
 
 def _dump_rows(disk: OsDisk, dumper: Dumper, place: Place, only: str) -> Iterator[Row]:
@@ -245,7 +244,7 @@ def _verify(options: argparse.Namespace) -> int:
             "notes": counts[Severity.NOTE],
         }
     )
-    return DAMAGED if counts[Severity.ERROR] else 0
+    return FOUND if counts[Severity.ERROR] else DONE
 
 
 # --- repair ---------------------------------------------------------------------------------------------------------
@@ -257,7 +256,7 @@ def _repair(options: argparse.Namespace) -> int:
 
     disk = OsDisk(read_only=options.dry_run)
     emit = _printer(options)
-    code = 0
+    code = DONE
     for place in _places(disk, options):
         with _locked(disk, place, dry_run=options.dry_run):
             if place.kind is PlaceKind.LOG_DIR and not options.only:
@@ -273,7 +272,7 @@ def _repair(options: argparse.Namespace) -> int:
                 if not options.dry_run:
                     apply_changes(disk, changes)
             if _repair_partitions(disk, place, options, emit):
-                code = DAMAGED
+                code = FOUND
     return code
 
 
@@ -373,4 +372,4 @@ def _stats(options: argparse.Namespace) -> int:
                 progress.clear()
                 has_problem = has_problem or bool(stats.problems)
                 emit(stats.row(partition.name))
-    return DAMAGED if has_problem else 0
+    return FOUND if has_problem else DONE

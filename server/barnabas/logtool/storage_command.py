@@ -1,7 +1,7 @@
 """The `barnabas storage` command: prepares log dirs before the first start, as Kafka's `kafka-storage.sh` does.
 
-The rule: 0 means that it was done, 1 that it was not, 2 that the command line is wrong. A log dir that a broker uses,
-or that is prepared already, is never changed. A broker needs none of this: it prepares its log dirs by itself.
+The rule: a log dir that a broker uses, or that is prepared already, is never changed. A broker needs none of this: it
+prepares its log dirs by itself.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from barnabas.config import broker as settings
 from barnabas.config.cluster import is_clustered
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.setting import SettingError
+from barnabas.ending import DONE, FAILED, USAGE_ERROR
 from barnabas.environment.real import OsEntropy, OsThreads
 from barnabas.errors import StorageError
 from barnabas.ids import new_uuid, parse_uuid, uuid_text
@@ -29,7 +30,6 @@ from barnabas.log.ownership import Ownership
 from barnabas.security.scram_options import NamedCredential, parse_credential
 from barnabas.serve_options import collect_stored
 
-FAILED, USAGE_ERROR = 1, 2
 SALT_BYTES = 24
 
 
@@ -88,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _random_uuid(_: argparse.Namespace) -> int:
     print(uuid_text(new_uuid(OsEntropy())))
-    return 0
+    return DONE
 
 
 def _config(options: argparse.Namespace) -> BrokerConfig:
@@ -117,7 +117,7 @@ def _format(options: argparse.Namespace) -> int:
     dirs = _new_dirs(config, ignore_formatted=options.ignore_formatted)
     if not dirs:
         print("All of the log directories are already formatted.")
-        return 0
+        return DONE
     ownership = Ownership(OsDisk(), None)
     try:
         for path in dirs:
@@ -131,7 +131,7 @@ def _format(options: argparse.Namespace) -> int:
         print(f"Formatted {path} for node {config.get(settings.NODE_ID)} of cluster {cluster_id}.")
     for one in credentials:
         print(f"Added {one.mechanism} for user {one.user}.")
-    return 0
+    return DONE
 
 
 def _credential(text: str) -> NamedCredential:
@@ -201,7 +201,7 @@ def _info(options: argparse.Namespace) -> int:
             )
     if not is_clustered(config) and not missing:
         _print_users(EmbeddedStore(list(config.log_dirs), disk, OsThreads()).read())
-    return FAILED if missing else 0
+    return FAILED if missing else DONE
 
 
 def _print_users(image: ClusterImage) -> None:

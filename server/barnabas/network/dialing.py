@@ -4,9 +4,23 @@ from __future__ import annotations
 
 import trio
 
+from barnabas.errors import leaves
+
 
 async def dial(host: str, port: int) -> trio.SocketStream:
-    """Open a TCP connection on which small requests leave at once. Raises OSError."""
-    stream = await trio.open_tcp_stream(host, port)
+    """Open a TCP connection on which small requests leave at once.
+
+    Raises OSError, of several addresses of the host that of one that has not simply refused: ConnectionRefusedError says
+    that all have.
+    """
+    try:
+        stream = await trio.open_tcp_stream(host, port)
+    except OSError as error:
+        if error.__cause__ is None:  # the name of the host is not known
+            raise
+        causes = [one for one in leaves(error.__cause__) if isinstance(one, OSError)]
+        raise next(
+            (one for one in causes if not isinstance(one, ConnectionRefusedError)), causes[0]
+        ) from None
     stream.setsockopt(trio.socket.IPPROTO_TCP, trio.socket.TCP_NODELAY, 1)
     return stream

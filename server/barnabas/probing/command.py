@@ -10,13 +10,12 @@ from collections.abc import Sequence
 import trio
 
 from barnabas.client.errors import ClientError
+from barnabas.ending import DONE, FAILED, USAGE_ERROR
 from barnabas.probing.exchanges import ExchangeError
 from barnabas.probing.honoured import Status
 from barnabas.probing.options import OptionError, add_target, target_of
 from barnabas.probing.probe import Report, probe
 from barnabas.probing.text import lines_of
-
-USAGE_ERROR, FAILED = 2, 1
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -50,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     else:
         for line in lines_of(report):
             print(line)
-    return 0
+    return DONE
 
 
 async def _probe(options: argparse.Namespace) -> Report:

@@ -1,16 +1,14 @@
 """The `barnabas tap` command: options in, a proxy or the reading of a capture out.
 
-The rule: a wrong option is one line and exit code 2; what cannot be listened on or read, 1. Lines about traffic go to
-standard output, all else to standard error.
+The rule: lines about traffic go to standard output, all else to standard error. What cannot be written any more stops no
+traffic, but the exit code tells of it.
 """
 
 from __future__ import annotations
 
 import argparse
 import logging
-import os
 import resource
-import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -22,6 +20,8 @@ import trio
 
 from barnabas import __version__, log_lines
 from barnabas.client.settings import Endpoint, parse_bootstrap
+from barnabas.ending import DONE, FAILED, USAGE_ERROR, end_signals
+from barnabas.errors import leaves
 from barnabas.inspection.records import RecordsView
 from barnabas.tap import rendering, summary_rendering
 from barnabas.tap.capture_reading import CaptureError
@@ -42,8 +42,6 @@ from barnabas.tap.proxy import MEMORY_BYTES, Proxy, ProxySettings
 from barnabas.tap.summary import Summary
 from barnabas.tap.tls import TlsFiles, TlsOptionError, client_context, generated, server_context
 
-FAILED = 1
-USAGE_ERROR = 2
 END_SECONDS = 5.0
 """How long what is still to be written may take at the end."""
 APPLICATION = f"barnabas tap {__version__}"
@@ -68,20 +66,12 @@ def main(arguments: Sequence[str]) -> int:
         print(f"barnabas tap: {error}", file=sys.stderr)
         return USAGE_ERROR
     _allow_open_files()
-    code = 0
+    code = FAILED
     try:
-        trio.run(_serve, options, settings, filter_, restrict_keyboard_interrupt_to_checkpoints=True)
+        code = trio.run(_serve, options, settings, filter_, restrict_keyboard_interrupt_to_checkpoints=True)
     except* OSError as group:
-        print(f"barnabas tap: {first_of(group)}", file=sys.stderr)
-        code = FAILED
+        print(f"barnabas tap: {leaves(group)[0]}", file=sys.stderr)
     return code
-
-
-def first_of(group: BaseException) -> BaseException:
-    """Return the first error in a group."""
-    while isinstance(group, BaseExceptionGroup):
-        group = group.exceptions[0]
-    return group
 
 
 def parser() -> argparse.ArgumentParser:
@@ -373,11 +363,12 @@ class _Ends:
         self._closed(connection, at, reason)
 
 
-async def _serve(options: argparse.Namespace, settings: ProxySettings, filter_: Filter) -> None:
-    """Serve until a signal. Raises OSError."""
+async def _serve(options: argparse.Namespace, settings: ProxySettings, filter_: Filter) -> int:
+    """Serve until a signal; returns the exit code. Raises OSError."""
+    problem = ""
     with (
         ExitStack() as files,
-        trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals,
+        trio.open_signal_receiver(*end_signals()) as signals,
     ):
         views = Views(options, filter_, files, is_live=True)
         ends = _Ends(views.observer)
@@ -411,6 +402,8 @@ async def _serve(options: argparse.Namespace, settings: ProxySettings, filter_: 
                 if problem:
                     print(f"barnabas tap: {options.pcap}: {problem}", file=sys.stderr)
         views.finish(with_summary=options.summary)
+        has_failed = problem or any(writer.failure is not None for _, writer in views.writers)
+    return FAILED if has_failed else DONE
 
 
 async def write_lines(name: str, writer: LineWriter) -> None:
@@ -444,14 +437,11 @@ def _read(options: argparse.Namespace, filter_: Filter) -> int:
                 return stream
 
         captured = Captured(ends, ports=options.port, make_keeper=make_keeper)
-        code = 0
+        code = DONE
         try:
             captured.read(source)
         except BrokenPipeError:
-            os.dup2(
-                os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-            )  # whoever reads this has seen enough
-            return 0
+            raise  # whoever reads this has seen enough
         except (CaptureError, OSError) as error:
             print(f"barnabas tap: {options.read}: {error}", file=sys.stderr)
             code = FAILED

@@ -458,8 +458,6 @@ def _reason(error: BaseException) -> str:
     cause = error
     if isinstance(error, trio.BrokenResourceError | OSError) and error.__cause__ is not None:
         cause = error.__cause__
-    while isinstance(cause, BaseExceptionGroup):  # one for each address of the host
-        cause = cause.exceptions[0]
     if isinstance(cause, ssl.SSLError):
         return (getattr(cause, "verify_message", "") or cause.reason or str(cause)).replace("_", " ").lower()
     if isinstance(cause, trio.TooSlowError):

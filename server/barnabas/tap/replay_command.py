@@ -16,15 +16,15 @@ import trio
 
 from barnabas.client.errors import ClientError
 from barnabas.client.settings import ClientSettings, Endpoint, parse_bootstrap
+from barnabas.ending import DONE, FOUND, failed
+from barnabas.errors import leaves
 from barnabas.tap import rendering
 from barnabas.tap.capture_reading import CaptureError
-from barnabas.tap.command import first_of
 from barnabas.tap.comparison import MAY_DIFFER, OFFSETS
 from barnabas.tap.recording import Recording, read_recording
 from barnabas.tap.replaying import Outcome, Replay, Result, brokers_of, standins
 
-DIFFERENT = 1
-FAILED = 2
+FAILED = failed("replay")
 SPEEDS = ("as-recorded", "max")
 
 
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
         result = trio.run(_run, options, recording, endpoints, settings)
         is_done = True
     except* ClientError as group:
-        print(f"barnabas replay: {first_of(group)}", file=sys.stderr)
+        print(f"barnabas replay: {leaves(group)[0]}", file=sys.stderr)
     if not is_done:
         return FAILED
     print(
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
         f"{result.seconds:.1f} s, {result.compared} answers compared, {len(result.different)} differ",
         file=sys.stderr,
     )
-    return DIFFERENT if result.different else 0
+    return FOUND if result.different else DONE
 
 
 def parser() -> argparse.ArgumentParser:

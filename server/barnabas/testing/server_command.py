@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from barnabas import __version__, log_lines
+from barnabas.ending import DONE, FAILED, USAGE_ERROR, end_signals
 from barnabas.lazy import OPENSSL_USERS, import_when_used
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from barnabas.seeding.seeds import Seeds
     from barnabas.testing.bench import Bench
 
-USAGE_ERROR, FAILED = 2, 1
 PR_SET_PDEATHSIG = 1
 PARENT_ENDED = signal.SIGUSR2
 """Sent by the kernel when the thread that has started this process ends: its process may go on."""
@@ -149,13 +149,13 @@ def _run(options: argparse.Namespace, config: BrokerConfig, seeds: Seeds | None)
     from barnabas.broker import interpreter
     from barnabas.broker.startup import StartupError
     from barnabas.control.clock import VirtualClock
-    from barnabas.errors import StorageError
+    from barnabas.errors import StorageError, leaves
 
     interpreter.prepare()
     clock = VirtualClock()
     code = FAILED
     try:
-        trio.run(
+        code = trio.run(
             _serve,
             options,
             config,
@@ -164,16 +164,15 @@ def _run(options: argparse.Namespace, config: BrokerConfig, seeds: Seeds | None)
             clock=clock,
             restrict_keyboard_interrupt_to_checkpoints=True,
         )
-        code = 0
     except* (StartupError, StorageError) as group:
-        for error in _leaves(group):
+        for error in leaves(group):
             print(f"barnabas: {error}", file=sys.stderr)
     return code
 
 
 async def _serve(
     options: argparse.Namespace, config: BrokerConfig, seeds: Seeds | None, clock: object
-) -> None:
+) -> int:
     import trio
 
     from barnabas.broker import interpreter
@@ -183,8 +182,7 @@ async def _serve(
 
     assert isinstance(clock, VirtualClock)
     parent = os.getppid()
-    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, PARENT_ENDED)
-    with trio.open_signal_receiver(*numbers) as signals:
+    with trio.open_signal_receiver(*end_signals(), PARENT_ENDED) as signals:
         if not options.stay:
             _end_with_parent()
         async with (
@@ -201,6 +199,7 @@ async def _serve(
                 if number != PARENT_ENDED or os.getppid() != parent:
                     break
             waiting.cancel_scope.cancel()
+    return FAILED if host.has_failed else DONE
 
 
 def _say_ready(bench: Bench, host: Host) -> None:
@@ -249,10 +248,3 @@ async def _end_with_input(scope: CancelScope) -> None:
         except OSError:
             break
     scope.cancel()
-
-
-def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    found: list[BaseException] = []
-    for error in group.exceptions:
-        found += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
-    return found

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import trio
 
-from barnabas import log_lines
+from barnabas import log_lines, output
+from barnabas.ending import DONE, FAILED, end_signals
+from barnabas.errors import leaves
 from barnabas.security.jaas import JaasError, parse_jaas_section
 from barnabas.zkserver.server import Server
 from barnabas.zkserver.storage import StorageError
 
-FAILED = 1
 READY = "zookeeper.connect="
 SECTION = "Server"
 DIGEST_MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule"
@@ -30,15 +30,14 @@ def main(arguments: Sequence[str]) -> int:
     """Run `barnabas zookeeper`; returns the exit code."""
     options = _options(arguments)
     log_lines.begin(options.log_level)
-    code = 0
+    code = FAILED
     try:
         trio.run(_run, options, restrict_keyboard_interrupt_to_checkpoints=True)
+        code = DONE
     except* (StorageError, SetupError, OSError) as group:
-        error: BaseException = group
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        print(f"barnabas zookeeper: {error}", file=sys.stderr)
-        code = FAILED
+        for error in leaves(group):
+            text = output.explain(error) if isinstance(error, OSError) else None
+            print(f"barnabas zookeeper: {text or error}", file=sys.stderr)
     return code
 
 
@@ -100,7 +99,7 @@ async def _run(options: argparse.Namespace) -> None:
     host, port = options.listen
     users = _users(options.jaas)
     directory = _directory(options.data)
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+    with trio.open_signal_receiver(*end_signals()) as signals:
         server = Server(directory, users=users)
         bound = await server.open(host, port)
         try:

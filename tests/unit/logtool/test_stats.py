@@ -1,5 +1,6 @@
 """`barnabas log stats`, the progress bar, and the command itself."""
 
+import signal
 import subprocess
 import sys
 
@@ -84,10 +85,10 @@ def test_the_command_explains_itself(command, capsys):
     assert "usage: barnabas log" in captured.out + captured.err
 
 
-def test_a_reader_that_has_seen_enough_is_no_error(kafka_dir):
+def test_a_reader_that_has_seen_enough_ends_it_without_a_word(kafka_dir):
     command = f"{sys.executable} -m barnabas log dump --deep {kafka_dir} {kafka_dir} {kafka_dir} | head -n 1"
     result = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False
     )
-    assert result.stderr == ""
+    assert (result.stderr, result.returncode) == ("", 128 + signal.SIGPIPE)
     assert result.stdout.startswith("file path=")

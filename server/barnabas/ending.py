@@ -1,0 +1,79 @@
+"""How a process ends: the signals that ask for it, and the exit codes.
+
+The rule: 0 says that it was wished, or that all was done; everything else is another code, so that whoever started the
+process (systemd, a container, a script) can tell. The codes of `barnabas` stand here alone; the reference is printed
+from `ENDS`.
+"""
+
+from __future__ import annotations
+
+import signal
+from typing import NamedTuple
+
+DONE = 0
+FAILED = 1
+USAGE_ERROR = 2
+FOUND = 1
+"""Of a command that compares, as of `diff`: it has found a difference, or damage. It fails with USAGE_ERROR's code."""
+INTERRUPTED = 128 + int(signal.SIGINT)
+"""Ctrl-C, of a command that does one thing and ends."""
+UNREAD = 128 + int(signal.SIGPIPE)
+"""Whoever reads its output has seen enough: as programs end that SIGPIPE kills."""
+
+SERVERS = ("serve", "serve --workers", "cluster", "test-server", "zookeeper", "tap")
+COMPARING = ("log", "replay")
+TOOLS = ("storage", "probe", "conform")
+
+
+def failed(command: str) -> int:
+    """Return the code by which a command says that it could not do its work."""
+    return USAGE_ERROR if command in COMPARING else FAILED
+
+
+def end_signals() -> list[signal.Signals]:
+    """Return the signals that stop a server cleanly; one that `nohup` or the like has ignored stays ignored."""
+    others = (signal.SIGHUP, signal.SIGQUIT)
+    return [
+        signal.SIGTERM,
+        signal.SIGINT,
+        *(one for one in others if signal.getsignal(one) is not signal.SIG_IGN),
+    ]
+
+
+class End(NamedTuple):
+    """One way to end, for the reference and for the test that ends processes so."""
+
+    how: str
+    commands: tuple[str, ...]
+    code: int
+
+
+ENDS = (
+    End("SIGTERM, SIGINT, SIGHUP or SIGQUIT while it serves", SERVERS, DONE),
+    End("`POST /v1/broker/stop`", ("serve", "test-server"), DONE),
+    End("its standard input ends", ("test-server",), DONE),
+    End("the work is done", (*COMPARING, *TOOLS), DONE),
+    End("damage was found, an answer that differs, a case that fails", (*COMPARING, "conform"), FOUND),
+    End("an option or a setting is wrong", (*SERVERS, *COMPARING, *TOOLS), USAGE_ERROR),
+    End("a file of settings is missing", ("serve", "serve --workers", "cluster", "storage"), USAGE_ERROR),
+    End("its port is in use", SERVERS, FAILED),
+    End(
+        "another process uses its data",
+        ("serve", "serve --workers", "cluster", "zookeeper", "storage"),
+        FAILED,
+    ),
+    End("another process uses its data", ("log",), failed("log")),
+    End("the last log dir fails", ("serve", "test-server"), FAILED),
+    End("every broker has ended", ("cluster",), FAILED),
+    End("no worker stays up", ("serve --workers",), FAILED),
+    End("what it keeps cannot be written any more", ("zookeeper", "tap"), FAILED),
+    End("ZooKeeper does not answer while it starts", ("serve", "cluster"), FAILED),
+    End("no broker answers", ("probe", "conform"), FAILED),
+    End("no broker answers", ("replay",), failed("replay")),
+    End("standard output cannot be written", (*SERVERS, *TOOLS), FAILED),
+    End("standard output cannot be written", COMPARING, failed("log")),
+    End("whoever reads its output has seen enough, as `head`", (*COMPARING, *TOOLS), UNREAD),
+    End("Ctrl-C", (*COMPARING, *TOOLS), INTERRUPTED),
+    End("a defect, with its traceback", (*SERVERS, *TOOLS), FAILED),
+    End("a defect, with its traceback", COMPARING, failed("log")),
+)
