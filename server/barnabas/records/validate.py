@@ -74,6 +74,12 @@ _ZSTD: Final = Codec.ZSTD
 _LZ4: Final = Codec.LZ4
 _NONE: Final = Codec.NONE
 
+RECORDS_PER_COMPRESSED_BYTE_MAX: Final = 4
+"""Of empty records that are numbered 0, 1, 2 and so on, 1.24 fit into a byte in the best codec."""
+MISNUMBERED_RECORDS: Final = 100
+MISNUMBERED_BYTES_PER_RECORD: Final = 2
+"""A batch of more records, with less bytes for each, is not numbered anew: half a million a second can be."""
+
 _SUM_AT_ONCE_BYTES: Final = 4 << 20  # summed up in a millisecond
 _WRONG_CHECKSUM: Final = "the checksum of the records is wrong"
 
@@ -242,8 +248,10 @@ class _Appender:
             scanner = Scanner(body, header.records_count, header.base_timestamp)
             body = b""
             while not scanner.advance(RECORDS_PER_STEP):
+                _check_numbering(scanner, header)
                 yield None
         try:
+            _check_numbering(scanner, header)
             scan = scanner.result()
             if not self.obeys(scan):
                 yield from self.judge_steps(scanner.window, header)
@@ -374,9 +382,24 @@ def _scan_in_place_steps(buf: Buffer, header: BatchHeader) -> Steps[BodyScan | N
         return None
 
 
+def _check_numbering(scanner: Scanner, header: BatchHeader) -> None:
+    """Refuse a batch that would have to be written anew because of its offsets and has far more records than bytes."""
+    count = header.records_count
+    if scanner.offsets_consecutive or count <= MISNUMBERED_RECORDS:
+        return
+    if count * MISNUMBERED_BYTES_PER_RECORD > header.size:
+        raise InvalidRecordsError(
+            f"{count} records in {header.size} bytes are not numbered one after the other: too many to be numbered anew"
+        )
+
+
 def _check_client_header(header: BatchHeader) -> None:
     """Refuse what the header of a producer's batch must not say."""
     count = header.records_count
+    if header.codec and count > header.size * RECORDS_PER_COMPRESSED_BYTE_MAX:
+        raise InvalidRecordsError(
+            f"{count} records in {header.size} bytes; at most {RECORDS_PER_COMPRESSED_BYTE_MAX} can be in each"
+        )
     if count <= 0 or header.last_offset_delta != count - 1:
         raise InvalidRecordsError(
             f"{count} records do not make a last offset delta of {header.last_offset_delta}"
