@@ -28,7 +28,7 @@ PYTEST := $(BIN)/python -m pytest
 WITH_CODE := $(VENV)/.ready-run
 endif
 
-.PHONY: run setup wheel kerberos test test-clients test-pipeline pipeline-demo check bench growth compat gallery compat-cluster cluster-demo faults compare conform handover oracle crash soak hostile fuzz simulate turns gen docs lock clean nightly help
+.PHONY: run setup wheel kerberos test test-clients test-pipeline pipeline-demo check bench growth compat gallery compat-cluster cluster-demo faults compare conform handover oracle crash soak hostile fuzz simulate turns gen docs lock clean nightly mutants help
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -51,8 +51,13 @@ test-pipeline: $(VENV)/.ready-iceberg  ## run the pipeline's tests, which start 
 pipeline-demo: $(VENV)/.ready-spark $(WITH_CODE)  ## broker, simulated stream and all jobs; ends with an HTML report (ARGS="--out DIR")
 	$(CODE) $(BIN)/barnabas-pipeline demo $(ARGS)
 
-nightly: $(VENV)/.ready-test $(WITH_CODE)  ## the random tests, each with a hundred times the examples (EFFORT=100)
+nightly: $(VENV)/.ready-mutation $(WITH_CODE)  ## the random tests, each with a hundred times the examples (EFFORT=100), and 200 mutants
 	BARNABAS_TEST_EFFORT=$(EFFORT) HYPOTHESIS_PROFILE=nightly $(PYTEST) tests/property $(ARGS)
+	$(BIN)/python -m tools.mutants --planted
+	$(BIN)/python -m tools.mutants --total 200 --seed $$(date +%F)
+
+mutants: $(VENV)/.ready-mutation  ## small bugs planted in the sources, which the nearest tests must notice (ARGS="log transactions --sample 40")
+	$(BIN)/python -m tools.mutants $(ARGS)
 
 turns: $(VENV)/.ready-test  ## each API's worst request against a broker that holds much: lines in one turn of its event loop (ARGS="API ...")
 	BARNABAS_TEST_EFFORT=10 PYTHONPATH=server:. $(BIN)/python -m tests.support.loop_turns --verbose $(ARGS)
@@ -166,6 +171,10 @@ kerberos: $(VENV)/.ready-test
 
 $(VENV)/.ready-check: $(VENV)/.ready-test requirements/check.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/check.txt
+	@touch $@
+
+$(VENV)/.ready-mutation: $(VENV)/.ready-test requirements/mutation.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/mutation.txt
 	@touch $@
 
 $(VENV)/.ready-plots: $(VENV)/.ready-test requirements/plots.txt

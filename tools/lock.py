@@ -2,8 +2,9 @@
 
 `run.txt` is what the broker needs, `compile.txt` what compiles modules of it, `kerberos.txt` what logins with Kerberos need
 (which pip-tools resolves only where MIT's headers are: libkrb5-dev), `test.txt` adds the tests' needs, `check.txt`
-the checkers', `plots.txt` what draws the benchmark's plots, `spark.txt` the pipeline's, `iceberg.txt` what that needs for
-Apache Iceberg. Each layer includes the one it stands on, so that one environment can hold all of them.
+the checkers', `mutation.txt` the coverage of mutation tests, `plots.txt` what draws the benchmark's plots, `spark.txt`
+the pipeline's, `iceberg.txt` what that needs for Apache Iceberg. Each layer includes the one it stands on, so that one
+environment can hold all of them.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ LAYERS = {
     "kerberos": "run",
     "test": "run",
     "check": "test",
+    "mutation": "test",
     "plots": "test",
     "spark": "test",
     "iceberg": "spark",

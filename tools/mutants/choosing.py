@@ -1,0 +1,127 @@
+"""Choose the mutants that are tried: of packages, files or changed lines, but those known to be equivalent; a sample."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tools.mutants.slips import Mutant, mutants
+from tools.mutants.source import ROOT, Source
+
+PACKAGE = Path("server") / "barnabas"
+HERE = Path(__file__).parent
+EQUIVALENT = HERE / "equivalent.yaml"
+PLANTED = HERE / "planted.yaml"
+GENERATED = PACKAGE / "wire" / "generated"
+
+
+def sources(names: Sequence[str]) -> Iterator[Source]:
+    """Read the modules of packages as `log` or `log/cleaner`, and of files; of all packages where none is named."""
+    paths: set[Path] = set()
+    for name in names or [""]:
+        path = ROOT / name if name.startswith("server/") else ROOT / PACKAGE / name
+        if not path.exists():
+            raise SystemExit(f"there is no {path.relative_to(ROOT)}")
+        paths.update([path] if path.is_file() else path.rglob("*.py"))
+    for path in sorted(paths):
+        relative = path.relative_to(ROOT)
+        if GENERATED not in relative.parents:
+            yield Source(str(relative), path.read_text())
+
+
+@dataclass(frozen=True)
+class Equivalent:
+    """A mutant that was looked at: nobody can tell it from the program."""
+
+    path: str
+    function: str
+    before: str
+    after: str
+    reason: str
+
+
+def equivalents() -> list[Equivalent]:
+    """Read the list of them."""
+    return [Equivalent(**entry) for entry in yaml.safe_load(EQUIVALENT.read_text()) or []]
+
+
+def is_in(known: Iterable[Equivalent], mutant: Mutant) -> bool:
+    """Tell those that are in the list."""
+    key = (mutant.path, mutant.unit.name, mutant.before, mutant.after)
+    return any(key == (each.path, each.function, each.before, each.after) for each in known)
+
+
+def changed_lines(base: str) -> Mapping[str, set[int]]:
+    """Return the lines of each file of the broker that are new since a commit."""
+    command = ["git", "diff", "--unified=0", "--no-color", base, "--", str(PACKAGE)]
+    text = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    found: dict[str, set[int]] = {}
+    path = ""
+    for line in text.splitlines():
+        if line.startswith("+++ "):
+            path = line.removeprefix("+++ b/")
+        elif hunk := re.match(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@", line):
+            first, count = int(hunk[1]), int(hunk[2] or 1)
+            found.setdefault(path, set()).update(range(first, first + count))
+    return found
+
+
+def sampled(found: Sequence[Mutant], count: int | None, seed: str) -> list[Mutant]:
+    """Return `count` of these mutants, of each kind of slip alike; the same ones for a seed and the same functions."""
+    if count is None:
+        return list(found)
+    texts = {path: (ROOT / path).read_text() for path in {mutant.path for mutant in found}}
+    by_slip: dict[str, list[Mutant]] = {}
+    for mutant in found:
+        by_slip.setdefault(mutant.slip, []).append(mutant)
+    for each in by_slip.values():
+        each.sort(key=lambda mutant: hashlib.sha256(f"{seed} {mutant.id}".encode()).digest())
+    chosen: list[Mutant] = []
+    for mutant in filter(
+        None, chain.from_iterable(zip_longest(*(by_slip[slip] for slip in sorted(by_slip))))
+    ):
+        if len(chosen) == count:
+            break
+        if mutant.compiles(texts[mutant.path]):
+            chosen.append(mutant)
+    return sorted(chosen, key=lambda mutant: (mutant.path, mutant.start, mutant.text))
+
+
+def all_mutants(read: Iterable[Source]) -> list[Mutant]:
+    """Return every mutant of these modules that is not known to be equivalent."""
+    known = equivalents()
+    return [mutant for source in read for mutant in mutants(source) if not is_in(known, mutant)]
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A bug that was planted by hand, and that tests have to notice."""
+
+    name: str
+    path: str
+    before: str
+    after: str
+
+    def applied(self) -> tuple[Source, str, range]:
+        """Return the module, its text with the bug, and the lines that change."""
+        source = Source(self.path, (ROOT / self.path).read_text())
+        if source.text.count(self.before) != 1:
+            raise SystemExit(f"planted bug {self.name!r}: its text must be in {self.path} once")
+        start = source.text.index(self.before)
+        first = source.text.count("\n", 0, start) + 1
+        lines = range(first, first + self.before.rstrip("\n").count("\n") + 1)
+        return source, source.text.replace(self.before, self.after), lines
+
+
+def planted() -> list[Planted]:
+    """Read the list of them."""
+    entries: list[dict[str, Any]] = yaml.safe_load(PLANTED.read_text()) or []
+    return [Planted(**entry) for entry in entries]
