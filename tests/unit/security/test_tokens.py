@@ -1,0 +1,46 @@
+"""Delegation tokens: how long they can be used, and by whom they are renewed."""
+
+import pytest
+
+from barnabas.security.tokens import TIMESTAMP_MAX, Token, later
+
+OWNER, RENEWER, REQUESTER = "User:owner", "User:renewer", "User:requester"
+
+
+def token(expires_ms: int = 2_000, expires_max_ms: int = 5_000) -> Token:
+    return Token("id", OWNER, REQUESTER, (RENEWER, "User:other"), 1_000, expires_ms, expires_max_ms)
+
+
+@pytest.mark.parametrize(
+    ("now_ms", "is_expired"), [(999, False), (1_999, False), (2_000, False), (2_001, True), (5_001, True)]
+)
+def test_a_token_that_was_not_renewed_ends_before_the_time_that_it_may_last(now_ms, is_expired):
+    assert token().is_expired(now_ms) is is_expired
+
+
+@pytest.mark.parametrize(("now_ms", "is_expired"), [(5_000, False), (5_001, True), (8_999, True)])
+def test_a_token_that_was_renewed_too_far_ends_when_its_time_is_over(now_ms, is_expired):
+    assert token(expires_ms=9_000).is_expired(now_ms) is is_expired
+
+
+@pytest.mark.parametrize(
+    ("principal", "may"),
+    [
+        (OWNER, True),
+        (RENEWER, True),
+        ("User:other", True),
+        (REQUESTER, False),
+        ("User:own", False),
+        ("", False),
+    ],
+)
+def test_the_owner_and_the_renewers_may_renew_it(principal, may):
+    assert token().may_be_renewed_by(principal) is may
+
+
+@pytest.mark.parametrize(
+    ("now_ms", "duration_ms", "expected"),
+    [(5, 10, 15), (5, TIMESTAMP_MAX - 5, TIMESTAMP_MAX), (5, TIMESTAMP_MAX, TIMESTAMP_MAX), (5, 0, 5)],
+)
+def test_no_time_is_after_the_largest_timestamp(now_ms, duration_ms, expected):
+    assert later(now_ms, duration_ms) == expected
