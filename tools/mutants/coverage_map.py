@@ -11,6 +11,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,11 @@ def file_hash(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
+@cache
+def _source(path: str) -> Source:
+    return Source(path, (ROOT / path).read_text())
+
+
 class CoverageMap:
     """What is kept, in a file of SQLite."""
 
@@ -131,7 +137,7 @@ class CoverageMap:
         numbers = {name: number for number, name in enumerate(names)}
         rows = []
         for path, lines in report["lines"].items():
-            source = Source(path, (ROOT / path).read_text())
+            source = _source(path)
             for line, tests in lines.items():
                 unit = source.unit_at(int(line))
                 if unit is not None:

@@ -64,6 +64,7 @@ class Place(NamedTuple):
     source: Source
     unit: Unit
     statement: ast.stmt
+    expressions: tuple[ast.expr, ...]
 
     @property
     def is_early_return(self) -> bool:
@@ -105,8 +106,9 @@ def mutants(source: Source) -> list[Mutant]:
         if _is_abstract(unit.node):
             continue
         for statement in _statements(unit.node.body):
+            place = Place(source, unit, statement, tuple(_expressions(statement)))
             for slip, slipped in SLIPS.items():
-                for node, text in slipped(Place(source, unit, statement)):
+                for node, text in slipped(place):
                     mutant = _made(source, unit, statement, slip, node, text)
                     if mutant is not None:
                         found.setdefault((mutant.start, mutant.end, mutant.text), mutant)
@@ -208,7 +210,7 @@ def _expressions(statement: ast.stmt) -> Iterator[ast.expr]:
 
 
 def _comparison(place: Place) -> Iterator[Change]:
-    for node in _expressions(place.statement):
+    for node in place.expressions:
         if _asks_for_none(node):
             continue
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
@@ -226,7 +228,7 @@ def _comparison(place: Place) -> Iterator[Change]:
 
 def _connective(place: Place) -> Iterator[Change]:
     """`and` for `or`, and an operand that is forgotten."""
-    for node in _expressions(place.statement):
+    for node in place.expressions:
         if not isinstance(node, ast.BoolOp):
             continue
         word, other = ("and", "or") if isinstance(node.op, ast.And) else ("or", "and")
@@ -273,7 +275,7 @@ def _dropped(place: Place) -> Iterator[Change]:
 
 def _error_code(place: Place) -> Iterator[Change]:
     used = sorted(place.source.attributes.get(ERROR_CODES, set()) | {"UNKNOWN_SERVER_ERROR"})
-    for node in _expressions(place.statement):
+    for node in place.expressions:
         if isinstance(node, ast.Attribute) and place.source.of(node.value) == ERROR_CODES:
             other = used[(used.index(node.attr) + 1) % len(used)]
             yield node, f"{ERROR_CODES}.{other}"
@@ -281,8 +283,8 @@ def _error_code(place: Place) -> Iterator[Change]:
 
 def _like_named(place: Place) -> Iterator[Change]:
     """Another name of the same kind that the function, or its module of the same object, has."""
-    called = {id(node.func) for node in _expressions(place.statement) if isinstance(node, ast.Call)}
-    for node in _expressions(place.statement):
+    called = {id(node.func) for node in place.expressions if isinstance(node, ast.Call)}
+    for node in place.expressions:
         kind = _kind(node)
         if kind is None or id(node) in called or not isinstance(getattr(node, "ctx", None), ast.Load):
             continue
@@ -319,7 +321,7 @@ def _local_names(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
 
 def _swapped(place: Place) -> Iterator[Change]:
     """Two arguments, side by side, that are of one kind by their names."""
-    for node in _expressions(place.statement):
+    for node in place.expressions:
         if not isinstance(node, ast.Call):
             continue
         for one, other in zip(node.args, node.args[1:], strict=False):
@@ -340,7 +342,7 @@ def _swapped(place: Place) -> Iterator[Change]:
 
 def _number(place: Place) -> Iterator[Change]:
     """A number that is off by one, `+` for `-`, and `min` for `max`."""
-    for node in _expressions(place.statement):
+    for node in place.expressions:
         if isinstance(node, ast.Constant) and type(node.value) is int:
             yield node, str(node.value + 1)
             if node.value:
@@ -359,7 +361,7 @@ def _condition(place: Place) -> Iterator[Change]:
         tests.append((place.statement.test, ("True", "False")))
     elif isinstance(place.statement, ast.While):
         tests.append((place.statement.test, ("False",)))
-    for node in _expressions(place.statement):
+    for node in place.expressions:
         if isinstance(node, ast.IfExp):
             tests.append((node.test, ("True", "False")))
         elif isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
@@ -372,7 +374,7 @@ def _condition(place: Place) -> Iterator[Change]:
 
 
 def _negation(place: Place) -> Iterator[Change]:
-    for node in _expressions(place.statement):
+    for node in place.expressions:
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             yield node, _bracketed(place.source, node.operand)
 

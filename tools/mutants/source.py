@@ -92,4 +92,8 @@ class Source:
 
     def unit_at(self, line: int) -> Unit | None:
         """Return the function that a line belongs to."""
-        return next((unit for unit in self.units if unit.first_line <= line <= unit.last_line), None)
+        return self._by_line.get(line)
+
+    @cached_property
+    def _by_line(self) -> dict[int, Unit]:
+        return {line: unit for unit in self.units for line in range(unit.first_line, unit.last_line + 1)}
