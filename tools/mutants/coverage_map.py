@@ -96,6 +96,7 @@ class CoverageMap:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(exist_ok=True)
         self.database = sqlite3.connect(path, isolation_level=None)
+        self.database.execute("PRAGMA synchronous = OFF")  # it can be collected again
         self.database.executescript(SCHEMA)
         self.hashes: dict[str, str] = {}
         """Of test files as they are now, as far as they were looked at."""
