@@ -10,9 +10,9 @@ from barnabas.wire.generated.consumer_group_describe import ConsumerGroupDescrib
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.wire.generated.delete_groups import DeleteGroupsRequest
 from barnabas.wire.generated.describe_groups import DescribeGroupsRequest
+from barnabas.wire.generated.end_txn import EndTxnRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.find_coordinator import FindCoordinatorRequest
-from barnabas.wire.generated.end_txn import EndTxnRequest
 from barnabas.wire.generated.init_producer_id import InitProducerIdRequest
 from barnabas.wire.generated.join_group import JoinGroupRequest
 from barnabas.wire.generated.leave_group import LeaveGroupRequest
