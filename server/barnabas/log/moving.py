@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.errors import StorageError
 from barnabas.log import logdir
-from barnabas.log.disk import Disk, File
+from barnabas.log.disk import Disk, File, file_names
 from barnabas.log.epoch_file import save_epochs
 from barnabas.log.errors import in_doubt
 from barnabas.log.format import names, properties
@@ -339,8 +339,10 @@ class Moves:
         """
         old = move.partition_log
         key = (old.topic, old.partition)
-        gone = f"{old.log_dir}/{names.marked_dir_name(*key, DirKind.DELETE, self._disk.unique_id().hex())}"
         try:
+            has_kept = any(names.is_kept(name) for name in file_names(self._disk, old.dir))
+            kind = DirKind.STRAY if has_kept else DirKind.DELETE
+            gone = f"{old.log_dir}/{names.marked_dir_name(*key, kind, self._disk.unique_id().hex())}"
             self._disk.rename(old.dir, gone)
             self._disk.sync_dir(old.log_dir)
         except OSError as error:
@@ -352,7 +354,12 @@ class Moves:
             raise StorageError(move.target_dir, error) from error
         self._forget(move)
         self._trash.directory_deleted(old.dir)
-        self._trash.add(now_ms + old.config.file_delete_delay_ms, old.log_dir, [gone])
+        if has_kept:
+            log.warning(
+                "%s stays: it has records that were cut out of the log, and did not move with it", gone
+            )
+        else:
+            self._trash.add(now_ms + old.config.file_delete_delay_ms, old.log_dir, [gone])
         try:
             self._disk.sync_dir(move.target_dir)
         except OSError as error:

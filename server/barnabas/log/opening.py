@@ -200,6 +200,7 @@ class Opener:
             return None
         if found.kind is not DirKind.CURRENT:
             log.warning("%s/%s is a %s replica: left alone", path, name, found.kind.value)
+            self._moves.renamed.append((path, name, (found.topic, found.partition)))
             return None
         if found.topic == names.CLUSTER_METADATA_TOPIC:
             return None

@@ -432,9 +432,9 @@ class PartitionLog(DurableLog):
         return True
 
     @guarded
-    def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop everything; the log is empty and begins at `offset`. Raises StorageError."""
-        self._restart_at(offset)
+    def truncate_fully_and_start_at(self, offset: int, *, keeps: bool = False) -> None:
+        """Drop everything, or keep it aside; the log is empty and begins at `offset`. Raises StorageError."""
+        self._restart_at(offset, keeps=keeps)
 
     def _truncate(self, offset: int, now_ms: int) -> None:
         store = self.store
@@ -448,8 +448,8 @@ class PartitionLog(DurableLog):
         if self.epochs.truncate_from_end(offset):
             self._save_epochs(sync=True)
 
-    def _restart_at(self, offset: int) -> None:
-        self.store.restart_at(offset, config=self.config)
+    def _restart_at(self, offset: int, *, keeps: bool = False) -> None:
+        self.store.restart_at(offset, config=self.config, keeps=keeps)
         self.log_start_offset = offset
         self._truncated(offset)
         self.high_watermark = offset

@@ -219,10 +219,17 @@ class Segments:
         self._set(self.all[:count])
         self._discard(dropped, due_ms=due_ms)
 
-    def restart_at(self, offset: int, *, config: LogConfig) -> None:
-        """Remove all segments and snapshots at once, and begin with an empty segment at `offset`."""
+    def restart_at(self, offset: int, *, config: LogConfig, keeps: bool = False) -> None:
+        """Remove all segments and snapshots at once, and begin with an empty segment at `offset`.
+
+        `keeps` leaves the records under names that belong to no log (`names.TRUNCATED`).
+        """
+        kept = f"{names.TRUNCATED}{self.disk.unique_id().hex()}" if keeps else ""
         self.snapshots.remove(self.snapshots.offsets)
         for segment in self.all:
+            path = segment.path(names.LOG)
+            if keeps and segment.size:
+                self.disk.rename(path, path + kept)
             segment.abandon()
             for suffix in names.SEGMENT_SUFFIXES:
                 self.disk.remove(segment.path(suffix))

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.log.format import names
 from barnabas.records.batch import LENGTH_OFFSET, LOG_OVERHEAD
 from barnabas.replication.follower import EpochEnd, follower_high_watermark, out_of_range, truncation
 from barnabas.replication.roles import Role
@@ -145,8 +146,15 @@ class FollowerLog:
 
     def _truncate(self, offset: int) -> None:
         own = self.replica.log
-        end, high_watermark = own.log_end_offset, own.high_watermark
-        if own.truncate_to(offset, now_ms=self._now_ms()):
+        start, end, high_watermark = own.log_start_offset, own.log_end_offset, own.high_watermark
+        if offset <= start < high_watermark:
+            own.truncate_fully_and_start_at(offset, keeps=True)
+            log.error(
+                "%s: its leader has none of its records in leader epoch %d, though they were committed up to offset %d. "
+                "They are kept as %s/*%s*, and nothing removes them",
+                own.name, self._leader_epoch, high_watermark, own.dir, names.TRUNCATED,
+            )  # fmt: skip
+        elif own.truncate_to(offset, now_ms=self._now_ms()):
             log.info(
                 "%s: truncated from %d to %d in leader epoch %d", own.name, end, offset, self._leader_epoch
             )

@@ -181,6 +181,37 @@ def test_the_only_replica_in_sync_leads_nothing_that_is_gone(lose, caplog) -> No
     in_world(program)
 
 
+def test_followers_keep_what_a_leader_that_has_nothing_makes_them_drop(caplog) -> None:
+    """Who gives up the only log that was in sync may not know that the others have most of it."""
+
+    async def program(world: World) -> None:
+        async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
+            await cluster.create(client)
+            await produce(client, b"kept")
+            await cluster.until_equal()
+            for machine in cluster.machines.values():
+                await machine.stop()
+            (last,) = cluster.isr()
+            records = cluster.machines[last].disk.read("/data/t-0/00000000000000000000.log")
+            remove_directory(cluster.machines[last].disk, "/data")
+            cluster.machines[last].disk.make_dirs("/data/t-0")
+            await cluster.start(1, 2, 3)
+            await cluster.until(lambda: cluster.isr() == {1, 2, 3})
+            client.forget()
+            await produce(client, b"new")
+            assert await consume(client) == [b"new"]
+            for machine in cluster.machines.values():
+                await machine.stop()
+                await machine.start()
+            for broker_id in {1, 2, 3} - {last}:
+                disk = cluster.machines[broker_id].disk
+                (kept,) = [one.name for one in disk.list("/data/t-0") if ".log.truncated-" in one.name]
+                assert disk.read(f"/data/t-0/{kept}") == records
+
+    in_world(program)
+    assert "t-0: its leader has none of its records" in caplog.text
+
+
 @pytest.mark.parametrize("log_dirs", [["/a"], ["/a", "/b"]])
 async def test_properties_that_are_gone_are_written_again_and_named(log_dirs, caplog):
     """With another log dir nothing changes; without one the cluster's id is lost, which the log says."""

@@ -275,3 +275,17 @@ def test_a_copy_is_kept_if_the_log_was_made_anew(broker, disk, caplog):
     assert names(disk, "/b") == [stray]
     assert disk.list(f"/b/{stray}")
     assert "has more: it is kept as" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "name", ["00000000000000000000.log.damaged-7", "00000000000000000000.log.truncated-0a"]
+)
+def test_what_was_cut_out_of_a_log_is_not_removed_when_the_log_moves(broker, disk, name):
+    disk.replace(f"/a/t-0/{name}", b"records", sync=True)
+    move(broker)
+    broker.manager.remove_due(NOW_MS + 100_000_000)
+    (stray,) = names(disk, "/a")
+    assert disk.read(f"/a/{stray}/{name}") == b"records"
+    broker.restart(clean=False)
+    broker.manager.remove_due(NOW_MS + 100_000_000)
+    assert disk.read(f"/a/{stray}/{name}") == b"records"

@@ -8,6 +8,7 @@ The rule: a name is parsed here or not at all. What Kafka would not have named i
     <topic>-<partition>.<hex>-stray/          no longer assigned to this broker
     <20 digits>.{log,index,timeindex,txnindex,snapshot}[.deleted|.cleaned|.swap]
     <20 digits>.log.damaged-<offset>         what was cut out of a log (ours; Kafka ignores it)
+    <20 digits>.log.truncated-<hex>          what a follower had, and its leader has nothing of (ours; Kafka ignores it)
 """
 
 import re
@@ -26,6 +27,8 @@ CLEANED = ".cleaned"
 SWAP = ".swap"
 DAMAGED = ".damaged-"
 """After the name of a log file, and before an offset: what was cut out there, kept for whoever wants to look at it."""
+TRUNCATED = ".truncated-"
+"""After the name of a log file: all records of a follower, committed ones too, whose leader has none of them."""
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
@@ -84,6 +87,11 @@ def parse_file_name(name: str) -> SegmentFile | None:
     """Take a file name apart; None if it belongs to no segment."""
     match = _FILE.match(name)
     return SegmentFile(int(match[1]), match[2], match[3] or "") if match else None
+
+
+def is_kept(name: str) -> bool:
+    """Say whether a file in a partition's directory has records that are in no log any more, for somebody to look at."""
+    return LOG + DAMAGED in name or LOG + TRUNCATED in name
 
 
 def dir_name(topic: str, partition: int) -> str:
