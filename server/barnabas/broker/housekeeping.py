@@ -93,9 +93,8 @@ class Housekeeping:
 
     async def _look_for_dirs(self) -> None:
         await self.find_missing(also_logs=False)
-        if (
-            self._logs.checkpoints.is_outdated
-        ):  # before another log is made under the name of one that is gone
+        # Before another log is made under the name of one that is gone, and soon after one is made.
+        if self._logs.checkpoints.is_outdated:
             await self.write_checkpoints()
 
     async def apply_retention(self) -> None:

@@ -76,6 +76,7 @@ class Checkpointer:
         self._removed: dict[
             str, dict[TopicPartition, int]
         ] = {}  # which logs went, after which plan was begun
+        self._added: dict[str, int] = {}  # the same of the last log that was made in a log dir
 
     def begin(self, paths: Iterable[str]) -> CheckpointPlan:
         """Begin a plan for these log dirs; all logs in them are then to be added."""
@@ -123,6 +124,12 @@ class Checkpointer:
             removed = self._removed.get(path, {})
             for key in [key for key, number in removed.items() if number < plan.number]:
                 del removed[key]
+            if self._added.get(path, plan.number) < plan.number:
+                del self._added[path]
+
+    def log_added(self, path: str) -> None:
+        """Note that a log was made in that log dir, whose files do not name it yet: if it vanishes, nobody misses it."""
+        self._added[path] = self._number
 
     def log_removed(self, path: str, key: TopicPartition) -> None:
         """Note that a log is no longer in that log dir, whose files may still say something of it."""
@@ -139,6 +146,7 @@ class Checkpointer:
         A plan that was begun before may lack logs of it: its log starts and high watermarks would be lost.
         """
         self._removed.pop(path, None)
+        self._added.pop(path, None)
         self._written[path] = sys.maxsize
 
     def may_mislead(self, path: str, key: TopicPartition) -> bool:
@@ -147,5 +155,5 @@ class Checkpointer:
 
     @property
     def is_outdated(self) -> bool:
-        """Whether the files may say something of logs that were removed."""
-        return any(self._removed.values())
+        """Whether the files may say something of logs that were removed, or lack some."""
+        return bool(self._added) or any(self._removed.values())

@@ -218,6 +218,7 @@ class LogManager:
         assert new.loaded is not None
         for segment in new.loaded.segments:
             segment.count_in(self.pool)
+        self.checkpoints.log_added(path)
         return self._opener.add(path, new.key, new.loader.config, new.loaded, new.topic_id, 0, now_ms)
 
     def are_misleading(self, wanted: Sequence[Wanted]) -> bool:

@@ -44,7 +44,8 @@ async def written(*, kill: bool = False) -> MemoryDisk:
             await client.create(topic)
             await client.produce(topic, 0, b"kept")
         if kill:
-            client.services.logs.write_checkpoints()
+            while client.services.logs.checkpoints.is_outdated:  # for a second at most
+                await trio.sleep(0.05)
             return disk.fork()
     return disk
 
