@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from barnabas.cluster.layered_map import copied
+from barnabas.log.format.names import INTERNAL_TOPICS
 from barnabas.security.acls import NO_ACLS, Acls
 from barnabas.security.acls import Draft as AclsDraft
 
@@ -33,7 +34,6 @@ GROUP = 32
 NO_TOPIC_ID = bytes(16)
 """The id of a topic without one: those of clusters whose controller is older than Kafka 2.8."""
 
-INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 _NONE: Settings = MappingProxyType({})
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 

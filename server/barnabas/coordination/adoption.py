@@ -31,6 +31,7 @@ from barnabas.cluster.image import (
 from barnabas.cluster.internal_topics import SHAPES, TRANSACTION_TOPIC
 from barnabas.coordination.producer_ids import BLOCK_SIZE
 from barnabas.ids import new_uuid
+from barnabas.records.errors import CorruptRecordsError
 from barnabas.replicas.lost_dirs import LOST, present_dirs
 from barnabas.wire.errors import DecodeError
 
@@ -165,16 +166,25 @@ def adopt_logs(
 
 
 def _producer_ids(partition_log: PartitionLog) -> Iterator[int]:
-    """The ids of the producers that a log knows, and of those that it gives to transactional ids."""
+    """The ids of the producers that a log knows, and of those that it gives to transactional ids.
+
+    Behind a damage in a log of transactional ids there may be ids of one more block.
+    """
     yield from (entry.producer_id for entry in partition_log.producers.snapshot())
     if partition_log.topic != TRANSACTION_TOPIC:
         return
     from barnabas.coordination.entries import read_entries
     from barnabas.transactions.records import parse_key, parse_transaction
 
-    for entry in read_entries(partition_log):
-        for key, value in entry.records:
-            if value is not None:
-                with suppress(DecodeError):  # the coordinator says which ones, when it reads them
-                    transaction = parse_transaction(parse_key(key), value)
-                    yield max(transaction.producer_id, transaction.next_producer_id)
+    last = 0
+    try:
+        for entry in read_entries(partition_log):
+            for key, value in entry.records:
+                if value is not None:
+                    with suppress(DecodeError):  # the coordinator says which ones, when it reads them
+                        transaction = parse_transaction(parse_key(key), value)
+                        last = max(last, transaction.producer_id, transaction.next_producer_id)
+    except CorruptRecordsError as error:
+        log.warning("%s: %s", partition_log.dir, error.message)
+        last += BLOCK_SIZE
+    yield last

@@ -9,6 +9,9 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from barnabas.errors import StorageError
+from barnabas.log.damage import undecided
+from barnabas.log.format.names import UNDECIDED
 from barnabas.records.any_magic import iter_any_records
 from barnabas.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, check_crc, iter_batches
 from barnabas.records.building import encode_pairs
@@ -40,12 +43,25 @@ def batch_of(
     )
 
 
+def check_whole(partition_log: PartitionLog) -> None:
+    """See that nothing was cut out of the log of a coordinator's partition on which nobody has decided yet.
+
+    Raises StorageError, CorruptRecordsError.
+    """
+    try:
+        notes = undecided(partition_log.disk, partition_log.dir)
+    except OSError as error:
+        raise StorageError(partition_log.log_dir, error) from error
+    if notes:
+        offsets = ", ".join(note.rpartition(UNDECIDED)[2] for note in notes)
+        raise CorruptRecordsError(f"damage was cut out at offset {offsets}; {_advice(partition_log)}")
+
+
 def read_entries(partition_log: PartitionLog) -> Iterator[Entry]:
     """All batches of the log of a coordinator's partition, oldest first, up to where it ends by then.
 
-    A batch with a wrong checksum is left out, with an error in the log: what it says is not believed. So are batches and
-    records that no coordinator can have written.
-    Raises StorageError, and RecordsError where it cannot be known where the next batch begins.
+    Batches and records that no coordinator can have written are left out, with an error in the log. Raises StorageError,
+    and CorruptRecordsError for a batch that is damaged: it is not believed, and nobody knows whose it is.
     """
     offset = partition_log.log_start_offset
     while offset < (end := partition_log.log_end_offset):
@@ -56,14 +72,12 @@ def read_entries(partition_log: PartitionLog) -> Iterator[Entry]:
             if not data:
                 return
             for position, header in iter_batches(data):
+                if not check_crc(data, position, header):
+                    raise CorruptRecordsError(
+                        f"the batch of offsets {header.base_offset} to {header.last_offset} does not match its checksum"
+                    )
+                yield from _entries_of(partition_log.dir, data, position, header)
                 offset = header.next_offset
-                if check_crc(data, position, header):
-                    yield from _entries_of(partition_log.dir, data, position, header)
-                else:
-                    log.error(
-                        "%s: the batch of offsets %d to %d is damaged and left out; %s",
-                        partition_log.dir, header.base_offset, header.last_offset, _advice(partition_log),
-                    )  # fmt: skip
         except RecordsError as error:
             raise CorruptRecordsError(
                 f"{error.message}, at offset {offset}; {_advice(partition_log)}"
@@ -72,7 +86,7 @@ def read_entries(partition_log: PartitionLog) -> Iterator[Entry]:
 
 def _advice(partition_log: PartitionLog) -> str:
     return (
-        "to cut out what is damaged, stop the broker and run: barnabas log repair --salvage "
+        "to go on without what is damaged, stop the broker and run: barnabas log repair --salvage "
         f"{partition_log.dir}"
     )
 

@@ -77,6 +77,8 @@ class InternalTopic:
 
     def read(self, partition: int) -> Iterator[Entry]:
         """All batches of a partition, oldest first, up to where it ends by then."""
-        from barnabas.coordination.entries import read_entries
+        from barnabas.coordination.entries import check_whole, read_entries
 
-        return read_entries(self._replicas.leader(self.topic, partition).log)
+        partition_log = self._replicas.leader(self.topic, partition).log
+        check_whole(partition_log)
+        return read_entries(partition_log)

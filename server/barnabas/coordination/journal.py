@@ -52,7 +52,7 @@ class Journal(Protocol):
     def read(self, partition: int) -> Iterator[Entry]:
         """All batches of a partition, oldest first, up to where it ends when the last of them has been taken.
 
-        Raises RequestError, StorageError.
+        Raises RequestError, StorageError, CorruptRecordsError where the partition is damaged.
         """
 
 

@@ -2,7 +2,7 @@
 
     (unloaded) -> LOADING -> ACTIVE -> UNLOADING
                      |
-                     +-> FAILED
+                     +-> FAILED, DAMAGED
 
 The rule: a shard belongs to one leader epoch. When that is over it never comes back; another one is loaded in its place.
 """
@@ -65,6 +65,8 @@ class ShardState(Enum):
     """Leadership is lost, or an append has failed: nothing more is decided."""
     FAILED = "failed"
     """Its records cannot be read; the next request tries again."""
+    DAMAGED = "damaged"
+    """Some of its records are damaged: out of service for this leader epoch."""
 
 
 class Timer:

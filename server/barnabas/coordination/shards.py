@@ -19,6 +19,7 @@ from barnabas.coordination.errors import client_code
 from barnabas.coordination.journal import Journal, is_led_in, led_partitions
 from barnabas.coordination.shard import GiveWay, M, Replay, Shard, ShardState
 from barnabas.errors import RequestError, StorageError
+from barnabas.records.errors import CorruptRecordsError
 from barnabas.statemachine.decision import Entry
 from barnabas.statemachine.partitioning import partition_for
 from barnabas.wire.generated.errors import ErrorCode
@@ -163,6 +164,10 @@ class Shards(Generic[M]):
         try:
             epoch = self._journal.leader_epoch(partition)
             shard = Shard(partition, epoch, self._make(), self._journal.read(partition))
+        except CorruptRecordsError as error:
+            shard = self._shards[partition] = Shard(partition, epoch, self._make(), iter(()))
+            self._damaged(shard, error)
+            return shard
         except (RequestError, StorageError) as error:
             raise RequestError(client_code(error), f"partition {partition} cannot be read") from error
         self._shards[partition] = shard
@@ -194,6 +199,8 @@ class Shards(Generic[M]):
             shard.end_offset = self._journal.end_offset(shard.partition)
             shard.enter(ShardState.ACTIVE)
             self._loaded(shard)
+        except CorruptRecordsError as error:
+            self._damaged(shard, error)
         except (RequestError, StorageError) as error:
             log.error("%s: partition %d cannot be read: %s", self._name, shard.partition, error)
             self._fail(shard, client_code(error))
@@ -204,6 +211,18 @@ class Shards(Generic[M]):
     def _fail(self, shard: Shard[M], code: int) -> None:
         self._end(shard, RequestError(code, f"partition {shard.partition} cannot be read"))
         shard.state = ShardState.FAILED
+
+    def _damaged(self, shard: Shard[M], error: CorruptRecordsError) -> None:
+        """Take a shard out of service until somebody has decided what becomes of its damaged records.
+
+        Nobody knows whose they are. Without them a group could be told that it has committed nothing.
+        """
+        log.error(
+            "%s: partition %d is out of service, and COORDINATOR_NOT_AVAILABLE is answered for all that it keeps: %s",
+            self._name, shard.partition, error.message,
+        )  # fmt: skip
+        self._fail(shard, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        shard.state = ShardState.DAMAGED
 
     async def _load_rest(self, shard: Shard[M]) -> None:
         began_ms = self._now_ms()

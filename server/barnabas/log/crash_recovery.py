@@ -17,6 +17,7 @@ from barnabas.log.damage import (
     find_sound_batch,
     is_known_gap,
     keep_damaged,
+    leave_undecided,
     split_off,
     true_base_offset,
 )
@@ -32,6 +33,7 @@ from barnabas.log.replay import load_producers, replay_batch
 from barnabas.log.scan import iter_checked, sound_header_at
 from barnabas.log.segment import Segment
 from barnabas.log.snapshots import ProducerSnapshots
+from barnabas.records.batch import HEADER_SIZE, read_any_header
 from barnabas.records.errors import RecordsError
 
 log = logging.getLogger(__name__)
@@ -164,6 +166,7 @@ class CrashRecovery:
         )  # fmt: skip
         for segment in segments:
             self._set_aside(segment, snapshots)
+        leave_undecided(self._disk, self._directory, self._log_start_offset)
         segments.clear()
         epochs.clear()
         producers.clear(self._log_start_offset)
@@ -315,14 +318,14 @@ class CrashRecovery:
         path, size = segment.path(names.LOG), segment.size
         next_base = later[0].base_offset if later else segment.base_offset + (1 << 31)
         found = find_sound_batch(segment.file, position, size, first_offset=offset, offset_limit=next_base)
-        if found is None and not later:
+        if found is None and not later and not self._is_whole(segment, position):
             self.lost_bytes += size - position
             log.warning(
                 "cutting off %d bytes of %s at position %d, offset %d: %s",
                 size - position, path, position, offset, reason,
             )  # fmt: skip
             return False
-        end, next_offset = found or (size, next_base)
+        end, next_offset = found or (size, next_base if later else -1)
         damage = Damage(path, position, end, offset, next_offset, reason)
         self.damages.append(damage)
         name = self._directory.rpartition("/")[2]
@@ -339,6 +342,12 @@ class CrashRecovery:
             return False
         self.lost_bytes += end - position
         kept = keep_damaged(self._disk, damage, end)
+        leave_undecided(self._disk, self._directory, offset)
+        if found is None and not later:
+            log.error("%s: the log ends at offset %d: %s (position %d of %s). What is damaged is in %s",
+                name, offset, reason, position, path, kept,
+            )  # fmt: skip
+            return False
         if found is not None:
             split_off(self._disk, self._directory, damage, size)
         self._checked_offset = next_offset
@@ -348,6 +357,15 @@ class CrashRecovery:
             name, damage.lost, reason, end - position, position, path, kept,
         )  # fmt: skip
         return True
+
+    def _is_whole(self, segment: Segment, position: int) -> bool:
+        """Whether what is damaged at the end of a log was written whole, so that no end of a process has torn it."""
+        if not self._is_cache_intact or segment.size - position < HEADER_SIZE:
+            return False
+        try:
+            return read_any_header(segment.file.read(HEADER_SIZE, position)).size == segment.size - position
+        except RecordsError:
+            return False
 
     def _forget_segment(self, segment: Segment) -> None:
         """Remove the files of a segment that nothing is left of, unless another one has its name by now."""

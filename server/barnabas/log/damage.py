@@ -176,6 +176,21 @@ def keep_damaged(disk: Disk, damage: Damage, end: int) -> str:
     return target
 
 
+def leave_undecided(disk: Disk, directory: str, offset: int) -> None:
+    """Note in the directory of an internal topic's partition that records at this offset are missing.
+
+    Its coordinator goes on without them only when somebody has decided so. Raises OSError.
+    """
+    found = names.parse_dir_name(directory.rpartition("/")[2])
+    if found is not None and found.topic in names.INTERNAL_TOPICS:
+        disk.replace(f"{directory}/{names.UNDECIDED}{offset}", b"", sync=True)
+
+
+def undecided(disk: Disk, directory: str) -> list[str]:
+    """Return the paths of the notes that `leave_undecided` has made. Raises OSError."""
+    return [f"{directory}/{one.name}" for one in disk.list(directory) if one.name.startswith(names.UNDECIDED)]
+
+
 def split_off(disk: Disk, directory: str, damage: Damage, end: int) -> None:
     """Make what follows the damage a segment of its own; it lasts when this returns. Raises OSError."""
     target = f"{directory}/{names.file_name(damage.next_offset, names.LOG)}"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from barnabas.log.config import UNBOUNDED, LogConfig
-from barnabas.log.damage import put_back
+from barnabas.log.damage import put_back, undecided
 from barnabas.log.disk import Disk
 from barnabas.log.format import names
 from barnabas.log.loading import LoadedLog, Loader
@@ -51,7 +51,7 @@ def plan_repair(
     """Find out what recovery from the first byte on would do; sound indexes and snapshots stay as they are.
 
     With `salvage`, what is sound behind a damage stays in the log, and what an earlier recovery has cut off goes back
-    as far as its offsets have not been used again. Raises OSError.
+    as far as its offsets have not been used again; that is the decision for which a coordinator waits. Raises OSError.
     """
     findings: list[Finding] = []
     Verifier(disk, findings.append, on_bytes=on_bytes).partition(place)
@@ -67,6 +67,9 @@ def plan_repair(
     if salvage and any(names.DAMAGED in name for name in place.file_names):
         left = put_back(overlay, place.path, loaded.log_end_offset)
         loaded = _load(loader)
+    if salvage:
+        for note in undecided(overlay, place.path):
+            overlay.remove(note)
     damaged = {finding.path for finding in findings if finding.severity is Severity.ERROR}
     changes = _needed(overlay.changes(), place, damaged, loaded.log_end_offset)
     plan = RepairPlan(place, changes, loaded.log_start_offset, loaded.log_end_offset, findings)

@@ -9,6 +9,7 @@ The rule: a name is parsed here or not at all. What Kafka would not have named i
     <20 digits>.{log,index,timeindex,txnindex,snapshot}[.deleted|.cleaned|.swap]
     <20 digits>.log.damaged-<offset>         what was cut out of a log (ours; Kafka ignores it)
     <20 digits>.log.truncated-<hex>          what a follower had, and its leader has nothing of (ours; Kafka ignores it)
+    undecided-<offset>                       somebody has to decide on what was cut out there (ours; Kafka ignores it)
 """
 
 import re
@@ -30,6 +31,9 @@ DAMAGED = ".damaged-"
 TRUNCATED = ".truncated-"
 """After the name of a log file: all records of a follower, committed ones too, whose leader has none of them."""
 
+UNDECIDED = "undecided-"
+"""Before an offset of an internal topic: what was cut out there is missing to its coordinator until somebody decides."""
+
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
@@ -42,6 +46,7 @@ LOCK = ".lock"
 BOOT_ID = ".barnabas-boot-id"
 """Of a log dir: which run of the machine it was opened in (ours; Kafka ignores it)."""
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 
 DIR_NAME_LENGTH_MAX = 255  # what common file systems allow for one name
 
