@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
 import trio
@@ -55,6 +56,9 @@ PLACE = "ZooKeeper"
 """Stands in errors where a log dir stands otherwise."""
 APPLIED_AT_ONCE = 500
 """So many changes make a new image between two looks at the clock."""
+DELETION_SECONDS_MAX = 5.0
+"""So long a topic waits for the end of another one of its name, whose znodes outlive what brokers and clients see of it."""
+DELETION_LOOK_SECONDS = 0.01
 CONFLICTS_MAX = 3
 """Nobody decides more often on what has not changed."""
 
@@ -94,6 +98,8 @@ class _PendingChange:
     needs: list[_Need] = field(default_factory=list)
     image: ClusterImage | None = None
     failure: Exception | None = None
+    held_until: float | None = None
+    """Until when it waits, or has waited, for topics that are being deleted."""
 
     def fail(self, error: Exception) -> None:
         self.failure = error
@@ -124,14 +130,18 @@ class ChangeWriter:
         self._waiting: list[_PendingChange] = []
         self._wanted = trio.Event()
         self._unmet: list[_PendingChange] = []
+        self._held: dict[_PendingChange, frozenset[str]] = {}
+        """Changes that make topics of these names, which are being deleted."""
+        self._has_held = trio.Event()
         self._written = Truth()
 
     def close(self) -> None:
         """Let all changes fail that are not done."""
-        for pending in (*self._waiting, *self._unmet):
+        for pending in (*self._waiting, *self._unmet, *self._held):
             pending.fail(closed())
         self._waiting.clear()
         self._unmet.clear()
+        self._held.clear()
 
     def published(self, image: ClusterImage) -> None:
         """Answer those whose changes the new image has."""
@@ -156,6 +166,7 @@ class ChangeWriter:
             for waiting in (self._waiting, self._unmet):
                 if pending in waiting:
                     waiting.remove(pending)
+            self._held.pop(pending, None)
         if pending.failure is not None:
             raise pending.failure
         assert pending.image is not None
@@ -163,6 +174,11 @@ class ChangeWriter:
 
     async def run(self) -> None:
         """Carry out changes until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._release_held)
+            await self._carry_out_all()
+
+    async def _carry_out_all(self) -> None:
         while True:
             await self._wanted.wait()
             self._wanted = trio.Event()
@@ -186,6 +202,10 @@ class ChangeWriter:
                 if changes and batch[-1].image is not None:
                     self._note_written(changes, batch[-1].image)
             except ConflictError as conflict:
+                held = self._hold(batch, conflict.deleting)
+                if held:
+                    batch = [pending for pending in batch if pending not in held]
+                    continue
                 rounds = 0 if truth.add(conflict.truth) else rounds + 1
                 if rounds < CONFLICTS_MAX:
                     continue
@@ -204,6 +224,37 @@ class ChangeWriter:
                 pending.succeed(
                     pending.image if pending.changes and pending.image is not None else self._publisher.image
                 )
+
+    def _hold(self, batch: Sequence[_PendingChange], deleting: frozenset[str]) -> set[_PendingChange]:
+        """Let those that make topics which are being deleted wait for that, each once; returns them."""
+        held = set()
+        for pending in batch if deleting else ():
+            names = frozenset(one.topic.name for one in pending.changes if isinstance(one, TopicCreated))
+            if names & deleting and pending.held_until is None:
+                pending.held_until = trio.current_time() + DELETION_SECONDS_MAX
+                self._held[pending] = names & deleting
+                held.add(pending)
+        if held:
+            self._has_held.set()
+        return held
+
+    async def _release_held(self) -> None:
+        """Have changes decided on again once the topics that they wait for are gone, or have taken too long."""
+        while True:
+            await self._has_held.wait()
+            self._has_held = trio.Event()
+            while self._held:
+                await trio.sleep(DELETION_LOOK_SECONDS)
+                names = sorted(set().union(*self._held.values()))
+                paths = [znodes.delete_topic_path(name) for name in names]
+                found = await until_answered(self._zookeeper, partial(self._zookeeper.get_many, paths))
+                left = {name for name, node in zip(names, found, strict=True) if node is not None}
+                now = trio.current_time()
+                for pending, waited_for in tuple(self._held.items()):
+                    if not waited_for & left or (pending.held_until or now) <= now:
+                        del self._held[pending]
+                        self._waiting.append(pending)
+                        self._wanted.set()
 
     async def _refuse(self, batch: Sequence[_PendingChange], error: Exception) -> None:
         """Raise an error to whom it belongs: changes that are together because they came together are tried alone."""

@@ -6,7 +6,7 @@ after a lost answer leaves out what has happened. What somebody else has written
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from barnabas.cluster.access_changes import (
@@ -131,11 +131,15 @@ def is_same(one: TopicInfo, other: TopicInfo) -> bool:
 
 
 class ConflictError(Exception):
-    """Somebody else was quicker; `truth` is what the changes must be decided on."""
+    """Somebody else was quicker; `truth` is what the changes must be decided on.
 
-    def __init__(self, truth: Truth) -> None:
+    `deleting` are topics to be made whose predecessors of the same name are still being deleted.
+    """
+
+    def __init__(self, truth: Truth, deleting: Collection[str] = ()) -> None:
         super().__init__("somebody else was quicker")
         self.truth = truth
+        self.deleting = frozenset(deleting)
 
 
 @dataclass
@@ -167,7 +171,11 @@ def paths_of(change: Change) -> tuple[str, ...]:
     match change:
         case TopicCreated(topic):
             name = topic.name
-            return znodes.topic_path(name), resources.config_path(resources.TOPICS, name)
+            return (
+                znodes.topic_path(name),
+                resources.config_path(resources.TOPICS, name),
+                znodes.delete_topic_path(name),
+            )
         case PartitionsAdded(name):
             return (znodes.topic_path(name),)
         case TopicDeleted(name):
@@ -208,6 +216,7 @@ class Planner:
         self._configs: dict[ResourceKey, dict[str, str]] = {}
         self._entities: dict[ResourceKey, list[Change]] = {}
         self._deleted: dict[str, None] = {}
+        self._deleting: set[str] = set()
         self._tokens: dict[str, Token | None] = {}
         self._acls: dict[ResourcePattern, dict[AccessControlEntry, bool]] = {}
         self._next_producer_id: int | None = None
@@ -257,7 +266,12 @@ class Planner:
         )
         kept = self._kept_topic(topic.name)
         self._topics[topic.name] = wanted
-        if kept is None:
+        is_other = kept is None or kept.topic_id is None or kept.topic_id != wanted.topic_id
+        if is_other and self._found.get(znodes.delete_topic_path(topic.name)) is not None:
+            # Its znodes go one after the other: what is made before the last of them is gone would go with them.
+            self._deleting.add(topic.name)
+            self._conflict(Truth({topic.name: topic_info(topic.name, kept or TopicAssignment({}))}))
+        elif kept is None:
             self._created[topic.name] = None
             self._configs.setdefault((TOPIC, topic.name), {})
         elif kept.topic_id != wanted.topic_id or (kept.topic_id is None and kept != wanted):
@@ -319,7 +333,7 @@ class Planner:
         if self._next_producer_id is not None:
             parts.append(self._producer_ids(self._next_producer_id))
         if self._is_conflict:
-            raise ConflictError(self._truth)
+            raise ConflictError(self._truth, self._deleting)
         yield
         self.plan.parts = _together([part for part in parts if part])
 
