@@ -265,6 +265,9 @@ class SharePartitions:
         now_ms = self.lock_clock_ms()
         dues = []
         for shared in tuple(self._loaded.values()):
+            if not shared.is_current:  # deleted, or led elsewhere: its locks end with it
+                self._close(shared)
+                continue
             due_ms = shared.records.lock_due_ms
             if due_ms is not None and due_ms <= now_ms:
                 shared.records.settings = self.settings_of(shared.key[0])
@@ -279,6 +282,13 @@ class SharePartitions:
         try:
             await self._write(shared, written)
         except RequestError as error:
+            if self._metadata.image.topic_name(shared.key[1]) is None:
+                log.info(
+                    "locks in %s-%d have ended with the topic, which was deleted",
+                    shared.led.topic,
+                    shared.led.index,
+                )
+                return
             # The records are free all the same; their delivery counts are found again with what is written next.
             log.warning(
                 "locks that have ended in %s-%d are not written down: %s",
