@@ -15,6 +15,10 @@ class PeerError(Exception):
     """The other side sent bytes that are no message of the protocol: close that connection, nothing else."""
 
 
+class NotLoggedInError(PeerError):
+    """The other side sent a request that its login does not admit, or does not admit any more: close that connection."""
+
+
 class RequestError(Exception):
     """The request cannot be fulfilled: answer with `code` (Kafka's) and, where there is room, `message`."""
 

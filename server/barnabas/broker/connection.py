@@ -17,7 +17,7 @@ import trio
 from barnabas.broker.begun import Begun
 from barnabas.broker.buffers import GROWTH_BYTES_MAX, SCRATCH_BYTES, grown
 from barnabas.broker.channel import NO_SECURITY
-from barnabas.errors import PeerError, StorageError
+from barnabas.errors import NotLoggedInError, PeerError, StorageError
 from barnabas.requests.login import wait_after_failure
 from barnabas.requests.memory import Held
 from barnabas.wire.framing import API_KEY_BYTES, SIZE_BYTES, check_frame_size, check_message_size
@@ -136,6 +136,8 @@ class Connection:
                         if self._start < len(self._received):
                             # Whoever sends many requests at once takes turns with the others.
                             await self._parts.budget.checkpoint()
+                except NotLoggedInError as error:
+                    self._warn("requests without a login", str(error))
                 except PeerError as error:
                     self._warn("malformed requests", f"malformed request: {error}")
         except OSError as error:

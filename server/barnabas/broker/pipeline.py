@@ -21,7 +21,7 @@ from barnabas.broker.begun import Begun
 from barnabas.broker.binding import Begin, Handler, answers_at_once, begun_by, load, ready
 from barnabas.broker.codecs import INLINE_BYTES_MAX, INLINE_ENTRIES_MAX
 from barnabas.broker.repeated_answers import AFTER_CORRELATION_ID, RepeatedAnswers
-from barnabas.errors import PeerError, RequestError, StorageError
+from barnabas.errors import NotLoggedInError, PeerError, RequestError, StorageError
 from barnabas.later import Later
 from barnabas.metrics.meter import count_error_codes
 from barnabas.network.sockets import in_memory
@@ -341,16 +341,16 @@ class Pipeline:
     def _out_of_turn(self, login: SaslServer, header: RequestHeader) -> Handler | None:
         """Return what refuses a request that its connection's login does not admit; None if it is admitted.
 
-        Raises PeerError where the connection is to be closed without an answer.
+        Raises NotLoggedInError where the connection is to be closed without an answer.
         """
         try:
             login.admit(header.api_key, trio.current_time() * 1000)
         except RequestError as error:
             return partial(_refused, error)
-        except PeerError as error:
+        except NotLoggedInError as error:
             key = header.api_key
             name = registry.name_of(key) if registry.is_known(key) else f"API key {key}"
-            raise PeerError(f"{name} (correlation id {header.correlation_id}) {error}") from error
+            raise NotLoggedInError(f"{name} (correlation id {header.correlation_id}) {error}") from error
         return None
 
     async def _answer_token(self, connection: ConnectionInfo, transport: Transport, token: bytes) -> bool:

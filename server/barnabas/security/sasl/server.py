@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from barnabas.errors import PeerError, RequestError
+from barnabas.errors import NotLoggedInError, PeerError, RequestError
 from barnabas.security.sasl.mechanism import GSSAPI, Exchange, Identity, LoginFailedError, Mechanism
 from barnabas.wire import registry
 from barnabas.wire.generated.errors import ErrorCode
@@ -99,11 +99,11 @@ class SaslServer:
     def admit(self, api_key: int, steady_ms: float) -> None:
         """See that an API may be asked for now.
 
-        Raises PeerError to close the connection, RequestError to answer and then close it.
+        Raises NotLoggedInError to close the connection, RequestError to answer and then close it.
         """
         if self.stage is Stage.DONE:
             if self.expires_ms is not None and steady_ms >= self.expires_ms and api_key != SASL_HANDSHAKE:
-                raise PeerError("the login has expired, and the client has not logged in again")
+                raise NotLoggedInError("after the login has expired: the client has not logged in again")
             return
         if self.stage is Stage.EXCHANGE:
             if api_key != SASL_AUTHENTICATE:
@@ -115,7 +115,7 @@ class SaslServer:
             return
         if api_key != SASL_HANDSHAKE and (api_key != API_VERSIONS or self.stage is not Stage.START):
             self.stage = Stage.FAILED
-            raise PeerError("before authentication")
+            raise NotLoggedInError("before authentication")
 
     def fail(self) -> None:
         """Note that the login has failed, for a reason that is not in a token."""
