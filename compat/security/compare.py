@@ -110,6 +110,11 @@ def extra() -> Iterator[Step]:
         yield Step(
             f"StreamsGroupHeartbeat v0: makes {topic}", "StreamsGroupHeartbeat", 0, with_changelog(topic)
         )
+    member = {"GroupId": "altered", "MemberId": "A" * 22, "SubscribedTopicNames": [FREE]}
+    yield Step("AlterShareGroupOffsets v0: join", "ShareGroupHeartbeat", 1, {**member, "MemberEpoch": 0})
+    for topic in (name_without("READ"), "nothing", FREE):
+        values = REQUESTS["AlterShareGroupOffsets"](Names(topic=topic, group="altered"))
+        yield Step(f"AlterShareGroupOffsets v0: with members {topic}", "AlterShareGroupOffsets", 0, values)
     for topic in ("no-describe", "no-delete", "nothing"):
         yield Step(f"DeleteTopics v6: by id {topic}", "DeleteTopics", 6, by_id(topic, TimeoutMs=5000))
 

@@ -39,7 +39,7 @@ _WITH_KAFKA_4: tuple[KnownDifference, ...] = (
         always=False,
     ),
     KnownDifference(
-        "join s",
+        "(join s|AlterShareGroupOffsets v0: join)",
         "/Assignment/TopicPartitions",
         "the first answer names what the second heartbeat assigns: decision 266",
     ),

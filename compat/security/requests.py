@@ -97,7 +97,7 @@ REQUESTS: dict[str, Callable[[Names], Values]] = {
         "MaxLifetimeMs": -1,
     },
     "DescribeDelegationToken": lambda _: {"Owners": None},
-    "DescribeUserScramCredentials": lambda _: {"Users": []},
+    "DescribeUserScramCredentials": lambda _: {"Users": [{"Name": "nobody"}, {"Name": "somebody"}]},
     "AlterUserScramCredentials": lambda _: {
         "Deletions": [],
         "Upsertions": [

@@ -372,14 +372,14 @@ class Pipeline:
         return True
 
     async def _answer_unserved(self, header: RequestHeader, transport: Transport) -> None:
-        """Tell which versions of ApiVersions there are. Raises PeerError for any other API."""
+        """Tell which versions of ApiVersions there are, and nothing else. Raises PeerError for any other API."""
         if header.api_key != apis.API_VERSIONS or header.api_key not in self._served:
             who = f"client {shown_client(header.client_id)}"
             reason = apis.refusal(self._served, header.api_key, header.api_version, who)
             raise PeerError(f"{reason} (correlation id {header.correlation_id})")
         from barnabas.handlers.api_versions import unsupported_version
 
-        response = unsupported_version(self._served, self._services.release, self._services.metadata.image)
+        response = unsupported_version(self._served[header.api_key], self._services.release)
         await transport.send(encode_response(header.api_key, 0, header.correlation_id, response))
 
     # --- answering ------------------------------------------------------------------------------------------

@@ -93,6 +93,10 @@ class ShareGroups:
 
     # --- offsets --------------------------------------------------------------------------------------------
 
+    async def check_alterable(self, group_id: str) -> None:
+        """See that a group, if it is there, is one whose offsets may be altered. Raises as `alter_offsets`."""
+        await self._groups.perform(group_id, lambda shard, _: share_states.check_alterable(shard, group_id))
+
     async def alter_offsets(
         self, group_id: str, offsets: dict[TopicIdPartition, int]
     ) -> dict[TopicIdPartition, RequestError | None]:

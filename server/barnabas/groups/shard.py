@@ -128,10 +128,16 @@ class GroupShard:
     def _of_kind(self, group_id: str, kind: type[G]) -> G:
         group = self.find(group_id, kind)
         if group is None:
-            other = self.groups.get(group_id)
-            what = "there is no group" if other is None else f"a {other.kind} group is"
-            raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"{what} {group_id!r}, not a {kind.kind} group")
+            raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, self.why_not(group_id, kind))
         return group
+
+    def why_not(self, group_id: str, kind: type[Group]) -> str:
+        """Say why there is no group of a kind with this id."""
+        other = self.groups.get(group_id)
+        if other is None and not self.exists(group_id):
+            return f"there is no group {group_id!r}"
+        found = ClassicGroup.kind if other is None else other.kind
+        return f"group {group_id!r} is a {found} group, not a {kind.kind} group"
 
     def new_share_group(self, group_id: str) -> ShareGroup:
         """A share group of which nothing is written yet; what is remembered of it besides is kept for its records."""

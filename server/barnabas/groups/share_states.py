@@ -20,6 +20,12 @@ GROUPS_AT_ONCE = 50
 """So many groups are looked at in one event."""
 
 
+def check_alterable(shard: GroupDirectory, group_id: str) -> None:
+    """See that a group is no other than a share group without members. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+    if shard.exists(group_id):
+        shard.share_group(group_id).check_empty()
+
+
 def begin(
     shard: GroupDirectory, group_id: str, topic_partitions: Iterable[TopicIdPartition], context: EventContext
 ) -> int:

@@ -31,6 +31,7 @@ FENCED_KNOWN_SINCE = 2
 MANY_TRANSACTIONS_SINCE = 4
 
 Asked = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
+Topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
 TopicResult = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
 PartitionResult = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
 
@@ -48,6 +49,7 @@ async def handle(
         context.require(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
         response = AddPartitionsToTxnResponse()
         for asked in request.transactions:
+            asked.topics = await _merged(asked.topics, budget=budget)
             results = await _answer(
                 context,
                 asked,
@@ -77,6 +79,16 @@ async def handle(
             budget=budget,
         )
     )
+
+
+async def _merged(topics: list[Topic], *, budget: LoopBudget) -> list[Topic]:
+    """Return topics with each partition once, without those of which none is named: brokers get one answer for each."""
+    named: dict[str, dict[int, None]] = {}
+    for topic in topics:
+        for some in slices(topic.partitions, PARTITIONS_AT_ONCE):
+            named.setdefault(topic.name, {}).update(dict.fromkeys(some))
+            await budget.checkpoint()
+    return [Topic(name=name, partitions=[*partitions]) for name, partitions in named.items()]
 
 
 async def _answer(

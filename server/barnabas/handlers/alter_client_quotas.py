@@ -65,7 +65,12 @@ async def handle(
     else:
         await metadata.change(decide)
     response = Response()
+    answered: set[QuotaEntity] = set()
     for one in wanted:
+        if one.entity is not None:
+            if one.entity in answered:  # it was refused, as it is named twice, and is answered once
+                continue
+            answered.add(one.entity)
         response.entries.append(await _answer(one, budget=budget))
         await budget.checkpoint()
     return response

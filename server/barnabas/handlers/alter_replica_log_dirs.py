@@ -29,16 +29,22 @@ MARK_LENGTH = len(".-future") + 32  # what the name of a directory under way has
 async def handle(
     _context: RequestContext, request: AlterReplicaLogDirsRequest, *, budget: LoopBudget, log_mover: LogMover
 ) -> AlterReplicaLogDirsResponse:
-    """Answer every partition on its own."""
-    topics: dict[str, Topic] = {}
+    """Answer every partition on its own, once; of one that is named twice, the last log dir counts."""
+    wanted: dict[str, dict[int, str]] = {}
     for log_dir in request.dirs:
         for asked in log_dir.topics:
-            topic = topics.setdefault(asked.name, Topic(topic_name=asked.name))
             for index in asked.partitions:
-                code = _start(asked.name, index, log_dir.path, log_mover=log_mover)
-                topic.partitions.append(Partition(partition_index=index, error_code=code))
+                wanted.setdefault(asked.name, {})[index] = log_dir.path
                 await budget.checkpoint()
-    return AlterReplicaLogDirsResponse(results=list(topics.values()))
+    response = AlterReplicaLogDirsResponse()
+    for name, paths in wanted.items():
+        topic = Topic(topic_name=name)
+        response.results.append(topic)
+        for index, path in paths.items():
+            code = _start(name, index, path, log_mover=log_mover)
+            topic.partitions.append(Partition(partition_index=index, error_code=code))
+            await budget.checkpoint()
+    return response
 
 
 def _start(topic: str, index: int, path: str, *, log_mover: LogMover) -> int:

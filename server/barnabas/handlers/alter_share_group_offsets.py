@@ -31,18 +31,21 @@ async def handle(
     shares: Shares,
     budget: LoopBudget,
 ) -> AlterShareGroupOffsetsResponse:
-    """Move each partition on its own; a group that is not there is made, unless no partition is."""
+    """Move each partition on its own; a group that is not there is made, unless only what cannot be altered is named.
+
+    A group that cannot be altered, as it has members or is of another kind, is refused whatever topics are named.
+    """
     response = AlterShareGroupOffsetsResponse()
     offsets: dict[TopicIdPartition, int] = {}
     answers: dict[TopicIdPartition, Partition] = {}
-    is_refused = False
+    topics: dict[str, Topic] = {}
     for asked in request.topics:
         await budget.checkpoint()
         may_read = context.authorizes(Operation.READ, ResourceType.TOPIC, asked.topic_name)
         info = metadata.image.topics.get(asked.topic_name) if may_read else None
-        is_refused = is_refused or not may_read
-        topic = Topic(topic_name=asked.topic_name, topic_id=info.id if info else bytes(16))
-        response.responses.append(topic)
+        topic = topics.setdefault(
+            asked.topic_name, Topic(topic_name=asked.topic_name, topic_id=info.id if info else bytes(16))
+        )
         for wanted in asked.partitions:
             answer = Partition(partition_index=wanted.partition_index)
             topic.partitions.append(answer)
@@ -56,11 +59,13 @@ async def handle(
             else:
                 offsets[info.id, wanted.partition_index] = wanted.start_offset
                 answers[info.id, wanted.partition_index] = answer
-    if not offsets and (is_refused or (request.topics and request.group_id)):
-        return response  # no group is made where there is nothing that may be altered
+    response.responses = [*topics.values()]
     try:
         if not request.group_id:
             raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+        if request.topics and not offsets:
+            await shares.groups.check_alterable(request.group_id)
+            return response
         for topic_partition, error in (await shares.groups.alter_offsets(request.group_id, offsets)).items():
             if error is not None:
                 answers[topic_partition].error_code, answers[topic_partition].error_message = (

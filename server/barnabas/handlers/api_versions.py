@@ -73,13 +73,19 @@ def _check_destination(
         )
 
 
-def unsupported_version(
-    served: Mapping[int, Api], release: ReleaseProfile, image: ClusterImage
-) -> ApiVersionsResponse:
-    """The v0 answer to an ApiVersions version that is not known here: the client picks one and asks again."""
-    response = _everything(served, release, image, 0)
-    response.error_code = ErrorCode.UNSUPPORTED_VERSION
-    return response
+def unsupported_version(api: Api, release: ReleaseProfile) -> ApiVersionsResponse:
+    """The v0 answer to an ApiVersions version that is not known here: which there are (KIP-511)."""
+    return ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_versions_of(api, release)]
+    )
+
+
+def _versions_of(api: Api, release: ReleaseProfile) -> ApiVersionsResponse.ApiVersion:
+    return ApiVersionsResponse.ApiVersion(
+        api_key=api.key,
+        min_version=release.advertised_first.get(api.key, api.min_version),
+        max_version=api.max_version,
+    )
 
 
 def _everything(
@@ -88,14 +94,7 @@ def _everything(
     epoch = release.features_epoch if image.features is None else image.features_epoch
     features = finalized(release.features, image.features)
     return ApiVersionsResponse(
-        api_keys=[
-            ApiVersionsResponse.ApiVersion(
-                api_key=api.key,
-                min_version=release.advertised_first.get(api.key, api.min_version),
-                max_version=api.max_version,
-            )
-            for api in served.values()
-        ],
+        api_keys=[_versions_of(api, release) for api in served.values()],
         supported_features=[
             ApiVersionsResponse.SupportedFeatureKey(
                 name=feature.name, min_version=feature.min_level, max_version=feature.max_level

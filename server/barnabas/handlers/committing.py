@@ -172,7 +172,8 @@ class Commits:
             name = self._metadata.image.topic_name(topic.topic_id) if by_id else topic.name
             of_topic: list[A] = []
             yield from self._take(name, topic.partitions, new_partition, of_topic)
-            answers.append(new_topic(topic, of_topic))
+            if of_topic:  # as in Kafka, nothing is answered about a topic of which no partition is named
+                answers.append(new_topic(topic, of_topic))
 
     async def _check_size(self) -> None:
         """See that the offsets fit into a batch of their topic, before anything is done with them.

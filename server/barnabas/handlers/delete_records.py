@@ -39,19 +39,24 @@ async def handle(
     replicas: Replicas,
     budget: LoopBudget,
 ) -> DeleteRecordsResponse:
-    """Answer every partition on its own."""
+    """Answer every partition on its own, once; of one that is named twice, the last offset counts."""
     response = DeleteRecordsResponse()
     waiting: Waiting = []
+    wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
-        result = DeleteRecordsResponse.DeleteRecordsTopicResult(name=topic.name)
-        response.topics.append(result)
-        may = context.authorizes(Operation.DELETE, ResourceType.TOPIC, topic.name)
         for entry in topic.partitions:
+            wanted.setdefault(topic.name, {})[entry.partition_index] = entry.offset
+            await budget.checkpoint()
+    for name, offsets in wanted.items():
+        result = DeleteRecordsResponse.DeleteRecordsTopicResult(name=name)
+        response.topics.append(result)
+        may = context.authorizes(Operation.DELETE, ResourceType.TOPIC, name)
+        for index, offset in offsets.items():
             if may:
-                answer = _delete(topic.name, entry, waiting, image=metadata.image, replicas=replicas)
+                answer = _delete(name, index, offset, waiting, image=metadata.image, replicas=replicas)
             else:
                 answer = Result(
-                    partition_index=entry.partition_index,
+                    partition_index=index,
                     low_watermark=-1,
                     error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
                 )
@@ -77,13 +82,13 @@ async def _wait(waiting: Waiting, timeout_ms: int) -> None:
 
 def _delete(
     topic: str,
-    entry: DeleteRecordsRequest.DeleteRecordsPartition,
+    index: int,
+    offset: int,
     waiting: Waiting,
     *,
     image: ClusterImage,
     replicas: Replicas,
 ) -> Result:
-    index, offset = entry.partition_index, entry.offset
     result = Result(partition_index=index, low_watermark=-1)
     try:
         if topic in INTERNAL_TOPICS and image.partition(topic, index) is not None:

@@ -46,9 +46,14 @@ async def handle(
     except RequestError as error:
         return DeleteShareGroupOffsetsResponse(error_code=error.code, error_message=error.message or None)
     response = DeleteShareGroupOffsetsResponse()
+    deleted: set[str] = set()
     for asked in request.topics:
         await budget.checkpoint()
         topic_id = ids.get(asked.topic_name)
+        if topic_id in results:
+            if asked.topic_name in deleted:
+                continue
+            deleted.add(asked.topic_name)
         answer = Topic(topic_name=asked.topic_name, topic_id=topic_id or bytes(16))
         refusal = _refusal(asked.topic_name, topic_id, results)
         if asked.topic_name in refused:

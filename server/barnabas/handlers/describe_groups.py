@@ -66,7 +66,7 @@ def _describe(
                 group_id=group_id,
                 group_state="Dead",
                 error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-                error_message=f"there is no classic group {group_id!r}",
+                error_message=shard.why_not(group_id, ClassicGroup),
             )
             return dead, iter(())
         return Described(group_id=group_id, group_state="Dead"), iter(())

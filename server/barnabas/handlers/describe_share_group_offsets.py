@@ -64,7 +64,7 @@ async def handle(
                     if context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name)
                 ]
             else:
-                topics = [(topic.topic_name, topic.partitions) for topic in asked.topics]
+                topics = await _once(asked.topics, budget=budget)
             for name, partitions in topics:
                 await budget.checkpoint()
                 if not context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name):
@@ -87,6 +87,17 @@ async def handle(
             answer.topics = []
             answer.error_code, answer.error_message = error.code, error.message or None
     return response
+
+
+async def _once(
+    asked: list[DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestTopic], *, budget: LoopBudget
+) -> list[tuple[str, list[int]]]:
+    """Return topics and their partitions, each once."""
+    named: dict[str, dict[int, None]] = {}
+    for topic in asked:
+        named.setdefault(topic.topic_name, {}).update(dict.fromkeys(topic.partitions))
+        await budget.checkpoint()
+    return [(name, [*partitions]) for name, partitions in named.items()]
 
 
 def _refused(name: str, partitions: list[int]) -> Topic:
@@ -137,8 +148,8 @@ async def _topic(
         topic.partitions.append(partition)
         await budget.checkpoint()
         try:
-            if info is None:
-                raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+            if info is None:  # as in Kafka, it begins nowhere, which is no error
+                continue
             state = await shares.state_port.summary((group_id, info.id, index))
             if state is None:
                 continue

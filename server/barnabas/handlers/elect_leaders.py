@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from barnabas.requests.context import RequestContext
     from barnabas.topic_partitions import TopicPartition
 
+Topic = ElectLeadersResponse.ReplicaElectionResult
 Result = ElectLeadersResponse.PartitionResult
 
 
@@ -29,25 +30,32 @@ async def handle(
     controller: Controller,
     budget: LoopBudget,
 ) -> ElectLeadersResponse:
-    """Answer each partition on its own; asked for all (null), only those that needed an election are named."""
+    """Answer each partition on its own.
+
+    Asked for all (null), each topic is named, as by Kafka's controllers, with those partitions that needed an election.
+    """
     if request.election_type not in tuple(ElectionType):
         raise RequestError(ErrorCode.INVALID_REQUEST, f"election type {request.election_type} is not known")
     asked: list[TopicPartition] | None = None
     if request.topic_partitions is not None:
         asked = [(one.topic, index) for one in request.topic_partitions for index in one.partitions]
     elected = await controller.elect_leaders(ElectionType(request.election_type), asked, request.timeout_ms)
-    results: dict[str, list[Result]] = {}
-    for topic, index in elected if asked is None else asked:
-        error = elected[topic, index]
-        if asked is not None or error is None or error.code != ErrorCode.ELECTION_NOT_NEEDED:
-            results.setdefault(topic, []).append(_result(index, error))
-        await budget.checkpoint()
-    return ElectLeadersResponse(
-        replica_election_results=[
-            ElectLeadersResponse.ReplicaElectionResult(topic=topic, partition_result=of_topic)
-            for topic, of_topic in results.items()
-        ]
-    )
+    response = ElectLeadersResponse()
+    for one in request.topic_partitions or ():
+        result = Topic(topic=one.topic)
+        response.replica_election_results.append(result)
+        for index in one.partitions:
+            result.partition_result.append(_result(index, elected[one.topic, index]))
+            await budget.checkpoint()
+    if asked is None:
+        topics: dict[str, Topic] = {}
+        for (name, index), error in elected.items():
+            result = topics.setdefault(name, Topic(topic=name))
+            if error is None or error.code != ErrorCode.ELECTION_NOT_NEEDED:
+                result.partition_result.append(_result(index, error))
+            await budget.checkpoint()
+        response.replica_election_results = [*topics.values()]
+    return response
 
 
 def _result(index: int, error: RequestError | None) -> Result:

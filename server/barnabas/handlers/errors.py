@@ -114,6 +114,7 @@ _ECHOES: dict[int, Echo] = {
         _partitions("OngoingPartitionReassignment", asked="partition_indexes"),
     ),
     49: Echo("entries", "entries", "EntryData", ("entity",)),
+    50: Echo("users", "results", "DescribeUserScramCredentialsResult", ()),  # as Kafka, without saying which
     51: Echo("deletions+upsertions", "results", "AlterUserScramCredentialsResult", ("name=user",)),
     61: Echo(
         "topics", "topics", "TopicResponse", ("name",),
@@ -147,7 +148,7 @@ _ECHOES_UNTIL: dict[int, tuple[int, Echo]] = {
 """APIs whose first versions are answered in another list than later ones, with the last version that is."""
 _WITHIN = {34: "dirs"}
 """APIs whose requests have what is answered in one list in several, within the entries of this one."""
-_ALSO_TOP_LEVEL = frozenset((43, 45, 46))
+_ALSO_TOP_LEVEL = frozenset((43, 45, 46, 50))
 """APIs whose entries are answered beside the top-level error code, with it where they have room for one."""
 _TOP_LEVEL_SINCE = {1: 7, 3: 13, 9: 2, 24: 4, 43: 1}
 """APIs whose top-level error code came later than their first version.

@@ -361,9 +361,10 @@ class Reader:
         )
 
     def _partition_of(self, want: SessionPartition, topic: str) -> Replica:
+        epoch = max(want.current_leader_epoch, -1)  # a fetch with any negative one asks for no check
         if self._needs_leader:
-            return self._replicas.leader(topic, want.index, want.current_leader_epoch)
-        return self._replicas.local(topic, want.index, want.current_leader_epoch)
+            return self._replicas.leader(topic, want.index, epoch)
+        return self._replicas.local(topic, want.index, epoch)
 
     def _read_partition(
         self, want: SessionPartition, topic: str, data: PartitionData, remaining: int, done: ReadPass

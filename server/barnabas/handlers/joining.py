@@ -99,12 +99,12 @@ def sync_at_once(
     budget: LoopBudget,
 ) -> SyncGroupResponse | Later[SyncGroupResponse]:
     """Let a member ask for its assignment. Raises RequestError."""
-    if not request.group_id:
-        raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
     if context.api_version >= SYNC_NAMES_PROTOCOL_SINCE and (
         request.protocol_type is None or request.protocol_name is None
     ):
         raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "v5 needs the protocol's type and name")
+    if not request.group_id:
+        raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
     if len(request.assignments) > ASSIGNMENTS_AT_ONCE:
         return Later(partial(_sync_many, context, request, group_coordinator, budget))
     now_ms = context.now_ms

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import Operation, ResourceType
+from barnabas.topic_partitions import TopicPartition
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 
@@ -52,37 +53,38 @@ async def handle(
     budget: LoopBudget,
     piecework: Piecework,
 ) -> ListOffsetsResponse:
-    """Answer every partition on its own."""
+    """Answer every partition on its own, once; one that is named twice is refused."""
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         raise RequestError(
             ErrorCode.UNKNOWN_SERVER_ERROR, f"isolation level {request.isolation_level} is not known"
         )
     checkpoint = budget.checkpoint
-    asked: set[tuple[str, int]] = set()
-    repeated: set[tuple[str, int]] = set()
+    asked: dict[str, dict[int, PartitionQuery]] = {}
+    repeated: set[TopicPartition] = set()
     count = 0
     for topic in request.topics:
         for query in topic.partitions:
-            key = (topic.name, query.partition_index)
-            (repeated if key in asked else asked).add(key)
+            of_topic = asked.setdefault(topic.name, {})
+            if query.partition_index in of_topic:
+                repeated.add((topic.name, query.partition_index))
+            of_topic[query.partition_index] = query
             count += 1
             if not count % PARTITIONS_PER_CHECKPOINT:
                 await checkpoint()
     response = ListOffsetsResponse()
-    for topic in request.topics:
-        answered = ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name)
+    for name, of_topic in asked.items():
+        answered = ListOffsetsResponse.ListOffsetsTopicResponse(name=name)
         response.topics.append(answered)
-        is_described = context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
-        for query in topic.partitions:
-            is_repeated = (topic.name, query.partition_index) in repeated
+        is_described = context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        for query in of_topic.values():
             answered.partitions.append(
                 await _answer(
                     context,
                     request,
-                    topic.name,
+                    name,
                     query,
                     is_described=is_described,
-                    twice=is_repeated,
+                    twice=(name, query.partition_index) in repeated,
                     replicas=replicas,
                     piecework=piecework,
                 )

@@ -38,6 +38,8 @@ async def handle(
     response = OffsetDeleteResponse()
     asked: list[tuple[TopicPartition, Answer]] = []
     for topic in request.topics:
+        if not topic.partitions:
+            continue
         answers = OffsetDeleteResponse.OffsetDeleteResponseTopic(name=topic.name)
         response.topics.append(answers)
         may_read = context.authorizes(Operation.READ, ResourceType.TOPIC, topic.name)

@@ -159,7 +159,7 @@ async def _group(
         await budget.checkpoint()
         partitions = []
         seen, refusal = (known, unstable), 0
-        if not name:
+        if not name and context.api_version >= TOPIC_IDS_SINCE:
             refusal = int(ErrorCode.UNKNOWN_TOPIC_ID)
         elif not context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name):
             seen, refusal = ({}, set()), int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)

@@ -352,9 +352,9 @@ class CrashRecovery:
             split_off(self._disk, self._directory, damage, size)
         self._checked_offset = next_offset
         log.error(
-            "%s: lost %s: %s (%d bytes at position %d of %s). All that follows was kept, with a gap in the offsets; the "
-            "damaged bytes are in %s",
-            name, damage.lost, reason, end - position, position, path, kept,
+            "%s: lost %s: %s (%d bytes at position %d of %s). All that follows was kept%s; the damaged bytes are in %s",
+            name, damage.lost, reason, end - position, position, path,
+            ", with a gap in the offsets" if next_offset > offset else "", kept,
         )  # fmt: skip
         return True
 

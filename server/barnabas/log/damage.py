@@ -50,10 +50,10 @@ class Damage(NamedTuple):
 
     @property
     def lost(self) -> str:
-        """The offsets that are missing, in words."""
+        """The offsets that are missing, in words: none where the sound batch begins no later than the damage."""
         if self.next_offset < 0:
             return f"offsets from {self.offset} on"
-        if self.next_offset == self.offset:
+        if self.next_offset <= self.offset:
             return "no offset"
         return f"offsets {self.offset} to {self.next_offset - 1}"
 

@@ -80,7 +80,7 @@ class Replicas:
         replica = self._replicas.get((topic, index))
         if replica is None:
             raise RequestError(*self._why_not(topic, index))
-        if current_leader_epoch >= 0:
+        if current_leader_epoch != -1:
             replica.check_leader_epoch(current_leader_epoch)
         if replica.closed:
             raise RequestError(

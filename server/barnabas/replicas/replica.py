@@ -160,7 +160,7 @@ class Replica:
 
         -1 is not checked.
         """
-        if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
+        if current_leader_epoch != -1 and current_leader_epoch != self.leader_epoch:
             if current_leader_epoch < self.leader_epoch:
                 raise RequestError(ErrorCode.FENCED_LEADER_EPOCH)
             raise RequestError(ErrorCode.UNKNOWN_LEADER_EPOCH)

@@ -385,7 +385,11 @@ async def test_a_group_whose_only_offsets_were_in_an_aborted_transaction_is_empt
     part = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=3)
     topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name="t", partitions=[part])
     request = TxnOffsetCommitRequest(
-        transactional_id="txn", group_id="g", producer_id=producer[0], producer_epoch=producer[1], topics=[topic]
+        transactional_id="txn",
+        group_id="g",
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        topics=[topic],
     )
     assert (await ask(request, 5)).topics[0].partitions[0].error_code == 0
     end = EndTxnRequest(

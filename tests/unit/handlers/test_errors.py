@@ -62,3 +62,15 @@ def test_beside_an_error_there_is_no_coordinator_and_no_epoch() -> None:
     assert (one.node_id, one.port) == (-1, -1)
     producer = error_response(init, Context(4), request_of("InitProducerId", 4), CODE, "")
     assert (producer.producer_id, producer.producer_epoch) == (-1, -1)
+
+
+def test_beside_a_refused_look_at_credentials_there_is_a_result_for_each_user_that_is_named() -> None:
+    api = apis.BY_KEY[50]
+    users = [{"Name": "a"}, {"Name": "b"}]
+    for named, results in ((users, [CODE, CODE]), ([], []), (None, [])):
+        body = encode(message("DescribeUserScramCredentialsRequest"), 0, {"Users": named})
+        request = registry.request_codec(50).decoders[0](memoryview(body), 0)[0]
+        response = error_response(api, Context(0), request, CODE, "why")
+        assert response.error_code == CODE
+        assert [one.error_code for one in response.results] == results
+        assert {one.user for one in response.results} <= {""}

@@ -106,6 +106,20 @@ def test_several_damaged_batches_cost_no_more_than_they_are(broker, caplog):
     assert len(lost) == 5  # neighbours are one damage
 
 
+def test_a_copy_of_a_segment_under_another_name_costs_no_offset_and_none_is_said_to_be_lost(broker, caplog):
+    log = broker.log()
+    log.advance_high_watermark(log.log_end_offset)
+    first = Path(log.segments[0].path(names.LOG))
+    broker.crash()
+    (first.parent / names.file_name(4, names.LOG)).write_bytes(first.read_bytes())
+    broker.start()
+    assert offsets(broker) == all_but()
+    said = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
+    assert said
+    assert all("lost no offset: " in one for one in said)
+    assert not any("gap in the offsets" in one for one in said)
+
+
 def test_the_last_batch_of_a_segment_costs_no_later_segment(broker):
     first = broker.log().segments[0]
     *_, (position, header) = first.headers()

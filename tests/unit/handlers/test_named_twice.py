@@ -1,0 +1,175 @@
+"""Requests that name something twice, or a topic without partitions, over all versions: answered as Apache Kafka does."""
+
+import pytest
+
+from barnabas.wire.generated.add_partitions_to_txn import AddPartitionsToTxnRequest
+from barnabas.wire.generated.alter_client_quotas import AlterClientQuotasRequest
+from barnabas.wire.generated.alter_replica_log_dirs import AlterReplicaLogDirsRequest
+from barnabas.wire.generated.delete_records import DeleteRecordsRequest
+from barnabas.wire.generated.elect_leaders import ElectLeadersRequest
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.list_offsets import ListOffsetsRequest
+from barnabas.wire.generated.offset_commit import OffsetCommitRequest
+from barnabas.wire.generated.offset_delete import OffsetDeleteRequest
+from barnabas.wire.generated.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from barnabas.wire.generated.produce import ProduceRequest
+from barnabas.wire.generated.txn_offset_commit import TxnOffsetCommitRequest
+from tests.support.broker import ask_for_topic, broker_to_ask
+from tests.support.logs import batch
+
+NAMED = [("t", [0, 1, 0]), ("u", []), ("v", [0]), ("t", [1, 2])]
+"""Topics with indexes of partitions: `t` twice, two of its partitions twice, and one without any."""
+ONCE = {"t": [0, 1, 2], "v": [0]}
+AS_NAMED = [("t", [0, 1, 0]), ("v", [0]), ("t", [1, 2])]
+SETTINGS = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
+
+
+@pytest.fixture
+async def ask(tmp_path):
+    async with broker_to_ask(tmp_path, SETTINGS) as asked:
+        for name in ("t", "u", "v"):
+            await ask_for_topic(asked, name, partitions=3)
+        yield asked
+
+
+def indexes(topics, name="name", partitions="partitions"):
+    """Which partitions an answer has, by topic; a topic that is there twice fails."""
+    found = [(getattr(one, name), [of.partition_index for of in getattr(one, partitions)]) for one in topics]
+    assert len(dict(found)) == len(found)
+    return dict(found)
+
+
+@pytest.mark.parametrize("version", range(1, 12))
+async def test_listed_offsets_refuse_what_is_named_twice_once(ask, version):
+    topics = [
+        ListOffsetsRequest.ListOffsetsTopic(
+            name=name,
+            partitions=[
+                ListOffsetsRequest.ListOffsetsPartition(partition_index=index, timestamp=-1)
+                for index in partitions
+            ],
+        )
+        for name, partitions in NAMED
+    ]
+    answer = await ask(ListOffsetsRequest(replica_id=-1, topics=topics), version)
+    assert indexes(answer.topics) == ONCE
+    codes = [one.error_code for topic in answer.topics for one in topic.partitions]
+    assert codes == [ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST, 0, 0]
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_of_records_to_delete_the_last_offset_counts(ask, version):
+    data = ProduceRequest.PartitionProduceData(index=0, records=batch(*[b"v"] * 5))
+    topic = ProduceRequest.TopicProduceData(name="t", partition_data=[data])
+    await ask(ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic]), 8)
+    offsets = iter((4, 0, 2, 0, 0, 0))
+    topics = [
+        DeleteRecordsRequest.DeleteRecordsTopic(
+            name=name,
+            partitions=[
+                DeleteRecordsRequest.DeleteRecordsPartition(partition_index=index, offset=next(offsets))
+                for index in partitions
+            ],
+        )
+        for name, partitions in NAMED
+    ]
+    answer = await ask(DeleteRecordsRequest(topics=topics, timeout_ms=1000), version)
+    assert indexes(answer.topics) == ONCE
+    assert [one.low_watermark for topic in answer.topics for one in topic.partitions] == [2, 0, 0, 0]
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_replicas_move_to_the_last_log_dir(ask, version):
+    topics = [
+        AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic(name=name, partitions=partitions)
+        for name, partitions in NAMED
+    ]
+    dirs = [AlterReplicaLogDirsRequest.AlterReplicaLogDir(path=path, topics=topics) for path in ("/a", "/b")]
+    answer = await ask(AlterReplicaLogDirsRequest(dirs=dirs), version)
+    assert indexes(answer.results, "topic_name") == ONCE
+    codes = {one.error_code for topic in answer.results for one in topic.partitions}
+    assert codes == {ErrorCode.LOG_DIR_NOT_FOUND}
+
+
+@pytest.mark.parametrize("version", [4, 5])
+async def test_brokers_are_told_of_each_partition_of_a_transaction_once(ask, version):
+    topics = [
+        AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=name, partitions=partitions)
+        for name, partitions in NAMED
+    ]
+    one = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(
+        transactional_id="txn", producer_id=1, verify_only=True, topics=topics
+    )
+    (answer,) = (await ask(AddPartitionsToTxnRequest(transactions=[one]), version)).results_by_transaction
+    assert indexes(answer.topic_results, partitions="results_by_partition") == ONCE
+
+
+async def test_a_quota_that_is_altered_twice_is_refused_once(ask):
+    entity = AlterClientQuotasRequest.EntityData(entity_type="user", entity_name="a")
+    op = AlterClientQuotasRequest.OpData(key="producer_byte_rate", value=5.0)
+    entry = AlterClientQuotasRequest.EntryData(entity=[entity], ops=[op])
+    for version in (0, 1):
+        answer = await ask(AlterClientQuotasRequest(entries=[entry, entry], validate_only=True), version)
+        assert [one.error_code for one in answer.entries] == [ErrorCode.INVALID_REQUEST]
+
+
+@pytest.mark.parametrize("version", range(2, 10))
+async def test_nothing_is_answered_about_a_topic_without_partitions_of_a_commit(ask, version):
+    topics = [
+        OffsetCommitRequest.OffsetCommitRequestTopic(
+            name=name,
+            partitions=[
+                OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=index, committed_offset=1)
+                for index in partitions
+            ],
+        )
+        for name, partitions in NAMED
+    ]
+    request = OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, topics=topics)
+    answer = await ask(request, version)
+    assert [(one.name, [of.partition_index for of in one.partitions]) for one in answer.topics] == AS_NAMED
+
+
+async def test_nothing_is_answered_about_a_topic_without_partitions_of_other_offsets(ask):
+    in_transaction = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name="u", partitions=[])
+    for version in range(6):
+        request = TxnOffsetCommitRequest(transactional_id="txn", group_id="g", topics=[in_transaction])
+        assert (await ask(request, version)).topics == []
+    partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=[partition])
+    await ask(OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, topics=[topic]), 8)
+    gone = OffsetDeleteRequest.OffsetDeleteRequestTopic(name="t", partitions=[])
+    answer = await ask(OffsetDeleteRequest(group_id="g", topics=[gone]), 0)
+    assert (answer.error_code, answer.topics) == (0, [])
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_elections_of_all_name_every_topic_and_those_of_some_each_as_it_is_named(ask, version):
+    def found(answer):
+        return [
+            (one.topic, [of.partition_id for of in one.partition_result])
+            for one in answer.replica_election_results
+        ]
+
+    everything = await ask(ElectLeadersRequest(topic_partitions=None, timeout_ms=1000), version)
+    assert sorted(found(everything)) == [("t", []), ("u", []), ("v", [])]
+    named = [
+        ElectLeadersRequest.TopicPartitions(topic=name, partitions=partitions) for name, partitions in NAMED
+    ]
+    answer = await ask(ElectLeadersRequest(topic_partitions=named, timeout_ms=1000), version)
+    assert found(answer) == NAMED
+
+
+async def test_a_leader_epoch_below_minus_one_is_an_old_one(ask):
+    query = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, current_leader_epoch=-2, timestamp=-1)
+    topics = [ListOffsetsRequest.ListOffsetsTopic(name="t", partitions=[query])]
+    for version in range(4, 12):
+        answer = await ask(ListOffsetsRequest(replica_id=-1, topics=topics), version)
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
+    partition = OffsetForLeaderEpochRequest.OffsetForLeaderPartition(
+        partition=0, current_leader_epoch=-2, leader_epoch=0
+    )
+    topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic="t", partitions=[partition])
+    for version in range(2, 5):
+        answer = await ask(OffsetForLeaderEpochRequest(replica_id=-1, topics=[topic]), version)
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
