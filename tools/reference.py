@@ -258,11 +258,11 @@ def exit_page() -> str:
     """Exit codes, by how a process ends."""
     lines = [
         "# Exit codes\n",
-        "A process that ends with 0 was asked to, or has done its work; everything else is another code. So `Restart=on-failure`",
-        "of systemd and `--restart on-failure` of a container start a broker again exactly when nobody has stopped it.",
-        "A signal that no command waits for (SIGKILL) ends it as it ends any program, with 128 + its number for a shell; so does",
-        "one that comes in the moment before a server waits for it. `log` and `replay` compare, as `diff` does:",
-        "1 says that they have found something, 2 that they could not do their work.\n",
+        "A process that ends with 0 was asked to, or has done its work; everything else is another code. So",
+        "`Restart=on-failure` of systemd and `--restart on-failure` of a container start a broker again just when",
+        "nobody has stopped it. A signal that no command waits for (SIGKILL) ends it as it ends any program, with 128 +",
+        "its number for a shell; so does one that comes in the moment before a server waits for it. `log` and `replay`",
+        "compare, as `diff` does: 1 says that they have found something, 2 that they could not do their work.\n",
         "| how it ends | code | commands |",
         "|---|--:|---|",
     ]

@@ -19,7 +19,11 @@ ENDS = (
     End("the job is done", COMMAND, EXIT_DONE),
     End("Ctrl-C or SIGTERM, of a stream", COMMAND, EXIT_DONE),
     End("Ctrl-C or SIGTERM, of another job", COMMAND, EXIT_INCOMPLETE),
-    End("not everything is there, no broker answers, standard output cannot be written", COMMAND, EXIT_INCOMPLETE),
+    End(
+        "not everything is there, no broker answers, standard output cannot be written",
+        COMMAND,
+        EXIT_INCOMPLETE,
+    ),
     End("records that should be there are not", COMMAND, EXIT_DATA_LOSS),
     End("an option is wrong", COMMAND, EXIT_USAGE),
     End("a defect, with its traceback", COMMAND, 1),

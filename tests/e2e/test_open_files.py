@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import signal
 import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from .conftest import PROGRAM, BrokerProcess, StartBroker
+from barnabas.testing.running import import_path
+
+from .conftest import PROGRAM, ROOT, BrokerProcess, StartBroker
 
 pytestmark = pytest.mark.e2e
 
@@ -76,3 +86,70 @@ def test_few_open_files_are_enough_for_many_partitions_and_connections(start_bro
     again = start_broker(data=broker.data, program=FEW_FILES)
     assert read_all(again.bootstrap, "t", 2 * PARTITIONS) == dict.fromkeys(range(PARTITIONS), values)
     assert again.stop() == 0
+
+
+def test_a_broker_that_had_no_descriptors_left_serves_again_once_there_are_some(
+    start_broker: StartBroker,
+) -> None:
+    broker = start_broker(options=["--control", "127.0.0.1:0", "--metrics", "127.0.0.1:0"])
+    produce_one(broker.bootstrap)
+    usual = resource.prlimit(broker.process.pid, resource.RLIMIT_NOFILE)
+    used = len(os.listdir(f"/proc/{broker.process.pid}/fd"))
+    resource.prlimit(broker.process.pid, resource.RLIMIT_NOFILE, (used, usual[1]))
+    with ExitStack() as stack:
+        for address in (broker.bootstrap, *map(host_and_port, (broker.control_url, broker.metrics_url))):
+            host, port = address.rsplit(":", 1)
+            for _ in range(30):
+                stack.enter_context(socket.create_connection((host, int(port)), timeout=10))
+        wait_until(lambda: "Too many open files" in broker.said())
+        time.sleep(0.5)
+    resource.prlimit(broker.process.pid, resource.RLIMIT_NOFILE, usual)
+    produce_one(broker.bootstrap)
+    for url in (f"{broker.control_url}/v1/broker", broker.metrics_url):
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            assert answer.status == 200
+    assert "connections to PLAINTEXT are accepted again" in broker.said()
+    assert "Traceback" not in broker.said()
+    assert broker.stop() == 0
+
+
+def produce_one(bootstrap: str) -> None:
+    """A record to a topic, which is acknowledged."""
+    errors: list[KafkaError | None] = []
+    producer = Producer({"bootstrap.servers": bootstrap, "message.timeout.ms": 30_000})
+    producer.produce("t", b"x", on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(30) == 0
+    assert errors == [None]
+
+
+def host_and_port(url: str) -> str:
+    return urlsplit(url).netloc
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    ends = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < ends
+        time.sleep(0.02)
+
+
+def test_a_limit_with_which_no_broker_can_work_is_told_at_the_start(tmp_path: Path) -> None:
+    command = (
+        "sh",
+        "-c",
+        'ulimit -n 20; exec "$@"',
+        "-",
+        *PROGRAM,
+        "serve",
+        "--data",
+        str(tmp_path / "data"),
+    )
+    environment = {**os.environ, "PYTHONPATH": import_path(ROOT)}
+    done = subprocess.run(
+        [*command, "--listen", "127.0.0.1:0"], capture_output=True, text=True, check=False, env=environment
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(
+        "barnabas: this process may have 20 open files, and a broker needs 128 at least"
+    )
+    assert done.stderr.count("\n") == 1

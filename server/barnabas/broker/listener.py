@@ -76,6 +76,7 @@ class Listener:
                 nursery.start_soon(self._accept, acceptor, connections)
 
     async def _accept(self, acceptor: Acceptor, connections: Connections) -> None:
+        has_failed = False
         while True:
             await acceptor.wait_acceptable()
             try:
@@ -84,6 +85,9 @@ class Listener:
                     transport = acceptor.accept_now()
                     if transport is None:
                         break
+                    if has_failed:
+                        has_failed = False
+                        log.warning("connections to %s are accepted again", self.name)
                     await connections.take(self, transport)
                     if (
                         connections.parts.budget.is_used_up
@@ -91,6 +95,7 @@ class Listener:
                         break
             except OSError as error:
                 if error.errno in _OUT_OF_DESCRIPTORS:
+                    has_failed = True
                     connections.parts.log_limit.log(
                         log, logging.ERROR, "failures to accept", self.name,
                         "cannot accept on %s: %s; trying again in %ss", self.name, error, ACCEPT_BACKOFF_SECONDS,

@@ -8,15 +8,33 @@ from __future__ import annotations
 
 import resource
 
+from barnabas.broker.startup import StartupError
+
 SEGMENTS_MAX = 16_384
 """More would only keep more indexes in memory."""
 
 SPARED = 64
 """Open files that are for neither."""
 
+OPEN_FILES_MIN = 2 * SPARED
+"""With fewer, segments and connections would take what the broker itself needs, and it would serve nobody."""
+
 
 def allow_open_files() -> int:
-    """Raise the soft limit (often 1024, for the sake of programs that use select) to the hard one; returns it."""
+    """Raise the soft limit (often 1024, for the sake of programs that use select) to the hard one; returns it.
+
+    Raises StartupError where a broker cannot work with so few.
+    """
+    allowed = _raised_limit()
+    if allowed != resource.RLIM_INFINITY and allowed < OPEN_FILES_MIN:
+        raise StartupError(
+            f"this process may have {allowed} open files, and a broker needs {OPEN_FILES_MIN} at least, with many "
+            "partitions or clients some thousands: allow more (ulimit -n, LimitNOFILE)"
+        )
+    return allowed
+
+
+def _raised_limit() -> int:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:

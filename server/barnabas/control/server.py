@@ -6,7 +6,6 @@ answers requests is imported with the first connection, in a thread.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -16,14 +15,14 @@ from barnabas.broker.startup import StartupError, is_loopback, url_address
 from barnabas.lazy import Lazy
 from barnabas.network.sockets import BACKLOG, bind_sockets
 from barnabas.network.transport import EVERYWHERE
+from barnabas.network.visitors import Visitors
 
 if TYPE_CHECKING:
     from socket import socket
 
     from barnabas.control.host import Host
     from barnabas.control.http import Answering
-
-log = logging.getLogger(__name__)
+    from barnabas.network.visitors import Visitor
 
 CONNECTIONS_MAX = 256
 
@@ -63,7 +62,6 @@ async def serve(
 ) -> None:
     """Serve the API of one broker until cancelled; closes the sockets then."""
     addresses = {sock.getsockname()[0] for sock in sockets}
-    limit = trio.CapacityLimiter(CONNECTIONS_MAX)
 
     def make() -> Answering:
         from barnabas.control.http import Answering
@@ -72,18 +70,11 @@ async def serve(
 
     answering = Lazy(make, "barnabas.control.http", beside=trio.to_thread.run_sync)
 
-    async def answer(stream: trio.SocketStream) -> None:
-        async with stream, limit:
-            try:
-                await (await answering.ready()).serve(stream)
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                pass
-            except Exception:
-                log.exception("a request of the control API could not be answered")
+    async def answer(visitor: Visitor) -> None:
+        await (await answering.ready()).serve(visitor)
 
     for sock in sockets:
         sock.listen(BACKLOG)
-    listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(sock)) for sock in sockets]
     async with trio.open_nursery() as nursery:
-        await nursery.start(trio.serve_listeners, answer, listeners)
+        nursery.start_soon(Visitors("the control API", CONNECTIONS_MAX, answer).serve, sockets)
         task_status.started()

@@ -42,7 +42,7 @@ async def exchange(broker, request):
 
 def get(target="/metrics", method="GET", **headers):
     lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
-    return f"{method} {target} HTTP/1.1\r\nHost: x\r\n{lines}\r\n".encode()
+    return f"{method} {target} HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n".encode()
 
 
 def parsed(answer):
@@ -100,6 +100,34 @@ async def test_what_is_no_http_is_refused(tmp_path, garbage, caplog):
         assert (await exchange(broker, b"GET /" + b"x" * 17_000)).startswith(b"HTTP/1.1 431")
         assert parsed(await exchange(broker, get()))
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+@pytest.mark.parametrize(
+    ("host", "is_local"),
+    [
+        ("localhost:9404", True),
+        ("127.0.0.1:9404", True),
+        ("[::1]", True),
+        ("evil.example", False),
+        ("127.0.0.1.evil.example", False),
+        ("127.0.0.1:1@evil.example", False),
+        ("[", False),
+    ],
+)
+async def test_a_web_page_whose_name_resolves_to_this_machine_is_not_answered(tmp_path, host, is_local):
+    request = get().replace(b"localhost", host.encode())
+    async with running(tmp_path) as broker:
+        status = (await exchange(broker, request)).split()[1]
+        assert (await exchange(broker, get(Origin="http://evil.example"))).split()[1] == b"403"
+    assert status == (b"200" if is_local else b"403")
+
+
+async def test_an_address_that_other_machines_reach_is_asked_by_any_name(tmp_path):
+    async with serving(with_metrics(tmp_path, "0.0.0.0:0")) as broker:
+        stream = await trio.open_tcp_stream("127.0.0.1", broker.metrics_address.sockets[0].getsockname()[1])
+        async with stream:
+            await stream.send_all(get().replace(b"localhost", b"broker-1.monitoring"))
+            assert parsed(await answered(stream))
 
 
 async def test_a_connection_can_be_used_again(tmp_path):

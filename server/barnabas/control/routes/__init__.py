@@ -6,6 +6,7 @@ by these rows. What a handler raises becomes an answer here, and nowhere else.
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Iterator, Mapping
@@ -68,6 +69,7 @@ async def _answered(
         raise ControlError(404, f"there is nothing at {path}")
     for route, parts in matching:
         if route.method == method:
+            _refuse_half_characters(parts, query, body)
             known = [one.name for one in route.query]
             for name in query:
                 if name not in known:
@@ -86,7 +88,22 @@ async def _answered(
 
 
 def _is_optional(route: Route) -> bool:
-    return route.body is not None and not route.body.get("required") and bool(route.body.get("properties"))
+    """Whether a request may come without the body, all of whose parts may be missing."""
+    body = route.body or {}
+    return not body.get("required") and not body.get("minProperties") and bool(body.get("properties"))
+
+
+def _refuse_half_characters(parts: Mapping[str, str], *given: Any) -> None:
+    """Raise ControlError for text that is no Unicode, as "\\ud800": nothing that a broker keeps can hold it.
+
+    In a body, "\\udc80" to "\\udcff" stand for bytes of records that are no UTF-8.
+    """
+    for value, errors in ((parts, "strict"), (given, "surrogateescape")):
+        try:
+            json.dumps(value, ensure_ascii=False).encode("utf-8", errors)
+        except UnicodeEncodeError as error:
+            half = f"\\u{ord(error.object[error.start]):04x}"
+            raise ControlError(400, f"half a character ({half}) is no text") from None
 
 
 def _status_of(error: Exception) -> int:

@@ -68,6 +68,7 @@ _RULE = {
         "short": {"type": "string", "description": "The rule in one line, in place of its parts."},
     },
     "additionalProperties": False,
+    "minProperties": 1,
 }
 _ANSWER = {
     "type": "object",

@@ -1,0 +1,117 @@
+"""Requests over HTTP/1.1, of one visitor after the other, and who may send them to an address of this machine alone.
+
+The rule: a request that has begun goes on, or its connection ends; and on a loopback address, which web pages in a browser
+of this machine reach too, the request of a page is refused, also of one that has its own name resolve to this address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import h11
+import trio
+
+if TYPE_CHECKING:
+    from barnabas.network.visitors import Visitor
+
+HEAD_SECONDS_MAX = 5.0
+"""How long a request may take to arrive, from its first byte, its body apart; and each next part of the body."""
+
+_READ_BYTES = 64 * 1024
+_SEND_BYTES = 64 * 1024
+_LOCAL_NAMES = ("localhost", "127.0.0.1", "::1", "")
+
+
+def is_of_a_web_page(request: h11.Request, addresses: set[str]) -> bool:
+    """Say whether a browser may have sent a request for a page; `addresses` are names of this machine, as localhost is."""
+    given = {name: value.decode("latin-1") for name, value in request.headers}
+    try:
+        name = urlsplit(f"//{given.get(b'host', '')}").hostname or ""
+    except ValueError:
+        return True
+    return b"origin" in given or not (name in _LOCAL_NAMES or name in addresses)
+
+
+class TooLargeError(Exception):
+    """A body is larger than anything that is expected."""
+
+
+class HttpReader:
+    """One visitor's requests."""
+
+    def __init__(self, visitor: Visitor, *, header_bytes_max: int) -> None:
+        self.connection = h11.Connection(h11.SERVER, max_incomplete_event_size=header_bytes_max)
+        self._visitor = visitor
+
+    async def next_request(
+        self, *, begins_within: float, body_bytes_max: int
+    ) -> tuple[h11.Request, bytes] | None:
+        """Return the next request with its body; None when the visitor has gone or is too slow.
+
+        Raises RemoteProtocolError, TooLargeError.
+        """
+        connection = self.connection
+        request: h11.Request | None = None
+        body = bytearray()
+        has_begun = False
+        with trio.move_on_after(begins_within) as limit:
+            while True:
+                event = connection.next_event()
+                if event is h11.NEED_DATA:
+                    if connection.they_are_waiting_for_100_continue:
+                        await self._send(h11.InformationalResponse(status_code=100, headers=[]))
+                    connection.receive_data(await self._visitor.stream.receive_some(_READ_BYTES))
+                    self._visitor.moved_s = trio.current_time()
+                    if not has_begun or request is not None:
+                        has_begun = True
+                        limit.deadline = self._visitor.moved_s + HEAD_SECONDS_MAX
+                elif isinstance(event, h11.Request):
+                    request = event
+                elif isinstance(event, h11.Data):
+                    body += event.data
+                    if len(body) > body_bytes_max:
+                        raise TooLargeError
+                elif isinstance(event, h11.EndOfMessage):
+                    assert request is not None
+                    return request, bytes(body)
+                else:
+                    return None
+        return None
+
+    @property
+    def may_answer(self) -> bool:
+        """Whether what was received, malformed perhaps, can still be answered."""
+        return self.connection.our_state in (h11.IDLE, h11.SEND_RESPONSE)
+
+    async def answer(
+        self,
+        status: int,
+        headers: Sequence[tuple[str, str]],
+        pieces: Sequence[bytes],
+        *,
+        seconds: float,
+        head_only: bool = False,
+    ) -> bool:
+        """Send a response, in so many seconds; false when the connection is at its end."""
+        connection = self.connection
+        with trio.move_on_after(seconds):
+            parts = [] if head_only else [h11.Data(data=piece) for piece in pieces]
+            head = h11.Response(status_code=status, headers=[*headers])
+            await self._send(head, *parts[:1])  # in one packet, if they are small
+            for part in parts[1:]:
+                await self._send(part)
+            await self._send(h11.EndOfMessage())
+            if connection.our_state is not h11.DONE or connection.their_state is not h11.DONE:
+                return False
+            connection.start_next_cycle()
+            return True
+        return False
+
+    async def _send(self, *events: h11.Event) -> None:
+        data = memoryview(b"".join(self.connection.send(one) or b"" for one in events))
+        while data:  # at most so much at a time, so that `moved_s` says what the visitor does
+            await self._visitor.stream.send_all(data[:_SEND_BYTES])
+            data = data[_SEND_BYTES:]
+            self._visitor.moved_s = trio.current_time()

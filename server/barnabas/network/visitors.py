@@ -1,0 +1,106 @@
+"""Connections of the few that look at a broker over HTTP: a reader of metrics, a test with the control API.
+
+The rule: a visitor, however slow, costs nobody but itself. There are few places; where all are taken, whoever has been idle
+for the longest time gives way to a newcomer.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import trio
+
+if TYPE_CHECKING:
+    from socket import socket
+
+log = logging.getLogger(__name__)
+
+BACKOFF_SECONDS = 0.1
+"""How long nobody is let in after no descriptor was left for one."""
+_NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class Visitor:
+    """A connection. `moved_s` is when a byte was last received or sent; `is_waiting` while its answer is being made."""
+
+    __slots__ = ("is_waiting", "moved_s", "scope", "stream")
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self.stream = stream
+        self.scope = trio.CancelScope()
+        self.is_waiting = False
+        self.moved_s = trio.current_time()
+
+
+class Visitors:
+    """All connections of one address. Lifecycle: `serve` in a task, until cancelled."""
+
+    def __init__(self, what: str, count_max: int, answer: Callable[[Visitor], Awaitable[None]]) -> None:
+        """`what` is what they come for, as it is logged; `answer` serves one of them until it goes."""
+        self._what = what
+        self._count_max = count_max
+        self._answer = answer
+        self._present: set[Visitor] = set()
+
+    async def serve(self, sockets: Sequence[socket]) -> None:
+        """Let visitors in, and close the sockets at the end."""
+        async with trio.open_nursery() as nursery:
+            for sock in sockets:
+                nursery.start_soon(self._accept, trio.socket.from_stdlib_socket(sock), nursery)
+
+    async def _accept(self, sock: trio.socket.SocketType, nursery: trio.Nursery) -> None:
+        has_failed = False
+        with sock:
+            while True:
+                try:
+                    accepted, _ = await sock.accept()
+                except OSError as error:
+                    if error.errno not in _NO_DESCRIPTOR:
+                        log.debug(
+                            "a connection for %s went away before it was accepted: %s", self._what, error
+                        )
+                        continue
+                    if not has_failed:
+                        log.error("cannot accept connections for %s: %s; trying again", self._what, error)
+                    has_failed = True
+                    await trio.sleep(BACKOFF_SECONDS)
+                    continue
+                if has_failed:
+                    has_failed = False
+                    log.warning("connections for %s are accepted again", self._what)
+                nursery.start_soon(self._serve, trio.SocketStream(accepted))
+
+    async def _serve(self, stream: trio.SocketStream) -> None:
+        if not self._has_place():
+            stream.socket.close()
+            return
+        visitor = Visitor(stream)
+        self._present.add(visitor)
+        try:
+            with visitor.scope, suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                async with stream:
+                    await self._answer(visitor)
+        except Exception:
+            log.exception("a request for %s could not be answered", self._what)
+        finally:
+            self._present.discard(visitor)
+
+    def _has_place(self) -> bool:
+        """Say whether there is a place for a newcomer, after the one idle for the longest time has given way."""
+        if len(self._present) < self._count_max:
+            return True
+        idle = [visitor for visitor in self._present if not visitor.is_waiting]
+        if not idle:
+            log.warning(
+                "a connection for %s is refused: %d wait for their answers", self._what, self._count_max
+            )
+            return False
+        longest = min(idle, key=lambda visitor: visitor.moved_s)
+        log.debug("%d connections for %s: the one idle for the longest time gives way", len(idle), self._what)
+        self._present.discard(longest)
+        longest.scope.cancel()
+        return True
