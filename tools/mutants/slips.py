@@ -293,7 +293,7 @@ def _like_named(place: Place) -> Iterator[Change]:
             if others:
                 yield node, _next(sorted(others), node.id)
         elif isinstance(node, ast.Attribute):
-            known = place.source.attributes[ast.unparse(node.value)]
+            known = place.source.attributes.get(ast.unparse(node.value), set())
             others = {each for each in known if _kind_of(each) == kind} - {node.attr}
             if others:
                 yield node, f"{place.source.of(node.value)}.{_next(sorted(others), node.attr)}"

@@ -68,6 +68,7 @@ def test_a_slip_is_planted(line, slip, after):
         "if a is not None:\n    x = a\n    del a\n    return x",
         '"""What it does: 1 + 1."""',
         "self.x: int",
+        "x = self.now_ms\ny = self.later_ms()\nreturn x, y",
         'return f"{now_ms}"',
     ],
 )
