@@ -153,6 +153,21 @@ def test_who_goes_on_has_the_timeout_that_it_asks_for_now():
     assert harness.transaction.last_epoch == EPOCH_MAX_OF_CLIENTS
 
 
+def test_a_transaction_that_has_just_begun_is_open_for_longer_than_no_time_a_millisecond_later():
+    harness = Harness()
+    harness.add(harness.init(), ONE)
+    assert not harness.transaction.matches(set(), set(), 0, harness.now)
+    assert harness.transaction.matches(set(), set(), 0, harness.now + 1)
+    assert harness.transaction.matches(set(), set(), -1, harness.now)
+
+
+def test_a_transactional_id_that_is_dead_is_not_listed():
+    harness = Harness()
+    harness.put(state=State.DEAD)
+    assert not harness.transaction.matches(set(), set(), -1, harness.now)
+    assert not harness.transaction.matches({"Dead"}, {7}, -1, harness.now)
+
+
 # --- what is written --------------------------------------------------------------------------------------------
 
 ALL_DIFFERENT = Transaction(
