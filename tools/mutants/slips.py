@@ -322,7 +322,7 @@ def _local_names(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
 def _swapped(place: Place) -> Iterator[Change]:
     """Two arguments, side by side, that are of one kind by their names."""
     for node in place.expressions:
-        if not isinstance(node, ast.Call):
+        if not isinstance(node, ast.Call) or (isinstance(node.func, ast.Name) and node.func.id in NEIGHBOURS):
             continue
         for one, other in zip(node.args, node.args[1:], strict=False):
             if (

@@ -76,6 +76,10 @@ def test_what_mypy_sees_and_what_nobody_misses_is_left_alone(line):
     assert {change for change in changes(line) if change != ("dropped", "pass")} == set()
 
 
+def test_what_takes_its_arguments_in_any_order_is_not_told_from_its_mutant():
+    assert {slip for slip, _ in changes("return max(now_ms, start_ms)")} == {"number", "like-named"}
+
+
 def test_only_functions_are_changed():
     text = "LIMIT = 10 if 1 < 2 else 3\n\nclass A:\n    size = 1 + 1\n    def size_of(self, a):\n        return a + 2\n"
     assert {mutant.unit.name for mutant in mutants(Source(PATH, text))} == {"A.size_of"}
