@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -52,6 +53,7 @@ def main() -> int:
     parser.add_argument("--show", action="store_true", help="let pytest print")
     options = parser.parse_args()
     preload()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that no fork is left
     kept = CoverageMap(KEPT)
     forks = Forks(options.jobs, show=options.show)
     try:

@@ -212,6 +212,7 @@ def _send(writing: int, outcome: dict[str, Any]) -> None:
 
 def _work(run: Run, directory: str, *, show: bool) -> dict[str, Any]:
     os.setsid()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if not show:
         nowhere = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
