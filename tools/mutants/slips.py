@@ -94,6 +94,8 @@ KINDS = (
 BRACKETED = (ast.BoolOp, ast.Compare, ast.IfExp, ast.NamedExpr, ast.Lambda)
 """Expressions that stand in brackets where they are operands."""
 ERROR_CODES = "ErrorCode"
+SMALL_MAX = 10
+"""Nobody is off by one in a larger number: those are units and limits."""
 LOGS = frozenset({"log", "logger", "_log", "logging", "warnings"})
 NO_EFFECT = frozenset({"checkpoint", "breathe"})
 """Calls that give way to others: nothing is wrong without them but the time that others wait."""
@@ -289,9 +291,9 @@ def _like_named(place: Place) -> Iterator[Change]:
         if kind is None or id(node) in called or not isinstance(getattr(node, "ctx", None), ast.Load):
             continue
         if isinstance(node, ast.Name):
-            others = {each for each in _local_names(place.unit.node) if _kind_of(each) == kind} - {node.id}
-            if others:
-                yield node, _next(sorted(others), node.id)
+            alike = _parameters_like(place.unit.node, node.id, kind)
+            if alike:
+                yield node, _next(alike, node.id)
         elif isinstance(node, ast.Attribute):
             known = place.source.attributes.get(ast.unparse(node.value), set())
             others = {each for each in known if _kind_of(each) == kind} - {node.attr}
@@ -313,10 +315,18 @@ def _kind_of(name: str) -> str | None:
     return last if last in KINDS and (first or last != "id") else None
 
 
-def _local_names(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
-    """The function's parameters; other names may not be there yet."""
+def _parameters_like(function: ast.FunctionDef | ast.AsyncFunctionDef, name: str, kind: str) -> list[str]:
+    """Other parameters of a kind and with the same annotation; other names may not be there yet."""
     arguments = function.args
-    return {each.arg for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
+    types = {
+        each.arg: "" if each.annotation is None else ast.unparse(each.annotation)
+        for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    }
+    return sorted(
+        other
+        for other in types
+        if other != name and _kind_of(other) == kind and types[other] == types.get(name, types[other])
+    )
 
 
 def _swapped(place: Place) -> Iterator[Change]:
@@ -343,7 +353,7 @@ def _swapped(place: Place) -> Iterator[Change]:
 def _number(place: Place) -> Iterator[Change]:
     """A number that is off by one, `+` for `-`, and `min` for `max`."""
     for node in place.expressions:
-        if isinstance(node, ast.Constant) and type(node.value) is int:
+        if isinstance(node, ast.Constant) and type(node.value) is int and node.value <= SMALL_MAX:
             yield node, str(node.value + 1)
             if node.value:
                 yield node, str(node.value - 1)

@@ -68,6 +68,7 @@ def test_a_slip_is_planted(line, slip, after):
         "if a is not None:\n    x = a\n    del a\n    return x",
         '"""What it does: 1 + 1."""',
         "self.x: int",
+        "x = 1000\nreturn x",
         "x = self.now_ms\ny = self.later_ms()\nreturn x, y",
         'return f"{now_ms}"',
     ],
@@ -78,6 +79,13 @@ def test_what_mypy_sees_and_what_nobody_misses_is_left_alone(line):
 
 def test_what_takes_its_arguments_in_any_order_is_not_told_from_its_mutant():
     assert {slip for slip, _ in changes("return max(now_ms, start_ms)")} == {"number", "like-named"}
+
+
+def test_parameters_of_other_types_are_not_alike():
+    head = "def f(one_id: str, other_id: int, third_id: str) -> str:"
+    assert {after for slip, after in changes("return one_id", head) if slip == "like-named"} == {
+        "return third_id"
+    }
 
 
 def test_only_functions_are_changed():
