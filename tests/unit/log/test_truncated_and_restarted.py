@@ -99,6 +99,26 @@ def test_damage_to_what_was_written_after_a_truncation_is_found_by_the_next_star
     assert [record.value for record in read_all(again)] == [b"old 0", b"old 1"]
 
 
+def test_the_leader_epochs_are_flushed_when_they_have_changed_and_only_then(log):
+    def flushes_epochs(*, changed_meanwhile: bool = False) -> bool:
+        append(log, batch(b"a"), epoch=log.epochs.latest)
+        task = log.begin_flush()
+        assert task is not None
+        if changed_meanwhile:
+            append(log, batch(b"b"), epoch=log.epochs.latest + 1)
+        task.run()
+        task.finish(NOW_MS)
+        return any(path.endswith(names.LEADER_EPOCH_CHECKPOINT) for path in task.paths)
+
+    append(log, batch(b"first"), epoch=3)
+    assert flushes_epochs()
+    assert not flushes_epochs()
+    append(log, batch(b"next"), epoch=4)
+    assert flushes_epochs(changed_meanwhile=True)
+    assert flushes_epochs(), "epoch 5 came while 4 was flushed"
+    assert not flushes_epochs()
+
+
 # --- the last stable offset ---------------------------------------------------------------------------------------
 
 

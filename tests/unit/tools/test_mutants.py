@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tools.mutants import report
-from tools.mutants.choosing import Equivalent, is_in, planted, sampled
+from tools.mutants.choosing import Equivalent, equivalents, is_in, planted, sampled
 from tools.mutants.coverage_map import CoverageMap
 from tools.mutants.report import Verdict
 from tools.mutants.slips import Mutant, mutants
@@ -184,6 +184,12 @@ def test_bugs_planted_by_hand_are_where_their_text_says():
         source, text, lines = bug.applied()
         assert source.unit_at(lines.start) is not None, bug.name
         compile(text, bug.path, "exec", dont_inherit=True)
+
+
+def test_what_is_known_to_be_equivalent_would_be_planted_otherwise():
+    for entry in equivalents():
+        found = mutants(Source(entry.path, (ROOT / entry.path).read_text()))
+        assert any(is_in([entry], mutant) for mutant in found), entry
 
 
 def test_what_is_known_to_be_equivalent_is_named_by_function_and_lines(one):
