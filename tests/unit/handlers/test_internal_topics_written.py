@@ -38,7 +38,7 @@ async def ask(tmp_path):
 
 
 async def produced(ask, version, *parts, acks=1, transactional_id=None):
-    """Produce the (topic, partition, records) of `parts`, a topic each; the answers in their order."""
+    """Produce the (topic, partition, records) of `parts`, a topic each; return the codes by topic and partition."""
     topics = [
         ProduceRequest.TopicProduceData(
             name=name,
@@ -49,7 +49,12 @@ async def produced(ask, version, *parts, acks=1, transactional_id=None):
     ]
     request = ProduceRequest(transactional_id=transactional_id, acks=acks, timeout_ms=1000, topic_data=topics)
     answer = await ask(request, version)
-    return [told.partition_responses[0].error_code for told in answer.responses]
+    names = ask.services.metadata.image.names_by_id
+    return {
+        (told.name or names[told.topic_id], one.index): one.error_code
+        for told in answer.responses
+        for one in told.partition_responses
+    }
 
 
 def ends(ask):
@@ -65,8 +70,9 @@ NOTHING = {name: [0, 0] for name in INTERNAL}
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_no_version_of_produce_writes_to_them(ask, name, version):
     few, many = records_of(version, b"v"), records_of(version, *[b"v"] * 2_000)
-    parts = [("t", 0, few), (name, 0, few), ("t", 1, few), (name, 1, many), ("t", 1, many)]
-    assert await produced(ask, version, *parts) == [0, REFUSED, 0, REFUSED, 0]
+    parts = [("t", 0, few), (name, 0, few), ("t", 1, few), (name, 1, many)]
+    told = {("t", 0): 0, (name, 0): REFUSED, ("t", 1): 0, (name, 1): REFUSED}
+    assert await produced(ask, version, *parts) == told
     assert ends(ask) == NOTHING
 
 
@@ -74,15 +80,19 @@ async def test_no_version_of_produce_writes_to_them(ask, name, version):
 async def test_what_is_written_in_a_thread_is_refused(ask, name):
     ask.connection.has_company = True
     large = batch(b"v" * (BACKGROUND_BYTES // 2), b"v" * (BACKGROUND_BYTES // 2))
-    assert await produced(ask, 9, (name, 0, large), ("t", 0, batch(b"v"))) == [REFUSED, 0]
+    assert await produced(ask, 9, (name, 0, large), ("t", 0, batch(b"v"))) == {
+        (name, 0): REFUSED,
+        ("t", 0): 0,
+    }
     assert ends(ask) == NOTHING
 
 
 async def test_one_among_very_many_partitions_is_refused(ask):
     few = batch(b"v")
-    parts = [("t", number % 2, few) for number in range(LOOKS_PER_CHECKPOINT)]
+    parts = [("t", number, few) for number in range(LOOKS_PER_CHECKPOINT)]
     told = await produced(ask, 9, *parts, *[(name, 0, few) for name in INTERNAL])
-    assert told == [0] * len(parts) + [REFUSED] * 3
+    assert {place for place, code in told.items() if code == 0} == {("t", 0), ("t", 1)}
+    assert {place for place, code in told.items() if code == REFUSED} == {(name, 0) for name in INTERNAL}
     assert ends(ask) == NOTHING
 
 
@@ -109,7 +119,9 @@ async def test_transactions_get_no_further_and_do_not_grow(ask, version):
         transactional=True,
     )
     parts = [(name, 0, records) for name in INTERNAL]
-    assert await produced(ask, version, *parts, transactional_id="x") == [REFUSED] * 3
+    assert await produced(ask, version, *parts, transactional_id="x") == {
+        (name, 0): REFUSED for name in INTERNAL
+    }
     assert ends(ask) == before
     (described,) = (await ask(DescribeTransactionsRequest(transactional_ids=["x"]), 0)).transaction_states
     assert (described.transaction_state, described.topics) == ("Empty", [])
@@ -118,14 +130,14 @@ async def test_transactions_get_no_further_and_do_not_grow(ask, version):
 @pytest.mark.parametrize("name", INTERNAL)
 async def test_what_else_is_wrong_is_told_first_as_by_kafka(ask, name):
     few = batch(b"v")
-    assert await produced(ask, 9, (name, 99, few)) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    assert await produced(ask, 9, (name, 0, few), acks=7) == [ErrorCode.INVALID_REQUIRED_ACKS]
+    assert await produced(ask, 9, (name, 99, few)) == {(name, 99): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert await produced(ask, 9, (name, 0, few), acks=7) == {(name, 0): ErrorCode.INVALID_REQUIRED_ACKS}
 
 
 @pytest.mark.parametrize("name", INTERNAL)
 async def test_the_admin_client_of_kafka_may(ask, name):
     ask.client_id = "__admin_client"
-    assert await produced(ask, 9, (name, 1, batch(b"v"))) == [0]
+    assert await produced(ask, 9, (name, 1, batch(b"v"))) == {(name, 1): 0}
     assert ends(ask)[name] == [0, 1]
 
 
@@ -133,7 +145,7 @@ async def test_the_admin_client_of_kafka_may(ask, name):
 @pytest.mark.parametrize("version", range(3))
 async def test_nobody_deletes_records_of_them(ask, name, version):
     ask.client_id = "__admin_client"
-    assert await produced(ask, 9, (name, 0, batch(b"v"))) == [0]
+    assert await produced(ask, 9, (name, 0, batch(b"v"))) == {(name, 0): 0}
     partitions = [
         DeleteRecordsRequest.DeleteRecordsPartition(partition_index=index, offset=1) for index in (0, 99)
     ]
