@@ -275,8 +275,9 @@ class ClusterFaults:
             self._depose()
             await trio.sleep(random.choice((0.0, random.uniform(0, 0.05))))
         prefix = "/brokers/topics/"
-        nodes = [] if self.zookeeper.is_down else sorted(self.zookeeper.tree.nodes)
-        topics = [one for one in nodes if one.startswith(prefix) and "/" not in one.removeprefix(prefix)]
+        # Of a topic that no controller has seen yet nobody knows the id, and no log is there that could be lost.
+        led = () if self.zookeeper.is_down else self.states()
+        topics = sorted({path.partition("/partitions/")[0] for path in led})
         for path in random.sample(topics, random.randint(min(1, len(topics)), len(topics))):
             data = json.loads(self.zookeeper.data(path) or b"{}")
             if "topic_id" in data:
