@@ -27,10 +27,13 @@ from barnabas.cluster.zookeeper.session import (
 from barnabas.cluster.zookeeper.store import ZooKeeperStore
 from barnabas.controller import elections
 from barnabas.controller.runtime import ControllerRuntime
+from barnabas.controller.tenure import Tenure
 from barnabas.controller.znodes import ControllerZnodes
+from barnabas.ids import new_uuid
 from barnabas.log.manager import LogManager
 from barnabas.log.opening import Opener
 from barnabas.replicas.following import FollowerLog
+from barnabas.replicas.own_logs import OwnLogs
 from barnabas.replicas.replica import Replica
 from barnabas.replication.leader import LeaderState
 from barnabas.testing.simulation.broker import SimulatedBroker
@@ -247,6 +250,27 @@ def _leave_who_lost_its_disk() -> list[Patch]:
     return [(cluster._Run, "_needs_start", staticmethod(lambda _: False))]
 
 
+def _lost_topic_ids_are_new_topics() -> list[Patch]:
+    """A controller gives a topic whose id was lost another one, and brokers take that for a topic made again."""
+
+    async def read_topics(tenure: Tenure, names: Sequence[str]) -> dict[str, Any]:
+        found = await tenure.znodes.topics(names, tenure._topic_watch)
+        for name, (topic_id, assignments) in list(found.items()):
+            if topic_id is None:
+                made = await tenure.znodes.give_topic_id(name, new_uuid(tenure._entropy))
+                found[name] = (made, assignments)
+        return found
+
+    async def keep(*_: Any) -> None:
+        """Leave the znode as it is."""
+
+    return [
+        (Tenure, "_read_topics", read_topics),
+        (Tenure, "_keep_topic_id", keep),
+        (OwnLogs, "_does_without", lambda *_: True),
+    ]
+
+
 BUGS: dict[str, Callable[[], list[Patch]]] = {
     "committed before the ISR has it": _commit_before_in_sync,
     "committed once min.insync.replicas have it": _commit_with_one_follower,
@@ -263,6 +287,7 @@ BUGS: dict[str, Callable[[], list[Patch]]] = {
     "following before it is registered": _follow_before_registered,
     "clean after a start that was broken off": _clean_after_a_broken_start,
     "lost logs taken for none": _lost_logs_are_none,
+    "lost topic ids taken for new topics": _lost_topic_ids_are_new_topics,
     "simulation: clients forgotten by a ZooKeeper that was down": _forget_who_waits_for_zookeeper,
     "simulation: started beside one that stops": _start_beside_who_stops,
     "simulation: left without its disk": _leave_who_lost_its_disk,
@@ -294,6 +319,7 @@ FOUND_BY = {
     "following before it is registered": Found("power_of_controller", 2),
     "clean after a start that was broken off": Found("stop_of_starting", 1),
     "lost logs taken for none": Found("disk_of_controller", 1),
+    "lost topic ids taken for new topics": Found("rewritten", 0, Kind.HARSH),
     "simulation: clients forgotten by a ZooKeeper that was down": Found("zookeeper_down", 9, Kind.HARSH),
     "simulation: started beside one that stops": Found("stop", 2, Kind.HARSH),
     "simulation: left without its disk": Found("disk", 61, Kind.HARSH),
@@ -303,6 +329,7 @@ FORMER_BUGS = (
     "following before it is registered",
     "clean after a start that was broken off",
     "lost logs taken for none",
+    "lost topic ids taken for new topics",
     "simulation: clients forgotten by a ZooKeeper that was down",
     "simulation: started beside one that stops",
     "simulation: left without its disk",
