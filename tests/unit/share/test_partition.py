@@ -82,6 +82,36 @@ def test_no_more_than_the_window_is_in_flight() -> None:
     assert shared.acquire(acquire_request("b"), [(0, 9), (10, 19)], 0) == [(5, 9, 2)]
 
 
+@pytest.mark.parametrize(
+    ("sizes", "acquired"),
+    [
+        ([200], 200),
+        ([50] * 4, 100),
+        ([60] * 4, 120),
+        ([150, 150], 150),
+        ([99, 200], 299),
+        ([30, 200], 230),
+        ([1] * 250, 100),
+    ],
+)
+def test_the_window_ends_with_the_batch_in_which_it_is_full(sizes: list[int], acquired: int) -> None:
+    """As Apache Kafka 4.2.0 and 4.3.1 answer: a client gets whole batches, so one may go beyond the limit."""
+    shared, batches, first = partition(records_in_flight_max=100), [], 0
+    for size in sizes:
+        batches.append((first, first + size - 1))
+        first += size
+    assert shared.acquire(acquire_request(records=500), batches, 0) == [(0, acquired - 1, 1)]
+    assert not shared.can_acquire
+    assert shared.acquire(acquire_request("b", records=500), batches, 0) == []
+
+
+def test_the_window_is_never_exceeded_in_strict_mode() -> None:
+    shared = partition(records_in_flight_max=100)
+    assert shared.acquire(acquire_request(records=80, strict=True), [(0, 199)], 0) == [(0, 79, 1)]
+    assert shared.acquire(acquire_request("b", records=80, strict=True), [(0, 199)], 0) == [(80, 99, 1)]
+    assert not shared.can_acquire
+
+
 def test_a_hole_in_the_log_is_passed_over() -> None:
     shared = partition()
     assert shared.acquire(acquire_request(), [(5, 9)], 0) == [(5, 9, 1)]
