@@ -6,7 +6,7 @@ from barnabas.groups.group import Committer
 from barnabas.statemachine.decision import Decision
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
-from tests.support.consumers import Coordinator, joined, partitions_of, with_topic
+from tests.support.consumers import Client, Coordinator, joined, partitions_of, with_topic
 from tests.support.refusals import code_of
 
 
@@ -39,6 +39,36 @@ def test_commits_are_checked_against_the_member_epoch() -> None:
     # What it has had since then may be committed late (KIP-1251), what it has no more may not.
     check_commit(coordinator, "a", 2, *kept)
     assert code_of(check_commit, coordinator, "a", 2, *lost) == ErrorCode.STALE_MEMBER_EPOCH
+
+
+def test_what_a_member_gives_up_is_its_to_commit_until_it_has_said_so() -> None:
+    """Each answer is that of Apache Kafka 4.3.1: epochs are compared, and only for an older one is asked who has what."""
+    coordinator = with_topic()
+    (a,) = joined(coordinator, "a")
+    b, before = Client(coordinator, "b"), a.epoch
+    b.join()
+    a.beat()
+    lost = sorted(partition for _, partition in a.owned - a.told)
+    assert (a.epoch, len(lost)) == (before, 2)
+    a.settle()  # it has given them up, and its last commit is on its way: nobody else has them before it has said so
+    check_commit(coordinator, "a", before, *lost)
+    b.beat()
+    assert not b.told
+    check_commit(coordinator, "a", before, *lost)
+
+    a.beat()
+    assert a.epoch == before + 1
+    for _ in range(2):
+        assert code_of(check_commit, coordinator, "a", before, *lost) == ErrorCode.STALE_MEMBER_EPOCH
+        check_commit(coordinator, "a", before, *partitions_of(a))
+        check_commit(coordinator, "a", before + 1, *lost)
+        b.beat()
+        b.settle()
+    assert partitions_of(b) == lost
+
+    a.leave()
+    for epoch in (before, before + 1, -1):
+        assert code_of(check_commit, coordinator, "a", epoch, *lost) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_anybody_may_commit_while_nobody_is_in() -> None:
