@@ -156,7 +156,9 @@ class Shards(Generic[M]):
                 if not self._journal.is_empty(partition):
                     await self.when_active(partition)
             except RequestError as error:
-                log.warning("%s: %s", self._name, error)
+                shard = self._shards.get(partition)
+                if shard is None or shard.state is not ShardState.DAMAGED:  # that has been told
+                    log.warning("%s: %s", self._name, error)
             await trio.lowlevel.checkpoint()
 
     def _begin_loading(self, partition: int) -> Shard[M]:

@@ -100,6 +100,10 @@ class Verifier:
         """Check a partition; returns its end offset. Raises OSError if the disk itself fails."""
         for name in place.leftovers:
             self._note(f"{place.path}/{name}", "left over from a deletion or a compaction that has not ended")
+        for name in sorted(place.file_names):
+            if name.startswith(names.UNDECIDED):
+                text = "a batch was cut out there: the coordinator is out of service until repair --salvage"
+                self._warn(f"{place.path}/{name}", text)
         for name in place.inventory.orphans:
             self._warn(f"{place.path}/{name}", "there is no segment to it")
         producers = ProducerState(place.name, expiration_ms=UNBOUNDED)

@@ -12,6 +12,7 @@ from barnabas.log.format import names
 from barnabas.logtool.overlay import apply_changes
 from barnabas.logtool.places import open_partition
 from barnabas.logtool.repair import plan_repair
+from barnabas.logtool.verify import Finding, Severity, Verifier
 from barnabas.records.batch import BatchHeader, iter_batches
 from barnabas.testing.memory_disk import MemoryDisk
 from barnabas.wire.generated.errors import ErrorCode
@@ -132,6 +133,13 @@ def flip(disk: MemoryDisk, topic: str, which: int) -> int:
     return header.base_offset
 
 
+def warnings(disk: MemoryDisk, topic: str) -> list[str]:
+    """What `barnabas log verify` warns of."""
+    findings: list[Finding] = []
+    Verifier(disk, findings.append).partition(open_partition(disk, f"/data/logs/{topic}-0"))
+    return [one.text for one in findings if one.severity is Severity.WARNING]
+
+
 def salvage(disk: MemoryDisk, topic: str) -> None:
     disk._locks.clear()
     place = open_partition(disk, f"/data/logs/{topic}-0")
@@ -155,7 +163,10 @@ async def test_groups_are_told_no_offset_only_once_somebody_has_decided(which, i
         assert f"offset {offset}" in line or f"offsets {offset} to" in line
         assert f"barnabas log repair --salvage /data/logs/{OFFSETS_TOPIC}-0" in line
         assert not [one for one in caplog.records if one.exc_info]
+        assert sum("shards" in one.name for one in caplog.records) == 1
+    assert ["out of service" in one for one in warnings(disk, OFFSETS_TOPIC)] == [True] * is_killed
     salvage(disk, OFFSETS_TOPIC)
+    assert not warnings(disk, OFFSETS_TOPIC)
     async with broker_to_ask(DATA, SETTINGS, disk=disk) as ask:
         found = [await committed(ask, group) for group in GROUPS]
         assert sorted(found) == [(0, -1), (0, 5), (0, 5)]
