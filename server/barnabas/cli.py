@@ -139,8 +139,8 @@ def _add_serve(commands: Any) -> None:
     )  # fmt: skip
     serve.add_argument(
         "--as-version", metavar="VERSION",
-        help="behave as Apache Kafka of this version, from 0.8.0 on: its APIs, their first and last versions, and its "
-        "defaults (default: all of them)",
+        help="behave as Apache Kafka of this version, from 0.8.0 on: its APIs, their first and last versions, its "
+        "defaults, and the limits of its settings (default: all of them)",
     )  # fmt: skip
     serve.add_argument("--rack", metavar="NAME", help="the rack or zone that the broker is in")
     where = serve.add_mutually_exclusive_group()

@@ -71,8 +71,9 @@ def check_partition_count(count: int) -> None:
 
 def check_settings(settings: Mapping[str, str], config: BrokerConfig) -> None:
     """Raise INVALID_CONFIG for a topic setting that does not exist or cannot have its value."""
+    known = topic_settings.settings_of(config.release)
     for name, text in settings.items():
-        row = topic_settings.SETTINGS.get(name)
+        row = known.get(name)
         if row is None:
             raise RequestError(ErrorCode.INVALID_CONFIG, f"unknown topic setting {name!r}")
         try:

@@ -36,11 +36,13 @@ class BrokerConfig:
 
     __slots__ = (
         "_defaults",
+        "_limits",
         "_static",
         "_texts",
         "_values",
         "is_node_id_set",
         "kept_for_all",
+        "release",
         "sources",
         "unknown",
     )
@@ -53,6 +55,9 @@ class BrokerConfig:
         Raises SettingError for a value that cannot be used.
         """
         self._static: dict[str, Any] = {}
+        self.release = (settings or {}).get(broker.KAFKA_VERSION.name, "")
+        """The release of Kafka that is followed, empty for the newest; limits and defaults are its own."""
+        self._limits = releases.limits_of(self.release) if self.release in releases.NAMES else {}
         self.unknown: list[str] = []
         texts: dict[str, str] = {}
         for name, text in (settings or {}).items():
@@ -63,7 +68,7 @@ class BrokerConfig:
                     self.unknown.append(name)
                 continue
             try:
-                self._static[name] = known.parse(text)
+                self._static[name] = self.limited(known).parse(text)
             except SettingError as error:
                 origin = (origins or {}).get(name)
                 raise SettingError(f"{origin}: {error}" if origin else str(error)) from error
@@ -71,9 +76,14 @@ class BrokerConfig:
         self.kept_for_all: Mapping[str, str] = {}
         """What `keep_for_all` has made settings of all brokers."""
         self._texts: list[tuple[int, Mapping[str, str]]] = [(STATIC_BROKER_CONFIG, texts)]
-        self._defaults = _defaults_of(self._static.get("kafka.version", ""))
+        self._defaults = _defaults_of(self.release)
         self._values = {**self._defaults, **self._static}
         self.sources = dict.fromkeys(self._static, STATIC_BROKER_CONFIG)
+
+    def limited(self, known: Setting[Any]) -> Setting[Any]:
+        """A broker setting with the limits that it has in the release that is followed."""
+        allowed = self._limits.get(known.base or known.name)
+        return known if allowed is None else known.with_limits(allowed)
 
     def _name_the_node(self, texts: dict[str, str]) -> None:
         """The node's number has two names: each stands for the other."""
@@ -121,7 +131,7 @@ class BrokerConfig:
             for name, text in settings.items():
                 known = tables.find(name)
                 if known is not None and known.dynamic:
-                    self._values[name] = known.parse(text)
+                    self._values[name] = self.limited(known).parse(text)
                     self.sources[name] = source
         self._texts[:-1] = [(DYNAMIC_BROKER_CONFIG, of_this), (DYNAMIC_DEFAULT_BROKER_CONFIG, of_all)]
 
@@ -129,6 +139,7 @@ class BrokerConfig:
         """These settings, if that were set while brokers run. Raises SettingError."""
         other = BrokerConfig()
         other._static, other._texts = self._static, list(self._texts)
+        other.release, other._limits, other._defaults = self.release, self._limits, self._defaults
         other.kept_for_all = self.kept_for_all
         other.set_dynamic(of_all, of_this)
         return other
@@ -196,11 +207,16 @@ class BrokerConfig:
         return setting.default, None
 
     def topic_values(self, overrides: Mapping[str, str]) -> dict[str, Any]:
-        """All settings of a topic with these overrides, typed. Raises SettingError."""
+        """All settings of a topic with these overrides, typed. Raises SettingError.
+
+        What was set under another release counts, also where the one that is followed now would refuse it.
+        """
         values = {}
         for row in topic.ROWS:
             text = overrides.get(row.name)
-            values[row.name] = row.parse(text) if text is not None else self.topic_default(row)[0]
+            values[row.name] = (
+                topic.stored(row.name).parse(text) if text is not None else self.topic_default(row)[0]
+            )
         small = overrides.get(topic.INTERNAL_SEGMENT_BYTES)
         if small is not None:
             values["segment.bytes"] = topic.SETTINGS[topic.INTERNAL_SEGMENT_BYTES].parse(small)

@@ -209,6 +209,41 @@ _DEFAULTS: tuple[tuple[str, Mapping[str, str]], ...] = (
 )
 """Defaults of the releases before each of these, which later releases changed; the newest first."""
 
+_LIMITS: tuple[tuple[str, Mapping[str, str]], ...] = (
+    ("4.3", {"share.coordinator.snapshot.update.records.per.snapshot": "0.."}),
+    ("4.2", {"group.coordinator.append.linger.ms": "0..", "share.coordinator.append.linger.ms": "0.."}),
+    (
+        "4.1",
+        {
+            "controller.quorum.append.linger.ms": "",
+            "controller.quorum.election.backoff.max.ms": "",
+            "controller.quorum.election.timeout.ms": "",
+            "controller.quorum.fetch.timeout.ms": "",
+            "controller.quorum.request.timeout.ms": "",
+            "controller.quorum.retry.backoff.ms": "",
+            "group.coordinator.rebalance.protocols": "consumer|classic|share",
+            "metadata.log.segment.bytes": "12..",
+        },
+    ),
+    (
+        "4.0",
+        {
+            "group.share.max.size": "10..1000",
+            "group.share.record.lock.duration.ms": "1000..60000",
+            "remote.log.manager.copier.thread.pool.size": "-1, 1..",
+            "remote.log.manager.expiration.thread.pool.size": "-1, 1..",
+        },
+    ),
+    ("3.9", {"group.coordinator.rebalance.protocols": "consumer|classic"}),
+)
+"""Values that were allowed for broker settings in the releases before each of these, the newest first; as in `tables`."""
+
+_TOPIC_LIMITS: tuple[tuple[str, Mapping[str, str]], ...] = (
+    ("4.1", {"segment.bytes": "14.."}),
+    ("3.3", {"flush.messages": "0..", "segment.index.bytes": "0.."}),
+)
+"""The same of topic settings; each has allowed more the older the release is."""
+
 NAMES = tuple(_RELEASES)
 """All releases that are known, the oldest first; each is the name of a line, as in `2.8` or `0.10.2`."""
 
@@ -234,8 +269,22 @@ def is_at_least(name: str, other: str) -> bool:
 
 def defaults_of(name: str) -> dict[str, str]:
     """Return the defaults of a release that are not today's, for settings that have an effect here."""
+    return _before(name, _DEFAULTS)
+
+
+def limits_of(name: str) -> dict[str, str]:
+    """Return what a release allows for broker settings, where that is not what today's does."""
+    return _before(name, _LIMITS)
+
+
+def topic_limits_of(name: str) -> dict[str, str]:
+    """Return what a release allows for topic settings, where that is not what today's does."""
+    return _before(name, _TOPIC_LIMITS)
+
+
+def _before(name: str, table: tuple[tuple[str, Mapping[str, str]], ...]) -> dict[str, str]:
     found: dict[str, str] = {}
-    for since, defaults in _DEFAULTS:
+    for since, texts in table:
         if not is_at_least(name, since):
-            found |= defaults
+            found |= texts
     return found

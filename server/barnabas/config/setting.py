@@ -129,6 +129,21 @@ class Setting(Generic[T]):
             name, kind, None if text is None else kind.parse(text), *rest, broker_names=broker_names
         )
 
+    def with_limits(self, allowed: str) -> Setting[T]:
+        """The same setting with other values allowed."""
+        return Setting(
+            self.name,
+            self.kind,
+            self.default,
+            allowed,
+            self.importance,
+            self.changes,
+            f"{'!' if self.stops else ''}{self.effect}",
+            self.doc,
+            broker_names=self.broker_names,
+            base=self.base,
+        )
+
     def for_listener(self, name: str) -> Setting[Any]:
         """The same setting for one listener, unset by default; those of TLS, SASL and connections are acted upon."""
         kind: Kind[Any] = self.kind

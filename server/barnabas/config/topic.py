@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
+from barnabas.config import releases
 from barnabas.config.setting import Setting
 
 # Each row is one as in `config/tables`, and the broker settings that give its default, most specific first.
@@ -87,6 +90,19 @@ _ROWS: tuple[tuple[tuple[Any, ...], tuple[str, ...]], ...] = (
 SETTINGS: dict[str, Setting[Any]] = {row[0]: Setting.of_row(row, names) for row, names in _ROWS}
 ROWS: tuple[Setting[Any], ...] = tuple(row for row in SETTINGS.values() if row.changes != "internal")
 """Those that are shown; the others only count when they are set."""
+
+
+@cache
+def settings_of(release: str) -> Mapping[str, Setting[Any]]:
+    """The settings with the limits that they have in a release; the newest one's where none is named."""
+    limits = releases.topic_limits_of(release) if release else {}
+    return {name: row.with_limits(limits[name]) if name in limits else row for name, row in SETTINGS.items()}
+
+
+def stored(name: str) -> Setting[Any]:
+    """A setting as it is read where it was set before: with the widest limits that it has had in any release."""
+    return settings_of(releases.NAMES[0])[name]
+
 
 INTERNAL_SEGMENT_BYTES = "internal.segment.bytes"
 

@@ -362,7 +362,7 @@ def _check_broker_settings(config: BrokerConfig, broker: str, settings: Mapping[
         if row.changes == "broker" and not broker:
             raise RequestError(ErrorCode.INVALID_REQUEST, f"{name} can only be set for one broker")
         try:
-            value = row.parse(text)
+            value = config.limited(row).parse(text)
         except SettingError as error:
             raise RequestError(ErrorCode.INVALID_REQUEST, str(error)) from error
         if row.stops and without_effect.differs(row, value):

@@ -16,7 +16,7 @@ from barnabas.cluster.image import (
     TOPIC,
 )
 from barnabas.config import broker as broker_settings
-from barnabas.config import releases, tables
+from barnabas.config import releases, tables, topic
 from barnabas.config.loading import DEFAULT_CONFIG, DYNAMIC_TOPIC_CONFIG, BrokerConfig
 from barnabas.config.setting import INT, Setting
 from barnabas.errors import RequestError
@@ -47,7 +47,7 @@ def value_of_topic_setting(
     """
     text = overrides.get(row.name)
     if text is not None:
-        return row.parse(text), DYNAMIC_TOPIC_CONFIG
+        return topic.stored(row.name).parse(text), DYNAMIC_TOPIC_CONFIG
     synonyms = synonyms_of_broker_setting(config, row.broker_names[0]) if row.broker_names else []
     return config.topic_default(row)[0], synonyms[0][2] if synonyms else DEFAULT_CONFIG
 

@@ -171,8 +171,9 @@ def _topic(name: str, *, metadata: MetadataStore, config: BrokerConfig) -> list[
             for primary in row.broker_names[:1]
             for other, text, source in synonyms_of_broker_setting(config, primary)
         ]
-        text = row.normal(overrides[row.name]) if row.name in overrides else row.format(value)
+        text = row.format(value)
         if row.name in overrides:
+            text = topic_settings.stored(row.name).normal(overrides[row.name])
             synonyms.insert(0, Synonym(name=row.name, value=text, source=DYNAMIC_TOPIC_CONFIG))
         entries.append(_entry(row, text, synonyms))
     return entries
