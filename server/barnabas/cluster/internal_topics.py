@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.cluster.image import INTERNAL_TOPICS
 from barnabas.config import broker as settings
 from barnabas.config.cluster import is_clustered
 
@@ -18,11 +17,6 @@ SHARE_TOPIC = "__share_group_state"
 
 ADMIN_CLIENT_ID = "__admin_client"
 """The only client id that may produce to internal topics, as in Kafka: that of its own tools of old."""
-
-
-def refuses_writes(topic: str, client_id: str | None) -> bool:
-    """Say whether a client may not produce to a topic since the broker alone writes to it."""
-    return topic in INTERNAL_TOPICS and client_id != ADMIN_CLIENT_ID
 
 
 class Shape(NamedTuple):

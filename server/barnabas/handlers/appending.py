@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from barnabas.cluster.internal_topics import ADMIN_CLIENT_ID, refuses_writes
+from barnabas.cluster.image import INTERNAL_TOPICS
+from barnabas.cluster.internal_topics import ADMIN_CLIENT_ID
 from barnabas.errors import RequestError
 from barnabas.handlers.transactional import Admission, Part
 from barnabas.records.batch import BatchHeader, transactional_producer
@@ -232,9 +233,8 @@ class Appender:
             if found:
                 is_transactional = True
                 name = self._name_of(topic)
-                if not refuses_writes(name, context.client_id) and context.authorizes(
-                    Operation.WRITE, ResourceType.TOPIC, name
-                ):
+                is_closed = name in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID
+                if not is_closed and context.authorizes(Operation.WRITE, ResourceType.TOPIC, name):
                     parts += [Part((name, index), producer) for index, producer in found]
         if not is_transactional:
             return
@@ -282,7 +282,7 @@ class Appender:
             responses = self._responses = []
             self._name = self._name_of(topic)
             self._may_write = self._context.authorizes(Operation.WRITE, ResourceType.TOPIC, self._name)
-            self._is_closed = refuses_writes(self._name, self._context.client_id)
+            self._is_closed = self._name in INTERNAL_TOPICS and self._context.client_id != ADMIN_CLIENT_ID
         partitions = topic.partition_data
         if (
             self._may_write

@@ -26,6 +26,8 @@ from barnabas.records.building import encode_batch
 from barnabas.records.legacy import iter_message_set
 from barnabas.records.record import Record
 
+LAST_BY_NAME = 12
+"""The last version of Produce that names topics by their names."""
 CODECS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
 
@@ -60,6 +62,15 @@ def cases() -> Iterator[Case]:
         "protocol guide",
         _acks_0_refused,
         "Produce",
+    )
+    yield case(
+        "producing/internal topics",
+        "What coordinators keep is not for clients to write or to delete: INVALID_TOPIC_EXCEPTION.",
+        "protocol guide",
+        _internal,
+        "Produce",
+        "DeleteRecords",
+        "FindCoordinator",
     )
     for name, codec in CODECS.items():
         yield case(
@@ -201,6 +212,20 @@ async def _acks_0_refused(trial: Trial) -> None:
         except ClosedByBrokerError:
             return
     trial.check(False, "the connection goes on")
+
+
+async def _internal(trial: Trial) -> None:
+    await trial.group()  # which has the topic made
+    name, refusal = "__consumer_offsets", "INVALID_TOPIC_EXCEPTION"
+    unknown_type = encode_batch(
+        [Record(0, now_ms(), b"\x7f\xff", b"v")]
+    )  # nobody reads it, should it be taken
+    by_name = min(trial.fixture.newest("Produce"), LAST_BY_NAME)
+    await refused(trial, (name, bytes(16)), unknown_type, refusal, version=by_name)
+    partitions = [{"partition_index": 0, "offset": 0}]
+    asked = {"topics": [{"name": name, "partitions": partitions}], "timeout_ms": 10_000}
+    answer = await trial.ask("DeleteRecords", asked)
+    trial.expect(answer, {"topics.0.partitions.0.error_code": refusal})
 
 
 async def _codec(codec: int, trial: Trial) -> None:
