@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -317,6 +318,18 @@ def filters(run: ScenarioRun) -> None:
     run.ask("the end", "EndTxn", **producer(fixture), Committed=False)
 
 
+def durations(state: Callable[[ScenarioRun], TransactionFixture], run: ScenarioRun) -> None:
+    """ListTransactions of a state by how long ago it began."""
+    run.topic(topic_of(run.group))
+    fixture = state(run)
+    time.sleep(0.01)  # longer ago than 0 ms
+    for duration in (0, 1 << 40):
+        for version in (1, 2):
+            answer = run.look("ListTransactions", version, DurationFilter=duration)
+            found = [one for one in answer["TransactionStates"] if one["TransactionalId"] == fixture.id]
+            run.note(f"v{version} {duration}", answer | {"TransactionStates": found})
+
+
 def rounds(run: ScenarioRun) -> None:
     """Transactions one after the other, ended by turns, with the epochs that each of them has."""
     topic_id = run.topic(topic_of(run.group))
@@ -350,5 +363,6 @@ def scenarios() -> Iterator[Scenario]:
             yield Scenario(f"{name}: Produce {label}", partial(produce_cell, state, who), BACKS)
         for label, values in MARKERS.items():
             yield Scenario(f"{name}: WriteTxnMarkers {label}", partial(marker_cell, state, values), (0, 1))
+        yield Scenario(f"{name}: durations", partial(durations, state))
     yield Scenario("filters", filters)
     yield Scenario("rounds", rounds, BACKS)
