@@ -181,8 +181,17 @@ async def _create_topic(asker: Asker, name: str, partitions: int, configs: dict[
 class Producer:
     """Sends batches of one or more values, one at a time to each partition."""
 
-    def __init__(self, asker: Asker, *, acks: int = -1, transactional_id: str | None = None) -> None:
+    def __init__(
+        self,
+        asker: Asker,
+        *,
+        acks: int = -1,
+        transactional_id: str | None = None,
+        transaction_version: int = 1,
+    ) -> None:
+        """From version 2 of transactions on brokers add partitions, and each end gives a new epoch (KIP-890)."""
         self.asker = asker
+        self.adds_partitions = transaction_version < 2
         self.acks = acks
         self.transactional_id = transactional_id
         self.producer_id = -1
@@ -258,7 +267,10 @@ class Producer:
         )
         asker.note(f"sends {writes[0].value!r} and {count - 1} more to {partition[1]}")
         response = await asker.ask_leader(
-            partition, request, 8, lambda answer: int(answer.responses[0].partition_responses[0].error_code)
+            partition,
+            request,
+            8 if self.adds_partitions else 12,
+            lambda answer: int(answer.responses[0].partition_responses[0].error_code),
         )
         answer = response.responses[0].partition_responses[0]
         asker.note(f"is answered {answer.error_code} at {answer.base_offset}")
@@ -333,7 +345,7 @@ class Producer:
             parts = answer.results_by_topic_v3_and_below[0].results_by_partition
             return max(int(part.partition_error_code) for part in parts)
 
-        if error_of(await self.asker.until_answered(ask, error_of)):
+        if self.adds_partitions and error_of(await self.asker.until_answered(ask, error_of)):
             return False
         for partition in partitions * random.randint(1, 2):
             if await self.send((TOPIC, partition), random.randint(1, 2), transaction):
@@ -350,12 +362,16 @@ class Producer:
             producer_epoch=self.epoch,
             committed=commit,
         )
-        response = await self.asker.ask_coordinator(self.transactional_id, TRANSACTION, request, 3)
+        version = 3 if self.adds_partitions else 5
+        response = await self.asker.ask_coordinator(self.transactional_id, TRANSACTION, request, version)
         self.asker.note(f"ends {transaction.name}, commit={commit}: {response.error_code}")
         if response.error_code:
             await self.initialize()
-        else:
-            transaction.outcome = "committed" if commit else "aborted"
+            return
+        transaction.outcome = "committed" if commit else "aborted"
+        if not self.adds_partitions:
+            self.producer_id, self.epoch = response.producer_id, response.producer_epoch
+            self._sequences.clear()
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
