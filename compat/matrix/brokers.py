@@ -210,6 +210,14 @@ class BarnabasCluster(Barnabas):
             line = super()._ready_line(process)
         return line
 
+    def stop(self, how: str = "term") -> None:
+        if (
+            how == "kill" and not self.has_ended
+        ):  # each of its own: without their ZooKeeper they would take long
+            for pid in self.pids:
+                os.kill(pid, signal.SIGKILL)
+        super().stop(how)
+
     def pause(self, number: int, seconds: float) -> None:
         """Stop one of the brokers for a while, as a machine that swaps: it is not missed, and answers late."""
         os.kill(self.pids[number], signal.SIGSTOP)

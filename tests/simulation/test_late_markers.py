@@ -96,6 +96,7 @@ async def run(world: World, nursery: trio.Nursery, history: History) -> None:
     async with trio.open_nursery() as working:
         for number in range(PRODUCERS):
             working.start_soon(transact, number)
+    await trio.sleep(2 * MARKER_MAX_S)  # the last ends come, too
     async with asking(world, bootstrap, "judge", history) as judge:
         await read_finals(judge)
 
