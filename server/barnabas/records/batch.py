@@ -52,6 +52,8 @@ TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
 DELETE_HORIZON_BIT: Final = 0x40
 KNOWN_BITS: Final = 0x7F
+OF_A_BROKER_BITS: Final = TIMESTAMP_TYPE_BIT | DELETE_HORIZON_BIT
+"""What a broker says of a batch in its log; another broker that is sent the batch decides it anew."""
 
 NO_TIMESTAMP: Final = -1
 NO_PRODUCER_ID: Final = -1
@@ -328,9 +330,13 @@ def set_max_timestamp(
     With LOG_APPEND_TIME, `max_timestamp` becomes the timestamp of all records.
     """
     header = read_header(buf, pos)
-    if header.timestamp_type is timestamp_type and header.max_timestamp == max_timestamp:
+    if (
+        header.timestamp_type is timestamp_type
+        and header.max_timestamp == max_timestamp
+        and not header.has_delete_horizon
+    ):
         return
-    header.attributes &= KNOWN_BITS & ~TIMESTAMP_TYPE_BIT  # as Kafka: bits without a meaning do not stay
+    header.attributes &= KNOWN_BITS & ~OF_A_BROKER_BITS  # as Kafka: bits without a meaning do not stay
     if timestamp_type is TimestampType.LOG_APPEND_TIME:
         header.attributes |= TIMESTAMP_TYPE_BIT
     _INT16.pack_into(buf, pos + ATTRIBUTES_OFFSET, header.attributes)

@@ -202,10 +202,8 @@ class _Appender:
         """Check the header of a producer's batch of magic 2; whether it alone shows that the batch stays as it is."""
         source = codec_of(header.codec)
         _check_client_header(header)
-        if header.attributes & TIMESTAMP_TYPE_BIT:
-            raise InvalidRecordsError(
-                "only the broker may set the timestamp type LogAppendTime", Code.INVALID_TIMESTAMP
-            )
+        if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+            self.check_append_time(header)
         if self.config.target_codec(source) == source and not must_look_at_records(
             header, self.config, self.now_ms
         ):
@@ -213,6 +211,21 @@ class _Appender:
         if source is _LZ4:
             check_lz4_frame(buf)
         return False
+
+    def check_append_time(self, header: BatchHeader) -> None:
+        """Refuse a time of append that another broker has given, where it cannot become the producer's own.
+
+        In a topic with CreateTime it is taken, as by Kafka, and the type is cleared: replicators send batches as they have
+        read them.
+        """
+        if (
+            self.config.append_time
+            or header.max_timestamp == NO_TIMESTAMP
+            or not is_timestamp_allowed(self.config, self.now_ms, header.max_timestamp)
+        ):
+            raise InvalidRecordsError(
+                "only the broker may set the timestamp type LogAppendTime", Code.INVALID_TIMESTAMP
+            )
 
     def obeys(self, scan: BodyScan) -> bool:
         """Say whether all records obey the rules."""
@@ -324,7 +337,7 @@ class _Appender:
         """Check the headers of a message set: (bytes of its whole messages, codec of the one that is compressed)."""
         size = count = summed = 0
         packed = 0
-        is_mixed = has_append_time = False
+        is_mixed = False
         for pos, header in iter_batches(buf):
             if header.size > self.config.max_message_bytes:
                 raise _too_large(header.size, self.config.max_message_bytes)
@@ -332,7 +345,8 @@ class _Appender:
                 raise CorruptRecordsError(_WRONG_CHECKSUM)
             packed = packed or header.codec
             is_mixed = is_mixed or header.magic != magic
-            has_append_time = has_append_time or header.timestamp_type is TimestampType.LOG_APPEND_TIME
+            if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+                self.check_append_time(header)
             size = pos + header.size
             count += 1
             if size - summed > SMALL_COMPRESSED_BYTES:
@@ -342,10 +356,6 @@ class _Appender:
             raise InvalidRecordsError(f"a compressed message must be the only one, not one of {count}")
         if is_mixed:
             raise InvalidRecordsError("messages of different magic are in one set")
-        if has_append_time:
-            raise InvalidRecordsError(
-                "only the broker may set the timestamp type LogAppendTime", Code.INVALID_TIMESTAMP
-            )
         return size, codec_of(packed)
 
     def output(self, header: BatchHeader) -> Output:
@@ -410,5 +420,3 @@ def _check_client_header(header: BatchHeader) -> None:
         raise InvalidRecordsError(
             f"producer {header.producer_id} cannot have sequence {header.base_sequence}"
         )
-    if header.has_delete_horizon:
-        raise InvalidRecordsError("only the broker may set a delete horizon")

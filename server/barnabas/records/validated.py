@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from barnabas.records.batch import (
     NO_TIMESTAMP,
+    OF_A_BROKER_BITS,
     BatchHeader,
     TimestampType,
     place_batch,
@@ -93,7 +94,7 @@ def stamped(
     """Give the batch in `buf` the timestamps that its topic wants, and return its header as it is then."""
     if config.append_time:
         set_max_timestamp(buf, 0, TimestampType.LOG_APPEND_TIME, now_ms)
-    elif max_timestamp != header.max_timestamp:
+    elif max_timestamp != header.max_timestamp or header.attributes & OF_A_BROKER_BITS:
         set_max_timestamp(buf, 0, TimestampType.CREATE_TIME, max_timestamp)
     else:
         return header

@@ -1,4 +1,4 @@
-"""Offsets of share groups: what is answered of topics that are not there, of groups that are in use, of what is named twice."""
+"""Offsets of share groups: of topics that are not there, of groups that are in use, of what is named twice."""
 
 import pytest
 

@@ -9,6 +9,7 @@ import lz4.frame
 import pytest
 import snappy
 import zstandard
+from xxhash import xxh32_intdigest
 
 from barnabas.records import compression
 from barnabas.records.codecs import lz4 as lz4_codec
@@ -135,18 +136,70 @@ def test_streams_cut_anywhere_are_refused(name):
             refused += 1
         else:  # nothing showed that another block, member or frame was to follow
             assert PLAIN.get(name, TEXT).startswith(plain)
-    of_parts = any(word in name for word in ("xerial", "member", "frame"))
-    assert refused >= len(cuts) * 0.9 if of_parts else refused == len(cuts)
+    if "member" in name:  # less than a member's header is no part of the stream
+        assert refused >= len(cuts) * 0.5
+    elif any(word in name for word in ("xerial", "frame")):
+        assert refused >= len(cuts) * 0.9
+    else:
+        assert refused == len(cuts)
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in FOREIGN if "snappy" not in name and "skippable" not in name]
-)
-def test_bytes_after_the_stream_are_refused(name):
+TAILS = (b"\0", b"garbage", b"\0" * 9000, b"garbage" * 9000)
+
+
+@pytest.mark.parametrize("name", [name for name in FOREIGN if "zstd" in name and "skippable" not in name])
+def test_bytes_after_a_zstd_stream_are_refused(name):
     codec, packed = FOREIGN[name]
-    for tail in (b"\0", b"garbage", b"\0" * 9000):
+    for tail in TAILS:
         with pytest.raises(CompressedStreamError):
             unpack(codec, packed + tail)
+
+
+@pytest.mark.parametrize("name", [name for name in FOREIGN if "gzip" in name or "lz4" in name])
+def test_bytes_after_a_gzip_or_lz4_stream_are_no_part_of_it(name):
+    codec, packed = FOREIGN[name]
+    for tail in TAILS:
+        assert unpack(codec, packed + tail) == PLAIN.get(name, TEXT)
+
+
+def test_of_a_gzip_stream_all_members_are_read_that_java_reads():
+    one, other = gzip.compress(TEXT[:500], mtime=0), gzip.compress(TEXT[500:], mtime=0)
+    assert unpack(Codec.GZIP, one + other) == TEXT
+    for begun in (other[:10], other[:18], b"\x1f\x8b\x08\xff" + b"q" * 40, b"\0" * 8 + other):
+        assert unpack(Codec.GZIP, one + begun) == TEXT[:500]
+    for cut in (other[:60], other[:-1], other[:10] + b"\0" * 20):
+        with pytest.raises(CompressedStreamError):
+            unpack(Codec.GZIP, one + cut)
+
+
+@pytest.mark.parametrize("size", [0, 1, 300_000])
+def test_an_lz4_frame_may_be_wrong_about_its_content_and_not_about_its_header_or_blocks(size):
+    plain = TEXT[:size]
+
+    def pack(**options):
+        return bytearray(lz4.frame.compress(plain, block_linked=False, **options))
+
+    wrong_sum = pack(content_checksum=True)
+    wrong_sum[-1] ^= 1
+    wrong_size = pack(store_size=True, content_checksum=True)
+    if size:
+        wrong_size[6] ^= 1
+        wrong_size[14] = xxh32_intdigest(bytes(wrong_size[4:14])) >> 8 & 0xFF
+    for packed in (wrong_sum, wrong_size):
+        assert unpack(Codec.LZ4, bytes(packed)) == plain
+    for cut in range(1, 5):
+        with pytest.raises(CompressedStreamError):
+            unpack(Codec.LZ4, bytes(wrong_sum[:-cut]))
+    for options, at in (({"content_checksum": True}, 6), ({"store_size": True}, 14))[: 2 if size else 1]:
+        packed = pack(**options)
+        packed[at] ^= 1
+        with pytest.raises(CompressedStreamError):
+            unpack(Codec.LZ4, bytes(packed))
+    if size:
+        packed = pack(block_checksum=True, content_checksum=True)
+        packed[-9] ^= 1  # the last of the block's checksum: an end mark and the content's checksum follow
+        with pytest.raises(CompressedStreamError):
+            unpack(Codec.LZ4, bytes(packed))
 
 
 @pytest.mark.parametrize("codec", STREAMING)
@@ -318,6 +371,12 @@ def test_gzip_members_of_any_size_are_read_whole(seed):
     ]
     wanted, data = b"".join(parts), b"".join(gzip.compress(part, 1) for part in parts)
     assert decompress(Codec.GZIP, data, magic=2, bytes_max=len(wanted)) == wanted
-    for broken in data[:-1], data[:-9], data + b"zz":
-        with pytest.raises(CompressedStreamError):
-            decompress(Codec.GZIP, broken, magic=2, bytes_max=len(wanted))
+    assert decompress(Codec.GZIP, data + b"zz", magic=2, bytes_max=len(wanted)) == wanted
+    last_is_tiny = len(parts) > 1 and len(parts[-1]) <= 1
+    for cut in 1, 9:
+        try:
+            found = decompress(Codec.GZIP, data[:-cut], magic=2, bytes_max=len(wanted))
+        except CompressedStreamError:
+            continue
+        assert last_is_tiny  # what is left of it is too short for a member
+        assert found == b"".join(parts[:-1])

@@ -1,12 +1,13 @@
 """What a leader does with the records of a produce request."""
 
 import struct
+from dataclasses import replace
 
 import lz4.frame
 import pytest
 
 from barnabas.records import batch, building, control, legacy
-from barnabas.records.batch import TimestampType
+from barnabas.records.batch import TimestampType, read_records
 from barnabas.records.compression import Codec, compress
 from barnabas.records.errors import Code, InvalidRecordsError, RecordError, RecordsError
 from barnabas.records.record import Record
@@ -194,7 +195,6 @@ def test_impossible_magic_or_length(api_version, rules, at, value):
         {"last_offset_delta": 2**31 - 1},
         {"attributes": batch.CONTROL_BIT},
         {"attributes": batch.CONTROL_BIT | batch.TRANSACTIONAL_BIT, "producer_id": 1},
-        {"attributes": batch.DELETE_HORIZON_BIT},
         {"producer_id": 1, "base_sequence": -1},
         {"producer_id": 1, "base_sequence": -5},
     ],
@@ -204,14 +204,57 @@ def test_headers_that_producers_must_not_send(fields, rules):
     assert refused(with_header(building.encode_batch(RECORDS), **fields), rules).code == Code.INVALID_RECORD
 
 
+def as_another_broker_has_it(codec=Codec.NONE, bits=batch.TIMESTAMP_TYPE_BIT, **fields):
+    return with_header(building.encode_batch(RECORDS, codec=codec), attributes=bits | codec, **fields)
+
+
+OLD_WITH_APPEND_TIME = {
+    "timestamp_type": TimestampType.LOG_APPEND_TIME, "append_timestamp": NOW,
+}  # fmt: skip
+
+
 @MODES
-def test_only_the_broker_sets_log_append_time(rules):
-    raw = with_header(building.encode_batch(RECORDS), attributes=batch.TIMESTAMP_TYPE_BIT)
-    assert refused(raw, rules).code == Code.INVALID_TIMESTAMP
-    old = legacy.encode_message_set(
-        RECORDS, magic=1, timestamp_type=TimestampType.LOG_APPEND_TIME, append_timestamp=NOW
-    )
+def test_where_the_broker_sets_the_time_a_producer_must_not(rules):
+    rules = replace(rules, timestamp_type="LogAppendTime")
+    assert refused(as_another_broker_has_it(), rules).code == Code.INVALID_TIMESTAMP
+    old = legacy.encode_message_set(RECORDS, magic=1, **OLD_WITH_APPEND_TIME)
     assert refused(old, rules, 2).code == Code.INVALID_TIMESTAMP
+
+
+@MODES
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize(
+    "bits",
+    [batch.TIMESTAMP_TYPE_BIT, batch.DELETE_HORIZON_BIT, batch.TIMESTAMP_TYPE_BIT | batch.DELETE_HORIZON_BIT],
+)
+def test_what_another_broker_says_of_a_batch_is_cleared_and_its_records_stay(rules, codec, bits):
+    raw = as_another_broker_has_it(codec, bits)
+    result = validate(raw, rules)
+    (header,) = result.batches
+    assert header.attributes == codec
+    assert batch.check_crc(result.records, 0, header)
+    assert bytes(result.records[batch.HEADER_SIZE :]) == bytes(raw[batch.HEADER_SIZE :])
+    assert [one.timestamp for one in read_records(result.records, 0)] == [one.timestamp for one in RECORDS]
+    with_horizon = as_another_broker_has_it(codec, batch.DELETE_HORIZON_BIT)
+    assert validate(with_horizon, replace(rules, timestamp_type="LogAppendTime")).batches[0].attributes == (
+        codec | batch.TIMESTAMP_TYPE_BIT
+    )
+
+
+@MODES
+@pytest.mark.parametrize("max_timestamp", [-1, NOW + 10**10])
+def test_a_time_of_append_that_no_record_may_have_is_refused(rules, max_timestamp):
+    raw = as_another_broker_has_it(max_timestamp=max_timestamp)
+    assert refused(raw, rules).code == Code.INVALID_TIMESTAMP
+
+
+@MODES
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_old_messages_with_a_time_of_append_have_that_time(rules, codec):
+    old = legacy.encode_message_set(RECORDS, magic=1, codec=codec, **OLD_WITH_APPEND_TIME)
+    result = validate(old, rules, 2)
+    assert result.batches[0].attributes == codec
+    assert {one.timestamp for one in read_records(result.records, 0)} == {NOW}
 
 
 @MODES

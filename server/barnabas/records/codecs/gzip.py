@@ -1,4 +1,8 @@
-"""gzip streams (RFC 1952), of one or several members."""
+"""gzip streams (RFC 1952), of one or several members.
+
+The rule: what follows a member and is not the header of another one is no part of the stream, as for Java's reader, by
+which Kafka takes such batches and its consumers read them.
+"""
 
 import zlib
 
@@ -11,6 +15,10 @@ _WBITS_GZIP = 31
 # little at a time, and less in a stream of very many tiny members.
 _STEP_BYTES = PIECE_BYTES
 _STEP_BYTES_OF_MANY = 4096
+_MAGIC = b"\x1f\x8b\x08"
+_RESERVED_FLAGS = 0xE0
+_SHORTEST_MEMBER_BYTES = 19
+"""Java's reader looks for no other member in fewer."""
 
 
 def compress(data: Buffer, level: int | None) -> bytes:
@@ -27,6 +35,8 @@ def decompress(data: Buffer, bytes_max: int) -> Parts:
     try:
         while at < len(data):
             if stream.eof:
+                if not _is_member(memoryview(data)[at:]):
+                    break
                 stream = zlib.decompressobj(_WBITS_GZIP)
                 step_bytes = _STEP_BYTES_OF_MANY
             step: Buffer = memoryview(data)[at : at + step_bytes]
@@ -41,6 +51,11 @@ def decompress(data: Buffer, bytes_max: int) -> Parts:
     if not stream.eof:
         raise CompressedStreamError("gzip stream is cut short")
     return out.join()
+
+
+def _is_member(data: memoryview) -> bool:
+    """Say whether another member begins here."""
+    return len(data) >= _SHORTEST_MEMBER_BYTES and bytes(data[:3]) == _MAGIC and not data[3] & _RESERVED_FLAGS
 
 
 def compressor(level: int | None, size: int) -> Compressor:  # noqa: ARG001 (other codecs want the size)

@@ -2,7 +2,8 @@
 
 Old Java clients hashed the frame's magic number along with its descriptor. Whoever writes format v0 must do
 so too, because they check it; whoever reads v0 must not care. Kafka's Java clients read frames of independent
-blocks only, and only the first frame.
+blocks only, and only the first frame. They look neither at its checksum of the content and at the content's size nor at
+what follows the frame, so a Kafka takes batches in which these are wrong.
 """
 
 from lz4 import frame
@@ -15,6 +16,9 @@ from barnabas.records.varint import Buffer
 _FRAME_MAGIC = b"\x04\x22\x4d\x18"
 _FLAG_INDEPENDENT_BLOCKS = 0x20
 _FLAG_CONTENT_SIZE = 0x08
+_FLAG_CONTENT_CHECKSUM = 0x04
+_CHECKSUM_BYTES = 4
+_CONTENT_SIZE_BYTES = 8
 _FLAG_DICTIONARY_ID = 0x01
 _FAST_LEVEL = 9  # Kafka's default level means the fast compressor, all others mean the "high" one (KIP-390)
 _HIGH_LEVEL_MIN, _HIGH_LEVEL_MAX = 3, 12
@@ -36,11 +40,17 @@ def decompress(data: Buffer, bytes_max: int, *, ignore_checksum: bool = False) -
     """Decompress one frame, by turns. Raises CompressedStreamError, DecompressedTooLargeError."""
     if bytes(data[:4]) != _FRAME_MAGIC:
         raise CompressedStreamError("no LZ4 frame: its magic number is missing")
-    if ignore_checksum:
-        data = _with_header_checksum(bytes(data), broken=False)
     context = frame.create_decompression_context()
     out, rest, is_whole = Pieces("lz4", bytes_max), memoryview(data), False
+    left_bytes = 0  # of the frame, that must follow the blocks
     try:
+        if ignore_checksum or (len(data) > 4 and data[4] & (_FLAG_CONTENT_SIZE | _FLAG_CONTENT_CHECKSUM)):
+            header = bytes(rest[: _header_end(data)])
+            if not ignore_checksum and _with_header_checksum(header, broken=False) != header:
+                raise CompressedStreamError("the checksum of the LZ4 frame's header is wrong")
+            left_bytes = _CHECKSUM_BYTES if header[4] & _FLAG_CONTENT_CHECKSUM else 0
+            rest = rest[len(header) :]
+            frame.decompress_chunk(context, _with_blocks_alone(header))
         while not is_whole:
             part, used, is_whole = frame.decompress_chunk(context, rest, max_length=out.next_size)
             if not is_whole and not used and not part:
@@ -50,8 +60,8 @@ def decompress(data: Buffer, bytes_max: int, *, ignore_checksum: bool = False) -
             rest = rest[used:]
     except RuntimeError as error:
         raise CompressedStreamError(f"LZ4 frame is corrupt: {error}") from None
-    if rest:
-        raise CompressedStreamError(f"{len(rest)} bytes follow the LZ4 frame")
+    if len(rest) < left_bytes:
+        raise CompressedStreamError("LZ4 frame is cut short in the checksum of its content")
     return out.join()
 
 
@@ -74,11 +84,23 @@ def has_linked_blocks(data: Buffer) -> bool:
     return len(data) > 4 and not data[4] & _FLAG_INDEPENDENT_BLOCKS
 
 
-def _with_header_checksum(raw: bytes, *, broken: bool) -> bytes:
-    end = 6 + (8 if len(raw) > 6 and raw[4] & _FLAG_CONTENT_SIZE else 0)
-    if len(raw) <= end:
+def _header_end(raw: Buffer) -> int:
+    """Return where the blocks begin. Raises CompressedStreamError."""
+    end = 7 + (_CONTENT_SIZE_BYTES if len(raw) > 4 and raw[4] & _FLAG_CONTENT_SIZE else 0)
+    if len(raw) < end:
         raise CompressedStreamError("LZ4 frame is cut short in its header")
     if raw[4] & _FLAG_DICTIONARY_ID:
         raise CompressedStreamError("LZ4 frame needs a dictionary")
+    return end
+
+
+def _with_blocks_alone(header: bytes) -> bytes:
+    """Return a header that promises nothing of the content: its blocks, then an end mark."""
+    flags = header[4] & ~(_FLAG_CONTENT_SIZE | _FLAG_CONTENT_CHECKSUM)
+    return _with_header_checksum(_FRAME_MAGIC + bytes((flags, header[5], 0)), broken=False)
+
+
+def _with_header_checksum(raw: bytes, *, broken: bool) -> bytes:
+    end = _header_end(raw) - 1
     checksum = xxh32_intdigest(raw[0 if broken else 4 : end]) >> 8 & 0xFF
     return raw[:end] + bytes((checksum,)) + raw[end + 1 :]
