@@ -97,6 +97,7 @@ crash: $(VENV)/.ready-test $(WITH_CODE)  ## the broker killed under idempotent p
 
 compare: $(VENV)/.ready-test $(WITH_CODE)  ## settings, admin requests, quotas, groups, transactions, telemetry, refusals, logins side by side with Apache Kafka (needs a JDK)
 	$(CODE) $(BIN)/python -m compat.configs.compare $(ARGS)
+	$(CODE) $(BIN)/python -m compat.configs.copying
 	$(CODE) $(BIN)/python -m compat.admin.compare $(ARGS)
 	$(CODE) $(BIN)/python -m compat.quotas.compare $(ARGS)
 	$(CODE) $(BIN)/python -m compat.groups.compare $(ARGS)

@@ -6,9 +6,6 @@ from compat.kit.compare import KnownDifference
 
 KNOWN: tuple[KnownDifference, ...] = (
     KnownDifference(
-        ".*", r".*/record\.validation", "a setting of Barnabas alone: how far a leader looks at records"
-    ),
-    KnownDifference(
         "metadata v1[23]: neither name nor id",
         ".*/ErrorCode",
         "Kafka stumbles; Barnabas answers INVALID_REQUEST, as older versions do",

@@ -15,21 +15,6 @@ KNOWN: tuple[KnownDifference, ...] = (
         "listeners are opened at the start only",
     ),
     KnownDifference(
-        ".*",
-        r".*/(log\.)?record\.validation",
-        "a setting of Barnabas alone: how far a leader looks at records",
-    ),
-    KnownDifference(
-        ".*",
-        r".*/(metrics\.listener|telemetry\.(enable|(client\.)?retained\.(series|bytes))|kafka\.version)",
-        "settings of Barnabas alone: Kafka has receivers of metrics as plugins, and is one release",
-    ),
-    KnownDifference(
-        ".*",
-        r".*/(authentication\.timeout\.ms|max\.unauthenticated\.connections|(faults|control|clock|tap)\.[a-z.]+)",
-        "settings of Barnabas alone: connections before their login, and what steers a broker in tests",
-    ),
-    KnownDifference(
         ".*2 '(no-such|in valid|)'.*|describe 2 .*",
         ".*/ErrorMessage",
         "words for people where Kafka has an empty text or none",

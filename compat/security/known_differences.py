@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from compat.admin import known_differences as admin
 from compat.kit.compare import KnownDifference
 
 _ALWAYS: tuple[KnownDifference, ...] = (
-    admin.KNOWN[0],
     KnownDifference(
         ".*", ".*/ErrorMessage", "words for people where Kafka has none, or an empty text", theirs=(None, "")
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from functools import cache
 from typing import Any
 
@@ -90,6 +90,17 @@ _ROWS: tuple[tuple[tuple[Any, ...], tuple[str, ...]], ...] = (
 SETTINGS: dict[str, Setting[Any]] = {row[0]: Setting.of_row(row, names) for row, names in _ROWS}
 ROWS: tuple[Setting[Any], ...] = tuple(row for row in SETTINGS.values() if row.changes != "internal")
 """Those that are shown; the others only count when they are set."""
+
+OWN = frozenset(("record.validation",))
+"""Settings that Kafka's topics do not have."""
+
+
+def is_shown(setting: Setting[Any], overrides: Container[str]) -> bool:
+    """Whether a setting of a topic is shown: those that Kafka does not show only where they are set.
+
+    A tool that copies what is shown to a topic of a Kafka would be refused otherwise.
+    """
+    return setting.name in overrides or (setting.changes != "internal" and setting.name not in OWN)
 
 
 @cache

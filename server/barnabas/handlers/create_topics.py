@@ -211,6 +211,7 @@ def _configs(config: BrokerConfig, overrides: Mapping[str, str]) -> list[TopicCo
     return [
         TopicConfig(name=row.name, value=text, read_only=False, config_source=source, is_sensitive=False)
         for row in topic_settings.ROWS
+        if topic_settings.is_shown(row, overrides)
         for text, source in [_effective(config, row, overrides)]
     ]
 

@@ -163,7 +163,7 @@ def _topic(name: str, *, metadata: MetadataStore, config: BrokerConfig) -> list[
     overrides = image.settings_of(TOPIC, name)
     entries = []
     for row in topic_settings.SETTINGS.values():
-        if row.changes == "internal" and row.name not in overrides:
+        if not topic_settings.is_shown(row, overrides):
             continue
         value, _ = value_of_topic_setting(config, row, overrides)
         synonyms = [

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from barnabas.config import tables
+from barnabas.config import tables, topic
 
 from .test_without_effect import judged, other_value
 
@@ -68,3 +68,11 @@ def test_each_setting_has_kafkas_type_default_and_importance(one):
         assert row.default in (None, "", ()), row.default
     else:
         assert row.format(row.default) == one.default
+
+
+def test_those_that_no_kafka_has_are_named_as_our_own():
+    """Nothing else may be shown where nobody has set it: a tool that takes what is shown to a Kafka would be refused."""
+    assert {*tables.listed(), *tables.listed(in_cluster=True)} <= EVERY.keys()
+    assert tables.OWN <= {*tables.names()} - EVERY.keys()
+    of_own = {row.name for row in topic.SETTINGS.values() if tables.OWN & {*row.broker_names}}
+    assert of_own == topic.OWN

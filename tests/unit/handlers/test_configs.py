@@ -6,6 +6,7 @@ import pytest
 
 from barnabas.cluster.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from barnabas.config import tables
+from barnabas.config import topic as topic_settings
 from barnabas.requests.log_limit import LINES_MAX
 from barnabas.wire.generated.alter_configs import AlterConfigsRequest
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
@@ -449,3 +450,42 @@ async def test_settings_that_nobody_knows_are_kept_and_named_in_few_lines(tmp_pa
         assert "not.there.999\nERROR of somebody else" in (await settings_of(ask, BROKER, "1"))
         assert await change(ask, BROKER, "1", ("log.cleaner.threads", SET, "2")) == 0
         assert len(caplog.messages) == LINES_MAX
+
+
+@pytest.mark.parametrize("name", sorted(topic_settings.OWN))
+async def test_an_own_setting_of_topics_is_shown_where_it_is_set(tmp_path, name):
+    (of_brokers,) = topic_settings.SETTINGS[name].broker_names
+    async with broker_to_ask(tmp_path, {of_brokers: "header"}) as ask:
+        created = CreateTopicsRequest(
+            topics=[
+                CreateTopicsRequest.CreatableTopic(
+                    name=topic,
+                    num_partitions=1,
+                    replication_factor=1,
+                    configs=[
+                        CreateTopicsRequest.CreatableTopicConfig(name=key, value=value)
+                        for key, value in settings.items()
+                    ],
+                )
+                for topic, settings in (("plain", {}), ("tuned", {name: "full"}))
+            ],
+            timeout_ms=1000,
+        )
+        plain, tuned = (await ask(created, 7)).topics
+        assert name not in {one.name for one in plain.configs}
+        assert {one.name: one.value for one in tuned.configs}[name] == "full"
+        assert {one.name for one in plain.configs} == {*await settings_of(ask, TOPIC, "plain")}
+        assert (await settings_of(ask, TOPIC, "tuned"))[name].value == "full"
+        assert await change(ask, TOPIC, "plain", (name, SET, "full")) == 0
+        assert (await settings_of(ask, TOPIC, "plain"))[name].value == "full"
+        assert await change(ask, TOPIC, "plain", (name, DELETE, None)) == 0
+        assert name not in await settings_of(ask, TOPIC, "plain")
+
+
+async def test_own_settings_of_brokers_are_shown_where_they_are_set(tmp_path):
+    async with broker_to_ask(tmp_path) as ask:
+        assert not tables.OWN & {*await settings_of(ask, BROKER, "1")}
+        assert await change(ask, BROKER, "", ("log.record.validation", SET, "header")) == 0
+        assert (await settings_of(ask, BROKER, "1"))["log.record.validation"].value == "header"
+    async with broker_to_ask(tmp_path / "other", {"faults.seed": "5"}) as ask:
+        assert tables.OWN & {*await settings_of(ask, BROKER, "1")} == {"faults.seed"}

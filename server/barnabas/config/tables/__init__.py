@@ -62,6 +62,14 @@ _UNLISTED = frozenset((
     "leader.replication.throttled.rate",
     "replica.alter.log.dirs.io.max.bytes.per.second",
 ))  # fmt: skip
+OWN = frozenset((
+    "authentication.timeout.ms", "clock.virtual", "control.listener", "control.token", "faults.file", "faults.seed",
+    "kafka.version", "log.record.validation", "max.unauthenticated.connections", "metrics.listener", "telemetry.enable",
+    "telemetry.client.retained.bytes", "telemetry.client.retained.series", "telemetry.retained.bytes",
+    "telemetry.retained.series", "zookeeper.digest.credentials", "zookeeper.sasl.client.username",
+    "zookeeper.sasl.jaas.config",
+))  # fmt: skip
+"""Settings that Kafka does not have: shown where they are set, so that tools may take what is shown to a Kafka."""
 _OPEN_PREFIXES = ("config.providers.", "metrics.jmx.", "rlmm.config.", "rsm.config.")
 LISTENER_PREFIX = "listener.name."
 _MECHANISMS = ("gssapi.", "oauthbearer.", "plain.", "scram-sha-256.", "scram-sha-512.")
@@ -131,6 +139,7 @@ def is_listed(name: str, *, in_cluster: bool = False) -> bool:
         and known.changes != "internal"
         and not is_gone(known, in_cluster=in_cluster)
         and name not in _UNLISTED
+        and name not in OWN
     )
 
 

@@ -1,0 +1,93 @@
+"""Every setting that a topic of Barnabas shows, given to a topic of Apache Kafka by a stock client, as tools do that copy topics.
+
+    python -m compat.configs.copying [--version 4.x]
+
+The exit code is 1 when Kafka refuses a topic, or shows other values for it than Barnabas does. A topic that has a setting of
+Barnabas' own is refused, and by that setting's name: whoever has set it is told so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, NewTopic
+
+from barnabas.config import topic as topic_settings
+from compat.kafka import KafkaError
+from compat.kit.sides import Side, StartError, both
+
+TIMEOUT_S = 30
+TOPICS: dict[str, dict[str, str]] = {
+    "plain": {},
+    "tuned": {"retention.ms": "5000", "cleanup.policy": "compact,delete", "compression.type": "zstd"},
+    **{f"own-{name}": {name: "header"} for name in topic_settings.OWN},
+}
+
+
+def _make(admin: AdminClient, name: str, settings: Mapping[str, str]) -> str:
+    """Make a topic; returns why it is refused, if it is."""
+    try:
+        admin.create_topics([NewTopic(name, 1, 1, config=dict(settings))])[name].result(TIMEOUT_S)
+    except KafkaException as error:
+        return str(error.args[0].str())
+    return ""
+
+
+def _shown(admin: AdminClient, name: str) -> dict[str, tuple[str | None, bool]]:
+    """The settings of a topic, each with whether it is the topic's own and not a default."""
+    resource = ConfigResource(ConfigResource.Type.TOPIC, name)
+    found = admin.describe_configs([resource])[resource].result(TIMEOUT_S)
+    return {
+        key: (entry.value, entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value)
+        for key, entry in found.items()
+    }
+
+
+def problems(kafka: Side, ours: Side) -> list[str]:
+    """What is wrong with topics that are copied."""
+    theirs, mine = (AdminClient({"bootstrap.servers": f"127.0.0.1:{side.port}"}) for side in (kafka, ours))
+    found = []
+    for name, settings in TOPICS.items():
+        if refused := _make(mine, name, settings):
+            found.append(f"{name} cannot be made: {refused}")
+            continue
+        shown = _shown(mine, name)
+        own = settings.keys() & topic_settings.OWN
+        if shown.keys() & topic_settings.OWN != own:
+            found.append(f"{name} shows {sorted(shown.keys() & topic_settings.OWN)}")
+        refused = _make(theirs, name, {key: value for key, (value, _) in shown.items() if value is not None})
+        if own:
+            if not all(key in refused for key in own):
+                found.append(f"{name}, which has {sorted(own)}, is copied: {refused!r}")
+            continue
+        if refused:
+            found.append(f"{name} is refused: {refused}")
+            continue
+        copied = _shown(theirs, name)
+        for key in sorted(shown.keys() | copied.keys()):
+            if (shown.get(key, ("nothing",)))[0] != (copied.get(key, ("nothing",)))[0]:
+                found.append(f"{name} has {key}={shown.get(key)}, its copy {copied.get(key)}")
+    return found
+
+
+def main() -> int:
+    """Copy; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m compat.configs.copying", description=__doc__)
+    parser.add_argument("--version", default="4.x", help="which Kafka (default: the newest here)")
+    try:
+        with both(version=parser.parse_args().version) as (kafka, ours):
+            found = problems(kafka, ours)
+    except (KafkaError, StartError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    for problem in found:
+        print(f"differs: {problem}")
+    print(f"{len(TOPICS)} topics copied, {len(found)} differences")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
