@@ -14,6 +14,7 @@ from barnabas.conformance.tables import (
     groups,
     log_offsets,
     metadata,
+    odd_entries,
     partitions,
     records,
     settings,
@@ -24,7 +25,8 @@ from barnabas.conformance.tables import new_groups as new_group_rows
 from barnabas.wire import registry
 
 TABLES = (
-    cluster, metadata, topics, partitions, records, log_offsets, groups, new_group_rows, transactions, settings, access,
+    cluster, metadata, topics, partitions, records, odd_entries, log_offsets, groups, new_group_rows, transactions,
+    settings, access,
 )  # fmt: skip
 SUITES = (connections, topic_suites, producing, fetching, group_suites, new_groups, transaction_suites)
 

@@ -87,7 +87,7 @@ async def _unknown_api(trial: Trial) -> None:
 
 
 async def _unknown_version(trial: Trial) -> None:
-    """ApiVersions in a version that there is not is UNSUPPORTED_VERSION, in version 0, and the connection goes on."""
+    """An unknown version of ApiVersions is UNSUPPORTED_VERSION, in version 0, with its own versions alone (KIP-511)."""
     async with trial.connection() as wire:
         for version in (99, 32767):
             answer = await wire.ask_frame(
@@ -95,7 +95,10 @@ async def _unknown_version(trial: Trial) -> None:
             )
             trial.expect(answer, {"error_code": ErrorCode.UNSUPPORTED_VERSION})
             named = [one for one in answer.api_keys if one.api_key == API_VERSIONS]
-            trial.check(bool(named), "ApiVersions itself is not named")
+            trial.check(
+                len(named) == len(answer.api_keys) == 1,
+                f"{len(answer.api_keys)} APIs are named, not ApiVersions alone",
+            )
         await wire.ask_frame(_versions(), API_VERSIONS, 0)
 
 

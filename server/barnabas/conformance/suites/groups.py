@@ -7,7 +7,7 @@ from typing import Any
 
 import trio
 
-from barnabas.conformance.cases import Case
+from barnabas.conformance.cases import Case, NotApplicableError
 from barnabas.conformance.suites.acting import committed, described
 from barnabas.conformance.tables.groups import committing, joining, syncing
 from barnabas.conformance.trial import Trial
@@ -48,6 +48,7 @@ def cases() -> Iterator[Case]:
             "by nobody": _commit_by_nobody,
             "of members": _commit_of_members,
             "deleted": _offsets_deleted,
+            "the last deleted": _last_deleted,
             "no metadata": _no_metadata,
         },
         *classic,
@@ -291,6 +292,18 @@ async def _offsets_deleted(trial: Trial) -> None:
     await trial.expecting("OffsetDelete", asked, {"error_code": 0, "topics.0.partitions.0.error_code": 0})
     found = await committed(trial, group, (trial.topic, trial.topic_id), 0, 1)
     trial.check(found == [-1, 6], f"committed are {found}, not -1 and 6")
+
+
+async def _last_deleted(trial: Trial) -> None:
+    """A group without members that has lost its last offset is empty, and may lose it again."""
+    if not trial.is_kafka_4:
+        raise NotApplicableError("a rule of the coordinator of Kafka 4")
+    group = await trial.group()
+    await _commit(trial, committing(trial, group, 4), 0)
+    asked = {"group_id": group, "topics": [{"name": trial.topic, "partitions": [{"partition_index": 0}]}]}
+    for _ in range(2):
+        await trial.expecting("OffsetDelete", asked, {"error_code": 0, "topics.0.partitions.0.error_code": 0})
+        await trial.expecting("DescribeGroups", {"groups": [group]}, {"groups.0.group_state": "Empty"})
 
 
 async def _no_metadata(trial: Trial) -> None:

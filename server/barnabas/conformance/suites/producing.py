@@ -21,8 +21,8 @@ from barnabas.conformance.suites.acting import (
 from barnabas.conformance.trial import Trial
 from barnabas.probing.exchanges import ClosedByBrokerError
 from barnabas.probing.harmless import records_of
-from barnabas.records.batch import iter_batches, whole_size
-from barnabas.records.building import encode_batch
+from barnabas.records.batch import HEADER_SIZE, TIMESTAMP_TYPE_BIT, iter_batches, read_header, whole_size
+from barnabas.records.building import encode_batch, join_batch
 from barnabas.records.legacy import iter_message_set
 from barnabas.records.record import Record
 
@@ -94,6 +94,19 @@ def cases() -> Iterator[Case]:
         "A topic keeps the times of producers unless it says otherwise.",
         "KIP-32",
         _create_time,
+        "Produce",
+        "Fetch",
+    )
+    yield from described(
+        "producing",
+        "Kafka 4.3",
+        {
+            "a partition twice": _twice,
+            "a time of append of another broker": _of_another_broker,
+            "what follows a gzip stream": _follows_gzip,
+            "a wrong checksum of LZ4 content": _wrong_lz4_content,
+        },
+        "CreateTopics",
         "Produce",
         "Fetch",
     )
@@ -272,6 +285,69 @@ async def _append_time(trial: Trial) -> None:
     trial.check(
         times == {answer.log_append_time_ms}, f"the times are {times}, not {answer.log_append_time_ms}"
     )
+
+
+async def _twice(trial: Trial) -> None:
+    """Of a partition that is named twice the last records are appended, and it is answered once."""
+    name, topic_id = topic = await trial.new_topic()
+    data = [{"index": 0, "records": batch(b"a")}, {"index": 0, "records": batch(b"b", b"c")}]
+    named = {"name": name, "topic_id": topic_id, "partition_data": data}
+    asked = {"acks": -1, "timeout_ms": 20_000, "topic_data": [named, named]}
+    answer = await trial.ask("Produce", asked)
+    trial.expect(answer, {"responses.len": 1, "responses.0.partition_responses.len": 1})
+    found = await read(trial, topic)
+    trial.check(values_in(found.records) == [b"b", b"c"], f"read {values_in(found.records)}")
+
+
+def _attributed(records: bytes, bits: int, body: bytes | None = None) -> bytes:
+    """A batch with these bits among its attributes, and perhaps another body, under a checksum that fits."""
+    header = read_header(records)
+    header.attributes |= bits
+    return bytes(join_batch(header, records[HEADER_SIZE:] if body is None else body))
+
+
+async def _of_another_broker(trial: Trial) -> None:
+    """A topic with CreateTime takes a batch with LogAppendTime, and clears the type; one with LogAppendTime refuses it."""
+    for codec in (0, 1):
+        at = now_ms() - 1000
+        sent = _attributed(batch(b"a", b"b", timestamp_ms=at, codec=codec), TIMESTAMP_TYPE_BIT)
+        topic = await trial.new_topic()
+        await appended(trial, topic, sent)
+        found = (await read(trial, topic)).records
+        kept = [header.attributes for _, header in iter_batches(found)]
+        trial.check(kept == [codec], f"attributes are {kept}, not {codec}")
+        times = {one.timestamp for one in records_in(found)}
+        trial.check(times == {at}, f"the times are {times}, not {at}")
+        topic = await trial.new_topic(message_timestamp_type="LogAppendTime")
+        await refused(trial, topic, sent, "INVALID_TIMESTAMP")
+
+
+async def _follows_gzip(trial: Trial) -> None:
+    """What follows a gzip stream and is no other member of it is kept, and read over."""
+    values = [b"value %d " % number * 20 for number in range(20)]
+    plain = batch(*values, codec=1)
+    for tail in (b"\0", bytes(8), bytes(5000), b"anything else" * 9):
+        topic = await trial.new_topic()
+        await appended(trial, topic, _attributed(plain, 0, plain[HEADER_SIZE:] + tail))
+        found = await read(trial, topic)
+        trial.check(values_in(found.records) == values, "other values are read")
+        trial.check(
+            bytes(found.records)[HEADER_SIZE:].endswith(tail), "the bytes are not those that were sent"
+        )
+
+
+async def _wrong_lz4_content(trial: Trial) -> None:
+    """Nobody looks at the checksum of an LZ4 frame's content: that of the batch covers it."""
+    from lz4 import frame
+
+    values = [b"value %d " % number * 20 for number in range(20)]
+    plain = batch(*values)
+    body = bytearray(frame.compress(plain[HEADER_SIZE:], content_checksum=True, block_linked=False))
+    body[-1] ^= 1
+    topic = await trial.new_topic()
+    await appended(trial, topic, _attributed(plain, 3, bytes(body)))
+    found = await read(trial, topic)
+    trial.check(bytes(found.records)[HEADER_SIZE:] == bytes(body), "the bytes are not those that were sent")
 
 
 async def _far_ahead(trial: Trial) -> None:
