@@ -21,6 +21,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
 from barnabas.network.jwks import Jwks, JwksError
+from barnabas.security.principals import has_control_character
 from barnabas.security.sasl.mechanism import Identity
 from barnabas.security.sasl.oauthbearer import TokenError
 
@@ -77,6 +78,9 @@ class SignedTokens:
         header = _json_part(token, 0, 3)
         if header.get("alg") not in ALGORITHMS:
             raise TokenError(f"a token is signed with {str(header.get('alg'))[:40]!r}")
+        _json_part(
+            token, 1, 3
+        )  # its claims come once each, which whoever checks the signature does not look for
         await self._refresh(header.get("kid"))
         claims = self._claims(token)
         _time(claims, "iat", is_needed=True)
@@ -166,6 +170,8 @@ def identity_of(claims: Mapping[str, Any], expected: Expected, now_ms: int) -> I
     name = claims.get(expected.subject_claim)
     if not isinstance(name, str) or not name.strip():
         raise TokenError(f"a token has no claim {expected.subject_claim}")
+    if has_control_character(name):
+        raise TokenError(f"a token's claim {expected.subject_claim} has a control character")
     return Identity(name.strip(), int(expires_s * 1000))
 
 
@@ -193,6 +199,14 @@ def _words(value: object) -> list[str]:
     return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
 
 
+def _each_once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the members of a JSON object. Raises TokenError for one that comes twice: readers differ in which counts."""
+    found = dict(members)
+    if len(found) < len(members):
+        raise TokenError("a token has a member twice")
+    return found
+
+
 def _json_part(token: str, index: int, count: int) -> Mapping[str, Any]:
     """Return one of a token's parts. Raises TokenError."""
     parts = token.split(".")
@@ -200,7 +214,8 @@ def _json_part(token: str, index: int, count: int) -> Mapping[str, Any]:
         raise TokenError("a token is not of the form of a JWT")
     try:
         padded = parts[index] + "=" * (-len(parts[index]) % 4)
-        found = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        content = base64.b64decode(padded, altchars=b"-_", validate=True)
+        found = json.loads(content, object_pairs_hook=_each_once)
     except (ValueError, RecursionError):
         raise TokenError("a token's part is no JSON in base64") from None
     if not isinstance(found, dict):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.cluster.access_changes import ScramCredentialChanged
 from barnabas.cluster.image import Change, ClusterImage
+from barnabas.security.principals import has_control_character
 from barnabas.security.scram import BY_TYPE, credential_of_salted
 from barnabas.wire.generated.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -116,6 +117,8 @@ def _problem(one: Alteration, image: ClusterImage) -> Problem | None:
         return ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"
     if isinstance(one, Deletion):
         return NOT_THERE if _is_missing(one, image) else None
+    if has_control_character(one.name):  # nobody could log in by it
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not have control characters"
     if not one.salted_password:
         return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Salted password must not be empty"
     if one.iterations < mechanism.iterations_min:

@@ -7,6 +7,7 @@ principal, since ACLs name it.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 
 _KEYWORDS = {
@@ -35,8 +36,17 @@ _ENCODINGS = {
 _ESCAPED = frozenset(',=+<>#;"\\')
 
 
+_CONTROL = ("Cc", "Cs", "Zl", "Zp")
+"""Unicode's categories of what is no character to be seen: control, half of a pair, ends of lines and paragraphs."""
+
+
 class NameRuleError(ValueError):
     """A rule that is malformed, or a name that no rule applies to."""
+
+
+def has_control_character(name: str) -> bool:
+    """Return whether a name would look like another one, or like several lines, in ACLs, quotas and logs."""
+    return not name.isprintable() and any(unicodedata.category(char) in _CONTROL for char in name)
 
 
 # --- certificates -----------------------------------------------------------------------------------------------------
@@ -137,6 +147,8 @@ class CertificateNames:
         """Return the name for a distinguished name. Raises NameRuleError where no rule applies."""
         for rule in self._rules:
             name = rule(distinguished_name)
+            if name is not None and has_control_character(name):
+                raise NameRuleError(f"the name {name!r} has a control character")
             if name is not None:
                 return name
         raise NameRuleError(f"no rule of ssl.principal.mapping.rules applies to {distinguished_name!r}")

@@ -70,6 +70,7 @@ async def test_what_cannot_be_described_is_said_for_each_user(tmp_path):
     ("alterations", "code"),
     [
         ([upsert("")], ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        ([upsert("u\nUser:root")], ErrorCode.UNACCEPTABLE_CREDENTIAL),
         ([delete("")], ErrorCode.UNACCEPTABLE_CREDENTIAL),
         ([upsert("u", iterations=4095)], ErrorCode.UNACCEPTABLE_CREDENTIAL),
         ([upsert("u", iterations=16385)], ErrorCode.UNACCEPTABLE_CREDENTIAL),

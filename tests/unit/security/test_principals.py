@@ -119,3 +119,11 @@ def test_a_kerberos_principal_without_a_rule_has_no_name(rules):
 def test_malformed_kerberos_rules_are_refused(rule):
     with pytest.raises(NameRuleError):
         KerberosNames([rule], "REALM")
+
+
+@pytest.mark.parametrize("character", ["\n", "\r", "\t", "\x1b", "\x7f", "\x85", "\u2028"])
+@pytest.mark.parametrize("rules", ["DEFAULT", r"RULE:^CN=((?s:.*))$/$1/"])
+def test_a_certificate_whose_name_has_a_control_character_names_nobody(character, rules):
+    subject = subject_of(signed({"CN": f"alice{character}User:root"}, authority()).der)
+    with pytest.raises(NameRuleError, match="control character"):
+        CertificateNames(rules).name_of(subject)

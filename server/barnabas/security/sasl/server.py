@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from barnabas.errors import NotLoggedInError, PeerError, RequestError
+from barnabas.security.principals import has_control_character
 from barnabas.security.sasl.mechanism import GSSAPI, Exchange, Identity, LoginFailedError, Mechanism
 from barnabas.wire import registry
 from barnabas.wire.generated.errors import ErrorCode
@@ -169,13 +170,16 @@ class SaslServer:
                 raise LoginFailedError(self._bad_mechanism, shown=self._bad_mechanism)
             assert self._exchange is not None, "tokens are admitted only during an exchange"
             answer = await self._exchange.step(token)
-            self._check_unchanged(self._exchange.identity)
+            self._check(self._exchange.identity)
         except LoginFailedError:
             self.stage = Stage.FAILED
             raise
         return answer
 
-    def _check_unchanged(self, found: Identity | None) -> None:
+    def _check(self, found: Identity | None) -> None:
+        """See that who has logged in has a name that can be named, and is who it was. Raises LoginFailedError."""
+        if found is not None and has_control_character(found.name):
+            raise LoginFailedError(f"the user's name {found.name[:100]!r} has a control character")
         if found is not None and self.identity is not None and found.name != self.identity.name:
             text = (
                 "Cannot change principals during re-authentication from "

@@ -6,7 +6,7 @@ import socket
 from base64 import urlsafe_b64encode
 
 import pytest
-from joserfc import jwt
+from joserfc import jws, jwt
 from joserfc.jwk import ECKey, KeySet, RSAKey
 
 from barnabas.broker.tokens import Expected, SignedTokens, UnsecuredTokens
@@ -208,6 +208,50 @@ async def test_keys_are_read_once_for_many_logins(jwks, monkeypatch):
 def test_keys_are_behind_urls_of_known_kinds(url):
     with pytest.raises(JwksError):
         Jwks(url, 1)
+
+
+CONTROL = ("\n", "\r", "\t", "\0", "\x1b", "\x7f", "\x85", "\u2028", "\u2029", "\ud800")
+
+
+@pytest.mark.parametrize("character", CONTROL)
+@pytest.mark.parametrize("name", ["{}alice", "al{}ice", "alice{}", "alice{}User:root"])
+@pytest.mark.parametrize("claim", ["sub", "email"])
+async def test_a_name_with_a_control_character_lets_nobody_in(jwks, name, character, claim):
+    named = name.replace("{}", character)
+    expected = Expected(subject_claim=claim)
+    unsecured = f"{part({'alg': 'none'})}.{part({**CLAIMS, claim: named})}."
+    with pytest.raises(TokenError, match="control character"):
+        await UnsecuredTokens(expected, clock_ms=lambda: NOW * 1000).check(unsecured)
+    with pytest.raises(TokenError, match="control character"):
+        await checker(jwks, expected).check(signed(json.dumps({**CLAIMS, claim: named})))
+
+
+@pytest.mark.parametrize("claim", [*CLAIMS, "scope", "nbf", "email", "other", "nested"])
+async def test_a_claim_that_comes_twice_lets_nobody_in(jwks, claim):
+    once = json.dumps({**CLAIMS, **dict.fromkeys(("email", "other"), "x"), "nested": {"a": 1}})
+    value = json.dumps(CLAIMS.get(claim, 1))
+    again = {"nested": once.replace('{"a": 1}', '{"a": 1, "a": 1}')}.get(
+        claim, f"{once[:-1]}, {json.dumps(claim)}: {value}, {json.dumps(claim)}: {value}}}"
+    )
+    unsecured = UnsecuredTokens(Expected(), clock_ms=lambda: NOW * 1000)
+    header = '{"alg": "none", "alg": "none"}'
+    assert (await checker(jwks).check(signed(once))).name == "alice"
+    with pytest.raises(TokenError, match="twice"):
+        await checker(jwks).check(signed(again))
+    with pytest.raises(TokenError, match="twice"):
+        await unsecured.check(f"{part({'alg': 'none'})}.{encoded(again)}.")
+    with pytest.raises(TokenError, match="twice"):
+        await unsecured.check(f"{encoded(header)}.{part(CLAIMS)}.")
+
+
+def encoded(text):
+    return urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
+
+
+def signed(text):
+    """A token whose claims are this text, with a signature that is right."""
+    header = {"alg": "ES256", "kid": EC.kid}
+    return jws.serialize_compact(header, text.encode(), EC, algorithms=["ES256"])
 
 
 async def test_unsecured_tokens_are_taken_for_what_they_say():

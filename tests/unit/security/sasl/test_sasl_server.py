@@ -3,7 +3,7 @@
 import pytest
 
 from barnabas.errors import PeerError, RequestError
-from barnabas.security.sasl.mechanism import Identity, LoginFailedError, Mechanism
+from barnabas.security.sasl.mechanism import MECHANISMS, Identity, LoginFailedError, Mechanism
 from barnabas.security.sasl.plain import PlainExchange
 from barnabas.security.sasl.server import SaslOffer, SaslServer
 from barnabas.wire.generated.errors import ErrorCode
@@ -212,3 +212,34 @@ async def test_the_mechanism_stays_what_it_is():
         await login.evaluate(b"1")
     text = "SASL mechanism 'OTHER' requested by client is not supported for re-authentication of mechanism 'PLAIN'"
     assert refused.value.shown == text
+
+
+class Known:
+    """A mechanism whose every message is a login by that name."""
+
+    def __init__(self):
+        self.identity = None
+
+    async def step(self, message):
+        self.identity = Identity(message.decode("utf-8", "surrogatepass"))
+        return b""
+
+
+@pytest.mark.parametrize("character", ["\n", "\r", "\t", "\0", "\x1b", "\x7f", "\x9f", "\u2028", "\ud800"])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+async def test_a_name_with_a_control_character_lets_nobody_in_by_any_mechanism(mechanism, character):
+    login = SaslServer(SaslOffer({mechanism: Mechanism(Known)}, 1000, 0))
+    login.handshake(mechanism, 1, 0)
+    with pytest.raises(LoginFailedError, match="control character"):
+        await login.evaluate(f"alice{character}User:root".encode("utf-8", "surrogatepass"))
+    assert login.has_failed
+    assert login.identity is None
+
+
+@pytest.mark.parametrize("name", ["alice", "zoë", "a b", "名前", "a@B.C", "=,+"])
+async def test_other_names_are_taken_as_they_are(name):
+    login = SaslServer(SaslOffer({"PLAIN": Mechanism(Known)}, 1000, 0))
+    login.handshake("PLAIN", 1, 0)
+    await login.evaluate(name.encode())
+    login.complete(0, 0)
+    assert login.identity == Identity(name)
