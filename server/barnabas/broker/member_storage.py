@@ -54,7 +54,7 @@ async def open_member(
     logs = new_log_manager(config, environment, config_for)
     await environment.threads.run(lambda: logs.open(now_ms()))
     logs.stays_unclean = logs.is_unclean  # until others have taken over what may be lost here
-    logs.write_meta(store.image.cluster_id, broker_id)
+    logs.write_meta(store.image.cluster_id, broker_id, on_zookeeper=True)
     config.set_dynamic(store.image.settings_of(BROKER, ""), store.image.settings_of(BROKER, str(broker_id)))
     failures = LogDirFailures(logs, now_ms, on_all_lost, has_other_replicas=True)
     flusher = Flusher(now_ms, failures.failed, environment.threads)

@@ -75,10 +75,11 @@ def check_node_id(path: str, meta: MetaProperties, expected: int | None) -> None
     """See that a dir is new or belongs to the broker with this number; None expects none. Raises StorageError."""
     if expected is None or meta.node_id is None or meta.node_id == expected:
         return
+    key = "node.id" if meta.version else "broker.id"
     cause = OSError(
-        f"it belongs to the broker with node.id={meta.node_id} ({names.META_PROPERTIES}), and node.id={expected} is "
+        f"it belongs to the broker with {key}={meta.node_id} ({names.META_PROPERTIES}), and node.id={expected} is "
         f"set: start with node.id={meta.node_id} or without node.id, or give this broker log dirs of its own. To hand "
-        f"the dir over to broker {expected}, change node.id in {names.META_PROPERTIES} of each of its log dirs"
+        f"the dir over to broker {expected}, change {key} in {names.META_PROPERTIES} of each of its log dirs"
     )
     raise StorageError(path, cause)
 

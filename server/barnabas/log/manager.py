@@ -159,9 +159,9 @@ class LogManager:
         """What the meta.properties of each log dir says."""
         return self.ownership.meta
 
-    def write_meta(self, cluster_id: str, node_id: int) -> None:
-        """Make the online dirs those of this broker. Raises StorageError."""
-        self.ownership.write(self.online, cluster_id, node_id, self._logs.counts)
+    def write_meta(self, cluster_id: str, node_id: int, *, on_zookeeper: bool = False) -> None:
+        """Make the online dirs those of this broker, alone or of a cluster on ZooKeeper. Raises StorageError."""
+        self.ownership.write(self.online, cluster_id, node_id, self._logs.counts, on_zookeeper=on_zookeeper)
 
     # --- making and deleting --------------------------------------------------------------------------------
 

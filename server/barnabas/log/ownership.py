@@ -54,10 +54,13 @@ class Ownership:
         cluster_id: str,
         node_id: int,
         log_counts: Mapping[str, int] | None = None,
+        *,
+        on_zookeeper: bool = False,
     ) -> None:
         """Make these dirs those of this broker, each with a directory id (KIP-858). Raises StorageError.
 
-        A dir that has logs had the file: that it is gone is told, with `log_counts` of each.
+        A dir that has logs had the file: that it is gone is told, with `log_counts` of each. `on_zookeeper`: of a cluster
+        that ZooKeeper keeps, whose Kafkas open dirs of version 0 alone.
         """
         for path in online:
             count = log_counts[path] if log_counts is not None and path not in self.meta else 0
@@ -71,6 +74,8 @@ class Ownership:
             before = self.meta.get(path, MetaProperties())
             directory_id = before.directory_id or self._disk.unique_id()
             meta = before._replace(cluster_id=cluster_id, node_id=node_id, directory_id=directory_id)
+            if on_zookeeper:
+                meta = meta._replace(version=0)
             self.meta[path] = meta
             data = meta.encode()
             if data != before.encode():

@@ -124,7 +124,7 @@ def _format(options: argparse.Namespace) -> int:
             _take(ownership, path)
         if not is_clustered(config):
             trio.run(_write_journal, list(config.log_dirs), cluster_id, config, credentials)
-        ownership.write(dirs, cluster_id, config.get(settings.NODE_ID))
+        ownership.write(dirs, cluster_id, config.get(settings.NODE_ID), on_zookeeper=is_clustered(config))
     finally:
         ownership.release()
     for path in dirs:

@@ -59,6 +59,23 @@ def test_the_mark_of_a_clean_shutdown_is_there_only_while_stopped(broker):
     assert not mark.exists()
 
 
+def test_a_dir_of_a_cluster_on_zookeeper_is_one_that_kafkas_there_open(broker):
+    """Kafka 3.9 with ZooKeeper refuses version 1; with KRaft, as a broker that is alone, it has no other."""
+    path = Path(broker.dirs[0], "meta.properties")
+    broker.manager.write_meta("c1", 7)
+    directory_id = broker.manager.meta[broker.dirs[0]].directory_id
+    alone = path.read_text()
+    assert {"version=1", "node.id=7", "cluster.id=c1"} < set(alone.splitlines())
+    broker.manager.write_meta("c1", 7, on_zookeeper=True)
+    expected = alone.replace("version=1", "version=0").replace("node.id", "broker.id")
+    assert sorted(path.read_text().splitlines()) == sorted(expected.splitlines())
+    broker.restart(clean=True)
+    found = broker.manager.meta[broker.dirs[0]]
+    assert (found.version, found.node_id, found.directory_id) == (0, 7, directory_id)
+    broker.manager.write_meta("c1", 7)
+    assert broker.manager.meta[broker.dirs[0]].version == 0, "it goes both ways"
+
+
 def test_a_dir_belongs_to_one_broker_of_one_cluster(broker, tmp_path):
     broker.manager.write_meta("c1", 1)
     assert (broker.manager.cluster_id, broker.manager.node_id) == ("c1", 1)
