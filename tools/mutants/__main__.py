@@ -23,6 +23,8 @@ from tools.mutants.slips import Mutant
 from tools.mutants.source import ROOT, Unit
 
 KEPT = ROOT / ".mutants" / "kept.sqlite"
+PLANTED_SECONDS = 30.0
+"""The tests of one file take no longer."""
 FAR_SECONDS = 20.0
 """Of the tests of other packages that run a line, the quickest are tried, as many as take so long."""
 
@@ -54,11 +56,11 @@ def main() -> int:
     options = parser.parse_args()
     preload()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that no fork is left
-    kept = CoverageMap(KEPT)
     forks = Forks(options.jobs, show=options.show)
     try:
         if options.planted:
-            return _planted(kept, forks, options)
+            return _planted(forks, options.names)
+        kept = CoverageMap(KEPT)
         chosen = _chosen(options)
         if options.list:
             for mutant in chosen:
@@ -232,27 +234,20 @@ def _with_text(chosen: Sequence[Mutant]) -> Iterator[tuple[Mutant, str]]:
             yield mutant, mutant.applied(text)
 
 
-def _planted(kept: CoverageMap, forks: Forks, options: argparse.Namespace) -> int:
-    bugs = choosing.planted()
-    if options.names:
-        bugs = [
-            bug for bug in bugs if any(name in (bug.path, package_of(bug.path)) for name in options.names)
-        ]
-    _collect(kept, forks, {package_of(bug.path) for bug in bugs}, options)
+def _planted(forks: Forks, names: Sequence[str]) -> int:
+    bugs = [bug for bug in choosing.planted() if not names or {bug.path, package_of(bug.path)} & {*names}]
     missed: list[str] = []
 
-    def ended(name: str, failed: str) -> None:
+    def ended(name: str, run: Run) -> None:
+        failed = run.outcome["failed"]
         print(f"{name}: {failed or 'NOT NOTICED'}", flush=True)
         if not failed:
             missed.append(name)
 
     for bug in bugs:
-        source, text, lines = bug.applied()
-        unit = source.unit_at(lines.start)
-        if unit is None:
-            raise SystemExit(f"planted bug {bug.name!r} is in no function")
         _when_free(forks)
-        _try(kept, forks, bug.path, text, _stages(kept, bug.path, unit, lines), partial(ended, bug.name))
+        run = Run([bug.tests], PLANTED_SECONDS, _module(bug.path), bug.applied(), all_of=True)
+        forks.begin(run, partial(ended, bug.name))
     while forks.wait():
         pass
     print(f"{len(bugs) - len(missed)} of {len(bugs)} planted bugs are noticed")

@@ -107,18 +107,17 @@ class Planted:
 
     name: str
     path: str
+    tests: str
+    """The file with a test that notices it."""
     before: str
     after: str
 
-    def applied(self) -> tuple[Source, str, range]:
-        """Return the module, its text with the bug, and the lines that change."""
-        source = Source(self.path, (ROOT / self.path).read_text())
-        if source.text.count(self.before) != 1:
+    def applied(self) -> str:
+        """Return the module's text with the bug."""
+        text = (ROOT / self.path).read_text()
+        if text.count(self.before) != 1:
             raise SystemExit(f"planted bug {self.name!r}: its text must be in {self.path} once")
-        start = source.text.index(self.before)
-        first = source.text.count("\n", 0, start) + 1
-        lines = range(first, first + self.before.rstrip("\n").count("\n") + 1)
-        return source, source.text.replace(self.before, self.after), lines
+        return text.replace(self.before, self.after)
 
 
 def planted() -> list[Planted]:

@@ -228,7 +228,7 @@ def _work(run: Run, directory: str, *, show: bool) -> dict[str, Any]:
     sys.meta_path.insert(0, finder)
     selected = _Selected(() if run.all_of else run.tests)
     paths = list(dict.fromkeys(test.partition("::")[0] for test in run.tests))
-    options = [each for each in OPTIONS if not (run.all_of and each == "-x")]
+    options = [each for each in OPTIONS if each != "-x" or run.plugin is None]
     plugin = None if run.plugin is None else run.plugin()
     plugins = [selected, *([] if plugin is None else [plugin])]
     code = int(pytest.main([*options, f"--basetemp={Path(directory) / 'pytest'}", *paths], plugins=plugins))
