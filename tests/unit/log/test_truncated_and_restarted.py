@@ -195,3 +195,23 @@ def test_a_batch_whose_records_are_of_different_times_is_found_by_its_largest(
         assert (first.timestamp, first.offset) == (NOW_MS - 2, 2)
         assert again.offset_for_timestamp(NOW_MS - 1) is None
         assert [record.timestamp for record in read_all(again)] == list(times)
+
+
+@pytest.mark.parametrize("settings", [{}, {"segment_bytes": 200}, {"index_interval_bytes": 1}], ids=str)
+@pytest.mark.parametrize("way", ["written", "truncated", "clean", "crashed"])
+def test_of_several_records_with_the_largest_timestamp_the_first_is_found(tmp_path, settings, way):
+    broker = Broker(tmp_path, **settings)
+    log = broker.log()
+    for after_ms in (1, 7, 7, 3, 7, 9):
+        append(log, batch(b"v", timestamp=NOW_MS + after_ms))
+    log.truncate_to(5, now_ms=NOW_MS)
+    if way == "truncated":
+        log.truncate_to(4, now_ms=NOW_MS)
+    elif way != "written":
+        broker.restart(clean=way == "clean")
+        log = broker.log()
+        log.advance_high_watermark(5)
+    found = log.offset_of_max_timestamp()
+    assert found is not None
+    assert (found.timestamp, found.offset) == (NOW_MS + 7, 1)
+    broker.crash()
