@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
-from barnabas.coordination.shard import never
+from barnabas.coordination.shard import Shard, never
 from barnabas.coordination.timers import TIMERS_AT_ONCE, Timers
 
+from .test_loading import Counter
+
 WALL_MS = 1_700_000_000_000
+
+
+def a_shard() -> Shard[Counter]:
+    return Shard(0, 0, Counter(), iter(()))
 
 
 class World:
@@ -21,7 +26,7 @@ class World:
     def __init__(self) -> None:
         self.steady_ms = 5_000
         self.ahead_ms = WALL_MS
-        self.shard: Any = SimpleNamespace(timers={}, timers_to_set=[], partition=0)
+        self.shard = a_shard()
         self.timers: Timers[Any] = Timers(
             "t", never, wall_ms=lambda: self.steady_ms + self.ahead_ms, steady_ms=lambda: self.steady_ms
         )
@@ -142,9 +147,6 @@ def test_is_due_says_when_the_first_may_be(world):
 
 def test_few_timers_are_set_at_once_and_very_many_are_left_to_the_caller(world):
     at_ms = WALL_MS + world.steady_ms + 10
-    from collections import deque
-
-    world.shard.timers_to_set = deque()
     few = dict.fromkeys(range(TIMERS_AT_ONCE), at_ms)
     assert not world.timers.set_decided(world.shard, few)
     assert world.shard.timers.keys() == few.keys()
@@ -162,7 +164,7 @@ async def test_who_waits_is_woken_by_a_timer_that_is_moved_before_all_others(aut
         return round(trio.current_time() * 1000)
 
     timers: Timers[Any] = Timers("t", never, wall_ms=now_ms, steady_ms=now_ms)
-    shard: Any = SimpleNamespace(timers={})
+    shard = a_shard()
     start_ms = now_ms()
     timers.set(shard, {"a": start_ms + 10_000, "b": start_ms + 20_000})
     woken: list[int] = []

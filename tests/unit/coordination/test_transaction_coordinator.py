@@ -100,6 +100,19 @@ async def test_an_end_is_answered_when_the_partitions_know_it(autojump_clock, co
         assert world.state is (State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT)
 
 
+async def test_no_marker_is_written_before_the_end_is_certain(autojump_clock):
+    async with running() as world, trio.open_nursery() as nursery:
+        producer = await world.begun()
+        world.journal.commits = trio.Event()
+        nursery.start_soon(partial(world.end, producer))
+        await trio.sleep(0.5)
+        assert world.state is State.PREPARE_COMMIT
+        assert world.markers.attempts == []
+        world.journal.commits.set()
+        await trio.sleep(0.1)
+        assert world.markers.written == [(A, producer, 5, True)]
+
+
 async def test_an_end_is_answered_after_a_while_without_them_and_completed_later(autojump_clock):
     async with running() as world:
         producer = await world.begun()

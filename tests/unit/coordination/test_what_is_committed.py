@@ -1,4 +1,4 @@
-"""What leaves a coordinator and when: answers and results once they are committed, effects after them, timers once."""
+"""What leaves a coordinator and when: answers and results once they are committed, timers once."""
 
 from __future__ import annotations
 
@@ -123,30 +123,6 @@ async def test_a_refusal_that_has_written_something_is_told_when_that_is_committ
         journal.commits.set()
         await trio.sleep(1)
         assert codes == [ErrorCode.CONCURRENT_TRANSACTIONS]
-
-
-async def test_an_effect_follows_when_what_wants_it_is_committed(autojump_clock):
-    journal = journal_of(SMALL)
-    async with running(journal) as runtime, trio.open_nursery() as nursery:
-        await runtime.machine("id")
-        journal.commits = trio.Event()
-        taken: list[Any] = []
-
-        async def take(effect: Any, shard: Any) -> None:
-            taken.append(effect)
-
-        runtime.take_effect = take  # type: ignore[method-assign]
-
-        def wish(machine: Counter, out: Decision) -> None:
-            write(machine, out)
-            out.effects += ["first", "second"]
-
-        nursery.start_soon(runtime.perform, "id", wish)
-        await trio.sleep(0.5)
-        assert taken == []
-        journal.commits.set()
-        await trio.sleep(1)
-        assert sorted(taken) == ["first", "second"]
 
 
 async def test_a_timer_that_is_ended_by_hand_ends_now_and_not_again_at_its_time(autojump_clock):
