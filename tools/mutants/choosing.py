@@ -46,6 +46,8 @@ class Equivalent:
     before: str
     after: str
     reason: str
+    at: int | None = None
+    """Its line, counted from the first one of the function: where the lines alone do not tell it from another."""
 
 
 def equivalents() -> list[Equivalent]:
@@ -56,7 +58,10 @@ def equivalents() -> list[Equivalent]:
 def is_in(known: Iterable[Equivalent], mutant: Mutant) -> bool:
     """Tell those that are in the list."""
     key = (mutant.path, mutant.unit.name, mutant.before, mutant.after)
-    return any(key == (each.path, each.function, each.before, each.after) for each in known)
+    at = mutant.line - mutant.unit.first_line
+    return any(
+        key == (each.path, each.function, each.before, each.after) and each.at in (None, at) for each in known
+    )
 
 
 def changed_lines(base: str) -> Mapping[str, set[int]]:

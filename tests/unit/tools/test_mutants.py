@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -195,6 +196,9 @@ def test_what_is_known_to_be_equivalent_is_named_by_function_and_lines(one):
     entry = Equivalent(one.path, one.unit.name, one.before, one.after, "for this test")
     assert is_in([entry], one)
     assert not is_in([Equivalent(one.path, one.unit.name, one.before, "pass", "another")], one)
+    at = one.line - one.unit.first_line
+    assert is_in([replace(entry, at=at)], one)
+    assert not is_in([replace(entry, at=at + 1)], one)
 
 
 @pytest.mark.slow
