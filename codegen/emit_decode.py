@@ -1,7 +1,7 @@
 """Plans to decoders: straight-line functions `(buf, pos) -> (message, next position)`.
 
 The rule: before a value is read, it is known to lie before the end; before items are made, so many are known
-to fit.
+to fit, and `left` says how many more entries of arrays and tagged fields the message may have.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ def emit_decoder(message: Message, plan: StructPlan, name: str, formats: Formats
     out.add("return m, pos")
     if any(RECORDS in line for line in out.lines):
         out.lines.insert(0, "    view = memoryview(buf)")
-    return [f"def {name}(buf: Buffer, pos: int) -> tuple[{message.name}, int]:", *out.lines]
+    parameters = "buf: Buffer, pos: int, left: int = NO_LIMIT"
+    return [f"def {name}({parameters}) -> tuple[{message.name}, int]:", *out.lines]
 
 
 class _Decoder:
@@ -129,6 +130,9 @@ class _Decoder:
         bytes_ = "n" if size == 1 else f"n * {size}"
         with out.indented(f"if {bytes_} > {self.end} - pos:"):
             out.add(f"raise cut_short({label}, pos, {self.end})")
+        out.add("left -= n")
+        with out.indented("if left < 0:"):
+            out.add(f"raise too_many_entries({label}, pos)")
         if isinstance(array, FixedArray):
             out.add(f"{place} = list({ARRAY_TABLES[array.type]}[n].unpack_from(buf, pos))")
             out.add(f"pos += {bytes_}")
@@ -191,8 +195,9 @@ class _Decoder:
             with out.indented("if n:"):
                 out.add(
                     f"{target}.unknown_tagged_fields, pos = "
-                    f'read_unknown_tags(buf, pos - 1, {self.end}, "{struct}")'
+                    f'read_unknown_tags(buf, pos - 1, {self.end}, "{struct}", left)'
                 )
+                out.add(f"left -= len({target}.unknown_tagged_fields or ())")
             with out.indented("else:"):
                 out.add(f"{target}.unknown_tagged_fields = None")
             return
@@ -207,7 +212,8 @@ class _Decoder:
         entries, after, tag, end, unknown = (
             out.fresh(stem) for stem in ("tags", "after", "tag", "end", "unknown")
         )
-        out.add(f'{entries}, {after} = read_tags(buf, pos - 1, {self.end}, "{struct}")')
+        out.add(f'{entries}, {after} = read_tags(buf, pos - 1, {self.end}, "{struct}", left)')
+        out.add(f"left -= len({entries})")
         out.add(f"{unknown}: dict[int, bytes] = {{}}")
         outer, self.end = self.end, end
         with out.indented(f"for {tag}, pos, {end} in {entries}:"):

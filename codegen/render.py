@@ -36,10 +36,10 @@ PYTHON_TYPES = {
 }
 
 PRIMITIVES = (
-    "BOOLS", "FLOAT64S", "INT8S", "INT16S", "INT32S", "INT64S", "UINT16S", "UINT32S", "UUIDS", "UVARINT",
+    "BOOLS", "FLOAT64S", "INT8S", "INT16S", "INT32S", "INT64S", "NO_LIMIT", "UINT16S", "UINT32S", "UUIDS", "UVARINT",
     "ZERO_UUID", "Buffer", "Chunk", "FileRegion", "NullFieldError", "UnsupportedFieldError", "bad_tag_size",
     "cut_short", "encode_string_length", "encode_uvarint", "join", "new", "null_value", "read_tags",
-    "read_unknown_tags", "read_uvarint", "string_length", "write_tags",
+    "read_unknown_tags", "read_uvarint", "string_length", "too_many_entries", "write_tags",
 )  # fmt: skip
 """What generated code may take from `wire.primitives`."""
 

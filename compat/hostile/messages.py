@@ -100,6 +100,17 @@ def arrays(api: str, version: int) -> Iterator[Path]:
     yield from walk(request, ())
 
 
+def field_at(api: str, path: Path) -> Field:
+    """The field of a request at a path of `arrays`."""
+    request = message(f"{api}Request")
+    shape: Message | Struct = request
+    for name in path:
+        found = next(field for field in shape.fields if field.name == name)
+        if found.type.is_struct:
+            shape = request.structs[found.type.name]
+    return found
+
+
 def mutated(whole: bytes, rng: random.Random) -> bytes:
     """A frame with a few bytes changed behind its API key and version; its size is right nine times of ten."""
     data = bytearray(whole[4:])

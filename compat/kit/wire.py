@@ -104,7 +104,7 @@ class Connection:
 
 def encode(definition: Message, version: int, values: Values) -> bytes:
     """The bytes of a message."""
-    return _Writer(definition, version).struct(definition, values)
+    return Writer(definition, version).struct(definition, values)
 
 
 def decode(definition: Message, version: int, data: bytes, start: int = 0) -> Values:
@@ -138,7 +138,9 @@ class _Walker:
         return self.flexible if field.flexible is None else self.version in field.flexible
 
 
-class _Writer(_Walker):
+class Writer(_Walker):
+    """Writes the fields of a message in one version."""
+
     def struct(self, shape: Message | Struct, values: Values) -> bytes:
         known = {field.name for field in shape.fields}
         assert known >= values.keys(), f"{shape.name} has no {values.keys() - known}"

@@ -345,7 +345,7 @@ def _assemble(
             pipeline=Pipeline(
                 services,
                 Shared(memory, log_limit, authorizer, quotas),
-                CodecWorker(threads),
+                CodecWorker(threads, config.get(settings.MAX_REQUEST_ENTRIES)),
                 meter=meter,
                 interceptor=seams.interceptor,
                 sender=seams.sender,

@@ -30,6 +30,7 @@ from barnabas.requests.last_request import BYTES_MAX, LastRequest
 from barnabas.requests.login import token_answered, wait_after_failure
 from barnabas.security.sasl.mechanism import LoginFailedError
 from barnabas.wire import registry
+from barnabas.wire.errors import TooManyEntriesError
 from barnabas.wire.extent import has_more_entries
 from barnabas.wire.framing import PRODUCE, api_key_of
 from barnabas.wire.generated.errors import ErrorCode
@@ -138,6 +139,8 @@ class Pipeline:
             request, context.last_response = last.request, last.response
         else:
             request = _decoded(api, context, header, frame)
+            if request is None:
+                return self.answer(connection, transport, frame)
             if api.key in apis.HEARTBEATS and len(frame) <= BYTES_MAX:
                 last = connection.last_request = LastRequest(frame, header, request)
         begun = Begun(self, api, context, transport, request, len(frame), started, last)
@@ -283,11 +286,14 @@ class Pipeline:
 
         Request and response are dropped with the return: while a slow client reads, only the bytes for it are held.
         """
-        if len(frame) <= INLINE_BYTES_MAX:
+        request = None
+        if len(frame) <= INLINE_BYTES_MAX or api.key == PRODUCE:
             request = _decoded(api, context, header, frame)
-        else:
+        if request is None:
             try:
                 request = await self._codecs.decode(api, context, frame, header.body_position)
+            except TooManyEntriesError as error:
+                return self._refuse_entries(api, context, len(frame), error)
             except PeerError as error:
                 raise _malformed(api, context, error) from error
         response = await self._respond(api, handler, context, request)
@@ -335,6 +341,24 @@ class Pipeline:
         if chunks:
             await transport.send(chunks)
         return True
+
+    def _refuse_entries(
+        self, api: apis.Api, context: RequestContext, size: int, error: TooManyEntriesError
+    ) -> Answer:
+        """Answer a request of `size` bytes with too many entries, none of which is known.
+
+        Raises PeerError if that can be told nowhere but beside each: such an answer is what there are too many for.
+        """
+        from barnabas.handlers.errors import top_level_response
+
+        entries_max = self._codecs.entries_max
+        problem = f"{size:,} bytes with more than {entries_max:,} entries, which max.request.entries allows"
+        response = top_level_response(api, context.api_version, ErrorCode.INVALID_REQUEST, problem)
+        if response is None:
+            raise _malformed(api, context, PeerError(problem)) from error
+        context.log(log, logging.WARNING, "requests with too many entries", "refused %s", problem)
+        chunks = encode_response(api.key, context.api_version, context.correlation_id, response)
+        return self._counted(api, chunks, response)
 
     # --- before anything is done ----------------------------------------------------------------------------
 
@@ -499,11 +523,13 @@ def _answered_again(last: LastRequest, context: RequestContext) -> Answer:
 
 
 def _decoded(api: apis.Api, context: RequestContext, header: RequestHeader, frame: memoryview) -> Any:
-    """Return the request in a frame. Raises PeerError."""
+    """Return the request in a frame, None if it has too many entries to be decoded at once. Raises PeerError."""
     # Single bytes of these are read in two thirds of the time. Only what is produced stays where it lies.
     data = frame if api.key == PRODUCE else bytes(frame)
     try:
-        return api.decoders[header.api_version](data, header.body_position)[0]
+        return api.decoders[header.api_version](data, header.body_position, INLINE_ENTRIES_MAX)[0]
+    except TooManyEntriesError:
+        return None
     except PeerError as error:
         raise _malformed(api, context, error) from error
 

@@ -20,10 +20,13 @@ from barnabas.wire.generated.data.consumer_protocol_subscription import Consumer
 CONSUMER = "consumer"
 """The protocol type of groups that speak so."""
 
+SAID_ENTRIES_MAX = 250_000
+"""Topics and partitions that a member may name in what it says; as many as a request may have by default."""
+
 
 def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
-    """What a member says of itself. Raises DecodeError."""
-    return decode_versioned(subscription.CODEC, metadata, newer_as_latest=True)
+    """What a member says of itself. Raises DecodeError, also where that is too much."""
+    return decode_versioned(subscription.CODEC, metadata, newer_as_latest=True, entries_max=SAID_ENTRIES_MAX)
 
 
 def owned_partitions(said: ConsumerProtocolSubscription, image: ClusterImage) -> TopicIdPartitions:
@@ -36,7 +39,10 @@ def read_assignment(data: bytes, image: ClusterImage) -> TopicIdPartitions:
     if not data:
         return frozenset()
     return _partitions_of(
-        decode_versioned(assignment.CODEC, data, newer_as_latest=True).assigned_partitions, image
+        decode_versioned(
+            assignment.CODEC, data, newer_as_latest=True, entries_max=SAID_ENTRIES_MAX
+        ).assigned_partitions,
+        image,
     )
 
 

@@ -150,11 +150,10 @@ _WITHIN = {34: "dirs"}
 """APIs whose requests have what is answered in one list in several, within the entries of this one."""
 _ALSO_TOP_LEVEL = frozenset((43, 45, 46, 50))
 """APIs whose entries are answered beside the top-level error code, with it where they have room for one."""
-_TOP_LEVEL_SINCE = {1: 7, 3: 13, 9: 2, 24: 4, 43: 1}
-"""APIs whose top-level error code came later than their first version.
-
-Not DescribeLogDirs, which lists nothing in the versions that have no room for the error, as Kafka does.
-"""
+_TOP_LEVEL_SINCE = {1: 7, 3: 13, 9: 2, 24: 4, 35: 3, 43: 1}
+"""APIs whose top-level error code came later than their first version."""
+_EMPTY_WITHOUT_ROOM = 35
+"""DescribeLogDirs lists nothing in the versions that have no room for the error, as Kafka does."""
 _TOP_LEVEL_UNTIL = {9: 7, 10: 3}
 """APIs whose top-level error code has given way to one per entry."""
 
@@ -177,24 +176,18 @@ def error_response(api: Api, context: RequestContext, request: Any, code: int, m
     if api.key == 0 and request.acks == 0:
         context.close_after_response = True
         return None
-    response = registry.response_codec(api.key).message()
-    top_level = _TOP_LEVEL_SINCE.get(api.key, 0) <= version <= _TOP_LEVEL_UNTIL.get(api.key, version)
-    none_of_it = _NONE_OF_IT.get(api.key, ())
-    if top_level and hasattr(response, "error_code"):
-        response.error_code = code
-        for name in none_of_it:
-            setattr(response, name, -1)
-        if hasattr(response, "error_message"):
-            response.error_message = message or None
-        if api.key == _DESCRIBE_CLIENT_QUOTAS:
-            response.entries = None
-        if api.key == _JOIN_GROUP and version >= _NULL_PROTOCOL_SINCE:
-            response.protocol_name = None
+    response = top_level_response(api, version, code, message)
+    if response is not None:
         moved = code == ErrorCode.NOT_CONTROLLER
         if api.key not in _ALSO_TOP_LEVEL or (moved and api.key != _ELECT_LEADERS):
             return response
         if moved and request.topic_partitions:  # each of them says so, and nothing else
             response.error_code = ErrorCode.NONE
+    else:
+        response = registry.response_codec(api.key).message()
+        if api.key == _EMPTY_WITHOUT_ROOM:
+            return response
+    none_of_it = _NONE_OF_IT.get(api.key, ())
     until, echo = _ECHOES_UNTIL.get(api.key, (-1, None))
     if echo is None or version > until:
         echo = _ECHOES.get(api.key)
@@ -208,6 +201,24 @@ def error_response(api: Api, context: RequestContext, request: Any, code: int, m
     for answer in getattr(response, echo.answered) if none_of_it else ():
         for name in none_of_it:
             setattr(answer, name, -1)
+    return response
+
+
+def top_level_response(api: Api, version: int, code: int, message: str) -> Any:
+    """Return the response of `api` with the error at its top, None where this version has no such place."""
+    response = registry.response_codec(api.key).message()
+    since, until = _TOP_LEVEL_SINCE.get(api.key, 0), _TOP_LEVEL_UNTIL.get(api.key, version)
+    if not since <= version <= until or not hasattr(response, "error_code"):
+        return None
+    response.error_code = code
+    for name in _NONE_OF_IT.get(api.key, ()):
+        setattr(response, name, -1)
+    if hasattr(response, "error_message"):
+        response.error_message = message or None
+    if api.key == _DESCRIBE_CLIENT_QUOTAS:
+        response.entries = None
+    if api.key == _JOIN_GROUP and version >= _NULL_PROTOCOL_SINCE:
+        response.protocol_name = None
     return response
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from struct import Struct
 from struct import error as struct_error
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from barnabas.wire.errors import DecodeError, EncodeError, UnknownVersionError
-from barnabas.wire.primitives import Buffer, Chunk
+from barnabas.wire.primitives import NO_LIMIT, Buffer, Chunk
 from barnabas.wire.regions import joined
 
 M = TypeVar("M")
+M_co = TypeVar("M_co", covariant=True)
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -23,10 +24,17 @@ KEY_TYPE_SIZE = _NUMBER.size
 """So many bytes of a record's key say its type."""
 
 
+class Decoder(Protocol[M_co]):
+    """Reads a message at `pos`, with at most `left` entries of arrays and tagged fields: (message, next position)."""
+
+    def __call__(self, buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[M_co, int]:
+        """Raises DecodeError."""
+
+
 class MessageCodec(Generic[M]):
     """Decodes and encodes one message class.
 
-    `decoders[version](buf, pos) -> (message, next position)` and `encoders[version](message, out)` are None
+    `decoders[version](buf, pos, entries_max) -> (message, next position)` and `encoders[version](message, out)` are None
     below `min_version`. `flexible_from` is the first version with compact lengths and tags (KIP-482).
     """
 
@@ -44,7 +52,7 @@ class MessageCodec(Generic[M]):
     def __init__(
         self,
         message: type[M],
-        decoders: tuple[Callable[[Buffer, int], tuple[M, int]] | None, ...],
+        decoders: tuple[Decoder[M] | None, ...],
         encoders: tuple[Callable[[M, list[Chunk]], None] | None, ...],
         *,
         flexible_from: int | None,
@@ -66,16 +74,16 @@ class MessageCodec(Generic[M]):
         """Say whether `version` has compact lengths and tagged fields."""
         return self.flexible_from is not None and version >= self.flexible_from
 
-    def decode(self, buf: Buffer, pos: int, version: int) -> tuple[M, int]:
+    def decode(self, buf: Buffer, pos: int, version: int, entries_max: int = NO_LIMIT) -> tuple[M, int]:
         """Decode at `pos`: (message, next position). Raises DecodeError, also for an unknown version."""
         decoder = self.decoders[version] if 0 <= version <= self.max_version else None
         if decoder is None:
             raise DecodeError(f"there is no version {version}", self.name, pos)
-        return decoder(buf, pos)
+        return decoder(buf, pos, entries_max)
 
-    def decode_whole(self, buf: Buffer, version: int, pos: int = 0) -> M:
+    def decode_whole(self, buf: Buffer, version: int, pos: int = 0, entries_max: int = NO_LIMIT) -> M:
         """Decode from `pos` to the end. Raises DecodeError, also if bytes are left over."""
-        message, after = self.decode(buf, pos, version)
+        message, after = self.decode(buf, pos, version, entries_max)
         if after != len(buf):
             raise DecodeError(f"{len(buf) - after} bytes are left over", self.name, after)
         return message
@@ -162,7 +170,9 @@ def encode_versioned(codec: MessageCodec[M], message: M, version: int) -> bytes:
     return _NUMBER.pack(version) + codec.encode_bytes(message, version)
 
 
-def decode_versioned(codec: MessageCodec[M], data: Buffer, *, newer_as_latest: bool = False) -> M:
+def decode_versioned(
+    codec: MessageCodec[M], data: Buffer, *, newer_as_latest: bool = False, entries_max: int = NO_LIMIT
+) -> M:
     """Decode an int16 version and the message in it, to the end of `data`. Raises DecodeError.
 
     With `newer_as_latest`, a version that is not known yet is read as the latest one, and what comes after it
@@ -172,5 +182,5 @@ def decode_versioned(codec: MessageCodec[M], data: Buffer, *, newer_as_latest: b
         raise DecodeError("is too short for a version", codec.name, 0)
     version: int = _NUMBER.unpack_from(data)[0]
     if newer_as_latest and version > codec.max_version:
-        return codec.decode(data, _NUMBER.size, codec.max_version)[0]
-    return codec.decode_whole(data, version, _NUMBER.size)
+        return codec.decode(data, _NUMBER.size, codec.max_version, entries_max)[0]
+    return codec.decode_whole(data, version, _NUMBER.size, entries_max)

@@ -19,6 +19,10 @@ class DecodeError(PeerError):
         return f"{self.field} at byte {self.offset}: {self.problem}"
 
 
+class TooManyEntriesError(DecodeError):
+    """More entries of arrays and tagged fields than the reader lets a message have."""
+
+
 class EncodeError(Exception):
     """A message holds what its version cannot carry: a number out of range, a text too long, a null."""
 

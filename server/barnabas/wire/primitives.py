@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from struct import Struct
 
-from barnabas.wire.errors import DecodeError, EncodeError, NullFieldError, UnsupportedFieldError
+from barnabas.wire.errors import (
+    DecodeError,
+    EncodeError,
+    NullFieldError,
+    TooManyEntriesError,
+    UnsupportedFieldError,
+)
 from barnabas.wire.regions import Chunk, FileRegion
 
 __all__ = [
@@ -18,6 +24,7 @@ __all__ = [
     "INT16S",
     "INT32S",
     "INT64S",
+    "NO_LIMIT",
     "UINT16S",
     "UINT32S",
     "UUIDS",
@@ -41,6 +48,7 @@ __all__ = [
     "read_unknown_tags",
     "read_uvarint",
     "string_length",
+    "too_many_entries",
     "write_tags",
 ]
 
@@ -53,6 +61,9 @@ STRING_BYTES_MAX = 0x7FFF
 """The longest string that Kafka reads or writes, in UTF-8, compact or not."""
 
 UVARINT_MAX = 0x7FFFFFFF
+
+NO_LIMIT = 1 << 62
+"""More entries than any message has: what a decoder may read unless its caller says how many."""
 
 new = object.__new__
 """Makes a message without its __init__: a decoder sets every field itself, which is faster."""
@@ -74,6 +85,11 @@ def null_value(field: str, pos: int) -> DecodeError:
 def bad_tag_size(field: str, pos: int, stop: int) -> DecodeError:
     """Return the error for a tagged field that does not end where its size says."""
     return DecodeError(f"ends at byte {pos} but its size says {stop}", field, pos)
+
+
+def too_many_entries(field: str, pos: int) -> TooManyEntriesError:
+    """Return the error for an array or tagged fields with more entries than the message may still have."""
+    return TooManyEntriesError("has more entries than a message may have", field, pos)
 
 
 # Unsigned varints (KIP-482).
@@ -160,8 +176,10 @@ UUIDS = ArrayStructs("16s")
 # Tagged fields (KIP-482).
 
 
-def read_tags(buf: Buffer, pos: int, end: int, struct: str) -> tuple[list[tuple[int, int, int]], int]:
-    """Find the tagged fields at `pos`: ([(tag, start, stop)], next position).
+def read_tags(
+    buf: Buffer, pos: int, end: int, struct: str, left: int = NO_LIMIT
+) -> tuple[list[tuple[int, int, int]], int]:
+    """Find the tagged fields at `pos`, at most `left`: ([(tag, start, stop)], next position).
 
     Raises DecodeError also when tags repeat or do not ascend, so no later field can overrule an earlier one.
     """
@@ -171,6 +189,8 @@ def read_tags(buf: Buffer, pos: int, end: int, struct: str) -> tuple[list[tuple[
         raise DecodeError(
             f"{count} tagged fields do not fit into the {end - at} bytes that are left", field, pos
         )
+    if count > left:
+        raise too_many_entries(field, pos)
     found = []
     last = -1
     for _ in range(count):
@@ -188,9 +208,11 @@ def read_tags(buf: Buffer, pos: int, end: int, struct: str) -> tuple[list[tuple[
     return found, at
 
 
-def read_unknown_tags(buf: Buffer, pos: int, end: int, struct: str) -> tuple[dict[int, bytes] | None, int]:
-    """Read the tagged fields of a struct that knows none: ({tag: content} or None, next position)."""
-    found, at = read_tags(buf, pos, end, struct)
+def read_unknown_tags(
+    buf: Buffer, pos: int, end: int, struct: str, left: int = NO_LIMIT
+) -> tuple[dict[int, bytes] | None, int]:
+    """Read the tagged fields of a struct that knows none, at most `left`: ({tag: content} or None, next position)."""
+    found, at = read_tags(buf, pos, end, struct, left)
     return {tag: bytes(buf[start:stop]) for tag, start, stop in found} or None, at
 
 

@@ -140,7 +140,7 @@ async def asked(tmp_path: Any) -> AsyncIterator[Any]:
 def pipeline_of(asked: Any, **parts: Any) -> Pipeline:
     environment = real_environment()
     shared = Shared(asked.broker.memory, LogLimit(), AllowEverything(), parts.pop("quotas", None))
-    codecs = CodecWorker(environment.threads)
+    codecs = CodecWorker(environment.threads, 250_000)
     return Pipeline(asked.services, shared, codecs, now_s=environment.monotonic, **parts)
 
 

@@ -52,7 +52,7 @@ class Asked:
     def __init__(self, asked: Any, **parts: Any) -> None:
         environment = real_environment()
         shared = Shared(asked.broker.memory, LogLimit(), AllowEverything())
-        codecs = CodecWorker(environment.threads)
+        codecs = CodecWorker(environment.threads, 250_000)
         counted = CountedApi(**row_of(asked.services.served[METADATA])).handle_with(asked.services)
         self.services = asked.services._replace(served={**asked.services.served, METADATA: counted})
         self.pipeline = Pipeline(self.services, shared, codecs, now_s=environment.monotonic, **parts)

@@ -115,7 +115,7 @@ async def asked(tmp_path):
 def pipeline_of(asked: Any, quotas: FixedQuotas | None = None) -> Pipeline:
     environment = real_environment()
     shared = Shared(asked.broker.memory, LogLimit(), AllowEverything(), quotas)  # type: ignore[arg-type]
-    codecs = CodecWorker(environment.threads)
+    codecs = CodecWorker(environment.threads, 250_000)
     return Pipeline(asked.services, shared, codecs, now_s=environment.monotonic)
 
 

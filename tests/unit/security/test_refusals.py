@@ -94,7 +94,7 @@ class World:
         pipeline = Pipeline(
             self.services,
             Shared(self.memory, LogLimit(), authorizer),
-            CodecWorker(self.environment.threads),
+            CodecWorker(self.environment.threads, 250_000),
             now_s=self.environment.monotonic,
         )
         connection = ConnectionInfo(1, "SASL_PLAINTEXT", "SASL_PLAINTEXT", ("127.0.0.1", 1), ("127.0.0.1", 2))

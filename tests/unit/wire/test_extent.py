@@ -1,17 +1,22 @@
 """How much there is to decode or encode is known before it is done."""
 
 import struct
+from itertools import count
+from typing import Any
 
 import pytest
 
 from barnabas.wire import registry
-from barnabas.wire.errors import DecodeError
-from barnabas.wire.extent import has_more_entries, produces_to_more
+from barnabas.wire.codec import MessageCodec
+from barnabas.wire.errors import DecodeError, TooManyEntriesError
+from barnabas.wire.extent import entries_of, has_more_entries
 from barnabas.wire.framing import MESSAGE_BYTES_MAX, check_message_size
 from barnabas.wire.generated.fetch import FetchResponse
 from barnabas.wire.generated.list_groups import ListGroupsResponse
 from barnabas.wire.generated.metadata import MetadataResponse
-from barnabas.wire.generated.produce import ProduceRequest
+from barnabas.wire.generated.offset_fetch import OffsetFetchRequest
+from compat.hostile.messages import filled
+from compat.kit.wire import encode, message
 
 
 def test_entries_of_nested_arrays_count() -> None:
@@ -51,37 +56,35 @@ def test_every_message_can_be_counted(key: int) -> None:
         assert not has_more_entries(codec.message(), 100)
 
 
-@pytest.mark.parametrize("version", range(14))
-@pytest.mark.parametrize("records", [None, b"", b"x" * 300])
-def test_partitions_of_a_produce_request_are_counted_before_it_is_decoded(version, records) -> None:
-    codec = registry.request_codec(0)
-    if not codec.min_version <= version <= codec.max_version:
-        pytest.skip("never published")
-    data = ProduceRequest.PartitionProduceData(records=records)
-    request = ProduceRequest(
-        transactional_id="t" if version >= 3 else None,
-        topic_data=[
-            ProduceRequest.TopicProduceData(name="topic" if version < 13 else "", partition_data=[data] * 7)
-            for _ in range(5)
-        ],
-    )
-    body = b"head" + codec.encode_bytes(request, version)
-    assert not produces_to_more(body, 4, version, 40)
-    assert produces_to_more(body, 4, version, 39)
-    for end in range(4, len(body), 97):
-        produces_to_more(body[:end], 4, version, 100)
+@pytest.mark.parametrize("key", registry.keys())
+def test_a_message_is_not_decoded_that_has_more_entries_than_it_may(key: int) -> None:
+    codec = registry.request_codec(key)
+    for version in range(codec.min_version, codec.max_version + 1):
+        api = registry.name_of(key)
+        body = encode(message(f"{api}Request"), version, filled(api, version))
+        entries = entries_of(codec.decode_whole(body, version))
+        needed = next(left for left in count() if _fits(codec, body, version, left))
+        tags = sum(version in field.tagged for _, field in message(f"{api}Request").all_fields())
+        assert entries <= needed <= entries + tags, f"{api} v{version}"
 
 
-def test_tagged_fields_of_a_produce_request_are_skipped() -> None:
-    data = ProduceRequest.PartitionProduceData(
-        records=b"abc", unknown_tagged_fields={5: b"x" * 200, 900: b""}
-    )
-    topic = ProduceRequest.TopicProduceData(
-        name="t", partition_data=[data] * 3, unknown_tagged_fields={7: b"y"}
-    )
-    body = registry.request_codec(0).encode_bytes(ProduceRequest(topic_data=[topic] * 2), 9)
-    assert not produces_to_more(body, 0, 9, 8)
-    assert produces_to_more(body, 0, 9, 7)
+def _fits(codec: MessageCodec[Any], body: bytes, version: int, left: int) -> bool:
+    try:
+        codec.decode_whole(body, version, entries_max=left)
+    except TooManyEntriesError:
+        return False
+    return True
+
+
+def test_unknown_tagged_fields_are_entries_wherever_they_are() -> None:
+    codec = registry.request_codec(9)
+    topic = OffsetFetchRequest.OffsetFetchRequestTopics(name="t", unknown_tagged_fields={5: b"x", 900: b""})
+    group = OffsetFetchRequest.OffsetFetchRequestGroup(topics=[topic] * 3)
+    request = OffsetFetchRequest(groups=[group], unknown_tagged_fields=dict.fromkeys(range(300), b""))
+    body = codec.encode_bytes(request, 8)
+    assert codec.decode_whole(body, 8, entries_max=1 + 3 + 6 + 300) == request
+    with pytest.raises(TooManyEntriesError, match="OffsetFetchRequest tagged fields"):
+        codec.decode_whole(body, 8, entries_max=1 + 3 + 6 + 299)
 
 
 def test_only_produce_may_be_very_large() -> None:

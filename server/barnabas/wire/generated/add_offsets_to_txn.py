@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -61,7 +62,7 @@ _pack_qhh = Struct(">qhh").pack
 _unpack_from_qhh = Struct(">qhh").unpack_from
 
 
-def decode_add_offsets_to_txn_request_v0(buf: Buffer, pos: int) -> tuple[AddOffsetsToTxnRequest, int]:
+def decode_add_offsets_to_txn_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AddOffsetsToTxnRequest, int]:
     end = len(buf)
     m = new(AddOffsetsToTxnRequest)
     if end - pos < 2:
@@ -108,7 +109,7 @@ def encode_add_offsets_to_txn_request_v0(m: AddOffsetsToTxnRequest, out: list[Ch
     add(d2)
 
 
-def decode_add_offsets_to_txn_request_v3(buf: Buffer, pos: int) -> tuple[AddOffsetsToTxnRequest, int]:
+def decode_add_offsets_to_txn_request_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AddOffsetsToTxnRequest, int]:
     end = len(buf)
     m = new(AddOffsetsToTxnRequest)
     if pos >= end:
@@ -142,7 +143,8 @@ def decode_add_offsets_to_txn_request_v3(buf: Buffer, pos: int) -> tuple[AddOffs
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AddOffsetsToTxnRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AddOffsetsToTxnRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -194,7 +196,7 @@ REQUEST: MessageCodec[AddOffsetsToTxnRequest] = MessageCodec(
 )
 
 
-def decode_add_offsets_to_txn_response_v0(buf: Buffer, pos: int) -> tuple[AddOffsetsToTxnResponse, int]:
+def decode_add_offsets_to_txn_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AddOffsetsToTxnResponse, int]:
     end = len(buf)
     m = new(AddOffsetsToTxnResponse)
     if end - pos < 6:
@@ -210,7 +212,7 @@ def encode_add_offsets_to_txn_response_v0(m: AddOffsetsToTxnResponse, out: list[
     add(_pack_ih(m.throttle_time_ms, m.error_code))
 
 
-def decode_add_offsets_to_txn_response_v3(buf: Buffer, pos: int) -> tuple[AddOffsetsToTxnResponse, int]:
+def decode_add_offsets_to_txn_response_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AddOffsetsToTxnResponse, int]:
     end = len(buf)
     m = new(AddOffsetsToTxnResponse)
     if end - pos < 7:
@@ -218,7 +220,8 @@ def decode_add_offsets_to_txn_response_v3(buf: Buffer, pos: int) -> tuple[AddOff
     m.throttle_time_ms, m.error_code, n = _unpack_from_ihB(buf, pos)
     pos += 7
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AddOffsetsToTxnResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AddOffsetsToTxnResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

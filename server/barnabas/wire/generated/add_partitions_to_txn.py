@@ -9,6 +9,7 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
     INT32S,
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -22,6 +23,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -141,7 +143,7 @@ _pack_qhi = Struct(">qhi").pack
 _unpack_from_qhi = Struct(">qhi").unpack_from
 
 
-def decode_add_partitions_to_txn_request_v0(buf: Buffer, pos: int) -> tuple[AddPartitionsToTxnRequest, int]:
+def decode_add_partitions_to_txn_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AddPartitionsToTxnRequest, int]:
     end = len(buf)
     m = new(AddPartitionsToTxnRequest)
     if end - pos < 2:
@@ -163,6 +165,9 @@ def decode_add_partitions_to_txn_request_v0(buf: Buffer, pos: int) -> tuple[AddP
         raise null_value("AddPartitionsToTxnRequest.V3AndBelowTopics", pos)
     if n * 6 > end - pos:
         raise cut_short("AddPartitionsToTxnRequest.V3AndBelowTopics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("AddPartitionsToTxnRequest.V3AndBelowTopics", pos)
     m.v3_and_below_topics = []
     add1 = m.v3_and_below_topics.append
     for _ in range(n):
@@ -186,6 +191,9 @@ def decode_add_partitions_to_txn_request_v0(buf: Buffer, pos: int) -> tuple[AddP
             raise null_value("AddPartitionsToTxnTopic.Partitions", pos)
         if n * 4 > end - pos:
             raise cut_short("AddPartitionsToTxnTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("AddPartitionsToTxnTopic.Partitions", pos)
         x1.partitions = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         x1.unknown_tagged_fields = None
@@ -228,7 +236,7 @@ def encode_add_partitions_to_txn_request_v0(m: AddPartitionsToTxnRequest, out: l
             add(INT32S[len(v4)].pack(*v4))
 
 
-def decode_add_partitions_to_txn_request_v3(buf: Buffer, pos: int) -> tuple[AddPartitionsToTxnRequest, int]:
+def decode_add_partitions_to_txn_request_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AddPartitionsToTxnRequest, int]:
     end = len(buf)
     m = new(AddPartitionsToTxnRequest)
     if pos >= end:
@@ -255,6 +263,9 @@ def decode_add_partitions_to_txn_request_v3(buf: Buffer, pos: int) -> tuple[AddP
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("AddPartitionsToTxnRequest.V3AndBelowTopics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("AddPartitionsToTxnRequest.V3AndBelowTopics", pos)
     m.v3_and_below_topics = []
     add1 = m.v3_and_below_topics.append
     for _ in range(n):
@@ -283,6 +294,9 @@ def decode_add_partitions_to_txn_request_v3(buf: Buffer, pos: int) -> tuple[AddP
         n -= 1
         if n * 4 > end - pos:
             raise cut_short("AddPartitionsToTxnTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("AddPartitionsToTxnTopic.Partitions", pos)
         x1.partitions = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         if pos >= end:
@@ -290,7 +304,8 @@ def decode_add_partitions_to_txn_request_v3(buf: Buffer, pos: int) -> tuple[AddP
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AddPartitionsToTxnTopic")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AddPartitionsToTxnTopic", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -299,7 +314,8 @@ def decode_add_partitions_to_txn_request_v3(buf: Buffer, pos: int) -> tuple[AddP
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AddPartitionsToTxnRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AddPartitionsToTxnRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.transactions = []
@@ -352,7 +368,7 @@ def encode_add_partitions_to_txn_request_v3(m: AddPartitionsToTxnRequest, out: l
         add(UVARINT[0])
 
 
-def decode_add_partitions_to_txn_request_v4(buf: Buffer, pos: int) -> tuple[AddPartitionsToTxnRequest, int]:
+def decode_add_partitions_to_txn_request_v4(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AddPartitionsToTxnRequest, int]:
     end = len(buf)
     m = new(AddPartitionsToTxnRequest)
     if pos >= end:
@@ -366,6 +382,9 @@ def decode_add_partitions_to_txn_request_v4(buf: Buffer, pos: int) -> tuple[AddP
     n -= 1
     if n * 14 > end - pos:
         raise cut_short("AddPartitionsToTxnRequest.Transactions", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("AddPartitionsToTxnRequest.Transactions", pos)
     m.transactions = []
     add1 = m.transactions.append
     for _ in range(n):
@@ -394,6 +413,9 @@ def decode_add_partitions_to_txn_request_v4(buf: Buffer, pos: int) -> tuple[AddP
         n -= 1
         if n * 3 > end - pos:
             raise cut_short("AddPartitionsToTxnTransaction.Topics", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("AddPartitionsToTxnTransaction.Topics", pos)
         x1.topics = []
         add2 = x1.topics.append
         for _ in range(n):
@@ -422,6 +444,9 @@ def decode_add_partitions_to_txn_request_v4(buf: Buffer, pos: int) -> tuple[AddP
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("AddPartitionsToTxnTopic.Partitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("AddPartitionsToTxnTopic.Partitions", pos)
             x2.partitions = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -429,7 +454,8 @@ def decode_add_partitions_to_txn_request_v4(buf: Buffer, pos: int) -> tuple[AddP
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AddPartitionsToTxnTopic")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AddPartitionsToTxnTopic", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -438,7 +464,8 @@ def decode_add_partitions_to_txn_request_v4(buf: Buffer, pos: int) -> tuple[AddP
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AddPartitionsToTxnTransaction")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AddPartitionsToTxnTransaction", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -447,7 +474,8 @@ def decode_add_partitions_to_txn_request_v4(buf: Buffer, pos: int) -> tuple[AddP
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AddPartitionsToTxnRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AddPartitionsToTxnRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.v3_and_below_transactional_id = ""
@@ -542,7 +570,7 @@ REQUEST: MessageCodec[AddPartitionsToTxnRequest] = MessageCodec(
 )
 
 
-def decode_add_partitions_to_txn_response_v0(buf: Buffer, pos: int) -> tuple[AddPartitionsToTxnResponse, int]:
+def decode_add_partitions_to_txn_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AddPartitionsToTxnResponse, int]:
     end = len(buf)
     m = new(AddPartitionsToTxnResponse)
     if end - pos < 8:
@@ -553,6 +581,9 @@ def decode_add_partitions_to_txn_response_v0(buf: Buffer, pos: int) -> tuple[Add
         raise null_value("AddPartitionsToTxnResponse.ResultsByTopicV3AndBelow", pos)
     if n * 6 > end - pos:
         raise cut_short("AddPartitionsToTxnResponse.ResultsByTopicV3AndBelow", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("AddPartitionsToTxnResponse.ResultsByTopicV3AndBelow", pos)
     m.results_by_topic_v3_and_below = []
     add1 = m.results_by_topic_v3_and_below.append
     for _ in range(n):
@@ -576,6 +607,9 @@ def decode_add_partitions_to_txn_response_v0(buf: Buffer, pos: int) -> tuple[Add
             raise null_value("AddPartitionsToTxnTopicResult.ResultsByPartition", pos)
         if n * 6 > end - pos:
             raise cut_short("AddPartitionsToTxnTopicResult.ResultsByPartition", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("AddPartitionsToTxnTopicResult.ResultsByPartition", pos)
         x1.results_by_partition = []
         add2 = x1.results_by_partition.append
         stop = pos + n * 6
@@ -619,7 +653,7 @@ def encode_add_partitions_to_txn_response_v0(m: AddPartitionsToTxnResponse, out:
             add(_pack_ih(x2.partition_index, x2.partition_error_code))
 
 
-def decode_add_partitions_to_txn_response_v3(buf: Buffer, pos: int) -> tuple[AddPartitionsToTxnResponse, int]:
+def decode_add_partitions_to_txn_response_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AddPartitionsToTxnResponse, int]:
     end = len(buf)
     m = new(AddPartitionsToTxnResponse)
     if end - pos < 5:
@@ -633,6 +667,9 @@ def decode_add_partitions_to_txn_response_v3(buf: Buffer, pos: int) -> tuple[Add
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("AddPartitionsToTxnResponse.ResultsByTopicV3AndBelow", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("AddPartitionsToTxnResponse.ResultsByTopicV3AndBelow", pos)
     m.results_by_topic_v3_and_below = []
     add1 = m.results_by_topic_v3_and_below.append
     for _ in range(n):
@@ -661,6 +698,9 @@ def decode_add_partitions_to_txn_response_v3(buf: Buffer, pos: int) -> tuple[Add
         n -= 1
         if n * 7 > end - pos:
             raise cut_short("AddPartitionsToTxnTopicResult.ResultsByPartition", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("AddPartitionsToTxnTopicResult.ResultsByPartition", pos)
         x1.results_by_partition = []
         add2 = x1.results_by_partition.append
         for _ in range(n):
@@ -670,7 +710,8 @@ def decode_add_partitions_to_txn_response_v3(buf: Buffer, pos: int) -> tuple[Add
             x2.partition_index, x2.partition_error_code, n = _unpack_from_ihB(buf, pos)
             pos += 7
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AddPartitionsToTxnPartitionResult")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AddPartitionsToTxnPartitionResult", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -679,7 +720,8 @@ def decode_add_partitions_to_txn_response_v3(buf: Buffer, pos: int) -> tuple[Add
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AddPartitionsToTxnTopicResult")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AddPartitionsToTxnTopicResult", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -688,7 +730,8 @@ def decode_add_partitions_to_txn_response_v3(buf: Buffer, pos: int) -> tuple[Add
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AddPartitionsToTxnResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AddPartitionsToTxnResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.error_code = 0
@@ -740,7 +783,7 @@ def encode_add_partitions_to_txn_response_v3(m: AddPartitionsToTxnResponse, out:
         add(UVARINT[0])
 
 
-def decode_add_partitions_to_txn_response_v4(buf: Buffer, pos: int) -> tuple[AddPartitionsToTxnResponse, int]:
+def decode_add_partitions_to_txn_response_v4(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AddPartitionsToTxnResponse, int]:
     end = len(buf)
     m = new(AddPartitionsToTxnResponse)
     if end - pos < 7:
@@ -754,6 +797,9 @@ def decode_add_partitions_to_txn_response_v4(buf: Buffer, pos: int) -> tuple[Add
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("AddPartitionsToTxnResponse.ResultsByTransaction", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("AddPartitionsToTxnResponse.ResultsByTransaction", pos)
     m.results_by_transaction = []
     add1 = m.results_by_transaction.append
     for _ in range(n):
@@ -782,6 +828,9 @@ def decode_add_partitions_to_txn_response_v4(buf: Buffer, pos: int) -> tuple[Add
         n -= 1
         if n * 3 > end - pos:
             raise cut_short("AddPartitionsToTxnResult.TopicResults", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("AddPartitionsToTxnResult.TopicResults", pos)
         x1.topic_results = []
         add2 = x1.topic_results.append
         for _ in range(n):
@@ -810,6 +859,9 @@ def decode_add_partitions_to_txn_response_v4(buf: Buffer, pos: int) -> tuple[Add
             n -= 1
             if n * 7 > end - pos:
                 raise cut_short("AddPartitionsToTxnTopicResult.ResultsByPartition", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("AddPartitionsToTxnTopicResult.ResultsByPartition", pos)
             x2.results_by_partition = []
             add3 = x2.results_by_partition.append
             for _ in range(n):
@@ -819,7 +871,8 @@ def decode_add_partitions_to_txn_response_v4(buf: Buffer, pos: int) -> tuple[Add
                 x3.partition_index, x3.partition_error_code, n = _unpack_from_ihB(buf, pos)
                 pos += 7
                 if n:
-                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AddPartitionsToTxnPartitionResult")
+                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AddPartitionsToTxnPartitionResult", left)
+                    left -= len(x3.unknown_tagged_fields or ())
                 else:
                     x3.unknown_tagged_fields = None
                 add3(x3)
@@ -828,7 +881,8 @@ def decode_add_partitions_to_txn_response_v4(buf: Buffer, pos: int) -> tuple[Add
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AddPartitionsToTxnTopicResult")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AddPartitionsToTxnTopicResult", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -837,7 +891,8 @@ def decode_add_partitions_to_txn_response_v4(buf: Buffer, pos: int) -> tuple[Add
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AddPartitionsToTxnResult")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AddPartitionsToTxnResult", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -846,7 +901,8 @@ def decode_add_partitions_to_txn_response_v4(buf: Buffer, pos: int) -> tuple[Add
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AddPartitionsToTxnResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AddPartitionsToTxnResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.results_by_topic_v3_and_below = []

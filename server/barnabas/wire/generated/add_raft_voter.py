@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -22,6 +23,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -85,7 +87,7 @@ _pack_iiuB = Struct(">ii16sB").pack
 _unpack_from_iiuB = Struct(">ii16sB").unpack_from
 
 
-def decode_add_raft_voter_request_v0(buf: Buffer, pos: int) -> tuple[AddRaftVoterRequest, int]:
+def decode_add_raft_voter_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AddRaftVoterRequest, int]:
     end = len(buf)
     m = new(AddRaftVoterRequest)
     if pos >= end:
@@ -113,6 +115,9 @@ def decode_add_raft_voter_request_v0(buf: Buffer, pos: int) -> tuple[AddRaftVote
     n -= 1
     if n * 5 > end - pos:
         raise cut_short("AddRaftVoterRequest.Listeners", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("AddRaftVoterRequest.Listeners", pos)
     m.listeners = []
     add1 = m.listeners.append
     for _ in range(n):
@@ -148,7 +153,8 @@ def decode_add_raft_voter_request_v0(buf: Buffer, pos: int) -> tuple[AddRaftVote
         x1.port, n = _unpack_from_HB(buf, pos)
         pos += 3
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Listener")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Listener", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -157,7 +163,8 @@ def decode_add_raft_voter_request_v0(buf: Buffer, pos: int) -> tuple[AddRaftVote
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AddRaftVoterRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AddRaftVoterRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.ack_when_committed = True
@@ -213,7 +220,7 @@ def encode_add_raft_voter_request_v0(m: AddRaftVoterRequest, out: list[Chunk]) -
         add(UVARINT[0])
 
 
-def decode_add_raft_voter_request_v1(buf: Buffer, pos: int) -> tuple[AddRaftVoterRequest, int]:
+def decode_add_raft_voter_request_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AddRaftVoterRequest, int]:
     end = len(buf)
     m = new(AddRaftVoterRequest)
     if pos >= end:
@@ -241,6 +248,9 @@ def decode_add_raft_voter_request_v1(buf: Buffer, pos: int) -> tuple[AddRaftVote
     n -= 1
     if n * 5 > end - pos:
         raise cut_short("AddRaftVoterRequest.Listeners", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("AddRaftVoterRequest.Listeners", pos)
     m.listeners = []
     add1 = m.listeners.append
     for _ in range(n):
@@ -276,7 +286,8 @@ def decode_add_raft_voter_request_v1(buf: Buffer, pos: int) -> tuple[AddRaftVote
         x1.port, n = _unpack_from_HB(buf, pos)
         pos += 3
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Listener")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Listener", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -285,7 +296,8 @@ def decode_add_raft_voter_request_v1(buf: Buffer, pos: int) -> tuple[AddRaftVote
     m.ack_when_committed, n = _unpack_from_tB(buf, pos)
     pos += 2
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AddRaftVoterRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AddRaftVoterRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -353,7 +365,7 @@ REQUEST: MessageCodec[AddRaftVoterRequest] = MessageCodec(
 )
 
 
-def decode_add_raft_voter_response_v0(buf: Buffer, pos: int) -> tuple[AddRaftVoterResponse, int]:
+def decode_add_raft_voter_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AddRaftVoterResponse, int]:
     end = len(buf)
     m = new(AddRaftVoterResponse)
     if end - pos < 7:
@@ -375,7 +387,8 @@ def decode_add_raft_voter_response_v0(buf: Buffer, pos: int) -> tuple[AddRaftVot
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AddRaftVoterResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AddRaftVoterResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     Buffer,
     Chunk,
     cut_short,
@@ -51,7 +52,7 @@ _pack_iqB = Struct(">iqB").pack
 _unpack_from_iqB = Struct(">iqB").unpack_from
 
 
-def decode_allocate_producer_ids_request_v0(buf: Buffer, pos: int) -> tuple[AllocateProducerIdsRequest, int]:
+def decode_allocate_producer_ids_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AllocateProducerIdsRequest, int]:
     end = len(buf)
     m = new(AllocateProducerIdsRequest)
     if end - pos < 13:
@@ -59,7 +60,8 @@ def decode_allocate_producer_ids_request_v0(buf: Buffer, pos: int) -> tuple[Allo
     m.broker_id, m.broker_epoch, n = _unpack_from_iqB(buf, pos)
     pos += 13
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AllocateProducerIdsRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AllocateProducerIdsRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -87,7 +89,7 @@ REQUEST: MessageCodec[AllocateProducerIdsRequest] = MessageCodec(
 )
 
 
-def decode_allocate_producer_ids_response_v0(buf: Buffer, pos: int) -> tuple[AllocateProducerIdsResponse, int]:
+def decode_allocate_producer_ids_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AllocateProducerIdsResponse, int]:
     end = len(buf)
     m = new(AllocateProducerIdsResponse)
     if end - pos < 19:
@@ -95,7 +97,8 @@ def decode_allocate_producer_ids_response_v0(buf: Buffer, pos: int) -> tuple[All
     m.throttle_time_ms, m.error_code, m.producer_id_start, m.producer_id_len, n = _unpack_from_ihqiB(buf, pos)
     pos += 19
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AllocateProducerIdsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AllocateProducerIdsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

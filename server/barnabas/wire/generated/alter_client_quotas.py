@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -20,6 +21,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -127,7 +129,7 @@ _pack_ii = Struct(">ii").pack
 _unpack_from_ii = Struct(">ii").unpack_from
 
 
-def decode_alter_client_quotas_request_v0(buf: Buffer, pos: int) -> tuple[AlterClientQuotasRequest, int]:
+def decode_alter_client_quotas_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AlterClientQuotasRequest, int]:
     end = len(buf)
     m = new(AlterClientQuotasRequest)
     if end - pos < 4:
@@ -138,6 +140,9 @@ def decode_alter_client_quotas_request_v0(buf: Buffer, pos: int) -> tuple[AlterC
         raise null_value("AlterClientQuotasRequest.Entries", pos)
     if n * 8 > end - pos:
         raise cut_short("AlterClientQuotasRequest.Entries", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("AlterClientQuotasRequest.Entries", pos)
     m.entries = []
     add1 = m.entries.append
     for _ in range(n):
@@ -150,6 +155,9 @@ def decode_alter_client_quotas_request_v0(buf: Buffer, pos: int) -> tuple[AlterC
             raise null_value("EntryData.Entity", pos)
         if n * 4 > end - pos:
             raise cut_short("EntryData.Entity", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("EntryData.Entity", pos)
         x1.entity = []
         add2 = x1.entity.append
         for _ in range(n):
@@ -187,6 +195,9 @@ def decode_alter_client_quotas_request_v0(buf: Buffer, pos: int) -> tuple[AlterC
             raise null_value("EntryData.Ops", pos)
         if n * 11 > end - pos:
             raise cut_short("EntryData.Ops", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("EntryData.Ops", pos)
         x1.ops = []
         add3 = x1.ops.append
         for _ in range(n):
@@ -265,7 +276,7 @@ def encode_alter_client_quotas_request_v0(m: AlterClientQuotasRequest, out: list
     add(_pack_t(m.validate_only))
 
 
-def decode_alter_client_quotas_request_v1(buf: Buffer, pos: int) -> tuple[AlterClientQuotasRequest, int]:
+def decode_alter_client_quotas_request_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AlterClientQuotasRequest, int]:
     end = len(buf)
     m = new(AlterClientQuotasRequest)
     if pos >= end:
@@ -279,6 +290,9 @@ def decode_alter_client_quotas_request_v1(buf: Buffer, pos: int) -> tuple[AlterC
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("AlterClientQuotasRequest.Entries", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("AlterClientQuotasRequest.Entries", pos)
     m.entries = []
     add1 = m.entries.append
     for _ in range(n):
@@ -294,6 +308,9 @@ def decode_alter_client_quotas_request_v1(buf: Buffer, pos: int) -> tuple[AlterC
         n -= 1
         if n * 3 > end - pos:
             raise cut_short("EntryData.Entity", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("EntryData.Entity", pos)
         x1.entity = []
         add2 = x1.entity.append
         for _ in range(n):
@@ -330,7 +347,8 @@ def decode_alter_client_quotas_request_v1(buf: Buffer, pos: int) -> tuple[AlterC
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "EntityData")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "EntityData", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -345,6 +363,9 @@ def decode_alter_client_quotas_request_v1(buf: Buffer, pos: int) -> tuple[AlterC
         n -= 1
         if n * 11 > end - pos:
             raise cut_short("EntryData.Ops", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("EntryData.Ops", pos)
         x1.ops = []
         add3 = x1.ops.append
         for _ in range(n):
@@ -367,7 +388,8 @@ def decode_alter_client_quotas_request_v1(buf: Buffer, pos: int) -> tuple[AlterC
             x3.value, x3.remove, n = _unpack_from_dtB(buf, pos)
             pos += 10
             if n:
-                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OpData")
+                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OpData", left)
+                left -= len(x3.unknown_tagged_fields or ())
             else:
                 x3.unknown_tagged_fields = None
             add3(x3)
@@ -376,7 +398,8 @@ def decode_alter_client_quotas_request_v1(buf: Buffer, pos: int) -> tuple[AlterC
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "EntryData")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "EntryData", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -385,7 +408,8 @@ def decode_alter_client_quotas_request_v1(buf: Buffer, pos: int) -> tuple[AlterC
     m.validate_only, n = _unpack_from_tB(buf, pos)
     pos += 2
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterClientQuotasRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterClientQuotasRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -472,7 +496,7 @@ REQUEST: MessageCodec[AlterClientQuotasRequest] = MessageCodec(
 )
 
 
-def decode_alter_client_quotas_response_v0(buf: Buffer, pos: int) -> tuple[AlterClientQuotasResponse, int]:
+def decode_alter_client_quotas_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AlterClientQuotasResponse, int]:
     end = len(buf)
     m = new(AlterClientQuotasResponse)
     if end - pos < 8:
@@ -483,6 +507,9 @@ def decode_alter_client_quotas_response_v0(buf: Buffer, pos: int) -> tuple[Alter
         raise null_value("AlterClientQuotasResponse.Entries", pos)
     if n * 8 > end - pos:
         raise cut_short("AlterClientQuotasResponse.Entries", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("AlterClientQuotasResponse.Entries", pos)
     m.entries = []
     add1 = m.entries.append
     for _ in range(n):
@@ -507,6 +534,9 @@ def decode_alter_client_quotas_response_v0(buf: Buffer, pos: int) -> tuple[Alter
             raise null_value("EntryData.Entity", pos)
         if n * 4 > end - pos:
             raise cut_short("EntryData.Entity", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("EntryData.Entity", pos)
         x1.entity = []
         add2 = x1.entity.append
         for _ in range(n):
@@ -583,7 +613,7 @@ def encode_alter_client_quotas_response_v0(m: AlterClientQuotasResponse, out: li
             add(d3)
 
 
-def decode_alter_client_quotas_response_v1(buf: Buffer, pos: int) -> tuple[AlterClientQuotasResponse, int]:
+def decode_alter_client_quotas_response_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AlterClientQuotasResponse, int]:
     end = len(buf)
     m = new(AlterClientQuotasResponse)
     if end - pos < 5:
@@ -597,6 +627,9 @@ def decode_alter_client_quotas_response_v1(buf: Buffer, pos: int) -> tuple[Alter
     n -= 1
     if n * 5 > end - pos:
         raise cut_short("AlterClientQuotasResponse.Entries", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("AlterClientQuotasResponse.Entries", pos)
     m.entries = []
     add1 = m.entries.append
     for _ in range(n):
@@ -626,6 +659,9 @@ def decode_alter_client_quotas_response_v1(buf: Buffer, pos: int) -> tuple[Alter
         n -= 1
         if n * 3 > end - pos:
             raise cut_short("EntryData.Entity", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("EntryData.Entity", pos)
         x1.entity = []
         add2 = x1.entity.append
         for _ in range(n):
@@ -662,7 +698,8 @@ def decode_alter_client_quotas_response_v1(buf: Buffer, pos: int) -> tuple[Alter
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "EntityData")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "EntityData", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -671,7 +708,8 @@ def decode_alter_client_quotas_response_v1(buf: Buffer, pos: int) -> tuple[Alter
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "EntryData")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "EntryData", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -680,7 +718,8 @@ def decode_alter_client_quotas_response_v1(buf: Buffer, pos: int) -> tuple[Alter
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterClientQuotasResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterClientQuotasResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

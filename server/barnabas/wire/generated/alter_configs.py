@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -20,6 +21,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -108,7 +110,7 @@ _pack_ii = Struct(">ii").pack
 _unpack_from_ii = Struct(">ii").unpack_from
 
 
-def decode_alter_configs_request_v0(buf: Buffer, pos: int) -> tuple[AlterConfigsRequest, int]:
+def decode_alter_configs_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AlterConfigsRequest, int]:
     end = len(buf)
     m = new(AlterConfigsRequest)
     if end - pos < 4:
@@ -119,6 +121,9 @@ def decode_alter_configs_request_v0(buf: Buffer, pos: int) -> tuple[AlterConfigs
         raise null_value("AlterConfigsRequest.Resources", pos)
     if n * 7 > end - pos:
         raise cut_short("AlterConfigsRequest.Resources", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("AlterConfigsRequest.Resources", pos)
     m.resources = []
     add1 = m.resources.append
     for _ in range(n):
@@ -142,6 +147,9 @@ def decode_alter_configs_request_v0(buf: Buffer, pos: int) -> tuple[AlterConfigs
             raise null_value("AlterConfigsResource.Configs", pos)
         if n * 4 > end - pos:
             raise cut_short("AlterConfigsResource.Configs", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("AlterConfigsResource.Configs", pos)
         x1.configs = []
         add2 = x1.configs.append
         for _ in range(n):
@@ -221,7 +229,7 @@ def encode_alter_configs_request_v0(m: AlterConfigsRequest, out: list[Chunk]) ->
     add(_pack_t(m.validate_only))
 
 
-def decode_alter_configs_request_v2(buf: Buffer, pos: int) -> tuple[AlterConfigsRequest, int]:
+def decode_alter_configs_request_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AlterConfigsRequest, int]:
     end = len(buf)
     m = new(AlterConfigsRequest)
     if pos >= end:
@@ -235,6 +243,9 @@ def decode_alter_configs_request_v2(buf: Buffer, pos: int) -> tuple[AlterConfigs
     n -= 1
     if n * 4 > end - pos:
         raise cut_short("AlterConfigsRequest.Resources", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("AlterConfigsRequest.Resources", pos)
     m.resources = []
     add1 = m.resources.append
     for _ in range(n):
@@ -263,6 +274,9 @@ def decode_alter_configs_request_v2(buf: Buffer, pos: int) -> tuple[AlterConfigs
         n -= 1
         if n * 3 > end - pos:
             raise cut_short("AlterConfigsResource.Configs", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("AlterConfigsResource.Configs", pos)
         x1.configs = []
         add2 = x1.configs.append
         for _ in range(n):
@@ -299,7 +313,8 @@ def decode_alter_configs_request_v2(buf: Buffer, pos: int) -> tuple[AlterConfigs
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterableConfig")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterableConfig", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -308,7 +323,8 @@ def decode_alter_configs_request_v2(buf: Buffer, pos: int) -> tuple[AlterConfigs
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterConfigsResource")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterConfigsResource", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -317,7 +333,8 @@ def decode_alter_configs_request_v2(buf: Buffer, pos: int) -> tuple[AlterConfigs
     m.validate_only, n = _unpack_from_tB(buf, pos)
     pos += 2
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterConfigsRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterConfigsRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -397,7 +414,7 @@ REQUEST: MessageCodec[AlterConfigsRequest] = MessageCodec(
 )
 
 
-def decode_alter_configs_response_v0(buf: Buffer, pos: int) -> tuple[AlterConfigsResponse, int]:
+def decode_alter_configs_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AlterConfigsResponse, int]:
     end = len(buf)
     m = new(AlterConfigsResponse)
     if end - pos < 8:
@@ -408,6 +425,9 @@ def decode_alter_configs_response_v0(buf: Buffer, pos: int) -> tuple[AlterConfig
         raise null_value("AlterConfigsResponse.Responses", pos)
     if n * 7 > end - pos:
         raise cut_short("AlterConfigsResponse.Responses", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("AlterConfigsResponse.Responses", pos)
     m.responses = []
     add1 = m.responses.append
     for _ in range(n):
@@ -467,7 +487,7 @@ def encode_alter_configs_response_v0(m: AlterConfigsResponse, out: list[Chunk]) 
         add(d2)
 
 
-def decode_alter_configs_response_v2(buf: Buffer, pos: int) -> tuple[AlterConfigsResponse, int]:
+def decode_alter_configs_response_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AlterConfigsResponse, int]:
     end = len(buf)
     m = new(AlterConfigsResponse)
     if end - pos < 5:
@@ -481,6 +501,9 @@ def decode_alter_configs_response_v2(buf: Buffer, pos: int) -> tuple[AlterConfig
     n -= 1
     if n * 6 > end - pos:
         raise cut_short("AlterConfigsResponse.Responses", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("AlterConfigsResponse.Responses", pos)
     m.responses = []
     add1 = m.responses.append
     for _ in range(n):
@@ -517,7 +540,8 @@ def decode_alter_configs_response_v2(buf: Buffer, pos: int) -> tuple[AlterConfig
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterConfigsResourceResponse")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterConfigsResourceResponse", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -526,7 +550,8 @@ def decode_alter_configs_response_v2(buf: Buffer, pos: int) -> tuple[AlterConfig
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterConfigsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterConfigsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -9,6 +9,7 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
     INT32S,
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -23,6 +24,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -153,7 +155,7 @@ _pack_iqB = Struct(">iqB").pack
 _unpack_from_iqB = Struct(">iqB").unpack_from
 
 
-def decode_alter_partition_request_v0(buf: Buffer, pos: int) -> tuple[AlterPartitionRequest, int]:
+def decode_alter_partition_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AlterPartitionRequest, int]:
     end = len(buf)
     m = new(AlterPartitionRequest)
     if end - pos < 13:
@@ -167,6 +169,9 @@ def decode_alter_partition_request_v0(buf: Buffer, pos: int) -> tuple[AlterParti
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("AlterPartitionRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("AlterPartitionRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -195,6 +200,9 @@ def decode_alter_partition_request_v0(buf: Buffer, pos: int) -> tuple[AlterParti
         n -= 1
         if n * 14 > end - pos:
             raise cut_short("TopicData.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicData.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -210,6 +218,9 @@ def decode_alter_partition_request_v0(buf: Buffer, pos: int) -> tuple[AlterParti
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("PartitionData.NewIsr", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("PartitionData.NewIsr", pos)
             x2.new_isr = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if end - pos < 5:
@@ -217,7 +228,8 @@ def decode_alter_partition_request_v0(buf: Buffer, pos: int) -> tuple[AlterParti
             x2.partition_epoch, n = _unpack_from_iB(buf, pos)
             pos += 5
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             x2.new_isr_with_epochs = []
@@ -228,7 +240,8 @@ def decode_alter_partition_request_v0(buf: Buffer, pos: int) -> tuple[AlterParti
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.topic_id = ZERO_UUID
@@ -238,7 +251,8 @@ def decode_alter_partition_request_v0(buf: Buffer, pos: int) -> tuple[AlterParti
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterPartitionRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterPartitionRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -300,7 +314,7 @@ def encode_alter_partition_request_v0(m: AlterPartitionRequest, out: list[Chunk]
         add(UVARINT[0])
 
 
-def decode_alter_partition_request_v1(buf: Buffer, pos: int) -> tuple[AlterPartitionRequest, int]:
+def decode_alter_partition_request_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AlterPartitionRequest, int]:
     end = len(buf)
     m = new(AlterPartitionRequest)
     if end - pos < 13:
@@ -314,6 +328,9 @@ def decode_alter_partition_request_v1(buf: Buffer, pos: int) -> tuple[AlterParti
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("AlterPartitionRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("AlterPartitionRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -342,6 +359,9 @@ def decode_alter_partition_request_v1(buf: Buffer, pos: int) -> tuple[AlterParti
         n -= 1
         if n * 15 > end - pos:
             raise cut_short("TopicData.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicData.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -357,6 +377,9 @@ def decode_alter_partition_request_v1(buf: Buffer, pos: int) -> tuple[AlterParti
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("PartitionData.NewIsr", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("PartitionData.NewIsr", pos)
             x2.new_isr = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if end - pos < 6:
@@ -364,7 +387,8 @@ def decode_alter_partition_request_v1(buf: Buffer, pos: int) -> tuple[AlterParti
             x2.leader_recovery_state, x2.partition_epoch, n = _unpack_from_biB(buf, pos)
             pos += 6
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             x2.new_isr_with_epochs = []
@@ -374,7 +398,8 @@ def decode_alter_partition_request_v1(buf: Buffer, pos: int) -> tuple[AlterParti
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.topic_id = ZERO_UUID
@@ -384,7 +409,8 @@ def decode_alter_partition_request_v1(buf: Buffer, pos: int) -> tuple[AlterParti
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterPartitionRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterPartitionRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -444,7 +470,7 @@ def encode_alter_partition_request_v1(m: AlterPartitionRequest, out: list[Chunk]
         add(UVARINT[0])
 
 
-def decode_alter_partition_request_v2(buf: Buffer, pos: int) -> tuple[AlterPartitionRequest, int]:
+def decode_alter_partition_request_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AlterPartitionRequest, int]:
     end = len(buf)
     m = new(AlterPartitionRequest)
     if end - pos < 13:
@@ -458,6 +484,9 @@ def decode_alter_partition_request_v2(buf: Buffer, pos: int) -> tuple[AlterParti
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("AlterPartitionRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("AlterPartitionRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -473,6 +502,9 @@ def decode_alter_partition_request_v2(buf: Buffer, pos: int) -> tuple[AlterParti
         n -= 1
         if n * 15 > end - pos:
             raise cut_short("TopicData.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicData.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -488,6 +520,9 @@ def decode_alter_partition_request_v2(buf: Buffer, pos: int) -> tuple[AlterParti
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("PartitionData.NewIsr", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("PartitionData.NewIsr", pos)
             x2.new_isr = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if end - pos < 6:
@@ -495,7 +530,8 @@ def decode_alter_partition_request_v2(buf: Buffer, pos: int) -> tuple[AlterParti
             x2.leader_recovery_state, x2.partition_epoch, n = _unpack_from_biB(buf, pos)
             pos += 6
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             x2.new_isr_with_epochs = []
@@ -505,7 +541,8 @@ def decode_alter_partition_request_v2(buf: Buffer, pos: int) -> tuple[AlterParti
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.topic_name = ""
@@ -515,7 +552,8 @@ def decode_alter_partition_request_v2(buf: Buffer, pos: int) -> tuple[AlterParti
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterPartitionRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterPartitionRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -571,7 +609,7 @@ def encode_alter_partition_request_v2(m: AlterPartitionRequest, out: list[Chunk]
         add(UVARINT[0])
 
 
-def decode_alter_partition_request_v3(buf: Buffer, pos: int) -> tuple[AlterPartitionRequest, int]:
+def decode_alter_partition_request_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AlterPartitionRequest, int]:
     end = len(buf)
     m = new(AlterPartitionRequest)
     if end - pos < 13:
@@ -585,6 +623,9 @@ def decode_alter_partition_request_v3(buf: Buffer, pos: int) -> tuple[AlterParti
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("AlterPartitionRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("AlterPartitionRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -600,6 +641,9 @@ def decode_alter_partition_request_v3(buf: Buffer, pos: int) -> tuple[AlterParti
         n -= 1
         if n * 15 > end - pos:
             raise cut_short("TopicData.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicData.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -615,6 +659,9 @@ def decode_alter_partition_request_v3(buf: Buffer, pos: int) -> tuple[AlterParti
             n -= 1
             if n * 13 > end - pos:
                 raise cut_short("PartitionData.NewIsrWithEpochs", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("PartitionData.NewIsrWithEpochs", pos)
             x2.new_isr_with_epochs = []
             add3 = x2.new_isr_with_epochs.append
             for _ in range(n):
@@ -624,7 +671,8 @@ def decode_alter_partition_request_v3(buf: Buffer, pos: int) -> tuple[AlterParti
                 x3.broker_id, x3.broker_epoch, n = _unpack_from_iqB(buf, pos)
                 pos += 13
                 if n:
-                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "BrokerState")
+                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "BrokerState", left)
+                    left -= len(x3.unknown_tagged_fields or ())
                 else:
                     x3.unknown_tagged_fields = None
                 add3(x3)
@@ -633,7 +681,8 @@ def decode_alter_partition_request_v3(buf: Buffer, pos: int) -> tuple[AlterParti
             x2.leader_recovery_state, x2.partition_epoch, n = _unpack_from_biB(buf, pos)
             pos += 6
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             x2.new_isr = []
@@ -643,7 +692,8 @@ def decode_alter_partition_request_v3(buf: Buffer, pos: int) -> tuple[AlterParti
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.topic_name = ""
@@ -653,7 +703,8 @@ def decode_alter_partition_request_v3(buf: Buffer, pos: int) -> tuple[AlterParti
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterPartitionRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterPartitionRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -732,7 +783,7 @@ REQUEST: MessageCodec[AlterPartitionRequest] = MessageCodec(
 )
 
 
-def decode_alter_partition_response_v0(buf: Buffer, pos: int) -> tuple[AlterPartitionResponse, int]:
+def decode_alter_partition_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AlterPartitionResponse, int]:
     end = len(buf)
     m = new(AlterPartitionResponse)
     if end - pos < 7:
@@ -746,6 +797,9 @@ def decode_alter_partition_response_v0(buf: Buffer, pos: int) -> tuple[AlterPart
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("AlterPartitionResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("AlterPartitionResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -774,6 +828,9 @@ def decode_alter_partition_response_v0(buf: Buffer, pos: int) -> tuple[AlterPart
         n -= 1
         if n * 20 > end - pos:
             raise cut_short("TopicData.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicData.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -789,6 +846,9 @@ def decode_alter_partition_response_v0(buf: Buffer, pos: int) -> tuple[AlterPart
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("PartitionData.Isr", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("PartitionData.Isr", pos)
             x2.isr = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if end - pos < 5:
@@ -796,7 +856,8 @@ def decode_alter_partition_response_v0(buf: Buffer, pos: int) -> tuple[AlterPart
             x2.partition_epoch, n = _unpack_from_iB(buf, pos)
             pos += 5
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             x2.leader_recovery_state = 0
@@ -806,7 +867,8 @@ def decode_alter_partition_response_v0(buf: Buffer, pos: int) -> tuple[AlterPart
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.topic_id = ZERO_UUID
@@ -816,7 +878,8 @@ def decode_alter_partition_response_v0(buf: Buffer, pos: int) -> tuple[AlterPart
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterPartitionResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterPartitionResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -874,7 +937,7 @@ def encode_alter_partition_response_v0(m: AlterPartitionResponse, out: list[Chun
         add(UVARINT[0])
 
 
-def decode_alter_partition_response_v1(buf: Buffer, pos: int) -> tuple[AlterPartitionResponse, int]:
+def decode_alter_partition_response_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AlterPartitionResponse, int]:
     end = len(buf)
     m = new(AlterPartitionResponse)
     if end - pos < 7:
@@ -888,6 +951,9 @@ def decode_alter_partition_response_v1(buf: Buffer, pos: int) -> tuple[AlterPart
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("AlterPartitionResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("AlterPartitionResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -916,6 +982,9 @@ def decode_alter_partition_response_v1(buf: Buffer, pos: int) -> tuple[AlterPart
         n -= 1
         if n * 21 > end - pos:
             raise cut_short("TopicData.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicData.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -931,6 +1000,9 @@ def decode_alter_partition_response_v1(buf: Buffer, pos: int) -> tuple[AlterPart
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("PartitionData.Isr", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("PartitionData.Isr", pos)
             x2.isr = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if end - pos < 6:
@@ -938,7 +1010,8 @@ def decode_alter_partition_response_v1(buf: Buffer, pos: int) -> tuple[AlterPart
             x2.leader_recovery_state, x2.partition_epoch, n = _unpack_from_biB(buf, pos)
             pos += 6
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -947,7 +1020,8 @@ def decode_alter_partition_response_v1(buf: Buffer, pos: int) -> tuple[AlterPart
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.topic_id = ZERO_UUID
@@ -957,7 +1031,8 @@ def decode_alter_partition_response_v1(buf: Buffer, pos: int) -> tuple[AlterPart
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterPartitionResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterPartitionResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -1015,7 +1090,7 @@ def encode_alter_partition_response_v1(m: AlterPartitionResponse, out: list[Chun
         add(UVARINT[0])
 
 
-def decode_alter_partition_response_v2(buf: Buffer, pos: int) -> tuple[AlterPartitionResponse, int]:
+def decode_alter_partition_response_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AlterPartitionResponse, int]:
     end = len(buf)
     m = new(AlterPartitionResponse)
     if end - pos < 7:
@@ -1029,6 +1104,9 @@ def decode_alter_partition_response_v2(buf: Buffer, pos: int) -> tuple[AlterPart
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("AlterPartitionResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("AlterPartitionResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -1044,6 +1122,9 @@ def decode_alter_partition_response_v2(buf: Buffer, pos: int) -> tuple[AlterPart
         n -= 1
         if n * 21 > end - pos:
             raise cut_short("TopicData.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicData.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -1059,6 +1140,9 @@ def decode_alter_partition_response_v2(buf: Buffer, pos: int) -> tuple[AlterPart
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("PartitionData.Isr", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("PartitionData.Isr", pos)
             x2.isr = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if end - pos < 6:
@@ -1066,7 +1150,8 @@ def decode_alter_partition_response_v2(buf: Buffer, pos: int) -> tuple[AlterPart
             x2.leader_recovery_state, x2.partition_epoch, n = _unpack_from_biB(buf, pos)
             pos += 6
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -1075,7 +1160,8 @@ def decode_alter_partition_response_v2(buf: Buffer, pos: int) -> tuple[AlterPart
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.topic_name = ""
@@ -1085,7 +1171,8 @@ def decode_alter_partition_response_v2(buf: Buffer, pos: int) -> tuple[AlterPart
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterPartitionResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterPartitionResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -9,6 +9,7 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
     INT32S,
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -22,6 +23,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -116,7 +118,7 @@ _pack_ihB = Struct(">ihB").pack
 _unpack_from_ihB = Struct(">ihB").unpack_from
 
 
-def decode_alter_partition_reassignments_request_v0(buf: Buffer, pos: int) -> tuple[AlterPartitionReassignmentsRequest, int]:
+def decode_alter_partition_reassignments_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AlterPartitionReassignmentsRequest, int]:
     end = len(buf)
     m = new(AlterPartitionReassignmentsRequest)
     if end - pos < 5:
@@ -130,6 +132,9 @@ def decode_alter_partition_reassignments_request_v0(buf: Buffer, pos: int) -> tu
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("AlterPartitionReassignmentsRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("AlterPartitionReassignmentsRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -158,6 +163,9 @@ def decode_alter_partition_reassignments_request_v0(buf: Buffer, pos: int) -> tu
         n -= 1
         if n * 6 > end - pos:
             raise cut_short("ReassignableTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ReassignableTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -174,6 +182,9 @@ def decode_alter_partition_reassignments_request_v0(buf: Buffer, pos: int) -> tu
                 n -= 1
                 if n * 4 > end - pos:
                     raise cut_short("ReassignablePartition.Replicas", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("ReassignablePartition.Replicas", pos)
                 x2.replicas = list(INT32S[n].unpack_from(buf, pos))
                 pos += n * 4
             if pos >= end:
@@ -181,7 +192,8 @@ def decode_alter_partition_reassignments_request_v0(buf: Buffer, pos: int) -> tu
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReassignablePartition")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReassignablePartition", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -190,7 +202,8 @@ def decode_alter_partition_reassignments_request_v0(buf: Buffer, pos: int) -> tu
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReassignableTopic")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReassignableTopic", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -199,7 +212,8 @@ def decode_alter_partition_reassignments_request_v0(buf: Buffer, pos: int) -> tu
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterPartitionReassignmentsRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterPartitionReassignmentsRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.allow_replication_factor_change = True
@@ -257,7 +271,7 @@ def encode_alter_partition_reassignments_request_v0(m: AlterPartitionReassignmen
         add(UVARINT[0])
 
 
-def decode_alter_partition_reassignments_request_v1(buf: Buffer, pos: int) -> tuple[AlterPartitionReassignmentsRequest, int]:
+def decode_alter_partition_reassignments_request_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AlterPartitionReassignmentsRequest, int]:
     end = len(buf)
     m = new(AlterPartitionReassignmentsRequest)
     if end - pos < 6:
@@ -271,6 +285,9 @@ def decode_alter_partition_reassignments_request_v1(buf: Buffer, pos: int) -> tu
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("AlterPartitionReassignmentsRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("AlterPartitionReassignmentsRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -299,6 +316,9 @@ def decode_alter_partition_reassignments_request_v1(buf: Buffer, pos: int) -> tu
         n -= 1
         if n * 6 > end - pos:
             raise cut_short("ReassignableTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ReassignableTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -315,6 +335,9 @@ def decode_alter_partition_reassignments_request_v1(buf: Buffer, pos: int) -> tu
                 n -= 1
                 if n * 4 > end - pos:
                     raise cut_short("ReassignablePartition.Replicas", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("ReassignablePartition.Replicas", pos)
                 x2.replicas = list(INT32S[n].unpack_from(buf, pos))
                 pos += n * 4
             if pos >= end:
@@ -322,7 +345,8 @@ def decode_alter_partition_reassignments_request_v1(buf: Buffer, pos: int) -> tu
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReassignablePartition")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReassignablePartition", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -331,7 +355,8 @@ def decode_alter_partition_reassignments_request_v1(buf: Buffer, pos: int) -> tu
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReassignableTopic")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReassignableTopic", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -340,7 +365,8 @@ def decode_alter_partition_reassignments_request_v1(buf: Buffer, pos: int) -> tu
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterPartitionReassignmentsRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterPartitionReassignmentsRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -409,7 +435,7 @@ REQUEST: MessageCodec[AlterPartitionReassignmentsRequest] = MessageCodec(
 )
 
 
-def decode_alter_partition_reassignments_response_v0(buf: Buffer, pos: int) -> tuple[AlterPartitionReassignmentsResponse, int]:
+def decode_alter_partition_reassignments_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AlterPartitionReassignmentsResponse, int]:
     end = len(buf)
     m = new(AlterPartitionReassignmentsResponse)
     if end - pos < 7:
@@ -437,6 +463,9 @@ def decode_alter_partition_reassignments_response_v0(buf: Buffer, pos: int) -> t
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("AlterPartitionReassignmentsResponse.Responses", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("AlterPartitionReassignmentsResponse.Responses", pos)
     m.responses = []
     add1 = m.responses.append
     for _ in range(n):
@@ -465,6 +494,9 @@ def decode_alter_partition_reassignments_response_v0(buf: Buffer, pos: int) -> t
         n -= 1
         if n * 8 > end - pos:
             raise cut_short("ReassignableTopicResponse.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ReassignableTopicResponse.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -488,7 +520,8 @@ def decode_alter_partition_reassignments_response_v0(buf: Buffer, pos: int) -> t
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReassignablePartitionResponse")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReassignablePartitionResponse", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -497,7 +530,8 @@ def decode_alter_partition_reassignments_response_v0(buf: Buffer, pos: int) -> t
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReassignableTopicResponse")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReassignableTopicResponse", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -506,7 +540,8 @@ def decode_alter_partition_reassignments_response_v0(buf: Buffer, pos: int) -> t
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterPartitionReassignmentsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterPartitionReassignmentsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.allow_replication_factor_change = True
@@ -575,7 +610,7 @@ def encode_alter_partition_reassignments_response_v0(m: AlterPartitionReassignme
         add(UVARINT[0])
 
 
-def decode_alter_partition_reassignments_response_v1(buf: Buffer, pos: int) -> tuple[AlterPartitionReassignmentsResponse, int]:
+def decode_alter_partition_reassignments_response_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AlterPartitionReassignmentsResponse, int]:
     end = len(buf)
     m = new(AlterPartitionReassignmentsResponse)
     if end - pos < 8:
@@ -603,6 +638,9 @@ def decode_alter_partition_reassignments_response_v1(buf: Buffer, pos: int) -> t
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("AlterPartitionReassignmentsResponse.Responses", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("AlterPartitionReassignmentsResponse.Responses", pos)
     m.responses = []
     add1 = m.responses.append
     for _ in range(n):
@@ -631,6 +669,9 @@ def decode_alter_partition_reassignments_response_v1(buf: Buffer, pos: int) -> t
         n -= 1
         if n * 8 > end - pos:
             raise cut_short("ReassignableTopicResponse.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ReassignableTopicResponse.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -654,7 +695,8 @@ def decode_alter_partition_reassignments_response_v1(buf: Buffer, pos: int) -> t
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReassignablePartitionResponse")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReassignablePartitionResponse", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -663,7 +705,8 @@ def decode_alter_partition_reassignments_response_v1(buf: Buffer, pos: int) -> t
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReassignableTopicResponse")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReassignableTopicResponse", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -672,7 +715,8 @@ def decode_alter_partition_reassignments_response_v1(buf: Buffer, pos: int) -> t
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterPartitionReassignmentsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterPartitionReassignmentsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -9,6 +9,7 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
     INT32S,
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -21,6 +22,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -103,7 +105,7 @@ _pack_ii = Struct(">ii").pack
 _unpack_from_ii = Struct(">ii").unpack_from
 
 
-def decode_alter_replica_log_dirs_request_v0(buf: Buffer, pos: int) -> tuple[AlterReplicaLogDirsRequest, int]:
+def decode_alter_replica_log_dirs_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AlterReplicaLogDirsRequest, int]:
     end = len(buf)
     m = new(AlterReplicaLogDirsRequest)
     if end - pos < 4:
@@ -114,6 +116,9 @@ def decode_alter_replica_log_dirs_request_v0(buf: Buffer, pos: int) -> tuple[Alt
         raise null_value("AlterReplicaLogDirsRequest.Dirs", pos)
     if n * 6 > end - pos:
         raise cut_short("AlterReplicaLogDirsRequest.Dirs", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("AlterReplicaLogDirsRequest.Dirs", pos)
     m.dirs = []
     add1 = m.dirs.append
     for _ in range(n):
@@ -137,6 +142,9 @@ def decode_alter_replica_log_dirs_request_v0(buf: Buffer, pos: int) -> tuple[Alt
             raise null_value("AlterReplicaLogDir.Topics", pos)
         if n * 6 > end - pos:
             raise cut_short("AlterReplicaLogDir.Topics", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("AlterReplicaLogDir.Topics", pos)
         x1.topics = []
         add2 = x1.topics.append
         for _ in range(n):
@@ -160,6 +168,9 @@ def decode_alter_replica_log_dirs_request_v0(buf: Buffer, pos: int) -> tuple[Alt
                 raise null_value("AlterReplicaLogDirTopic.Partitions", pos)
             if n * 4 > end - pos:
                 raise cut_short("AlterReplicaLogDirTopic.Partitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("AlterReplicaLogDirTopic.Partitions", pos)
             x2.partitions = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             x2.unknown_tagged_fields = None
@@ -207,7 +218,7 @@ def encode_alter_replica_log_dirs_request_v0(m: AlterReplicaLogDirsRequest, out:
                 add(INT32S[len(v5)].pack(*v5))
 
 
-def decode_alter_replica_log_dirs_request_v2(buf: Buffer, pos: int) -> tuple[AlterReplicaLogDirsRequest, int]:
+def decode_alter_replica_log_dirs_request_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AlterReplicaLogDirsRequest, int]:
     end = len(buf)
     m = new(AlterReplicaLogDirsRequest)
     if pos >= end:
@@ -221,6 +232,9 @@ def decode_alter_replica_log_dirs_request_v2(buf: Buffer, pos: int) -> tuple[Alt
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("AlterReplicaLogDirsRequest.Dirs", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("AlterReplicaLogDirsRequest.Dirs", pos)
     m.dirs = []
     add1 = m.dirs.append
     for _ in range(n):
@@ -249,6 +263,9 @@ def decode_alter_replica_log_dirs_request_v2(buf: Buffer, pos: int) -> tuple[Alt
         n -= 1
         if n * 3 > end - pos:
             raise cut_short("AlterReplicaLogDir.Topics", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("AlterReplicaLogDir.Topics", pos)
         x1.topics = []
         add2 = x1.topics.append
         for _ in range(n):
@@ -277,6 +294,9 @@ def decode_alter_replica_log_dirs_request_v2(buf: Buffer, pos: int) -> tuple[Alt
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("AlterReplicaLogDirTopic.Partitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("AlterReplicaLogDirTopic.Partitions", pos)
             x2.partitions = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -284,7 +304,8 @@ def decode_alter_replica_log_dirs_request_v2(buf: Buffer, pos: int) -> tuple[Alt
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterReplicaLogDirTopic")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterReplicaLogDirTopic", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -293,7 +314,8 @@ def decode_alter_replica_log_dirs_request_v2(buf: Buffer, pos: int) -> tuple[Alt
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterReplicaLogDir")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterReplicaLogDir", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -302,7 +324,8 @@ def decode_alter_replica_log_dirs_request_v2(buf: Buffer, pos: int) -> tuple[Alt
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterReplicaLogDirsRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterReplicaLogDirsRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -376,7 +399,7 @@ REQUEST: MessageCodec[AlterReplicaLogDirsRequest] = MessageCodec(
 )
 
 
-def decode_alter_replica_log_dirs_response_v0(buf: Buffer, pos: int) -> tuple[AlterReplicaLogDirsResponse, int]:
+def decode_alter_replica_log_dirs_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AlterReplicaLogDirsResponse, int]:
     end = len(buf)
     m = new(AlterReplicaLogDirsResponse)
     if end - pos < 8:
@@ -387,6 +410,9 @@ def decode_alter_replica_log_dirs_response_v0(buf: Buffer, pos: int) -> tuple[Al
         raise null_value("AlterReplicaLogDirsResponse.Results", pos)
     if n * 6 > end - pos:
         raise cut_short("AlterReplicaLogDirsResponse.Results", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("AlterReplicaLogDirsResponse.Results", pos)
     m.results = []
     add1 = m.results.append
     for _ in range(n):
@@ -410,6 +436,9 @@ def decode_alter_replica_log_dirs_response_v0(buf: Buffer, pos: int) -> tuple[Al
             raise null_value("AlterReplicaLogDirTopicResult.Partitions", pos)
         if n * 6 > end - pos:
             raise cut_short("AlterReplicaLogDirTopicResult.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("AlterReplicaLogDirTopicResult.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         stop = pos + n * 6
@@ -449,7 +478,7 @@ def encode_alter_replica_log_dirs_response_v0(m: AlterReplicaLogDirsResponse, ou
             add(_pack_ih(x2.partition_index, x2.error_code))
 
 
-def decode_alter_replica_log_dirs_response_v2(buf: Buffer, pos: int) -> tuple[AlterReplicaLogDirsResponse, int]:
+def decode_alter_replica_log_dirs_response_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AlterReplicaLogDirsResponse, int]:
     end = len(buf)
     m = new(AlterReplicaLogDirsResponse)
     if end - pos < 5:
@@ -463,6 +492,9 @@ def decode_alter_replica_log_dirs_response_v2(buf: Buffer, pos: int) -> tuple[Al
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("AlterReplicaLogDirsResponse.Results", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("AlterReplicaLogDirsResponse.Results", pos)
     m.results = []
     add1 = m.results.append
     for _ in range(n):
@@ -491,6 +523,9 @@ def decode_alter_replica_log_dirs_response_v2(buf: Buffer, pos: int) -> tuple[Al
         n -= 1
         if n * 7 > end - pos:
             raise cut_short("AlterReplicaLogDirTopicResult.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("AlterReplicaLogDirTopicResult.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -500,7 +535,8 @@ def decode_alter_replica_log_dirs_response_v2(buf: Buffer, pos: int) -> tuple[Al
             x2.partition_index, x2.error_code, n = _unpack_from_ihB(buf, pos)
             pos += 7
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterReplicaLogDirPartitionResult")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterReplicaLogDirPartitionResult", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -509,7 +545,8 @@ def decode_alter_replica_log_dirs_response_v2(buf: Buffer, pos: int) -> tuple[Al
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterReplicaLogDirTopicResult")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterReplicaLogDirTopicResult", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -518,7 +555,8 @@ def decode_alter_replica_log_dirs_response_v2(buf: Buffer, pos: int) -> tuple[Al
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterReplicaLogDirsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterReplicaLogDirsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

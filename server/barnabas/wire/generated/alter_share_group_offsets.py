@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -21,6 +22,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -110,7 +112,7 @@ _pack_iqB = Struct(">iqB").pack
 _unpack_from_iqB = Struct(">iqB").unpack_from
 
 
-def decode_alter_share_group_offsets_request_v0(buf: Buffer, pos: int) -> tuple[AlterShareGroupOffsetsRequest, int]:
+def decode_alter_share_group_offsets_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AlterShareGroupOffsetsRequest, int]:
     end = len(buf)
     m = new(AlterShareGroupOffsetsRequest)
     if pos >= end:
@@ -137,6 +139,9 @@ def decode_alter_share_group_offsets_request_v0(buf: Buffer, pos: int) -> tuple[
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("AlterShareGroupOffsetsRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("AlterShareGroupOffsetsRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -165,6 +170,9 @@ def decode_alter_share_group_offsets_request_v0(buf: Buffer, pos: int) -> tuple[
         n -= 1
         if n * 13 > end - pos:
             raise cut_short("AlterShareGroupOffsetsRequestTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("AlterShareGroupOffsetsRequestTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -174,7 +182,8 @@ def decode_alter_share_group_offsets_request_v0(buf: Buffer, pos: int) -> tuple[
             x2.partition_index, x2.start_offset, n = _unpack_from_iqB(buf, pos)
             pos += 13
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterShareGroupOffsetsRequestPartition")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterShareGroupOffsetsRequestPartition", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -183,7 +192,8 @@ def decode_alter_share_group_offsets_request_v0(buf: Buffer, pos: int) -> tuple[
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterShareGroupOffsetsRequestTopic")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterShareGroupOffsetsRequestTopic", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -192,7 +202,8 @@ def decode_alter_share_group_offsets_request_v0(buf: Buffer, pos: int) -> tuple[
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterShareGroupOffsetsRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterShareGroupOffsetsRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -256,7 +267,7 @@ REQUEST: MessageCodec[AlterShareGroupOffsetsRequest] = MessageCodec(
 )
 
 
-def decode_alter_share_group_offsets_response_v0(buf: Buffer, pos: int) -> tuple[AlterShareGroupOffsetsResponse, int]:
+def decode_alter_share_group_offsets_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AlterShareGroupOffsetsResponse, int]:
     end = len(buf)
     m = new(AlterShareGroupOffsetsResponse)
     if end - pos < 7:
@@ -284,6 +295,9 @@ def decode_alter_share_group_offsets_response_v0(buf: Buffer, pos: int) -> tuple
     n -= 1
     if n * 19 > end - pos:
         raise cut_short("AlterShareGroupOffsetsResponse.Responses", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("AlterShareGroupOffsetsResponse.Responses", pos)
     m.responses = []
     add1 = m.responses.append
     for _ in range(n):
@@ -312,6 +326,9 @@ def decode_alter_share_group_offsets_response_v0(buf: Buffer, pos: int) -> tuple
         n -= 1
         if n * 8 > end - pos:
             raise cut_short("AlterShareGroupOffsetsResponseTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("AlterShareGroupOffsetsResponseTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -335,7 +352,8 @@ def decode_alter_share_group_offsets_response_v0(buf: Buffer, pos: int) -> tuple
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterShareGroupOffsetsResponsePartition")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterShareGroupOffsetsResponsePartition", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -344,7 +362,8 @@ def decode_alter_share_group_offsets_response_v0(buf: Buffer, pos: int) -> tuple
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterShareGroupOffsetsResponseTopic")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterShareGroupOffsetsResponseTopic", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -353,7 +372,8 @@ def decode_alter_share_group_offsets_response_v0(buf: Buffer, pos: int) -> tuple
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterShareGroupOffsetsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterShareGroupOffsetsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -20,6 +21,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -101,7 +103,7 @@ _pack_iB = Struct(">iB").pack
 _unpack_from_iB = Struct(">iB").unpack_from
 
 
-def decode_alter_user_scram_credentials_request_v0(buf: Buffer, pos: int) -> tuple[AlterUserScramCredentialsRequest, int]:
+def decode_alter_user_scram_credentials_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AlterUserScramCredentialsRequest, int]:
     end = len(buf)
     m = new(AlterUserScramCredentialsRequest)
     if pos >= end:
@@ -115,6 +117,9 @@ def decode_alter_user_scram_credentials_request_v0(buf: Buffer, pos: int) -> tup
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("AlterUserScramCredentialsRequest.Deletions", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("AlterUserScramCredentialsRequest.Deletions", pos)
     m.deletions = []
     add1 = m.deletions.append
     for _ in range(n):
@@ -137,7 +142,8 @@ def decode_alter_user_scram_credentials_request_v0(buf: Buffer, pos: int) -> tup
         x1.mechanism, n = _unpack_from_bB(buf, pos)
         pos += 2
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ScramCredentialDeletion")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ScramCredentialDeletion", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -152,6 +158,9 @@ def decode_alter_user_scram_credentials_request_v0(buf: Buffer, pos: int) -> tup
     n -= 1
     if n * 9 > end - pos:
         raise cut_short("AlterUserScramCredentialsRequest.Upsertions", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("AlterUserScramCredentialsRequest.Upsertions", pos)
     m.upsertions = []
     add2 = m.upsertions.append
     for _ in range(n):
@@ -200,7 +209,8 @@ def decode_alter_user_scram_credentials_request_v0(buf: Buffer, pos: int) -> tup
         n = buf[pos]
         pos += 1
         if n:
-            x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ScramCredentialUpsertion")
+            x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ScramCredentialUpsertion", left)
+            left -= len(x2.unknown_tagged_fields or ())
         else:
             x2.unknown_tagged_fields = None
         add2(x2)
@@ -209,7 +219,8 @@ def decode_alter_user_scram_credentials_request_v0(buf: Buffer, pos: int) -> tup
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterUserScramCredentialsRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterUserScramCredentialsRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -290,7 +301,7 @@ REQUEST: MessageCodec[AlterUserScramCredentialsRequest] = MessageCodec(
 )
 
 
-def decode_alter_user_scram_credentials_response_v0(buf: Buffer, pos: int) -> tuple[AlterUserScramCredentialsResponse, int]:
+def decode_alter_user_scram_credentials_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AlterUserScramCredentialsResponse, int]:
     end = len(buf)
     m = new(AlterUserScramCredentialsResponse)
     if end - pos < 5:
@@ -304,6 +315,9 @@ def decode_alter_user_scram_credentials_response_v0(buf: Buffer, pos: int) -> tu
     n -= 1
     if n * 5 > end - pos:
         raise cut_short("AlterUserScramCredentialsResponse.Results", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("AlterUserScramCredentialsResponse.Results", pos)
     m.results = []
     add1 = m.results.append
     for _ in range(n):
@@ -340,7 +354,8 @@ def decode_alter_user_scram_credentials_response_v0(buf: Buffer, pos: int) -> tu
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterUserScramCredentialsResult")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterUserScramCredentialsResult", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -349,7 +364,8 @@ def decode_alter_user_scram_credentials_response_v0(buf: Buffer, pos: int) -> tu
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterUserScramCredentialsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterUserScramCredentialsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

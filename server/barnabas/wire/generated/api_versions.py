@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -23,6 +24,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -124,7 +126,7 @@ _pack_q = Struct(">q").pack
 _unpack_from_q = Struct(">q").unpack_from
 
 
-def decode_api_versions_request_v0(buf: Buffer, pos: int) -> tuple[ApiVersionsRequest, int]:
+def decode_api_versions_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ApiVersionsRequest, int]:
     end = len(buf)
     m = new(ApiVersionsRequest)
     m.client_software_name = ""
@@ -139,7 +141,7 @@ def encode_api_versions_request_v0(m: ApiVersionsRequest, out: list[Chunk]) -> N
     add = out.append
 
 
-def decode_api_versions_request_v3(buf: Buffer, pos: int) -> tuple[ApiVersionsRequest, int]:
+def decode_api_versions_request_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ApiVersionsRequest, int]:
     end = len(buf)
     m = new(ApiVersionsRequest)
     if pos >= end:
@@ -173,7 +175,8 @@ def decode_api_versions_request_v3(buf: Buffer, pos: int) -> tuple[ApiVersionsRe
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ApiVersionsRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ApiVersionsRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.cluster_id = None
@@ -204,7 +207,7 @@ def encode_api_versions_request_v3(m: ApiVersionsRequest, out: list[Chunk]) -> N
         add(UVARINT[0])
 
 
-def decode_api_versions_request_v5(buf: Buffer, pos: int) -> tuple[ApiVersionsRequest, int]:
+def decode_api_versions_request_v5(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ApiVersionsRequest, int]:
     end = len(buf)
     m = new(ApiVersionsRequest)
     if pos >= end:
@@ -252,7 +255,8 @@ def decode_api_versions_request_v5(buf: Buffer, pos: int) -> tuple[ApiVersionsRe
     m.node_id, n = _unpack_from_iB(buf, pos)
     pos += 5
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ApiVersionsRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ApiVersionsRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -313,7 +317,7 @@ REQUEST: MessageCodec[ApiVersionsRequest] = MessageCodec(
 )
 
 
-def decode_api_versions_response_v0(buf: Buffer, pos: int) -> tuple[ApiVersionsResponse, int]:
+def decode_api_versions_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ApiVersionsResponse, int]:
     end = len(buf)
     m = new(ApiVersionsResponse)
     if end - pos < 6:
@@ -324,6 +328,9 @@ def decode_api_versions_response_v0(buf: Buffer, pos: int) -> tuple[ApiVersionsR
         raise null_value("ApiVersionsResponse.ApiKeys", pos)
     if n * 6 > end - pos:
         raise cut_short("ApiVersionsResponse.ApiKeys", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ApiVersionsResponse.ApiKeys", pos)
     m.api_keys = []
     add1 = m.api_keys.append
     stop = pos + n * 6
@@ -353,7 +360,7 @@ def encode_api_versions_response_v0(m: ApiVersionsResponse, out: list[Chunk]) ->
         add(_pack_hhh(x1.api_key, x1.min_version, x1.max_version))
 
 
-def decode_api_versions_response_v1(buf: Buffer, pos: int) -> tuple[ApiVersionsResponse, int]:
+def decode_api_versions_response_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ApiVersionsResponse, int]:
     end = len(buf)
     m = new(ApiVersionsResponse)
     if end - pos < 6:
@@ -364,6 +371,9 @@ def decode_api_versions_response_v1(buf: Buffer, pos: int) -> tuple[ApiVersionsR
         raise null_value("ApiVersionsResponse.ApiKeys", pos)
     if n * 6 > end - pos:
         raise cut_short("ApiVersionsResponse.ApiKeys", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ApiVersionsResponse.ApiKeys", pos)
     m.api_keys = []
     add1 = m.api_keys.append
     stop = pos + n * 6
@@ -397,7 +407,7 @@ def encode_api_versions_response_v1(m: ApiVersionsResponse, out: list[Chunk]) ->
     add(_pack_i(m.throttle_time_ms))
 
 
-def decode_api_versions_response_v3(buf: Buffer, pos: int) -> tuple[ApiVersionsResponse, int]:
+def decode_api_versions_response_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ApiVersionsResponse, int]:
     end = len(buf)
     m = new(ApiVersionsResponse)
     if end - pos < 3:
@@ -411,6 +421,9 @@ def decode_api_versions_response_v3(buf: Buffer, pos: int) -> tuple[ApiVersionsR
     n -= 1
     if n * 7 > end - pos:
         raise cut_short("ApiVersionsResponse.ApiKeys", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ApiVersionsResponse.ApiKeys", pos)
     m.api_keys = []
     add1 = m.api_keys.append
     for _ in range(n):
@@ -420,7 +433,8 @@ def decode_api_versions_response_v3(buf: Buffer, pos: int) -> tuple[ApiVersionsR
         x1.api_key, x1.min_version, x1.max_version, n = _unpack_from_hhhB(buf, pos)
         pos += 7
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ApiVersion")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ApiVersion", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -434,7 +448,8 @@ def decode_api_versions_response_v3(buf: Buffer, pos: int) -> tuple[ApiVersionsR
     m.zk_migration_ready = False
     m.unknown_tagged_fields = None
     if n:
-        tags1, after1 = read_tags(buf, pos - 1, end, "ApiVersionsResponse")
+        tags1, after1 = read_tags(buf, pos - 1, end, "ApiVersionsResponse", left)
+        left -= len(tags1)
         unknown1: dict[int, bytes] = {}
         for tag1, pos, end1 in tags1:
             if tag1 == 0:
@@ -449,6 +464,9 @@ def decode_api_versions_response_v3(buf: Buffer, pos: int) -> tuple[ApiVersionsR
                 n -= 1
                 if n * 6 > end1 - pos:
                     raise cut_short("ApiVersionsResponse.SupportedFeatures", pos, end1)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("ApiVersionsResponse.SupportedFeatures", pos)
                 m.supported_features = []
                 add2 = m.supported_features.append
                 for _ in range(n):
@@ -471,7 +489,8 @@ def decode_api_versions_response_v3(buf: Buffer, pos: int) -> tuple[ApiVersionsR
                     x2.min_version, x2.max_version, n = _unpack_from_hhB(buf, pos)
                     pos += 5
                     if n:
-                        x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "SupportedFeatureKey")
+                        x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "SupportedFeatureKey", left)
+                        left -= len(x2.unknown_tagged_fields or ())
                     else:
                         x2.unknown_tagged_fields = None
                     add2(x2)
@@ -496,6 +515,9 @@ def decode_api_versions_response_v3(buf: Buffer, pos: int) -> tuple[ApiVersionsR
                 n -= 1
                 if n * 6 > end1 - pos:
                     raise cut_short("ApiVersionsResponse.FinalizedFeatures", pos, end1)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("ApiVersionsResponse.FinalizedFeatures", pos)
                 m.finalized_features = []
                 add3 = m.finalized_features.append
                 for _ in range(n):
@@ -518,7 +540,8 @@ def decode_api_versions_response_v3(buf: Buffer, pos: int) -> tuple[ApiVersionsR
                     x3.max_version_level, x3.min_version_level, n = _unpack_from_hhB(buf, pos)
                     pos += 5
                     if n:
-                        x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "FinalizedFeatureKey")
+                        x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "FinalizedFeatureKey", left)
+                        left -= len(x3.unknown_tagged_fields or ())
                     else:
                         x3.unknown_tagged_fields = None
                     add3(x3)

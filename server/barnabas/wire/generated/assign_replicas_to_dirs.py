@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -19,6 +20,7 @@ from barnabas.wire.primitives import (
     null_value,
     read_unknown_tags,
     read_uvarint,
+    too_many_entries,
     write_tags,
 )
 
@@ -127,7 +129,7 @@ _pack_iqB = Struct(">iqB").pack
 _unpack_from_iqB = Struct(">iqB").unpack_from
 
 
-def decode_assign_replicas_to_dirs_request_v0(buf: Buffer, pos: int) -> tuple[AssignReplicasToDirsRequest, int]:
+def decode_assign_replicas_to_dirs_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AssignReplicasToDirsRequest, int]:
     end = len(buf)
     m = new(AssignReplicasToDirsRequest)
     if end - pos < 13:
@@ -141,6 +143,9 @@ def decode_assign_replicas_to_dirs_request_v0(buf: Buffer, pos: int) -> tuple[As
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("AssignReplicasToDirsRequest.Directories", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("AssignReplicasToDirsRequest.Directories", pos)
     m.directories = []
     add1 = m.directories.append
     for _ in range(n):
@@ -156,6 +161,9 @@ def decode_assign_replicas_to_dirs_request_v0(buf: Buffer, pos: int) -> tuple[As
         n -= 1
         if n * 18 > end - pos:
             raise cut_short("DirectoryData.Topics", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DirectoryData.Topics", pos)
         x1.topics = []
         add2 = x1.topics.append
         for _ in range(n):
@@ -171,6 +179,9 @@ def decode_assign_replicas_to_dirs_request_v0(buf: Buffer, pos: int) -> tuple[As
             n -= 1
             if n * 5 > end - pos:
                 raise cut_short("TopicData.Partitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("TopicData.Partitions", pos)
             x2.partitions = []
             add3 = x2.partitions.append
             for _ in range(n):
@@ -180,7 +191,8 @@ def decode_assign_replicas_to_dirs_request_v0(buf: Buffer, pos: int) -> tuple[As
                 x3.partition_index, n = _unpack_from_iB(buf, pos)
                 pos += 5
                 if n:
-                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData")
+                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData", left)
+                    left -= len(x3.unknown_tagged_fields or ())
                 else:
                     x3.unknown_tagged_fields = None
                 add3(x3)
@@ -189,7 +201,8 @@ def decode_assign_replicas_to_dirs_request_v0(buf: Buffer, pos: int) -> tuple[As
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -198,7 +211,8 @@ def decode_assign_replicas_to_dirs_request_v0(buf: Buffer, pos: int) -> tuple[As
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DirectoryData")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DirectoryData", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -207,7 +221,8 @@ def decode_assign_replicas_to_dirs_request_v0(buf: Buffer, pos: int) -> tuple[As
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AssignReplicasToDirsRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AssignReplicasToDirsRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -277,7 +292,7 @@ REQUEST: MessageCodec[AssignReplicasToDirsRequest] = MessageCodec(
 )
 
 
-def decode_assign_replicas_to_dirs_response_v0(buf: Buffer, pos: int) -> tuple[AssignReplicasToDirsResponse, int]:
+def decode_assign_replicas_to_dirs_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AssignReplicasToDirsResponse, int]:
     end = len(buf)
     m = new(AssignReplicasToDirsResponse)
     if end - pos < 7:
@@ -291,6 +306,9 @@ def decode_assign_replicas_to_dirs_response_v0(buf: Buffer, pos: int) -> tuple[A
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("AssignReplicasToDirsResponse.Directories", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("AssignReplicasToDirsResponse.Directories", pos)
     m.directories = []
     add1 = m.directories.append
     for _ in range(n):
@@ -306,6 +324,9 @@ def decode_assign_replicas_to_dirs_response_v0(buf: Buffer, pos: int) -> tuple[A
         n -= 1
         if n * 18 > end - pos:
             raise cut_short("DirectoryData.Topics", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DirectoryData.Topics", pos)
         x1.topics = []
         add2 = x1.topics.append
         for _ in range(n):
@@ -321,6 +342,9 @@ def decode_assign_replicas_to_dirs_response_v0(buf: Buffer, pos: int) -> tuple[A
             n -= 1
             if n * 7 > end - pos:
                 raise cut_short("TopicData.Partitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("TopicData.Partitions", pos)
             x2.partitions = []
             add3 = x2.partitions.append
             for _ in range(n):
@@ -330,7 +354,8 @@ def decode_assign_replicas_to_dirs_response_v0(buf: Buffer, pos: int) -> tuple[A
                 x3.partition_index, x3.error_code, n = _unpack_from_ihB(buf, pos)
                 pos += 7
                 if n:
-                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData")
+                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData", left)
+                    left -= len(x3.unknown_tagged_fields or ())
                 else:
                     x3.unknown_tagged_fields = None
                 add3(x3)
@@ -339,7 +364,8 @@ def decode_assign_replicas_to_dirs_response_v0(buf: Buffer, pos: int) -> tuple[A
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -348,7 +374,8 @@ def decode_assign_replicas_to_dirs_response_v0(buf: Buffer, pos: int) -> tuple[A
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DirectoryData")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DirectoryData", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -357,7 +384,8 @@ def decode_assign_replicas_to_dirs_response_v0(buf: Buffer, pos: int) -> tuple[A
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AssignReplicasToDirsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AssignReplicasToDirsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -25,6 +26,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -159,7 +161,7 @@ _iter_unpack_iii = Struct(">iii").iter_unpack
 _pack_iii = Struct(">iii").pack
 
 
-def decode_begin_quorum_epoch_request_v0(buf: Buffer, pos: int) -> tuple[BeginQuorumEpochRequest, int]:
+def decode_begin_quorum_epoch_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[BeginQuorumEpochRequest, int]:
     end = len(buf)
     m = new(BeginQuorumEpochRequest)
     if end - pos < 2:
@@ -182,6 +184,9 @@ def decode_begin_quorum_epoch_request_v0(buf: Buffer, pos: int) -> tuple[BeginQu
         raise null_value("BeginQuorumEpochRequest.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("BeginQuorumEpochRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("BeginQuorumEpochRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -205,6 +210,9 @@ def decode_begin_quorum_epoch_request_v0(buf: Buffer, pos: int) -> tuple[BeginQu
             raise null_value("TopicData.Partitions", pos)
         if n * 12 > end - pos:
             raise cut_short("TopicData.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicData.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         stop = pos + n * 12
@@ -256,7 +264,7 @@ def encode_begin_quorum_epoch_request_v0(m: BeginQuorumEpochRequest, out: list[C
             add(_pack_iii(x2.partition_index, x2.leader_id, x2.leader_epoch))
 
 
-def decode_begin_quorum_epoch_request_v1(buf: Buffer, pos: int) -> tuple[BeginQuorumEpochRequest, int]:
+def decode_begin_quorum_epoch_request_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[BeginQuorumEpochRequest, int]:
     end = len(buf)
     m = new(BeginQuorumEpochRequest)
     if pos >= end:
@@ -284,6 +292,9 @@ def decode_begin_quorum_epoch_request_v1(buf: Buffer, pos: int) -> tuple[BeginQu
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("BeginQuorumEpochRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("BeginQuorumEpochRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -312,6 +323,9 @@ def decode_begin_quorum_epoch_request_v1(buf: Buffer, pos: int) -> tuple[BeginQu
         n -= 1
         if n * 29 > end - pos:
             raise cut_short("TopicData.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicData.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -321,7 +335,8 @@ def decode_begin_quorum_epoch_request_v1(buf: Buffer, pos: int) -> tuple[BeginQu
             x2.partition_index, x2.voter_directory_id, x2.leader_id, x2.leader_epoch, n = _unpack_from_iuiiB(buf, pos)
             pos += 29
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -330,7 +345,8 @@ def decode_begin_quorum_epoch_request_v1(buf: Buffer, pos: int) -> tuple[BeginQu
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -345,6 +361,9 @@ def decode_begin_quorum_epoch_request_v1(buf: Buffer, pos: int) -> tuple[BeginQu
     n -= 1
     if n * 5 > end - pos:
         raise cut_short("BeginQuorumEpochRequest.LeaderEndpoints", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("BeginQuorumEpochRequest.LeaderEndpoints", pos)
     m.leader_endpoints = []
     add3 = m.leader_endpoints.append
     for _ in range(n):
@@ -380,7 +399,8 @@ def decode_begin_quorum_epoch_request_v1(buf: Buffer, pos: int) -> tuple[BeginQu
         x3.port, n = _unpack_from_HB(buf, pos)
         pos += 3
         if n:
-            x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderEndpoint")
+            x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderEndpoint", left)
+            left -= len(x3.unknown_tagged_fields or ())
         else:
             x3.unknown_tagged_fields = None
         add3(x3)
@@ -389,7 +409,8 @@ def decode_begin_quorum_epoch_request_v1(buf: Buffer, pos: int) -> tuple[BeginQu
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "BeginQuorumEpochRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "BeginQuorumEpochRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -486,7 +507,7 @@ REQUEST: MessageCodec[BeginQuorumEpochRequest] = MessageCodec(
 )
 
 
-def decode_begin_quorum_epoch_response_v0(buf: Buffer, pos: int) -> tuple[BeginQuorumEpochResponse, int]:
+def decode_begin_quorum_epoch_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[BeginQuorumEpochResponse, int]:
     end = len(buf)
     m = new(BeginQuorumEpochResponse)
     if end - pos < 6:
@@ -497,6 +518,9 @@ def decode_begin_quorum_epoch_response_v0(buf: Buffer, pos: int) -> tuple[BeginQ
         raise null_value("BeginQuorumEpochResponse.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("BeginQuorumEpochResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("BeginQuorumEpochResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -520,6 +544,9 @@ def decode_begin_quorum_epoch_response_v0(buf: Buffer, pos: int) -> tuple[BeginQ
             raise null_value("TopicData.Partitions", pos)
         if n * 14 > end - pos:
             raise cut_short("TopicData.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicData.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         stop = pos + n * 14
@@ -562,7 +589,7 @@ def encode_begin_quorum_epoch_response_v0(m: BeginQuorumEpochResponse, out: list
             add(_pack_ihii(x2.partition_index, x2.error_code, x2.leader_id, x2.leader_epoch))
 
 
-def decode_begin_quorum_epoch_response_v1(buf: Buffer, pos: int) -> tuple[BeginQuorumEpochResponse, int]:
+def decode_begin_quorum_epoch_response_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[BeginQuorumEpochResponse, int]:
     end = len(buf)
     m = new(BeginQuorumEpochResponse)
     if end - pos < 3:
@@ -576,6 +603,9 @@ def decode_begin_quorum_epoch_response_v1(buf: Buffer, pos: int) -> tuple[BeginQ
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("BeginQuorumEpochResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("BeginQuorumEpochResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -604,6 +634,9 @@ def decode_begin_quorum_epoch_response_v1(buf: Buffer, pos: int) -> tuple[BeginQ
         n -= 1
         if n * 15 > end - pos:
             raise cut_short("TopicData.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicData.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -613,7 +646,8 @@ def decode_begin_quorum_epoch_response_v1(buf: Buffer, pos: int) -> tuple[BeginQ
             x2.partition_index, x2.error_code, x2.leader_id, x2.leader_epoch, n = _unpack_from_ihiiB(buf, pos)
             pos += 15
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -622,7 +656,8 @@ def decode_begin_quorum_epoch_response_v1(buf: Buffer, pos: int) -> tuple[BeginQ
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -633,7 +668,8 @@ def decode_begin_quorum_epoch_response_v1(buf: Buffer, pos: int) -> tuple[BeginQ
     m.node_endpoints = []
     m.unknown_tagged_fields = None
     if n:
-        tags1, after1 = read_tags(buf, pos - 1, end, "BeginQuorumEpochResponse")
+        tags1, after1 = read_tags(buf, pos - 1, end, "BeginQuorumEpochResponse", left)
+        left -= len(tags1)
         unknown1: dict[int, bytes] = {}
         for tag1, pos, end1 in tags1:
             if tag1 == 0:
@@ -648,6 +684,9 @@ def decode_begin_quorum_epoch_response_v1(buf: Buffer, pos: int) -> tuple[BeginQ
                 n -= 1
                 if n * 8 > end1 - pos:
                     raise cut_short("BeginQuorumEpochResponse.NodeEndpoints", pos, end1)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("BeginQuorumEpochResponse.NodeEndpoints", pos)
                 m.node_endpoints = []
                 add3 = m.node_endpoints.append
                 for _ in range(n):
@@ -670,7 +709,8 @@ def decode_begin_quorum_epoch_response_v1(buf: Buffer, pos: int) -> tuple[BeginQ
                     x3.port, n = _unpack_from_HB(buf, pos)
                     pos += 3
                     if n:
-                        x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "NodeEndpoint")
+                        x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "NodeEndpoint", left)
+                        left -= len(x3.unknown_tagged_fields or ())
                     else:
                         x3.unknown_tagged_fields = None
                     add3(x3)

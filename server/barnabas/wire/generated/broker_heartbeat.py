@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UUIDS,
     UVARINT,
     Buffer,
@@ -23,6 +24,7 @@ from barnabas.wire.primitives import (
     read_tags,
     read_unknown_tags,
     read_uvarint,
+    too_many_entries,
     write_tags,
 )
 
@@ -73,7 +75,7 @@ _pack_iqqttB = Struct(">iqq??B").pack
 _unpack_from_iqqttB = Struct(">iqq??B").unpack_from
 
 
-def decode_broker_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[BrokerHeartbeatRequest, int]:
+def decode_broker_heartbeat_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[BrokerHeartbeatRequest, int]:
     end = len(buf)
     m = new(BrokerHeartbeatRequest)
     if end - pos < 23:
@@ -81,7 +83,8 @@ def decode_broker_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[BrokerHea
     m.broker_id, m.broker_epoch, m.current_metadata_offset, m.want_fence, m.want_shut_down, n = _unpack_from_iqqttB(buf, pos)
     pos += 23
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "BrokerHeartbeatRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "BrokerHeartbeatRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.offline_log_dirs = []
@@ -103,7 +106,7 @@ def encode_broker_heartbeat_request_v0(m: BrokerHeartbeatRequest, out: list[Chun
         add(_pack_iqqttB(m.broker_id, m.broker_epoch, m.current_metadata_offset, m.want_fence, m.want_shut_down, 0))
 
 
-def decode_broker_heartbeat_request_v1(buf: Buffer, pos: int) -> tuple[BrokerHeartbeatRequest, int]:
+def decode_broker_heartbeat_request_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[BrokerHeartbeatRequest, int]:
     end = len(buf)
     m = new(BrokerHeartbeatRequest)
     if end - pos < 23:
@@ -113,7 +116,8 @@ def decode_broker_heartbeat_request_v1(buf: Buffer, pos: int) -> tuple[BrokerHea
     m.offline_log_dirs = []
     m.unknown_tagged_fields = None
     if n:
-        tags1, after1 = read_tags(buf, pos - 1, end, "BrokerHeartbeatRequest")
+        tags1, after1 = read_tags(buf, pos - 1, end, "BrokerHeartbeatRequest", left)
+        left -= len(tags1)
         unknown1: dict[int, bytes] = {}
         for tag1, pos, end1 in tags1:
             if tag1 == 0:
@@ -128,6 +132,9 @@ def decode_broker_heartbeat_request_v1(buf: Buffer, pos: int) -> tuple[BrokerHea
                 n -= 1
                 if n * 16 > end1 - pos:
                     raise cut_short("BrokerHeartbeatRequest.OfflineLogDirs", pos, end1)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("BrokerHeartbeatRequest.OfflineLogDirs", pos)
                 m.offline_log_dirs = list(UUIDS[n].unpack_from(buf, pos))
                 pos += n * 16
                 if pos != end1:
@@ -165,7 +172,7 @@ def encode_broker_heartbeat_request_v1(m: BrokerHeartbeatRequest, out: list[Chun
         add(UVARINT[0])
 
 
-def decode_broker_heartbeat_request_v2(buf: Buffer, pos: int) -> tuple[BrokerHeartbeatRequest, int]:
+def decode_broker_heartbeat_request_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[BrokerHeartbeatRequest, int]:
     end = len(buf)
     m = new(BrokerHeartbeatRequest)
     if end - pos < 23:
@@ -176,7 +183,8 @@ def decode_broker_heartbeat_request_v2(buf: Buffer, pos: int) -> tuple[BrokerHea
     m.cordoned_log_dirs = None
     m.unknown_tagged_fields = None
     if n:
-        tags1, after1 = read_tags(buf, pos - 1, end, "BrokerHeartbeatRequest")
+        tags1, after1 = read_tags(buf, pos - 1, end, "BrokerHeartbeatRequest", left)
+        left -= len(tags1)
         unknown1: dict[int, bytes] = {}
         for tag1, pos, end1 in tags1:
             if tag1 == 0:
@@ -191,6 +199,9 @@ def decode_broker_heartbeat_request_v2(buf: Buffer, pos: int) -> tuple[BrokerHea
                 n -= 1
                 if n * 16 > end1 - pos:
                     raise cut_short("BrokerHeartbeatRequest.OfflineLogDirs", pos, end1)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("BrokerHeartbeatRequest.OfflineLogDirs", pos)
                 m.offline_log_dirs = list(UUIDS[n].unpack_from(buf, pos))
                 pos += n * 16
                 if pos != end1:
@@ -208,6 +219,9 @@ def decode_broker_heartbeat_request_v2(buf: Buffer, pos: int) -> tuple[BrokerHea
                     n -= 1
                     if n * 16 > end1 - pos:
                         raise cut_short("BrokerHeartbeatRequest.CordonedLogDirs", pos, end1)
+                    left -= n
+                    if left < 0:
+                        raise too_many_entries("BrokerHeartbeatRequest.CordonedLogDirs", pos)
                     m.cordoned_log_dirs = list(UUIDS[n].unpack_from(buf, pos))
                     pos += n * 16
                 if pos != end1:
@@ -269,7 +283,7 @@ REQUEST: MessageCodec[BrokerHeartbeatRequest] = MessageCodec(
 )
 
 
-def decode_broker_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[BrokerHeartbeatResponse, int]:
+def decode_broker_heartbeat_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[BrokerHeartbeatResponse, int]:
     end = len(buf)
     m = new(BrokerHeartbeatResponse)
     if end - pos < 10:
@@ -277,7 +291,8 @@ def decode_broker_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[BrokerHe
     m.throttle_time_ms, m.error_code, m.is_caught_up, m.is_fenced, m.should_shut_down, n = _unpack_from_ihtttB(buf, pos)
     pos += 10
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "BrokerHeartbeatResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "BrokerHeartbeatResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UUIDS,
     UVARINT,
     ZERO_UUID,
@@ -23,6 +24,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -116,7 +118,7 @@ _pack_qB = Struct(">qB").pack
 _unpack_from_qB = Struct(">qB").unpack_from
 
 
-def decode_broker_registration_request_v0(buf: Buffer, pos: int) -> tuple[BrokerRegistrationRequest, int]:
+def decode_broker_registration_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[BrokerRegistrationRequest, int]:
     end = len(buf)
     m = new(BrokerRegistrationRequest)
     if end - pos < 5:
@@ -143,6 +145,9 @@ def decode_broker_registration_request_v0(buf: Buffer, pos: int) -> tuple[Broker
     n -= 1
     if n * 7 > end - pos:
         raise cut_short("BrokerRegistrationRequest.Listeners", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("BrokerRegistrationRequest.Listeners", pos)
     m.listeners = []
     add1 = m.listeners.append
     for _ in range(n):
@@ -178,7 +183,8 @@ def decode_broker_registration_request_v0(buf: Buffer, pos: int) -> tuple[Broker
         x1.port, x1.security_protocol, n = _unpack_from_HhB(buf, pos)
         pos += 5
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Listener")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Listener", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -193,6 +199,9 @@ def decode_broker_registration_request_v0(buf: Buffer, pos: int) -> tuple[Broker
     n -= 1
     if n * 6 > end - pos:
         raise cut_short("BrokerRegistrationRequest.Features", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("BrokerRegistrationRequest.Features", pos)
     m.features = []
     add2 = m.features.append
     for _ in range(n):
@@ -215,7 +224,8 @@ def decode_broker_registration_request_v0(buf: Buffer, pos: int) -> tuple[Broker
         x2.min_supported_version, x2.max_supported_version, n = _unpack_from_hhB(buf, pos)
         pos += 5
         if n:
-            x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Feature")
+            x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Feature", left)
+            left -= len(x2.unknown_tagged_fields or ())
         else:
             x2.unknown_tagged_fields = None
         add2(x2)
@@ -238,7 +248,8 @@ def decode_broker_registration_request_v0(buf: Buffer, pos: int) -> tuple[Broker
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "BrokerRegistrationRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "BrokerRegistrationRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.is_migrating_zk_broker = False
@@ -325,7 +336,7 @@ def encode_broker_registration_request_v0(m: BrokerRegistrationRequest, out: lis
         add(UVARINT[0])
 
 
-def decode_broker_registration_request_v1(buf: Buffer, pos: int) -> tuple[BrokerRegistrationRequest, int]:
+def decode_broker_registration_request_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[BrokerRegistrationRequest, int]:
     end = len(buf)
     m = new(BrokerRegistrationRequest)
     if end - pos < 5:
@@ -352,6 +363,9 @@ def decode_broker_registration_request_v1(buf: Buffer, pos: int) -> tuple[Broker
     n -= 1
     if n * 7 > end - pos:
         raise cut_short("BrokerRegistrationRequest.Listeners", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("BrokerRegistrationRequest.Listeners", pos)
     m.listeners = []
     add1 = m.listeners.append
     for _ in range(n):
@@ -387,7 +401,8 @@ def decode_broker_registration_request_v1(buf: Buffer, pos: int) -> tuple[Broker
         x1.port, x1.security_protocol, n = _unpack_from_HhB(buf, pos)
         pos += 5
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Listener")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Listener", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -402,6 +417,9 @@ def decode_broker_registration_request_v1(buf: Buffer, pos: int) -> tuple[Broker
     n -= 1
     if n * 6 > end - pos:
         raise cut_short("BrokerRegistrationRequest.Features", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("BrokerRegistrationRequest.Features", pos)
     m.features = []
     add2 = m.features.append
     for _ in range(n):
@@ -424,7 +442,8 @@ def decode_broker_registration_request_v1(buf: Buffer, pos: int) -> tuple[Broker
         x2.min_supported_version, x2.max_supported_version, n = _unpack_from_hhB(buf, pos)
         pos += 5
         if n:
-            x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Feature")
+            x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Feature", left)
+            left -= len(x2.unknown_tagged_fields or ())
         else:
             x2.unknown_tagged_fields = None
         add2(x2)
@@ -447,7 +466,8 @@ def decode_broker_registration_request_v1(buf: Buffer, pos: int) -> tuple[Broker
     m.is_migrating_zk_broker, n = _unpack_from_tB(buf, pos)
     pos += 2
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "BrokerRegistrationRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "BrokerRegistrationRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.log_dirs = []
@@ -532,7 +552,7 @@ def encode_broker_registration_request_v1(m: BrokerRegistrationRequest, out: lis
         add(_pack_tB(m.is_migrating_zk_broker, 0))
 
 
-def decode_broker_registration_request_v2(buf: Buffer, pos: int) -> tuple[BrokerRegistrationRequest, int]:
+def decode_broker_registration_request_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[BrokerRegistrationRequest, int]:
     end = len(buf)
     m = new(BrokerRegistrationRequest)
     if end - pos < 5:
@@ -559,6 +579,9 @@ def decode_broker_registration_request_v2(buf: Buffer, pos: int) -> tuple[Broker
     n -= 1
     if n * 7 > end - pos:
         raise cut_short("BrokerRegistrationRequest.Listeners", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("BrokerRegistrationRequest.Listeners", pos)
     m.listeners = []
     add1 = m.listeners.append
     for _ in range(n):
@@ -594,7 +617,8 @@ def decode_broker_registration_request_v2(buf: Buffer, pos: int) -> tuple[Broker
         x1.port, x1.security_protocol, n = _unpack_from_HhB(buf, pos)
         pos += 5
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Listener")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Listener", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -609,6 +633,9 @@ def decode_broker_registration_request_v2(buf: Buffer, pos: int) -> tuple[Broker
     n -= 1
     if n * 6 > end - pos:
         raise cut_short("BrokerRegistrationRequest.Features", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("BrokerRegistrationRequest.Features", pos)
     m.features = []
     add2 = m.features.append
     for _ in range(n):
@@ -631,7 +658,8 @@ def decode_broker_registration_request_v2(buf: Buffer, pos: int) -> tuple[Broker
         x2.min_supported_version, x2.max_supported_version, n = _unpack_from_hhB(buf, pos)
         pos += 5
         if n:
-            x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Feature")
+            x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Feature", left)
+            left -= len(x2.unknown_tagged_fields or ())
         else:
             x2.unknown_tagged_fields = None
         add2(x2)
@@ -660,6 +688,9 @@ def decode_broker_registration_request_v2(buf: Buffer, pos: int) -> tuple[Broker
     n -= 1
     if n * 16 > end - pos:
         raise cut_short("BrokerRegistrationRequest.LogDirs", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("BrokerRegistrationRequest.LogDirs", pos)
     m.log_dirs = list(UUIDS[n].unpack_from(buf, pos))
     pos += n * 16
     if pos >= end:
@@ -667,7 +698,8 @@ def decode_broker_registration_request_v2(buf: Buffer, pos: int) -> tuple[Broker
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "BrokerRegistrationRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "BrokerRegistrationRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.previous_broker_epoch = -1
@@ -760,7 +792,7 @@ def encode_broker_registration_request_v2(m: BrokerRegistrationRequest, out: lis
         add(UVARINT[0])
 
 
-def decode_broker_registration_request_v3(buf: Buffer, pos: int) -> tuple[BrokerRegistrationRequest, int]:
+def decode_broker_registration_request_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[BrokerRegistrationRequest, int]:
     end = len(buf)
     m = new(BrokerRegistrationRequest)
     if end - pos < 5:
@@ -787,6 +819,9 @@ def decode_broker_registration_request_v3(buf: Buffer, pos: int) -> tuple[Broker
     n -= 1
     if n * 7 > end - pos:
         raise cut_short("BrokerRegistrationRequest.Listeners", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("BrokerRegistrationRequest.Listeners", pos)
     m.listeners = []
     add1 = m.listeners.append
     for _ in range(n):
@@ -822,7 +857,8 @@ def decode_broker_registration_request_v3(buf: Buffer, pos: int) -> tuple[Broker
         x1.port, x1.security_protocol, n = _unpack_from_HhB(buf, pos)
         pos += 5
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Listener")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Listener", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -837,6 +873,9 @@ def decode_broker_registration_request_v3(buf: Buffer, pos: int) -> tuple[Broker
     n -= 1
     if n * 6 > end - pos:
         raise cut_short("BrokerRegistrationRequest.Features", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("BrokerRegistrationRequest.Features", pos)
     m.features = []
     add2 = m.features.append
     for _ in range(n):
@@ -859,7 +898,8 @@ def decode_broker_registration_request_v3(buf: Buffer, pos: int) -> tuple[Broker
         x2.min_supported_version, x2.max_supported_version, n = _unpack_from_hhB(buf, pos)
         pos += 5
         if n:
-            x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Feature")
+            x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Feature", left)
+            left -= len(x2.unknown_tagged_fields or ())
         else:
             x2.unknown_tagged_fields = None
         add2(x2)
@@ -888,6 +928,9 @@ def decode_broker_registration_request_v3(buf: Buffer, pos: int) -> tuple[Broker
     n -= 1
     if n * 16 > end - pos:
         raise cut_short("BrokerRegistrationRequest.LogDirs", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("BrokerRegistrationRequest.LogDirs", pos)
     m.log_dirs = list(UUIDS[n].unpack_from(buf, pos))
     pos += n * 16
     if end - pos < 9:
@@ -895,7 +938,8 @@ def decode_broker_registration_request_v3(buf: Buffer, pos: int) -> tuple[Broker
     m.previous_broker_epoch, n = _unpack_from_qB(buf, pos)
     pos += 9
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "BrokerRegistrationRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "BrokerRegistrationRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -1008,7 +1052,7 @@ REQUEST: MessageCodec[BrokerRegistrationRequest] = MessageCodec(
 )
 
 
-def decode_broker_registration_response_v0(buf: Buffer, pos: int) -> tuple[BrokerRegistrationResponse, int]:
+def decode_broker_registration_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[BrokerRegistrationResponse, int]:
     end = len(buf)
     m = new(BrokerRegistrationResponse)
     if end - pos < 15:
@@ -1016,7 +1060,8 @@ def decode_broker_registration_response_v0(buf: Buffer, pos: int) -> tuple[Broke
     m.throttle_time_ms, m.error_code, m.broker_epoch, n = _unpack_from_ihqB(buf, pos)
     pos += 15
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "BrokerRegistrationResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "BrokerRegistrationResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -9,6 +9,7 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
     INT32S,
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -22,6 +23,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -144,7 +146,7 @@ _pack_iiB = Struct(">iiB").pack
 _unpack_from_iiB = Struct(">iiB").unpack_from
 
 
-def decode_consumer_group_describe_request_v0(buf: Buffer, pos: int) -> tuple[ConsumerGroupDescribeRequest, int]:
+def decode_consumer_group_describe_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ConsumerGroupDescribeRequest, int]:
     end = len(buf)
     m = new(ConsumerGroupDescribeRequest)
     if pos >= end:
@@ -158,6 +160,9 @@ def decode_consumer_group_describe_request_v0(buf: Buffer, pos: int) -> tuple[Co
     n -= 1
     if n > end - pos:
         raise cut_short("ConsumerGroupDescribeRequest.GroupIds", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ConsumerGroupDescribeRequest.GroupIds", pos)
     m.group_ids = []
     add1 = m.group_ids.append
     for _ in range(n):
@@ -180,7 +185,8 @@ def decode_consumer_group_describe_request_v0(buf: Buffer, pos: int) -> tuple[Co
     m.include_authorized_operations, n = _unpack_from_tB(buf, pos)
     pos += 2
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ConsumerGroupDescribeRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ConsumerGroupDescribeRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -223,7 +229,7 @@ REQUEST: MessageCodec[ConsumerGroupDescribeRequest] = MessageCodec(
 )
 
 
-def decode_consumer_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[ConsumerGroupDescribeResponse, int]:
+def decode_consumer_group_describe_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ConsumerGroupDescribeResponse, int]:
     end = len(buf)
     m = new(ConsumerGroupDescribeResponse)
     if end - pos < 5:
@@ -237,6 +243,9 @@ def decode_consumer_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[C
     n -= 1
     if n * 20 > end - pos:
         raise cut_short("ConsumerGroupDescribeResponse.Groups", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ConsumerGroupDescribeResponse.Groups", pos)
     m.groups = []
     add1 = m.groups.append
     for _ in range(n):
@@ -305,6 +314,9 @@ def decode_consumer_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[C
         n -= 1
         if n * 16 > end - pos:
             raise cut_short("DescribedGroup.Members", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DescribedGroup.Members", pos)
         x1.members = []
         add2 = x1.members.append
         for _ in range(n):
@@ -387,6 +399,9 @@ def decode_consumer_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[C
             n -= 1
             if n > end - pos:
                 raise cut_short("Member.SubscribedTopicNames", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("Member.SubscribedTopicNames", pos)
             x2.subscribed_topic_names = []
             add3 = x2.subscribed_topic_names.append
             for _ in range(n):
@@ -430,6 +445,9 @@ def decode_consumer_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[C
             n -= 1
             if n * 19 > end - pos:
                 raise cut_short("Assignment.TopicPartitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("Assignment.TopicPartitions", pos)
             x3.topic_partitions = []
             add4 = x3.topic_partitions.append
             for _ in range(n):
@@ -458,6 +476,9 @@ def decode_consumer_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[C
                 n -= 1
                 if n * 4 > end - pos:
                     raise cut_short("TopicPartitions.Partitions", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("TopicPartitions.Partitions", pos)
                 x4.partitions = list(INT32S[n].unpack_from(buf, pos))
                 pos += n * 4
                 if pos >= end:
@@ -465,7 +486,8 @@ def decode_consumer_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[C
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicPartitions")
+                    x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicPartitions", left)
+                    left -= len(x4.unknown_tagged_fields or ())
                 else:
                     x4.unknown_tagged_fields = None
                 add4(x4)
@@ -474,7 +496,8 @@ def decode_consumer_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[C
             n = buf[pos]
             pos += 1
             if n:
-                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Assignment")
+                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Assignment", left)
+                left -= len(x3.unknown_tagged_fields or ())
             else:
                 x3.unknown_tagged_fields = None
             x5 = x2.target_assignment = new(_ConsumerGroupDescribeResponse_Assignment)
@@ -489,6 +512,9 @@ def decode_consumer_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[C
             n -= 1
             if n * 19 > end - pos:
                 raise cut_short("Assignment.TopicPartitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("Assignment.TopicPartitions", pos)
             x5.topic_partitions = []
             add5 = x5.topic_partitions.append
             for _ in range(n):
@@ -517,6 +543,9 @@ def decode_consumer_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[C
                 n -= 1
                 if n * 4 > end - pos:
                     raise cut_short("TopicPartitions.Partitions", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("TopicPartitions.Partitions", pos)
                 x6.partitions = list(INT32S[n].unpack_from(buf, pos))
                 pos += n * 4
                 if pos >= end:
@@ -524,7 +553,8 @@ def decode_consumer_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[C
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x6.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicPartitions")
+                    x6.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicPartitions", left)
+                    left -= len(x6.unknown_tagged_fields or ())
                 else:
                     x6.unknown_tagged_fields = None
                 add5(x6)
@@ -533,7 +563,8 @@ def decode_consumer_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[C
             n = buf[pos]
             pos += 1
             if n:
-                x5.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Assignment")
+                x5.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Assignment", left)
+                left -= len(x5.unknown_tagged_fields or ())
             else:
                 x5.unknown_tagged_fields = None
             if pos >= end:
@@ -541,7 +572,8 @@ def decode_consumer_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[C
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Member")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Member", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             x2.member_type = -1
@@ -551,7 +583,8 @@ def decode_consumer_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[C
         x1.authorized_operations, n = _unpack_from_iB(buf, pos)
         pos += 5
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribedGroup")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribedGroup", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -560,7 +593,8 @@ def decode_consumer_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[C
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ConsumerGroupDescribeResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ConsumerGroupDescribeResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -773,7 +807,7 @@ def encode_consumer_group_describe_response_v0(m: ConsumerGroupDescribeResponse,
         add(UVARINT[0])
 
 
-def decode_consumer_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[ConsumerGroupDescribeResponse, int]:
+def decode_consumer_group_describe_response_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ConsumerGroupDescribeResponse, int]:
     end = len(buf)
     m = new(ConsumerGroupDescribeResponse)
     if end - pos < 5:
@@ -787,6 +821,9 @@ def decode_consumer_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[C
     n -= 1
     if n * 20 > end - pos:
         raise cut_short("ConsumerGroupDescribeResponse.Groups", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ConsumerGroupDescribeResponse.Groups", pos)
     m.groups = []
     add1 = m.groups.append
     for _ in range(n):
@@ -855,6 +892,9 @@ def decode_consumer_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[C
         n -= 1
         if n * 17 > end - pos:
             raise cut_short("DescribedGroup.Members", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DescribedGroup.Members", pos)
         x1.members = []
         add2 = x1.members.append
         for _ in range(n):
@@ -937,6 +977,9 @@ def decode_consumer_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[C
             n -= 1
             if n > end - pos:
                 raise cut_short("Member.SubscribedTopicNames", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("Member.SubscribedTopicNames", pos)
             x2.subscribed_topic_names = []
             add3 = x2.subscribed_topic_names.append
             for _ in range(n):
@@ -980,6 +1023,9 @@ def decode_consumer_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[C
             n -= 1
             if n * 19 > end - pos:
                 raise cut_short("Assignment.TopicPartitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("Assignment.TopicPartitions", pos)
             x3.topic_partitions = []
             add4 = x3.topic_partitions.append
             for _ in range(n):
@@ -1008,6 +1054,9 @@ def decode_consumer_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[C
                 n -= 1
                 if n * 4 > end - pos:
                     raise cut_short("TopicPartitions.Partitions", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("TopicPartitions.Partitions", pos)
                 x4.partitions = list(INT32S[n].unpack_from(buf, pos))
                 pos += n * 4
                 if pos >= end:
@@ -1015,7 +1064,8 @@ def decode_consumer_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[C
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicPartitions")
+                    x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicPartitions", left)
+                    left -= len(x4.unknown_tagged_fields or ())
                 else:
                     x4.unknown_tagged_fields = None
                 add4(x4)
@@ -1024,7 +1074,8 @@ def decode_consumer_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[C
             n = buf[pos]
             pos += 1
             if n:
-                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Assignment")
+                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Assignment", left)
+                left -= len(x3.unknown_tagged_fields or ())
             else:
                 x3.unknown_tagged_fields = None
             x5 = x2.target_assignment = new(_ConsumerGroupDescribeResponse_Assignment)
@@ -1039,6 +1090,9 @@ def decode_consumer_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[C
             n -= 1
             if n * 19 > end - pos:
                 raise cut_short("Assignment.TopicPartitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("Assignment.TopicPartitions", pos)
             x5.topic_partitions = []
             add5 = x5.topic_partitions.append
             for _ in range(n):
@@ -1067,6 +1121,9 @@ def decode_consumer_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[C
                 n -= 1
                 if n * 4 > end - pos:
                     raise cut_short("TopicPartitions.Partitions", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("TopicPartitions.Partitions", pos)
                 x6.partitions = list(INT32S[n].unpack_from(buf, pos))
                 pos += n * 4
                 if pos >= end:
@@ -1074,7 +1131,8 @@ def decode_consumer_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[C
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x6.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicPartitions")
+                    x6.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicPartitions", left)
+                    left -= len(x6.unknown_tagged_fields or ())
                 else:
                     x6.unknown_tagged_fields = None
                 add5(x6)
@@ -1083,7 +1141,8 @@ def decode_consumer_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[C
             n = buf[pos]
             pos += 1
             if n:
-                x5.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Assignment")
+                x5.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Assignment", left)
+                left -= len(x5.unknown_tagged_fields or ())
             else:
                 x5.unknown_tagged_fields = None
             if end - pos < 2:
@@ -1091,7 +1150,8 @@ def decode_consumer_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[C
             x2.member_type, n = _unpack_from_bB(buf, pos)
             pos += 2
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Member")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Member", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -1100,7 +1160,8 @@ def decode_consumer_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[C
         x1.authorized_operations, n = _unpack_from_iB(buf, pos)
         pos += 5
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribedGroup")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribedGroup", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -1109,7 +1170,8 @@ def decode_consumer_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[C
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ConsumerGroupDescribeResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ConsumerGroupDescribeResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -9,6 +9,7 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
     INT32S,
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -24,6 +25,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -120,7 +122,7 @@ _pack_iib = Struct(">iib").pack
 _unpack_from_iib = Struct(">iib").unpack_from
 
 
-def decode_consumer_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[ConsumerGroupHeartbeatRequest, int]:
+def decode_consumer_group_heartbeat_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ConsumerGroupHeartbeatRequest, int]:
     end = len(buf)
     m = new(ConsumerGroupHeartbeatRequest)
     if pos >= end:
@@ -189,6 +191,9 @@ def decode_consumer_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[C
         n -= 1
         if n > end - pos:
             raise cut_short("ConsumerGroupHeartbeatRequest.SubscribedTopicNames", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ConsumerGroupHeartbeatRequest.SubscribedTopicNames", pos)
         m.subscribed_topic_names = []
         add1 = m.subscribed_topic_names.append
         for _ in range(n):
@@ -232,6 +237,9 @@ def decode_consumer_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[C
         n -= 1
         if n * 18 > end - pos:
             raise cut_short("ConsumerGroupHeartbeatRequest.TopicPartitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ConsumerGroupHeartbeatRequest.TopicPartitions", pos)
         m.topic_partitions = []
         add2 = m.topic_partitions.append
         for _ in range(n):
@@ -247,6 +255,9 @@ def decode_consumer_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[C
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("TopicPartitions.Partitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("TopicPartitions.Partitions", pos)
             x1.partitions = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -254,7 +265,8 @@ def decode_consumer_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[C
             n = buf[pos]
             pos += 1
             if n:
-                x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicPartitions")
+                x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicPartitions", left)
+                left -= len(x1.unknown_tagged_fields or ())
             else:
                 x1.unknown_tagged_fields = None
             add2(x1)
@@ -263,7 +275,8 @@ def decode_consumer_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[C
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ConsumerGroupHeartbeatRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ConsumerGroupHeartbeatRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.subscribed_topic_regex = None
@@ -360,7 +373,7 @@ def encode_consumer_group_heartbeat_request_v0(m: ConsumerGroupHeartbeatRequest,
         add(UVARINT[0])
 
 
-def decode_consumer_group_heartbeat_request_v1(buf: Buffer, pos: int) -> tuple[ConsumerGroupHeartbeatRequest, int]:
+def decode_consumer_group_heartbeat_request_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ConsumerGroupHeartbeatRequest, int]:
     end = len(buf)
     m = new(ConsumerGroupHeartbeatRequest)
     if pos >= end:
@@ -429,6 +442,9 @@ def decode_consumer_group_heartbeat_request_v1(buf: Buffer, pos: int) -> tuple[C
         n -= 1
         if n > end - pos:
             raise cut_short("ConsumerGroupHeartbeatRequest.SubscribedTopicNames", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ConsumerGroupHeartbeatRequest.SubscribedTopicNames", pos)
         m.subscribed_topic_names = []
         add1 = m.subscribed_topic_names.append
         for _ in range(n):
@@ -486,6 +502,9 @@ def decode_consumer_group_heartbeat_request_v1(buf: Buffer, pos: int) -> tuple[C
         n -= 1
         if n * 18 > end - pos:
             raise cut_short("ConsumerGroupHeartbeatRequest.TopicPartitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ConsumerGroupHeartbeatRequest.TopicPartitions", pos)
         m.topic_partitions = []
         add2 = m.topic_partitions.append
         for _ in range(n):
@@ -501,6 +520,9 @@ def decode_consumer_group_heartbeat_request_v1(buf: Buffer, pos: int) -> tuple[C
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("TopicPartitions.Partitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("TopicPartitions.Partitions", pos)
             x1.partitions = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -508,7 +530,8 @@ def decode_consumer_group_heartbeat_request_v1(buf: Buffer, pos: int) -> tuple[C
             n = buf[pos]
             pos += 1
             if n:
-                x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicPartitions")
+                x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicPartitions", left)
+                left -= len(x1.unknown_tagged_fields or ())
             else:
                 x1.unknown_tagged_fields = None
             add2(x1)
@@ -517,7 +540,8 @@ def decode_consumer_group_heartbeat_request_v1(buf: Buffer, pos: int) -> tuple[C
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ConsumerGroupHeartbeatRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ConsumerGroupHeartbeatRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -634,7 +658,7 @@ REQUEST: MessageCodec[ConsumerGroupHeartbeatRequest] = MessageCodec(
 )
 
 
-def decode_consumer_group_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[ConsumerGroupHeartbeatResponse, int]:
+def decode_consumer_group_heartbeat_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ConsumerGroupHeartbeatResponse, int]:
     end = len(buf)
     m = new(ConsumerGroupHeartbeatResponse)
     if end - pos < 7:
@@ -684,6 +708,9 @@ def decode_consumer_group_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[
         n -= 1
         if n * 18 > end - pos:
             raise cut_short("Assignment.TopicPartitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("Assignment.TopicPartitions", pos)
         x1.topic_partitions = []
         add1 = x1.topic_partitions.append
         for _ in range(n):
@@ -699,6 +726,9 @@ def decode_consumer_group_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("TopicPartitions.Partitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("TopicPartitions.Partitions", pos)
             x2.partitions = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -706,7 +736,8 @@ def decode_consumer_group_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicPartitions")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicPartitions", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add1(x2)
@@ -715,7 +746,8 @@ def decode_consumer_group_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Assignment")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Assignment", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
     if pos >= end:
@@ -723,7 +755,8 @@ def decode_consumer_group_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ConsumerGroupHeartbeatResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ConsumerGroupHeartbeatResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

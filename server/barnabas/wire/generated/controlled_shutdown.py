@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -20,6 +21,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -73,7 +75,7 @@ _pack_iqB = Struct(">iqB").pack
 _unpack_from_iqB = Struct(">iqB").unpack_from
 
 
-def decode_controlled_shutdown_request_v0(buf: Buffer, pos: int) -> tuple[ControlledShutdownRequest, int]:
+def decode_controlled_shutdown_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ControlledShutdownRequest, int]:
     end = len(buf)
     m = new(ControlledShutdownRequest)
     if end - pos < 4:
@@ -90,7 +92,7 @@ def encode_controlled_shutdown_request_v0(m: ControlledShutdownRequest, out: lis
     add(_pack_i(m.broker_id))
 
 
-def decode_controlled_shutdown_request_v2(buf: Buffer, pos: int) -> tuple[ControlledShutdownRequest, int]:
+def decode_controlled_shutdown_request_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ControlledShutdownRequest, int]:
     end = len(buf)
     m = new(ControlledShutdownRequest)
     if end - pos < 12:
@@ -106,7 +108,7 @@ def encode_controlled_shutdown_request_v2(m: ControlledShutdownRequest, out: lis
     add(_pack_iq(m.broker_id, m.broker_epoch))
 
 
-def decode_controlled_shutdown_request_v3(buf: Buffer, pos: int) -> tuple[ControlledShutdownRequest, int]:
+def decode_controlled_shutdown_request_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ControlledShutdownRequest, int]:
     end = len(buf)
     m = new(ControlledShutdownRequest)
     if end - pos < 13:
@@ -114,7 +116,8 @@ def decode_controlled_shutdown_request_v3(buf: Buffer, pos: int) -> tuple[Contro
     m.broker_id, m.broker_epoch, n = _unpack_from_iqB(buf, pos)
     pos += 13
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ControlledShutdownRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ControlledShutdownRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -148,7 +151,7 @@ REQUEST: MessageCodec[ControlledShutdownRequest] = MessageCodec(
 )
 
 
-def decode_controlled_shutdown_response_v0(buf: Buffer, pos: int) -> tuple[ControlledShutdownResponse, int]:
+def decode_controlled_shutdown_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ControlledShutdownResponse, int]:
     end = len(buf)
     m = new(ControlledShutdownResponse)
     if end - pos < 6:
@@ -159,6 +162,9 @@ def decode_controlled_shutdown_response_v0(buf: Buffer, pos: int) -> tuple[Contr
         raise null_value("ControlledShutdownResponse.RemainingPartitions", pos)
     if n * 6 > end - pos:
         raise cut_short("ControlledShutdownResponse.RemainingPartitions", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ControlledShutdownResponse.RemainingPartitions", pos)
     m.remaining_partitions = []
     add1 = m.remaining_partitions.append
     for _ in range(n):
@@ -202,7 +208,7 @@ def encode_controlled_shutdown_response_v0(m: ControlledShutdownResponse, out: l
         add(_pack_i(x1.partition_index))
 
 
-def decode_controlled_shutdown_response_v3(buf: Buffer, pos: int) -> tuple[ControlledShutdownResponse, int]:
+def decode_controlled_shutdown_response_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ControlledShutdownResponse, int]:
     end = len(buf)
     m = new(ControlledShutdownResponse)
     if end - pos < 3:
@@ -216,6 +222,9 @@ def decode_controlled_shutdown_response_v3(buf: Buffer, pos: int) -> tuple[Contr
     n -= 1
     if n * 6 > end - pos:
         raise cut_short("ControlledShutdownResponse.RemainingPartitions", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ControlledShutdownResponse.RemainingPartitions", pos)
     m.remaining_partitions = []
     add1 = m.remaining_partitions.append
     for _ in range(n):
@@ -238,7 +247,8 @@ def decode_controlled_shutdown_response_v3(buf: Buffer, pos: int) -> tuple[Contr
         x1.partition_index, n = _unpack_from_iB(buf, pos)
         pos += 5
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "RemainingPartition")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "RemainingPartition", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -247,7 +257,8 @@ def decode_controlled_shutdown_response_v3(buf: Buffer, pos: int) -> tuple[Contr
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ControlledShutdownResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ControlledShutdownResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -21,6 +22,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -97,7 +99,7 @@ _pack_ihB = Struct(">ihB").pack
 _unpack_from_ihB = Struct(">ihB").unpack_from
 
 
-def decode_controller_registration_request_v0(buf: Buffer, pos: int) -> tuple[ControllerRegistrationRequest, int]:
+def decode_controller_registration_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ControllerRegistrationRequest, int]:
     end = len(buf)
     m = new(ControllerRegistrationRequest)
     if end - pos < 22:
@@ -111,6 +113,9 @@ def decode_controller_registration_request_v0(buf: Buffer, pos: int) -> tuple[Co
     n -= 1
     if n * 7 > end - pos:
         raise cut_short("ControllerRegistrationRequest.Listeners", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ControllerRegistrationRequest.Listeners", pos)
     m.listeners = []
     add1 = m.listeners.append
     for _ in range(n):
@@ -146,7 +151,8 @@ def decode_controller_registration_request_v0(buf: Buffer, pos: int) -> tuple[Co
         x1.port, x1.security_protocol, n = _unpack_from_HhB(buf, pos)
         pos += 5
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Listener")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Listener", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -161,6 +167,9 @@ def decode_controller_registration_request_v0(buf: Buffer, pos: int) -> tuple[Co
     n -= 1
     if n * 6 > end - pos:
         raise cut_short("ControllerRegistrationRequest.Features", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ControllerRegistrationRequest.Features", pos)
     m.features = []
     add2 = m.features.append
     for _ in range(n):
@@ -183,7 +192,8 @@ def decode_controller_registration_request_v0(buf: Buffer, pos: int) -> tuple[Co
         x2.min_supported_version, x2.max_supported_version, n = _unpack_from_hhB(buf, pos)
         pos += 5
         if n:
-            x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Feature")
+            x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Feature", left)
+            left -= len(x2.unknown_tagged_fields or ())
         else:
             x2.unknown_tagged_fields = None
         add2(x2)
@@ -192,7 +202,8 @@ def decode_controller_registration_request_v0(buf: Buffer, pos: int) -> tuple[Co
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ControllerRegistrationRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ControllerRegistrationRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -267,7 +278,7 @@ REQUEST: MessageCodec[ControllerRegistrationRequest] = MessageCodec(
 )
 
 
-def decode_controller_registration_response_v0(buf: Buffer, pos: int) -> tuple[ControllerRegistrationResponse, int]:
+def decode_controller_registration_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ControllerRegistrationResponse, int]:
     end = len(buf)
     m = new(ControllerRegistrationResponse)
     if end - pos < 7:
@@ -289,7 +300,8 @@ def decode_controller_registration_response_v0(buf: Buffer, pos: int) -> tuple[C
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ControllerRegistrationResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ControllerRegistrationResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

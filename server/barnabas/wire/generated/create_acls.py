@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -21,6 +22,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -100,7 +102,7 @@ _pack_ii = Struct(">ii").pack
 _unpack_from_ii = Struct(">ii").unpack_from
 
 
-def decode_create_acls_request_v0(buf: Buffer, pos: int) -> tuple[CreateAclsRequest, int]:
+def decode_create_acls_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[CreateAclsRequest, int]:
     end = len(buf)
     m = new(CreateAclsRequest)
     if end - pos < 4:
@@ -111,6 +113,9 @@ def decode_create_acls_request_v0(buf: Buffer, pos: int) -> tuple[CreateAclsRequ
         raise null_value("CreateAclsRequest.Creations", pos)
     if n * 9 > end - pos:
         raise cut_short("CreateAclsRequest.Creations", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("CreateAclsRequest.Creations", pos)
     m.creations = []
     add1 = m.creations.append
     for _ in range(n):
@@ -193,7 +198,7 @@ def encode_create_acls_request_v0(m: CreateAclsRequest, out: list[Chunk]) -> Non
         add(_pack_bb(x1.operation, x1.permission_type))
 
 
-def decode_create_acls_request_v1(buf: Buffer, pos: int) -> tuple[CreateAclsRequest, int]:
+def decode_create_acls_request_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[CreateAclsRequest, int]:
     end = len(buf)
     m = new(CreateAclsRequest)
     if end - pos < 4:
@@ -204,6 +209,9 @@ def decode_create_acls_request_v1(buf: Buffer, pos: int) -> tuple[CreateAclsRequ
         raise null_value("CreateAclsRequest.Creations", pos)
     if n * 10 > end - pos:
         raise cut_short("CreateAclsRequest.Creations", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("CreateAclsRequest.Creations", pos)
     m.creations = []
     add1 = m.creations.append
     for _ in range(n):
@@ -283,7 +291,7 @@ def encode_create_acls_request_v1(m: CreateAclsRequest, out: list[Chunk]) -> Non
         add(_pack_bb(x1.operation, x1.permission_type))
 
 
-def decode_create_acls_request_v2(buf: Buffer, pos: int) -> tuple[CreateAclsRequest, int]:
+def decode_create_acls_request_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[CreateAclsRequest, int]:
     end = len(buf)
     m = new(CreateAclsRequest)
     if pos >= end:
@@ -297,6 +305,9 @@ def decode_create_acls_request_v2(buf: Buffer, pos: int) -> tuple[CreateAclsRequ
     n -= 1
     if n * 8 > end - pos:
         raise cut_short("CreateAclsRequest.Creations", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("CreateAclsRequest.Creations", pos)
     m.creations = []
     add1 = m.creations.append
     for _ in range(n):
@@ -345,7 +356,8 @@ def decode_create_acls_request_v2(buf: Buffer, pos: int) -> tuple[CreateAclsRequ
         x1.operation, x1.permission_type, n = _unpack_from_bbB(buf, pos)
         pos += 3
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AclCreation")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AclCreation", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -354,7 +366,8 @@ def decode_create_acls_request_v2(buf: Buffer, pos: int) -> tuple[CreateAclsRequ
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreateAclsRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreateAclsRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -426,7 +439,7 @@ REQUEST: MessageCodec[CreateAclsRequest] = MessageCodec(
 )
 
 
-def decode_create_acls_response_v0(buf: Buffer, pos: int) -> tuple[CreateAclsResponse, int]:
+def decode_create_acls_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[CreateAclsResponse, int]:
     end = len(buf)
     m = new(CreateAclsResponse)
     if end - pos < 8:
@@ -437,6 +450,9 @@ def decode_create_acls_response_v0(buf: Buffer, pos: int) -> tuple[CreateAclsRes
         raise null_value("CreateAclsResponse.Results", pos)
     if n * 4 > end - pos:
         raise cut_short("CreateAclsResponse.Results", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("CreateAclsResponse.Results", pos)
     m.results = []
     add1 = m.results.append
     for _ in range(n):
@@ -478,7 +494,7 @@ def encode_create_acls_response_v0(m: CreateAclsResponse, out: list[Chunk]) -> N
         add(d1)
 
 
-def decode_create_acls_response_v2(buf: Buffer, pos: int) -> tuple[CreateAclsResponse, int]:
+def decode_create_acls_response_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[CreateAclsResponse, int]:
     end = len(buf)
     m = new(CreateAclsResponse)
     if end - pos < 5:
@@ -492,6 +508,9 @@ def decode_create_acls_response_v2(buf: Buffer, pos: int) -> tuple[CreateAclsRes
     n -= 1
     if n * 4 > end - pos:
         raise cut_short("CreateAclsResponse.Results", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("CreateAclsResponse.Results", pos)
     m.results = []
     add1 = m.results.append
     for _ in range(n):
@@ -515,7 +534,8 @@ def decode_create_acls_response_v2(buf: Buffer, pos: int) -> tuple[CreateAclsRes
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AclCreationResult")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AclCreationResult", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -524,7 +544,8 @@ def decode_create_acls_response_v2(buf: Buffer, pos: int) -> tuple[CreateAclsRes
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreateAclsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreateAclsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

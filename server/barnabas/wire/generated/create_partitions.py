@@ -9,6 +9,7 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
     INT32S,
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -21,6 +22,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -102,7 +104,7 @@ _pack_ii = Struct(">ii").pack
 _unpack_from_ii = Struct(">ii").unpack_from
 
 
-def decode_create_partitions_request_v0(buf: Buffer, pos: int) -> tuple[CreatePartitionsRequest, int]:
+def decode_create_partitions_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[CreatePartitionsRequest, int]:
     end = len(buf)
     m = new(CreatePartitionsRequest)
     if end - pos < 4:
@@ -113,6 +115,9 @@ def decode_create_partitions_request_v0(buf: Buffer, pos: int) -> tuple[CreatePa
         raise null_value("CreatePartitionsRequest.Topics", pos)
     if n * 10 > end - pos:
         raise cut_short("CreatePartitionsRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("CreatePartitionsRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -137,6 +142,9 @@ def decode_create_partitions_request_v0(buf: Buffer, pos: int) -> tuple[CreatePa
         else:
             if n * 4 > end - pos:
                 raise cut_short("CreatePartitionsTopic.Assignments", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("CreatePartitionsTopic.Assignments", pos)
             x1.assignments = []
             add2 = x1.assignments.append
             for _ in range(n):
@@ -149,6 +157,9 @@ def decode_create_partitions_request_v0(buf: Buffer, pos: int) -> tuple[CreatePa
                     raise null_value("CreatePartitionsAssignment.BrokerIds", pos)
                 if n * 4 > end - pos:
                     raise cut_short("CreatePartitionsAssignment.BrokerIds", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("CreatePartitionsAssignment.BrokerIds", pos)
                 x2.broker_ids = list(INT32S[n].unpack_from(buf, pos))
                 pos += n * 4
                 x2.unknown_tagged_fields = None
@@ -193,7 +204,7 @@ def encode_create_partitions_request_v0(m: CreatePartitionsRequest, out: list[Ch
     add(_pack_it(m.timeout_ms, m.validate_only))
 
 
-def decode_create_partitions_request_v2(buf: Buffer, pos: int) -> tuple[CreatePartitionsRequest, int]:
+def decode_create_partitions_request_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[CreatePartitionsRequest, int]:
     end = len(buf)
     m = new(CreatePartitionsRequest)
     if pos >= end:
@@ -207,6 +218,9 @@ def decode_create_partitions_request_v2(buf: Buffer, pos: int) -> tuple[CreatePa
     n -= 1
     if n * 7 > end - pos:
         raise cut_short("CreatePartitionsRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("CreatePartitionsRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -236,6 +250,9 @@ def decode_create_partitions_request_v2(buf: Buffer, pos: int) -> tuple[CreatePa
             n -= 1
             if n * 2 > end - pos:
                 raise cut_short("CreatePartitionsTopic.Assignments", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("CreatePartitionsTopic.Assignments", pos)
             x1.assignments = []
             add2 = x1.assignments.append
             for _ in range(n):
@@ -251,6 +268,9 @@ def decode_create_partitions_request_v2(buf: Buffer, pos: int) -> tuple[CreatePa
                 n -= 1
                 if n * 4 > end - pos:
                     raise cut_short("CreatePartitionsAssignment.BrokerIds", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("CreatePartitionsAssignment.BrokerIds", pos)
                 x2.broker_ids = list(INT32S[n].unpack_from(buf, pos))
                 pos += n * 4
                 if pos >= end:
@@ -258,7 +278,8 @@ def decode_create_partitions_request_v2(buf: Buffer, pos: int) -> tuple[CreatePa
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreatePartitionsAssignment")
+                    x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreatePartitionsAssignment", left)
+                    left -= len(x2.unknown_tagged_fields or ())
                 else:
                     x2.unknown_tagged_fields = None
                 add2(x2)
@@ -267,7 +288,8 @@ def decode_create_partitions_request_v2(buf: Buffer, pos: int) -> tuple[CreatePa
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreatePartitionsTopic")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreatePartitionsTopic", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -276,7 +298,8 @@ def decode_create_partitions_request_v2(buf: Buffer, pos: int) -> tuple[CreatePa
     m.timeout_ms, m.validate_only, n = _unpack_from_itB(buf, pos)
     pos += 6
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreatePartitionsRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreatePartitionsRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -348,7 +371,7 @@ REQUEST: MessageCodec[CreatePartitionsRequest] = MessageCodec(
 )
 
 
-def decode_create_partitions_response_v0(buf: Buffer, pos: int) -> tuple[CreatePartitionsResponse, int]:
+def decode_create_partitions_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[CreatePartitionsResponse, int]:
     end = len(buf)
     m = new(CreatePartitionsResponse)
     if end - pos < 8:
@@ -359,6 +382,9 @@ def decode_create_partitions_response_v0(buf: Buffer, pos: int) -> tuple[CreateP
         raise null_value("CreatePartitionsResponse.Results", pos)
     if n * 6 > end - pos:
         raise cut_short("CreatePartitionsResponse.Results", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("CreatePartitionsResponse.Results", pos)
     m.results = []
     add1 = m.results.append
     for _ in range(n):
@@ -418,7 +444,7 @@ def encode_create_partitions_response_v0(m: CreatePartitionsResponse, out: list[
         add(d2)
 
 
-def decode_create_partitions_response_v2(buf: Buffer, pos: int) -> tuple[CreatePartitionsResponse, int]:
+def decode_create_partitions_response_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[CreatePartitionsResponse, int]:
     end = len(buf)
     m = new(CreatePartitionsResponse)
     if end - pos < 5:
@@ -432,6 +458,9 @@ def decode_create_partitions_response_v2(buf: Buffer, pos: int) -> tuple[CreateP
     n -= 1
     if n * 5 > end - pos:
         raise cut_short("CreatePartitionsResponse.Results", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("CreatePartitionsResponse.Results", pos)
     m.results = []
     add1 = m.results.append
     for _ in range(n):
@@ -468,7 +497,8 @@ def decode_create_partitions_response_v2(buf: Buffer, pos: int) -> tuple[CreateP
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreatePartitionsTopicResult")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreatePartitionsTopicResult", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -477,7 +507,8 @@ def decode_create_partitions_response_v2(buf: Buffer, pos: int) -> tuple[CreateP
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreatePartitionsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreatePartitionsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -9,6 +9,7 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
     INT32S,
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -26,6 +27,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -162,7 +164,7 @@ _pack_ii = Struct(">ii").pack
 _unpack_from_ii = Struct(">ii").unpack_from
 
 
-def decode_create_topics_request_v0(buf: Buffer, pos: int) -> tuple[CreateTopicsRequest, int]:
+def decode_create_topics_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[CreateTopicsRequest, int]:
     end = len(buf)
     m = new(CreateTopicsRequest)
     if end - pos < 4:
@@ -173,6 +175,9 @@ def decode_create_topics_request_v0(buf: Buffer, pos: int) -> tuple[CreateTopics
         raise null_value("CreateTopicsRequest.Topics", pos)
     if n * 16 > end - pos:
         raise cut_short("CreateTopicsRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("CreateTopicsRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -196,6 +201,9 @@ def decode_create_topics_request_v0(buf: Buffer, pos: int) -> tuple[CreateTopics
             raise null_value("CreatableTopic.Assignments", pos)
         if n * 8 > end - pos:
             raise cut_short("CreatableTopic.Assignments", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("CreatableTopic.Assignments", pos)
         x1.assignments = []
         add2 = x1.assignments.append
         for _ in range(n):
@@ -208,6 +216,9 @@ def decode_create_topics_request_v0(buf: Buffer, pos: int) -> tuple[CreateTopics
                 raise null_value("CreatableReplicaAssignment.BrokerIds", pos)
             if n * 4 > end - pos:
                 raise cut_short("CreatableReplicaAssignment.BrokerIds", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("CreatableReplicaAssignment.BrokerIds", pos)
             x2.broker_ids = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             x2.unknown_tagged_fields = None
@@ -220,6 +231,9 @@ def decode_create_topics_request_v0(buf: Buffer, pos: int) -> tuple[CreateTopics
             raise null_value("CreatableTopic.Configs", pos)
         if n * 4 > end - pos:
             raise cut_short("CreatableTopic.Configs", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("CreatableTopic.Configs", pos)
         x1.configs = []
         add3 = x1.configs.append
         for _ in range(n):
@@ -315,7 +329,7 @@ def encode_create_topics_request_v0(m: CreateTopicsRequest, out: list[Chunk]) ->
     add(_pack_i(m.timeout_ms))
 
 
-def decode_create_topics_request_v1(buf: Buffer, pos: int) -> tuple[CreateTopicsRequest, int]:
+def decode_create_topics_request_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[CreateTopicsRequest, int]:
     end = len(buf)
     m = new(CreateTopicsRequest)
     if end - pos < 4:
@@ -326,6 +340,9 @@ def decode_create_topics_request_v1(buf: Buffer, pos: int) -> tuple[CreateTopics
         raise null_value("CreateTopicsRequest.Topics", pos)
     if n * 16 > end - pos:
         raise cut_short("CreateTopicsRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("CreateTopicsRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -349,6 +366,9 @@ def decode_create_topics_request_v1(buf: Buffer, pos: int) -> tuple[CreateTopics
             raise null_value("CreatableTopic.Assignments", pos)
         if n * 8 > end - pos:
             raise cut_short("CreatableTopic.Assignments", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("CreatableTopic.Assignments", pos)
         x1.assignments = []
         add2 = x1.assignments.append
         for _ in range(n):
@@ -361,6 +381,9 @@ def decode_create_topics_request_v1(buf: Buffer, pos: int) -> tuple[CreateTopics
                 raise null_value("CreatableReplicaAssignment.BrokerIds", pos)
             if n * 4 > end - pos:
                 raise cut_short("CreatableReplicaAssignment.BrokerIds", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("CreatableReplicaAssignment.BrokerIds", pos)
             x2.broker_ids = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             x2.unknown_tagged_fields = None
@@ -373,6 +396,9 @@ def decode_create_topics_request_v1(buf: Buffer, pos: int) -> tuple[CreateTopics
             raise null_value("CreatableTopic.Configs", pos)
         if n * 4 > end - pos:
             raise cut_short("CreatableTopic.Configs", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("CreatableTopic.Configs", pos)
         x1.configs = []
         add3 = x1.configs.append
         for _ in range(n):
@@ -465,7 +491,7 @@ def encode_create_topics_request_v1(m: CreateTopicsRequest, out: list[Chunk]) ->
     add(_pack_it(m.timeout_ms, m.validate_only))
 
 
-def decode_create_topics_request_v5(buf: Buffer, pos: int) -> tuple[CreateTopicsRequest, int]:
+def decode_create_topics_request_v5(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[CreateTopicsRequest, int]:
     end = len(buf)
     m = new(CreateTopicsRequest)
     if pos >= end:
@@ -479,6 +505,9 @@ def decode_create_topics_request_v5(buf: Buffer, pos: int) -> tuple[CreateTopics
     n -= 1
     if n * 10 > end - pos:
         raise cut_short("CreateTopicsRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("CreateTopicsRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -507,6 +536,9 @@ def decode_create_topics_request_v5(buf: Buffer, pos: int) -> tuple[CreateTopics
         n -= 1
         if n * 6 > end - pos:
             raise cut_short("CreatableTopic.Assignments", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("CreatableTopic.Assignments", pos)
         x1.assignments = []
         add2 = x1.assignments.append
         for _ in range(n):
@@ -522,6 +554,9 @@ def decode_create_topics_request_v5(buf: Buffer, pos: int) -> tuple[CreateTopics
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("CreatableReplicaAssignment.BrokerIds", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("CreatableReplicaAssignment.BrokerIds", pos)
             x2.broker_ids = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -529,7 +564,8 @@ def decode_create_topics_request_v5(buf: Buffer, pos: int) -> tuple[CreateTopics
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreatableReplicaAssignment")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreatableReplicaAssignment", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -544,6 +580,9 @@ def decode_create_topics_request_v5(buf: Buffer, pos: int) -> tuple[CreateTopics
         n -= 1
         if n * 3 > end - pos:
             raise cut_short("CreatableTopic.Configs", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("CreatableTopic.Configs", pos)
         x1.configs = []
         add3 = x1.configs.append
         for _ in range(n):
@@ -580,7 +619,8 @@ def decode_create_topics_request_v5(buf: Buffer, pos: int) -> tuple[CreateTopics
             n = buf[pos]
             pos += 1
             if n:
-                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreatableTopicConfig")
+                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreatableTopicConfig", left)
+                left -= len(x3.unknown_tagged_fields or ())
             else:
                 x3.unknown_tagged_fields = None
             add3(x3)
@@ -589,7 +629,8 @@ def decode_create_topics_request_v5(buf: Buffer, pos: int) -> tuple[CreateTopics
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreatableTopic")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreatableTopic", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -598,7 +639,8 @@ def decode_create_topics_request_v5(buf: Buffer, pos: int) -> tuple[CreateTopics
     m.timeout_ms, m.validate_only, n = _unpack_from_itB(buf, pos)
     pos += 6
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreateTopicsRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreateTopicsRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -709,7 +751,7 @@ REQUEST: MessageCodec[CreateTopicsRequest] = MessageCodec(
 )
 
 
-def decode_create_topics_response_v0(buf: Buffer, pos: int) -> tuple[CreateTopicsResponse, int]:
+def decode_create_topics_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[CreateTopicsResponse, int]:
     end = len(buf)
     m = new(CreateTopicsResponse)
     if end - pos < 4:
@@ -720,6 +762,9 @@ def decode_create_topics_response_v0(buf: Buffer, pos: int) -> tuple[CreateTopic
         raise null_value("CreateTopicsResponse.Topics", pos)
     if n * 4 > end - pos:
         raise cut_short("CreateTopicsResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("CreateTopicsResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -770,7 +815,7 @@ def encode_create_topics_response_v0(m: CreateTopicsResponse, out: list[Chunk]) 
         add(_pack_h(x1.error_code))
 
 
-def decode_create_topics_response_v1(buf: Buffer, pos: int) -> tuple[CreateTopicsResponse, int]:
+def decode_create_topics_response_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[CreateTopicsResponse, int]:
     end = len(buf)
     m = new(CreateTopicsResponse)
     if end - pos < 4:
@@ -781,6 +826,9 @@ def decode_create_topics_response_v1(buf: Buffer, pos: int) -> tuple[CreateTopic
         raise null_value("CreateTopicsResponse.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("CreateTopicsResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("CreateTopicsResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -846,7 +894,7 @@ def encode_create_topics_response_v1(m: CreateTopicsResponse, out: list[Chunk]) 
         add(d2)
 
 
-def decode_create_topics_response_v2(buf: Buffer, pos: int) -> tuple[CreateTopicsResponse, int]:
+def decode_create_topics_response_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[CreateTopicsResponse, int]:
     end = len(buf)
     m = new(CreateTopicsResponse)
     if end - pos < 8:
@@ -857,6 +905,9 @@ def decode_create_topics_response_v2(buf: Buffer, pos: int) -> tuple[CreateTopic
         raise null_value("CreateTopicsResponse.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("CreateTopicsResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("CreateTopicsResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -921,7 +972,7 @@ def encode_create_topics_response_v2(m: CreateTopicsResponse, out: list[Chunk]) 
         add(d2)
 
 
-def decode_create_topics_response_v5(buf: Buffer, pos: int) -> tuple[CreateTopicsResponse, int]:
+def decode_create_topics_response_v5(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[CreateTopicsResponse, int]:
     end = len(buf)
     m = new(CreateTopicsResponse)
     if end - pos < 5:
@@ -935,6 +986,9 @@ def decode_create_topics_response_v5(buf: Buffer, pos: int) -> tuple[CreateTopic
     n -= 1
     if n * 12 > end - pos:
         raise cut_short("CreateTopicsResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("CreateTopicsResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -978,6 +1032,9 @@ def decode_create_topics_response_v5(buf: Buffer, pos: int) -> tuple[CreateTopic
             n -= 1
             if n * 6 > end - pos:
                 raise cut_short("CreatableTopicResult.Configs", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("CreatableTopicResult.Configs", pos)
             x1.configs = []
             add2 = x1.configs.append
             for _ in range(n):
@@ -1014,7 +1071,8 @@ def decode_create_topics_response_v5(buf: Buffer, pos: int) -> tuple[CreateTopic
                 x2.read_only, x2.config_source, x2.is_sensitive, n = _unpack_from_tbtB(buf, pos)
                 pos += 4
                 if n:
-                    x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreatableTopicConfigs")
+                    x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreatableTopicConfigs", left)
+                    left -= len(x2.unknown_tagged_fields or ())
                 else:
                     x2.unknown_tagged_fields = None
                 add2(x2)
@@ -1025,7 +1083,8 @@ def decode_create_topics_response_v5(buf: Buffer, pos: int) -> tuple[CreateTopic
         x1.topic_config_error_code = 0
         x1.unknown_tagged_fields = None
         if n:
-            tags1, after1 = read_tags(buf, pos - 1, end, "CreatableTopicResult")
+            tags1, after1 = read_tags(buf, pos - 1, end, "CreatableTopicResult", left)
+            left -= len(tags1)
             unknown1: dict[int, bytes] = {}
             for tag1, pos, end1 in tags1:
                 if tag1 == 0:
@@ -1047,7 +1106,8 @@ def decode_create_topics_response_v5(buf: Buffer, pos: int) -> tuple[CreateTopic
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreateTopicsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreateTopicsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -1131,7 +1191,7 @@ def encode_create_topics_response_v5(m: CreateTopicsResponse, out: list[Chunk]) 
         add(UVARINT[0])
 
 
-def decode_create_topics_response_v7(buf: Buffer, pos: int) -> tuple[CreateTopicsResponse, int]:
+def decode_create_topics_response_v7(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[CreateTopicsResponse, int]:
     end = len(buf)
     m = new(CreateTopicsResponse)
     if end - pos < 5:
@@ -1145,6 +1205,9 @@ def decode_create_topics_response_v7(buf: Buffer, pos: int) -> tuple[CreateTopic
     n -= 1
     if n * 28 > end - pos:
         raise cut_short("CreateTopicsResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("CreateTopicsResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -1188,6 +1251,9 @@ def decode_create_topics_response_v7(buf: Buffer, pos: int) -> tuple[CreateTopic
             n -= 1
             if n * 6 > end - pos:
                 raise cut_short("CreatableTopicResult.Configs", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("CreatableTopicResult.Configs", pos)
             x1.configs = []
             add2 = x1.configs.append
             for _ in range(n):
@@ -1224,7 +1290,8 @@ def decode_create_topics_response_v7(buf: Buffer, pos: int) -> tuple[CreateTopic
                 x2.read_only, x2.config_source, x2.is_sensitive, n = _unpack_from_tbtB(buf, pos)
                 pos += 4
                 if n:
-                    x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreatableTopicConfigs")
+                    x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreatableTopicConfigs", left)
+                    left -= len(x2.unknown_tagged_fields or ())
                 else:
                     x2.unknown_tagged_fields = None
                 add2(x2)
@@ -1235,7 +1302,8 @@ def decode_create_topics_response_v7(buf: Buffer, pos: int) -> tuple[CreateTopic
         x1.topic_config_error_code = 0
         x1.unknown_tagged_fields = None
         if n:
-            tags1, after1 = read_tags(buf, pos - 1, end, "CreatableTopicResult")
+            tags1, after1 = read_tags(buf, pos - 1, end, "CreatableTopicResult", left)
+            left -= len(tags1)
             unknown1: dict[int, bytes] = {}
             for tag1, pos, end1 in tags1:
                 if tag1 == 0:
@@ -1256,7 +1324,8 @@ def decode_create_topics_response_v7(buf: Buffer, pos: int) -> tuple[CreateTopic
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreateTopicsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreateTopicsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -21,6 +22,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -127,7 +129,7 @@ _pack_ii = Struct(">ii").pack
 _unpack_from_ii = Struct(">ii").unpack_from
 
 
-def decode_delete_acls_request_v0(buf: Buffer, pos: int) -> tuple[DeleteAclsRequest, int]:
+def decode_delete_acls_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DeleteAclsRequest, int]:
     end = len(buf)
     m = new(DeleteAclsRequest)
     if end - pos < 4:
@@ -138,6 +140,9 @@ def decode_delete_acls_request_v0(buf: Buffer, pos: int) -> tuple[DeleteAclsRequ
         raise null_value("DeleteAclsRequest.Filters", pos)
     if n * 9 > end - pos:
         raise cut_short("DeleteAclsRequest.Filters", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DeleteAclsRequest.Filters", pos)
     m.filters = []
     add1 = m.filters.append
     for _ in range(n):
@@ -229,7 +234,7 @@ def encode_delete_acls_request_v0(m: DeleteAclsRequest, out: list[Chunk]) -> Non
         add(_pack_bb(x1.operation, x1.permission_type))
 
 
-def decode_delete_acls_request_v1(buf: Buffer, pos: int) -> tuple[DeleteAclsRequest, int]:
+def decode_delete_acls_request_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DeleteAclsRequest, int]:
     end = len(buf)
     m = new(DeleteAclsRequest)
     if end - pos < 4:
@@ -240,6 +245,9 @@ def decode_delete_acls_request_v1(buf: Buffer, pos: int) -> tuple[DeleteAclsRequ
         raise null_value("DeleteAclsRequest.Filters", pos)
     if n * 10 > end - pos:
         raise cut_short("DeleteAclsRequest.Filters", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DeleteAclsRequest.Filters", pos)
     m.filters = []
     add1 = m.filters.append
     for _ in range(n):
@@ -328,7 +336,7 @@ def encode_delete_acls_request_v1(m: DeleteAclsRequest, out: list[Chunk]) -> Non
         add(_pack_bb(x1.operation, x1.permission_type))
 
 
-def decode_delete_acls_request_v2(buf: Buffer, pos: int) -> tuple[DeleteAclsRequest, int]:
+def decode_delete_acls_request_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DeleteAclsRequest, int]:
     end = len(buf)
     m = new(DeleteAclsRequest)
     if pos >= end:
@@ -342,6 +350,9 @@ def decode_delete_acls_request_v2(buf: Buffer, pos: int) -> tuple[DeleteAclsRequ
     n -= 1
     if n * 8 > end - pos:
         raise cut_short("DeleteAclsRequest.Filters", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DeleteAclsRequest.Filters", pos)
     m.filters = []
     add1 = m.filters.append
     for _ in range(n):
@@ -393,7 +404,8 @@ def decode_delete_acls_request_v2(buf: Buffer, pos: int) -> tuple[DeleteAclsRequ
         x1.operation, x1.permission_type, n = _unpack_from_bbB(buf, pos)
         pos += 3
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteAclsFilter")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteAclsFilter", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -402,7 +414,8 @@ def decode_delete_acls_request_v2(buf: Buffer, pos: int) -> tuple[DeleteAclsRequ
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteAclsRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteAclsRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -480,7 +493,7 @@ REQUEST: MessageCodec[DeleteAclsRequest] = MessageCodec(
 )
 
 
-def decode_delete_acls_response_v0(buf: Buffer, pos: int) -> tuple[DeleteAclsResponse, int]:
+def decode_delete_acls_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DeleteAclsResponse, int]:
     end = len(buf)
     m = new(DeleteAclsResponse)
     if end - pos < 8:
@@ -491,6 +504,9 @@ def decode_delete_acls_response_v0(buf: Buffer, pos: int) -> tuple[DeleteAclsRes
         raise null_value("DeleteAclsResponse.FilterResults", pos)
     if n * 8 > end - pos:
         raise cut_short("DeleteAclsResponse.FilterResults", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DeleteAclsResponse.FilterResults", pos)
     m.filter_results = []
     add1 = m.filter_results.append
     for _ in range(n):
@@ -515,6 +531,9 @@ def decode_delete_acls_response_v0(buf: Buffer, pos: int) -> tuple[DeleteAclsRes
             raise null_value("DeleteAclsFilterResult.MatchingAcls", pos)
         if n * 13 > end - pos:
             raise cut_short("DeleteAclsFilterResult.MatchingAcls", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DeleteAclsFilterResult.MatchingAcls", pos)
         x1.matching_acls = []
         add2 = x1.matching_acls.append
         for _ in range(n):
@@ -635,7 +654,7 @@ def encode_delete_acls_response_v0(m: DeleteAclsResponse, out: list[Chunk]) -> N
             add(_pack_bb(x2.operation, x2.permission_type))
 
 
-def decode_delete_acls_response_v1(buf: Buffer, pos: int) -> tuple[DeleteAclsResponse, int]:
+def decode_delete_acls_response_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DeleteAclsResponse, int]:
     end = len(buf)
     m = new(DeleteAclsResponse)
     if end - pos < 8:
@@ -646,6 +665,9 @@ def decode_delete_acls_response_v1(buf: Buffer, pos: int) -> tuple[DeleteAclsRes
         raise null_value("DeleteAclsResponse.FilterResults", pos)
     if n * 8 > end - pos:
         raise cut_short("DeleteAclsResponse.FilterResults", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DeleteAclsResponse.FilterResults", pos)
     m.filter_results = []
     add1 = m.filter_results.append
     for _ in range(n):
@@ -670,6 +692,9 @@ def decode_delete_acls_response_v1(buf: Buffer, pos: int) -> tuple[DeleteAclsRes
             raise null_value("DeleteAclsFilterResult.MatchingAcls", pos)
         if n * 14 > end - pos:
             raise cut_short("DeleteAclsFilterResult.MatchingAcls", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DeleteAclsFilterResult.MatchingAcls", pos)
         x1.matching_acls = []
         add2 = x1.matching_acls.append
         for _ in range(n):
@@ -787,7 +812,7 @@ def encode_delete_acls_response_v1(m: DeleteAclsResponse, out: list[Chunk]) -> N
             add(_pack_bb(x2.operation, x2.permission_type))
 
 
-def decode_delete_acls_response_v2(buf: Buffer, pos: int) -> tuple[DeleteAclsResponse, int]:
+def decode_delete_acls_response_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DeleteAclsResponse, int]:
     end = len(buf)
     m = new(DeleteAclsResponse)
     if end - pos < 5:
@@ -801,6 +826,9 @@ def decode_delete_acls_response_v2(buf: Buffer, pos: int) -> tuple[DeleteAclsRes
     n -= 1
     if n * 5 > end - pos:
         raise cut_short("DeleteAclsResponse.FilterResults", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DeleteAclsResponse.FilterResults", pos)
     m.filter_results = []
     add1 = m.filter_results.append
     for _ in range(n):
@@ -830,6 +858,9 @@ def decode_delete_acls_response_v2(buf: Buffer, pos: int) -> tuple[DeleteAclsRes
         n -= 1
         if n * 11 > end - pos:
             raise cut_short("DeleteAclsFilterResult.MatchingAcls", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DeleteAclsFilterResult.MatchingAcls", pos)
         x1.matching_acls = []
         add2 = x1.matching_acls.append
         for _ in range(n):
@@ -892,7 +923,8 @@ def decode_delete_acls_response_v2(buf: Buffer, pos: int) -> tuple[DeleteAclsRes
             x2.operation, x2.permission_type, n = _unpack_from_bbB(buf, pos)
             pos += 3
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteAclsMatchingAcl")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteAclsMatchingAcl", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -901,7 +933,8 @@ def decode_delete_acls_response_v2(buf: Buffer, pos: int) -> tuple[DeleteAclsRes
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteAclsFilterResult")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteAclsFilterResult", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -910,7 +943,8 @@ def decode_delete_acls_response_v2(buf: Buffer, pos: int) -> tuple[DeleteAclsRes
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteAclsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteAclsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

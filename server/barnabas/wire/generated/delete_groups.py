@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -20,6 +21,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -69,7 +71,7 @@ _pack_ii = Struct(">ii").pack
 _unpack_from_ii = Struct(">ii").unpack_from
 
 
-def decode_delete_groups_request_v0(buf: Buffer, pos: int) -> tuple[DeleteGroupsRequest, int]:
+def decode_delete_groups_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DeleteGroupsRequest, int]:
     end = len(buf)
     m = new(DeleteGroupsRequest)
     if end - pos < 4:
@@ -80,6 +82,9 @@ def decode_delete_groups_request_v0(buf: Buffer, pos: int) -> tuple[DeleteGroups
         raise null_value("DeleteGroupsRequest.GroupsNames", pos)
     if n * 2 > end - pos:
         raise cut_short("DeleteGroupsRequest.GroupsNames", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DeleteGroupsRequest.GroupsNames", pos)
     m.groups_names = []
     add1 = m.groups_names.append
     for _ in range(n):
@@ -116,7 +121,7 @@ def encode_delete_groups_request_v0(m: DeleteGroupsRequest, out: list[Chunk]) ->
         add(d1)
 
 
-def decode_delete_groups_request_v2(buf: Buffer, pos: int) -> tuple[DeleteGroupsRequest, int]:
+def decode_delete_groups_request_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DeleteGroupsRequest, int]:
     end = len(buf)
     m = new(DeleteGroupsRequest)
     if pos >= end:
@@ -130,6 +135,9 @@ def decode_delete_groups_request_v2(buf: Buffer, pos: int) -> tuple[DeleteGroups
     n -= 1
     if n > end - pos:
         raise cut_short("DeleteGroupsRequest.GroupsNames", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DeleteGroupsRequest.GroupsNames", pos)
     m.groups_names = []
     add1 = m.groups_names.append
     for _ in range(n):
@@ -152,7 +160,8 @@ def decode_delete_groups_request_v2(buf: Buffer, pos: int) -> tuple[DeleteGroups
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteGroupsRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteGroupsRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -198,7 +207,7 @@ REQUEST: MessageCodec[DeleteGroupsRequest] = MessageCodec(
 )
 
 
-def decode_delete_groups_response_v0(buf: Buffer, pos: int) -> tuple[DeleteGroupsResponse, int]:
+def decode_delete_groups_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DeleteGroupsResponse, int]:
     end = len(buf)
     m = new(DeleteGroupsResponse)
     if end - pos < 8:
@@ -209,6 +218,9 @@ def decode_delete_groups_response_v0(buf: Buffer, pos: int) -> tuple[DeleteGroup
         raise null_value("DeleteGroupsResponse.Results", pos)
     if n * 4 > end - pos:
         raise cut_short("DeleteGroupsResponse.Results", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DeleteGroupsResponse.Results", pos)
     m.results = []
     add1 = m.results.append
     for _ in range(n):
@@ -253,7 +265,7 @@ def encode_delete_groups_response_v0(m: DeleteGroupsResponse, out: list[Chunk]) 
         add(_pack_h(x1.error_code))
 
 
-def decode_delete_groups_response_v2(buf: Buffer, pos: int) -> tuple[DeleteGroupsResponse, int]:
+def decode_delete_groups_response_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DeleteGroupsResponse, int]:
     end = len(buf)
     m = new(DeleteGroupsResponse)
     if end - pos < 5:
@@ -267,6 +279,9 @@ def decode_delete_groups_response_v2(buf: Buffer, pos: int) -> tuple[DeleteGroup
     n -= 1
     if n * 4 > end - pos:
         raise cut_short("DeleteGroupsResponse.Results", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DeleteGroupsResponse.Results", pos)
     m.results = []
     add1 = m.results.append
     for _ in range(n):
@@ -289,7 +304,8 @@ def decode_delete_groups_response_v2(buf: Buffer, pos: int) -> tuple[DeleteGroup
         x1.error_code, n = _unpack_from_hB(buf, pos)
         pos += 3
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeletableGroupResult")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeletableGroupResult", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.error_message = None
@@ -299,7 +315,8 @@ def decode_delete_groups_response_v2(buf: Buffer, pos: int) -> tuple[DeleteGroup
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteGroupsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteGroupsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -336,7 +353,7 @@ def encode_delete_groups_response_v2(m: DeleteGroupsResponse, out: list[Chunk]) 
         add(UVARINT[0])
 
 
-def decode_delete_groups_response_v3(buf: Buffer, pos: int) -> tuple[DeleteGroupsResponse, int]:
+def decode_delete_groups_response_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DeleteGroupsResponse, int]:
     end = len(buf)
     m = new(DeleteGroupsResponse)
     if end - pos < 5:
@@ -350,6 +367,9 @@ def decode_delete_groups_response_v3(buf: Buffer, pos: int) -> tuple[DeleteGroup
     n -= 1
     if n * 5 > end - pos:
         raise cut_short("DeleteGroupsResponse.Results", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DeleteGroupsResponse.Results", pos)
     m.results = []
     add1 = m.results.append
     for _ in range(n):
@@ -386,7 +406,8 @@ def decode_delete_groups_response_v3(buf: Buffer, pos: int) -> tuple[DeleteGroup
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeletableGroupResult")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeletableGroupResult", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -395,7 +416,8 @@ def decode_delete_groups_response_v3(buf: Buffer, pos: int) -> tuple[DeleteGroup
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteGroupsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteGroupsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

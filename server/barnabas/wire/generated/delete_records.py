@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -20,6 +21,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -110,7 +112,7 @@ _pack_iqhB = Struct(">iqhB").pack
 _unpack_from_iqhB = Struct(">iqhB").unpack_from
 
 
-def decode_delete_records_request_v0(buf: Buffer, pos: int) -> tuple[DeleteRecordsRequest, int]:
+def decode_delete_records_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DeleteRecordsRequest, int]:
     end = len(buf)
     m = new(DeleteRecordsRequest)
     if end - pos < 4:
@@ -121,6 +123,9 @@ def decode_delete_records_request_v0(buf: Buffer, pos: int) -> tuple[DeleteRecor
         raise null_value("DeleteRecordsRequest.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("DeleteRecordsRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DeleteRecordsRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -144,6 +149,9 @@ def decode_delete_records_request_v0(buf: Buffer, pos: int) -> tuple[DeleteRecor
             raise null_value("DeleteRecordsTopic.Partitions", pos)
         if n * 12 > end - pos:
             raise cut_short("DeleteRecordsTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DeleteRecordsTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         stop = pos + n * 12
@@ -188,7 +196,7 @@ def encode_delete_records_request_v0(m: DeleteRecordsRequest, out: list[Chunk]) 
     add(_pack_i(m.timeout_ms))
 
 
-def decode_delete_records_request_v2(buf: Buffer, pos: int) -> tuple[DeleteRecordsRequest, int]:
+def decode_delete_records_request_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DeleteRecordsRequest, int]:
     end = len(buf)
     m = new(DeleteRecordsRequest)
     if pos >= end:
@@ -202,6 +210,9 @@ def decode_delete_records_request_v2(buf: Buffer, pos: int) -> tuple[DeleteRecor
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("DeleteRecordsRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DeleteRecordsRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -230,6 +241,9 @@ def decode_delete_records_request_v2(buf: Buffer, pos: int) -> tuple[DeleteRecor
         n -= 1
         if n * 13 > end - pos:
             raise cut_short("DeleteRecordsTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DeleteRecordsTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -239,7 +253,8 @@ def decode_delete_records_request_v2(buf: Buffer, pos: int) -> tuple[DeleteRecor
             x2.partition_index, x2.offset, n = _unpack_from_iqB(buf, pos)
             pos += 13
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteRecordsPartition")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteRecordsPartition", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -248,7 +263,8 @@ def decode_delete_records_request_v2(buf: Buffer, pos: int) -> tuple[DeleteRecor
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteRecordsTopic")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteRecordsTopic", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -257,7 +273,8 @@ def decode_delete_records_request_v2(buf: Buffer, pos: int) -> tuple[DeleteRecor
     m.timeout_ms, n = _unpack_from_iB(buf, pos)
     pos += 5
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteRecordsRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteRecordsRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -319,7 +336,7 @@ REQUEST: MessageCodec[DeleteRecordsRequest] = MessageCodec(
 )
 
 
-def decode_delete_records_response_v0(buf: Buffer, pos: int) -> tuple[DeleteRecordsResponse, int]:
+def decode_delete_records_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DeleteRecordsResponse, int]:
     end = len(buf)
     m = new(DeleteRecordsResponse)
     if end - pos < 8:
@@ -330,6 +347,9 @@ def decode_delete_records_response_v0(buf: Buffer, pos: int) -> tuple[DeleteReco
         raise null_value("DeleteRecordsResponse.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("DeleteRecordsResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DeleteRecordsResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -353,6 +373,9 @@ def decode_delete_records_response_v0(buf: Buffer, pos: int) -> tuple[DeleteReco
             raise null_value("DeleteRecordsTopicResult.Partitions", pos)
         if n * 14 > end - pos:
             raise cut_short("DeleteRecordsTopicResult.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DeleteRecordsTopicResult.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         stop = pos + n * 14
@@ -392,7 +415,7 @@ def encode_delete_records_response_v0(m: DeleteRecordsResponse, out: list[Chunk]
             add(_pack_iqh(x2.partition_index, x2.low_watermark, x2.error_code))
 
 
-def decode_delete_records_response_v2(buf: Buffer, pos: int) -> tuple[DeleteRecordsResponse, int]:
+def decode_delete_records_response_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DeleteRecordsResponse, int]:
     end = len(buf)
     m = new(DeleteRecordsResponse)
     if end - pos < 5:
@@ -406,6 +429,9 @@ def decode_delete_records_response_v2(buf: Buffer, pos: int) -> tuple[DeleteReco
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("DeleteRecordsResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DeleteRecordsResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -434,6 +460,9 @@ def decode_delete_records_response_v2(buf: Buffer, pos: int) -> tuple[DeleteReco
         n -= 1
         if n * 15 > end - pos:
             raise cut_short("DeleteRecordsTopicResult.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DeleteRecordsTopicResult.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -443,7 +472,8 @@ def decode_delete_records_response_v2(buf: Buffer, pos: int) -> tuple[DeleteReco
             x2.partition_index, x2.low_watermark, x2.error_code, n = _unpack_from_iqhB(buf, pos)
             pos += 15
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteRecordsPartitionResult")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteRecordsPartitionResult", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -452,7 +482,8 @@ def decode_delete_records_response_v2(buf: Buffer, pos: int) -> tuple[DeleteReco
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteRecordsTopicResult")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteRecordsTopicResult", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -461,7 +492,8 @@ def decode_delete_records_response_v2(buf: Buffer, pos: int) -> tuple[DeleteReco
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteRecordsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteRecordsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -21,6 +22,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -83,7 +85,7 @@ _pack_ihB = Struct(">ihB").pack
 _unpack_from_ihB = Struct(">ihB").unpack_from
 
 
-def decode_delete_share_group_offsets_request_v0(buf: Buffer, pos: int) -> tuple[DeleteShareGroupOffsetsRequest, int]:
+def decode_delete_share_group_offsets_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DeleteShareGroupOffsetsRequest, int]:
     end = len(buf)
     m = new(DeleteShareGroupOffsetsRequest)
     if pos >= end:
@@ -110,6 +112,9 @@ def decode_delete_share_group_offsets_request_v0(buf: Buffer, pos: int) -> tuple
     n -= 1
     if n * 2 > end - pos:
         raise cut_short("DeleteShareGroupOffsetsRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DeleteShareGroupOffsetsRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -132,7 +137,8 @@ def decode_delete_share_group_offsets_request_v0(buf: Buffer, pos: int) -> tuple
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteShareGroupOffsetsRequestTopic")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteShareGroupOffsetsRequestTopic", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -141,7 +147,8 @@ def decode_delete_share_group_offsets_request_v0(buf: Buffer, pos: int) -> tuple
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteShareGroupOffsetsRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteShareGroupOffsetsRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -193,7 +200,7 @@ REQUEST: MessageCodec[DeleteShareGroupOffsetsRequest] = MessageCodec(
 )
 
 
-def decode_delete_share_group_offsets_response_v0(buf: Buffer, pos: int) -> tuple[DeleteShareGroupOffsetsResponse, int]:
+def decode_delete_share_group_offsets_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DeleteShareGroupOffsetsResponse, int]:
     end = len(buf)
     m = new(DeleteShareGroupOffsetsResponse)
     if end - pos < 7:
@@ -221,6 +228,9 @@ def decode_delete_share_group_offsets_response_v0(buf: Buffer, pos: int) -> tupl
     n -= 1
     if n * 21 > end - pos:
         raise cut_short("DeleteShareGroupOffsetsResponse.Responses", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DeleteShareGroupOffsetsResponse.Responses", pos)
     m.responses = []
     add1 = m.responses.append
     for _ in range(n):
@@ -257,7 +267,8 @@ def decode_delete_share_group_offsets_response_v0(buf: Buffer, pos: int) -> tupl
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteShareGroupOffsetsResponseTopic")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteShareGroupOffsetsResponseTopic", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -266,7 +277,8 @@ def decode_delete_share_group_offsets_response_v0(buf: Buffer, pos: int) -> tupl
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteShareGroupOffsetsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteShareGroupOffsetsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -21,6 +22,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -100,7 +102,7 @@ _pack_ihB = Struct(">ihB").pack
 _unpack_from_ihB = Struct(">ihB").unpack_from
 
 
-def decode_delete_share_group_state_request_v0(buf: Buffer, pos: int) -> tuple[DeleteShareGroupStateRequest, int]:
+def decode_delete_share_group_state_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DeleteShareGroupStateRequest, int]:
     end = len(buf)
     m = new(DeleteShareGroupStateRequest)
     if pos >= end:
@@ -127,6 +129,9 @@ def decode_delete_share_group_state_request_v0(buf: Buffer, pos: int) -> tuple[D
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("DeleteShareGroupStateRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DeleteShareGroupStateRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -142,6 +147,9 @@ def decode_delete_share_group_state_request_v0(buf: Buffer, pos: int) -> tuple[D
         n -= 1
         if n * 5 > end - pos:
             raise cut_short("DeleteStateData.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DeleteStateData.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -151,7 +159,8 @@ def decode_delete_share_group_state_request_v0(buf: Buffer, pos: int) -> tuple[D
             x2.partition, n = _unpack_from_iB(buf, pos)
             pos += 5
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -160,7 +169,8 @@ def decode_delete_share_group_state_request_v0(buf: Buffer, pos: int) -> tuple[D
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteStateData")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteStateData", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -169,7 +179,8 @@ def decode_delete_share_group_state_request_v0(buf: Buffer, pos: int) -> tuple[D
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteShareGroupStateRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteShareGroupStateRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -229,7 +240,7 @@ REQUEST: MessageCodec[DeleteShareGroupStateRequest] = MessageCodec(
 )
 
 
-def decode_delete_share_group_state_response_v0(buf: Buffer, pos: int) -> tuple[DeleteShareGroupStateResponse, int]:
+def decode_delete_share_group_state_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DeleteShareGroupStateResponse, int]:
     end = len(buf)
     m = new(DeleteShareGroupStateResponse)
     if pos >= end:
@@ -243,6 +254,9 @@ def decode_delete_share_group_state_response_v0(buf: Buffer, pos: int) -> tuple[
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("DeleteShareGroupStateResponse.Results", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DeleteShareGroupStateResponse.Results", pos)
     m.results = []
     add1 = m.results.append
     for _ in range(n):
@@ -258,6 +272,9 @@ def decode_delete_share_group_state_response_v0(buf: Buffer, pos: int) -> tuple[
         n -= 1
         if n * 8 > end - pos:
             raise cut_short("DeleteStateResult.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DeleteStateResult.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -281,7 +298,8 @@ def decode_delete_share_group_state_response_v0(buf: Buffer, pos: int) -> tuple[
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionResult")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionResult", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -290,7 +308,8 @@ def decode_delete_share_group_state_response_v0(buf: Buffer, pos: int) -> tuple[
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteStateResult")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteStateResult", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -299,7 +318,8 @@ def decode_delete_share_group_state_response_v0(buf: Buffer, pos: int) -> tuple[
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteShareGroupStateResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteShareGroupStateResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

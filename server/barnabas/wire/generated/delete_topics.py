@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -22,6 +23,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -94,7 +96,7 @@ _pack_ii = Struct(">ii").pack
 _unpack_from_ii = Struct(">ii").unpack_from
 
 
-def decode_delete_topics_request_v0(buf: Buffer, pos: int) -> tuple[DeleteTopicsRequest, int]:
+def decode_delete_topics_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DeleteTopicsRequest, int]:
     end = len(buf)
     m = new(DeleteTopicsRequest)
     if end - pos < 4:
@@ -105,6 +107,9 @@ def decode_delete_topics_request_v0(buf: Buffer, pos: int) -> tuple[DeleteTopics
         raise null_value("DeleteTopicsRequest.TopicNames", pos)
     if n * 2 > end - pos:
         raise cut_short("DeleteTopicsRequest.TopicNames", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DeleteTopicsRequest.TopicNames", pos)
     m.topic_names = []
     add1 = m.topic_names.append
     for _ in range(n):
@@ -149,7 +154,7 @@ def encode_delete_topics_request_v0(m: DeleteTopicsRequest, out: list[Chunk]) ->
     add(_pack_i(m.timeout_ms))
 
 
-def decode_delete_topics_request_v4(buf: Buffer, pos: int) -> tuple[DeleteTopicsRequest, int]:
+def decode_delete_topics_request_v4(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DeleteTopicsRequest, int]:
     end = len(buf)
     m = new(DeleteTopicsRequest)
     if pos >= end:
@@ -163,6 +168,9 @@ def decode_delete_topics_request_v4(buf: Buffer, pos: int) -> tuple[DeleteTopics
     n -= 1
     if n > end - pos:
         raise cut_short("DeleteTopicsRequest.TopicNames", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DeleteTopicsRequest.TopicNames", pos)
     m.topic_names = []
     add1 = m.topic_names.append
     for _ in range(n):
@@ -185,7 +193,8 @@ def decode_delete_topics_request_v4(buf: Buffer, pos: int) -> tuple[DeleteTopics
     m.timeout_ms, n = _unpack_from_iB(buf, pos)
     pos += 5
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteTopicsRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteTopicsRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.topics = []
@@ -217,7 +226,7 @@ def encode_delete_topics_request_v4(m: DeleteTopicsRequest, out: list[Chunk]) ->
         add(_pack_iB(m.timeout_ms, 0))
 
 
-def decode_delete_topics_request_v6(buf: Buffer, pos: int) -> tuple[DeleteTopicsRequest, int]:
+def decode_delete_topics_request_v6(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DeleteTopicsRequest, int]:
     end = len(buf)
     m = new(DeleteTopicsRequest)
     if pos >= end:
@@ -231,6 +240,9 @@ def decode_delete_topics_request_v6(buf: Buffer, pos: int) -> tuple[DeleteTopics
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("DeleteTopicsRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DeleteTopicsRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -254,7 +266,8 @@ def decode_delete_topics_request_v6(buf: Buffer, pos: int) -> tuple[DeleteTopics
         x1.topic_id, n = _unpack_from_uB(buf, pos)
         pos += 17
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteTopicState")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteTopicState", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -263,7 +276,8 @@ def decode_delete_topics_request_v6(buf: Buffer, pos: int) -> tuple[DeleteTopics
     m.timeout_ms, n = _unpack_from_iB(buf, pos)
     pos += 5
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteTopicsRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteTopicsRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.topic_names = []
@@ -325,7 +339,7 @@ REQUEST: MessageCodec[DeleteTopicsRequest] = MessageCodec(
 )
 
 
-def decode_delete_topics_response_v0(buf: Buffer, pos: int) -> tuple[DeleteTopicsResponse, int]:
+def decode_delete_topics_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DeleteTopicsResponse, int]:
     end = len(buf)
     m = new(DeleteTopicsResponse)
     if end - pos < 4:
@@ -336,6 +350,9 @@ def decode_delete_topics_response_v0(buf: Buffer, pos: int) -> tuple[DeleteTopic
         raise null_value("DeleteTopicsResponse.Responses", pos)
     if n * 4 > end - pos:
         raise cut_short("DeleteTopicsResponse.Responses", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DeleteTopicsResponse.Responses", pos)
     m.responses = []
     add1 = m.responses.append
     for _ in range(n):
@@ -382,7 +399,7 @@ def encode_delete_topics_response_v0(m: DeleteTopicsResponse, out: list[Chunk]) 
         add(_pack_h(x1.error_code))
 
 
-def decode_delete_topics_response_v1(buf: Buffer, pos: int) -> tuple[DeleteTopicsResponse, int]:
+def decode_delete_topics_response_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DeleteTopicsResponse, int]:
     end = len(buf)
     m = new(DeleteTopicsResponse)
     if end - pos < 8:
@@ -393,6 +410,9 @@ def decode_delete_topics_response_v1(buf: Buffer, pos: int) -> tuple[DeleteTopic
         raise null_value("DeleteTopicsResponse.Responses", pos)
     if n * 4 > end - pos:
         raise cut_short("DeleteTopicsResponse.Responses", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DeleteTopicsResponse.Responses", pos)
     m.responses = []
     add1 = m.responses.append
     for _ in range(n):
@@ -438,7 +458,7 @@ def encode_delete_topics_response_v1(m: DeleteTopicsResponse, out: list[Chunk]) 
         add(_pack_h(x1.error_code))
 
 
-def decode_delete_topics_response_v4(buf: Buffer, pos: int) -> tuple[DeleteTopicsResponse, int]:
+def decode_delete_topics_response_v4(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DeleteTopicsResponse, int]:
     end = len(buf)
     m = new(DeleteTopicsResponse)
     if end - pos < 5:
@@ -452,6 +472,9 @@ def decode_delete_topics_response_v4(buf: Buffer, pos: int) -> tuple[DeleteTopic
     n -= 1
     if n * 4 > end - pos:
         raise cut_short("DeleteTopicsResponse.Responses", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DeleteTopicsResponse.Responses", pos)
     m.responses = []
     add1 = m.responses.append
     for _ in range(n):
@@ -474,7 +497,8 @@ def decode_delete_topics_response_v4(buf: Buffer, pos: int) -> tuple[DeleteTopic
         x1.error_code, n = _unpack_from_hB(buf, pos)
         pos += 3
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeletableTopicResult")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeletableTopicResult", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.topic_id = ZERO_UUID
@@ -485,7 +509,8 @@ def decode_delete_topics_response_v4(buf: Buffer, pos: int) -> tuple[DeleteTopic
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteTopicsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteTopicsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -522,7 +547,7 @@ def encode_delete_topics_response_v4(m: DeleteTopicsResponse, out: list[Chunk]) 
         add(UVARINT[0])
 
 
-def decode_delete_topics_response_v5(buf: Buffer, pos: int) -> tuple[DeleteTopicsResponse, int]:
+def decode_delete_topics_response_v5(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DeleteTopicsResponse, int]:
     end = len(buf)
     m = new(DeleteTopicsResponse)
     if end - pos < 5:
@@ -536,6 +561,9 @@ def decode_delete_topics_response_v5(buf: Buffer, pos: int) -> tuple[DeleteTopic
     n -= 1
     if n * 5 > end - pos:
         raise cut_short("DeleteTopicsResponse.Responses", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DeleteTopicsResponse.Responses", pos)
     m.responses = []
     add1 = m.responses.append
     for _ in range(n):
@@ -572,7 +600,8 @@ def decode_delete_topics_response_v5(buf: Buffer, pos: int) -> tuple[DeleteTopic
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeletableTopicResult")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeletableTopicResult", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.topic_id = ZERO_UUID
@@ -582,7 +611,8 @@ def decode_delete_topics_response_v5(buf: Buffer, pos: int) -> tuple[DeleteTopic
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteTopicsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteTopicsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -630,7 +660,7 @@ def encode_delete_topics_response_v5(m: DeleteTopicsResponse, out: list[Chunk]) 
         add(UVARINT[0])
 
 
-def decode_delete_topics_response_v6(buf: Buffer, pos: int) -> tuple[DeleteTopicsResponse, int]:
+def decode_delete_topics_response_v6(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DeleteTopicsResponse, int]:
     end = len(buf)
     m = new(DeleteTopicsResponse)
     if end - pos < 5:
@@ -644,6 +674,9 @@ def decode_delete_topics_response_v6(buf: Buffer, pos: int) -> tuple[DeleteTopic
     n -= 1
     if n * 21 > end - pos:
         raise cut_short("DeleteTopicsResponse.Responses", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DeleteTopicsResponse.Responses", pos)
     m.responses = []
     add1 = m.responses.append
     for _ in range(n):
@@ -681,7 +714,8 @@ def decode_delete_topics_response_v6(buf: Buffer, pos: int) -> tuple[DeleteTopic
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeletableTopicResult")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeletableTopicResult", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -690,7 +724,8 @@ def decode_delete_topics_response_v6(buf: Buffer, pos: int) -> tuple[DeleteTopic
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteTopicsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DeleteTopicsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -21,6 +22,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -113,7 +115,7 @@ _pack_ihh = Struct(">ihh").pack
 _unpack_from_ihh = Struct(">ihh").unpack_from
 
 
-def decode_describe_acls_request_v0(buf: Buffer, pos: int) -> tuple[DescribeAclsRequest, int]:
+def decode_describe_acls_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeAclsRequest, int]:
     end = len(buf)
     m = new(DescribeAclsRequest)
     if end - pos < 3:
@@ -195,7 +197,7 @@ def encode_describe_acls_request_v0(m: DescribeAclsRequest, out: list[Chunk]) ->
     add(_pack_bb(m.operation, m.permission_type))
 
 
-def decode_describe_acls_request_v1(buf: Buffer, pos: int) -> tuple[DescribeAclsRequest, int]:
+def decode_describe_acls_request_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeAclsRequest, int]:
     end = len(buf)
     m = new(DescribeAclsRequest)
     if end - pos < 3:
@@ -274,7 +276,7 @@ def encode_describe_acls_request_v1(m: DescribeAclsRequest, out: list[Chunk]) ->
     add(_pack_bb(m.operation, m.permission_type))
 
 
-def decode_describe_acls_request_v2(buf: Buffer, pos: int) -> tuple[DescribeAclsRequest, int]:
+def decode_describe_acls_request_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeAclsRequest, int]:
     end = len(buf)
     m = new(DescribeAclsRequest)
     if end - pos < 2:
@@ -324,7 +326,8 @@ def decode_describe_acls_request_v2(buf: Buffer, pos: int) -> tuple[DescribeAcls
     m.operation, m.permission_type, n = _unpack_from_bbB(buf, pos)
     pos += 3
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeAclsRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeAclsRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -391,7 +394,7 @@ REQUEST: MessageCodec[DescribeAclsRequest] = MessageCodec(
 )
 
 
-def decode_describe_acls_response_v0(buf: Buffer, pos: int) -> tuple[DescribeAclsResponse, int]:
+def decode_describe_acls_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeAclsResponse, int]:
     end = len(buf)
     m = new(DescribeAclsResponse)
     if end - pos < 8:
@@ -414,6 +417,9 @@ def decode_describe_acls_response_v0(buf: Buffer, pos: int) -> tuple[DescribeAcl
         raise null_value("DescribeAclsResponse.Resources", pos)
     if n * 7 > end - pos:
         raise cut_short("DescribeAclsResponse.Resources", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeAclsResponse.Resources", pos)
     m.resources = []
     add1 = m.resources.append
     for _ in range(n):
@@ -437,6 +443,9 @@ def decode_describe_acls_response_v0(buf: Buffer, pos: int) -> tuple[DescribeAcl
             raise null_value("DescribeAclsResource.Acls", pos)
         if n * 6 > end - pos:
             raise cut_short("DescribeAclsResource.Acls", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DescribeAclsResource.Acls", pos)
         x1.acls = []
         add2 = x1.acls.append
         for _ in range(n):
@@ -525,7 +534,7 @@ def encode_describe_acls_response_v0(m: DescribeAclsResponse, out: list[Chunk]) 
             add(_pack_bb(x2.operation, x2.permission_type))
 
 
-def decode_describe_acls_response_v1(buf: Buffer, pos: int) -> tuple[DescribeAclsResponse, int]:
+def decode_describe_acls_response_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeAclsResponse, int]:
     end = len(buf)
     m = new(DescribeAclsResponse)
     if end - pos < 8:
@@ -548,6 +557,9 @@ def decode_describe_acls_response_v1(buf: Buffer, pos: int) -> tuple[DescribeAcl
         raise null_value("DescribeAclsResponse.Resources", pos)
     if n * 8 > end - pos:
         raise cut_short("DescribeAclsResponse.Resources", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeAclsResponse.Resources", pos)
     m.resources = []
     add1 = m.resources.append
     for _ in range(n):
@@ -571,6 +583,9 @@ def decode_describe_acls_response_v1(buf: Buffer, pos: int) -> tuple[DescribeAcl
             raise null_value("DescribeAclsResource.Acls", pos)
         if n * 6 > end - pos:
             raise cut_short("DescribeAclsResource.Acls", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DescribeAclsResource.Acls", pos)
         x1.acls = []
         add2 = x1.acls.append
         for _ in range(n):
@@ -656,7 +671,7 @@ def encode_describe_acls_response_v1(m: DescribeAclsResponse, out: list[Chunk]) 
             add(_pack_bb(x2.operation, x2.permission_type))
 
 
-def decode_describe_acls_response_v2(buf: Buffer, pos: int) -> tuple[DescribeAclsResponse, int]:
+def decode_describe_acls_response_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeAclsResponse, int]:
     end = len(buf)
     m = new(DescribeAclsResponse)
     if end - pos < 7:
@@ -684,6 +699,9 @@ def decode_describe_acls_response_v2(buf: Buffer, pos: int) -> tuple[DescribeAcl
     n -= 1
     if n * 5 > end - pos:
         raise cut_short("DescribeAclsResponse.Resources", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeAclsResponse.Resources", pos)
     m.resources = []
     add1 = m.resources.append
     for _ in range(n):
@@ -712,6 +730,9 @@ def decode_describe_acls_response_v2(buf: Buffer, pos: int) -> tuple[DescribeAcl
         n -= 1
         if n * 5 > end - pos:
             raise cut_short("DescribeAclsResource.Acls", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DescribeAclsResource.Acls", pos)
         x1.acls = []
         add2 = x1.acls.append
         for _ in range(n):
@@ -747,7 +768,8 @@ def decode_describe_acls_response_v2(buf: Buffer, pos: int) -> tuple[DescribeAcl
             x2.operation, x2.permission_type, n = _unpack_from_bbB(buf, pos)
             pos += 3
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AclDescription")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AclDescription", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -756,7 +778,8 @@ def decode_describe_acls_response_v2(buf: Buffer, pos: int) -> tuple[DescribeAcl
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeAclsResource")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeAclsResource", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -765,7 +788,8 @@ def decode_describe_acls_response_v2(buf: Buffer, pos: int) -> tuple[DescribeAcl
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeAclsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeAclsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

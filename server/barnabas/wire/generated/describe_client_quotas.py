@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -20,6 +21,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -120,7 +122,7 @@ _pack_ihh = Struct(">ihh").pack
 _unpack_from_ihh = Struct(">ihh").unpack_from
 
 
-def decode_describe_client_quotas_request_v0(buf: Buffer, pos: int) -> tuple[DescribeClientQuotasRequest, int]:
+def decode_describe_client_quotas_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeClientQuotasRequest, int]:
     end = len(buf)
     m = new(DescribeClientQuotasRequest)
     if end - pos < 4:
@@ -131,6 +133,9 @@ def decode_describe_client_quotas_request_v0(buf: Buffer, pos: int) -> tuple[Des
         raise null_value("DescribeClientQuotasRequest.Components", pos)
     if n * 5 > end - pos:
         raise cut_short("DescribeClientQuotasRequest.Components", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeClientQuotasRequest.Components", pos)
     m.components = []
     add1 = m.components.append
     for _ in range(n):
@@ -195,7 +200,7 @@ def encode_describe_client_quotas_request_v0(m: DescribeClientQuotasRequest, out
     add(_pack_t(m.strict))
 
 
-def decode_describe_client_quotas_request_v1(buf: Buffer, pos: int) -> tuple[DescribeClientQuotasRequest, int]:
+def decode_describe_client_quotas_request_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeClientQuotasRequest, int]:
     end = len(buf)
     m = new(DescribeClientQuotasRequest)
     if pos >= end:
@@ -209,6 +214,9 @@ def decode_describe_client_quotas_request_v1(buf: Buffer, pos: int) -> tuple[Des
     n -= 1
     if n * 4 > end - pos:
         raise cut_short("DescribeClientQuotasRequest.Components", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeClientQuotasRequest.Components", pos)
     m.components = []
     add1 = m.components.append
     for _ in range(n):
@@ -245,7 +253,8 @@ def decode_describe_client_quotas_request_v1(buf: Buffer, pos: int) -> tuple[Des
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ComponentData")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ComponentData", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -254,7 +263,8 @@ def decode_describe_client_quotas_request_v1(buf: Buffer, pos: int) -> tuple[Des
     m.strict, n = _unpack_from_tB(buf, pos)
     pos += 2
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeClientQuotasRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeClientQuotasRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -314,7 +324,7 @@ REQUEST: MessageCodec[DescribeClientQuotasRequest] = MessageCodec(
 )
 
 
-def decode_describe_client_quotas_response_v0(buf: Buffer, pos: int) -> tuple[DescribeClientQuotasResponse, int]:
+def decode_describe_client_quotas_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeClientQuotasResponse, int]:
     end = len(buf)
     m = new(DescribeClientQuotasResponse)
     if end - pos < 8:
@@ -338,6 +348,9 @@ def decode_describe_client_quotas_response_v0(buf: Buffer, pos: int) -> tuple[De
     else:
         if n * 8 > end - pos:
             raise cut_short("DescribeClientQuotasResponse.Entries", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DescribeClientQuotasResponse.Entries", pos)
         m.entries = []
         add1 = m.entries.append
         for _ in range(n):
@@ -350,6 +363,9 @@ def decode_describe_client_quotas_response_v0(buf: Buffer, pos: int) -> tuple[De
                 raise null_value("EntryData.Entity", pos)
             if n * 4 > end - pos:
                 raise cut_short("EntryData.Entity", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("EntryData.Entity", pos)
             x1.entity = []
             add2 = x1.entity.append
             for _ in range(n):
@@ -387,6 +403,9 @@ def decode_describe_client_quotas_response_v0(buf: Buffer, pos: int) -> tuple[De
                 raise null_value("EntryData.Values", pos)
             if n * 10 > end - pos:
                 raise cut_short("EntryData.Values", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("EntryData.Values", pos)
             x1.values = []
             add3 = x1.values.append
             for _ in range(n):
@@ -468,7 +487,7 @@ def encode_describe_client_quotas_response_v0(m: DescribeClientQuotasResponse, o
                 add(_pack_d(x3.value))
 
 
-def decode_describe_client_quotas_response_v1(buf: Buffer, pos: int) -> tuple[DescribeClientQuotasResponse, int]:
+def decode_describe_client_quotas_response_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeClientQuotasResponse, int]:
     end = len(buf)
     m = new(DescribeClientQuotasResponse)
     if end - pos < 7:
@@ -497,6 +516,9 @@ def decode_describe_client_quotas_response_v1(buf: Buffer, pos: int) -> tuple[De
         n -= 1
         if n * 3 > end - pos:
             raise cut_short("DescribeClientQuotasResponse.Entries", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DescribeClientQuotasResponse.Entries", pos)
         m.entries = []
         add1 = m.entries.append
         for _ in range(n):
@@ -512,6 +534,9 @@ def decode_describe_client_quotas_response_v1(buf: Buffer, pos: int) -> tuple[De
             n -= 1
             if n * 3 > end - pos:
                 raise cut_short("EntryData.Entity", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("EntryData.Entity", pos)
             x1.entity = []
             add2 = x1.entity.append
             for _ in range(n):
@@ -548,7 +573,8 @@ def decode_describe_client_quotas_response_v1(buf: Buffer, pos: int) -> tuple[De
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "EntityData")
+                    x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "EntityData", left)
+                    left -= len(x2.unknown_tagged_fields or ())
                 else:
                     x2.unknown_tagged_fields = None
                 add2(x2)
@@ -563,6 +589,9 @@ def decode_describe_client_quotas_response_v1(buf: Buffer, pos: int) -> tuple[De
             n -= 1
             if n * 10 > end - pos:
                 raise cut_short("EntryData.Values", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("EntryData.Values", pos)
             x1.values = []
             add3 = x1.values.append
             for _ in range(n):
@@ -585,7 +614,8 @@ def decode_describe_client_quotas_response_v1(buf: Buffer, pos: int) -> tuple[De
                 x3.value, n = _unpack_from_dB(buf, pos)
                 pos += 9
                 if n:
-                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ValueData")
+                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ValueData", left)
+                    left -= len(x3.unknown_tagged_fields or ())
                 else:
                     x3.unknown_tagged_fields = None
                 add3(x3)
@@ -594,7 +624,8 @@ def decode_describe_client_quotas_response_v1(buf: Buffer, pos: int) -> tuple[De
             n = buf[pos]
             pos += 1
             if n:
-                x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "EntryData")
+                x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "EntryData", left)
+                left -= len(x1.unknown_tagged_fields or ())
             else:
                 x1.unknown_tagged_fields = None
             add1(x1)
@@ -603,7 +634,8 @@ def decode_describe_client_quotas_response_v1(buf: Buffer, pos: int) -> tuple[De
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeClientQuotasResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeClientQuotasResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -21,6 +22,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -98,7 +100,7 @@ _pack_ihB = Struct(">ihB").pack
 _unpack_from_ihB = Struct(">ihB").unpack_from
 
 
-def decode_describe_cluster_request_v0(buf: Buffer, pos: int) -> tuple[DescribeClusterRequest, int]:
+def decode_describe_cluster_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeClusterRequest, int]:
     end = len(buf)
     m = new(DescribeClusterRequest)
     if end - pos < 2:
@@ -106,7 +108,8 @@ def decode_describe_cluster_request_v0(buf: Buffer, pos: int) -> tuple[DescribeC
     m.include_cluster_authorized_operations, n = _unpack_from_tB(buf, pos)
     pos += 2
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeClusterRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeClusterRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.endpoint_type = 1
@@ -128,7 +131,7 @@ def encode_describe_cluster_request_v0(m: DescribeClusterRequest, out: list[Chun
         add(_pack_tB(m.include_cluster_authorized_operations, 0))
 
 
-def decode_describe_cluster_request_v1(buf: Buffer, pos: int) -> tuple[DescribeClusterRequest, int]:
+def decode_describe_cluster_request_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeClusterRequest, int]:
     end = len(buf)
     m = new(DescribeClusterRequest)
     if end - pos < 3:
@@ -136,7 +139,8 @@ def decode_describe_cluster_request_v1(buf: Buffer, pos: int) -> tuple[DescribeC
     m.include_cluster_authorized_operations, m.endpoint_type, n = _unpack_from_tbB(buf, pos)
     pos += 3
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeClusterRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeClusterRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.include_fenced_brokers = False
@@ -155,7 +159,7 @@ def encode_describe_cluster_request_v1(m: DescribeClusterRequest, out: list[Chun
         add(_pack_tbB(m.include_cluster_authorized_operations, m.endpoint_type, 0))
 
 
-def decode_describe_cluster_request_v2(buf: Buffer, pos: int) -> tuple[DescribeClusterRequest, int]:
+def decode_describe_cluster_request_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeClusterRequest, int]:
     end = len(buf)
     m = new(DescribeClusterRequest)
     if end - pos < 4:
@@ -163,7 +167,8 @@ def decode_describe_cluster_request_v2(buf: Buffer, pos: int) -> tuple[DescribeC
     m.include_cluster_authorized_operations, m.endpoint_type, m.include_fenced_brokers, n = _unpack_from_tbtB(buf, pos)
     pos += 4
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeClusterRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeClusterRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -195,7 +200,7 @@ REQUEST: MessageCodec[DescribeClusterRequest] = MessageCodec(
 )
 
 
-def decode_describe_cluster_response_v0(buf: Buffer, pos: int) -> tuple[DescribeClusterResponse, int]:
+def decode_describe_cluster_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeClusterResponse, int]:
     end = len(buf)
     m = new(DescribeClusterResponse)
     if end - pos < 7:
@@ -236,6 +241,9 @@ def decode_describe_cluster_response_v0(buf: Buffer, pos: int) -> tuple[Describe
     n -= 1
     if n * 11 > end - pos:
         raise cut_short("DescribeClusterResponse.Brokers", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeClusterResponse.Brokers", pos)
     m.brokers = []
     add1 = m.brokers.append
     for _ in range(n):
@@ -272,7 +280,8 @@ def decode_describe_cluster_response_v0(buf: Buffer, pos: int) -> tuple[Describe
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeClusterBroker")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeClusterBroker", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.is_fenced = False
@@ -282,7 +291,8 @@ def decode_describe_cluster_response_v0(buf: Buffer, pos: int) -> tuple[Describe
     m.cluster_authorized_operations, n = _unpack_from_iB(buf, pos)
     pos += 5
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeClusterResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeClusterResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.endpoint_type = 1
@@ -358,7 +368,7 @@ def encode_describe_cluster_response_v0(m: DescribeClusterResponse, out: list[Ch
         add(_pack_iB(m.cluster_authorized_operations, 0))
 
 
-def decode_describe_cluster_response_v1(buf: Buffer, pos: int) -> tuple[DescribeClusterResponse, int]:
+def decode_describe_cluster_response_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeClusterResponse, int]:
     end = len(buf)
     m = new(DescribeClusterResponse)
     if end - pos < 7:
@@ -399,6 +409,9 @@ def decode_describe_cluster_response_v1(buf: Buffer, pos: int) -> tuple[Describe
     n -= 1
     if n * 11 > end - pos:
         raise cut_short("DescribeClusterResponse.Brokers", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeClusterResponse.Brokers", pos)
     m.brokers = []
     add1 = m.brokers.append
     for _ in range(n):
@@ -435,7 +448,8 @@ def decode_describe_cluster_response_v1(buf: Buffer, pos: int) -> tuple[Describe
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeClusterBroker")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeClusterBroker", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.is_fenced = False
@@ -445,7 +459,8 @@ def decode_describe_cluster_response_v1(buf: Buffer, pos: int) -> tuple[Describe
     m.cluster_authorized_operations, n = _unpack_from_iB(buf, pos)
     pos += 5
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeClusterResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeClusterResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -521,7 +536,7 @@ def encode_describe_cluster_response_v1(m: DescribeClusterResponse, out: list[Ch
         add(_pack_iB(m.cluster_authorized_operations, 0))
 
 
-def decode_describe_cluster_response_v2(buf: Buffer, pos: int) -> tuple[DescribeClusterResponse, int]:
+def decode_describe_cluster_response_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeClusterResponse, int]:
     end = len(buf)
     m = new(DescribeClusterResponse)
     if end - pos < 7:
@@ -562,6 +577,9 @@ def decode_describe_cluster_response_v2(buf: Buffer, pos: int) -> tuple[Describe
     n -= 1
     if n * 12 > end - pos:
         raise cut_short("DescribeClusterResponse.Brokers", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeClusterResponse.Brokers", pos)
     m.brokers = []
     add1 = m.brokers.append
     for _ in range(n):
@@ -598,7 +616,8 @@ def decode_describe_cluster_response_v2(buf: Buffer, pos: int) -> tuple[Describe
         x1.is_fenced, n = _unpack_from_tB(buf, pos)
         pos += 2
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeClusterBroker")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeClusterBroker", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -607,7 +626,8 @@ def decode_describe_cluster_response_v2(buf: Buffer, pos: int) -> tuple[Describe
     m.cluster_authorized_operations, n = _unpack_from_iB(buf, pos)
     pos += 5
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeClusterResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeClusterResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

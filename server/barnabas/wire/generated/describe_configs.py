@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -21,6 +22,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -150,7 +152,7 @@ _pack_ii = Struct(">ii").pack
 _unpack_from_ii = Struct(">ii").unpack_from
 
 
-def decode_describe_configs_request_v0(buf: Buffer, pos: int) -> tuple[DescribeConfigsRequest, int]:
+def decode_describe_configs_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeConfigsRequest, int]:
     end = len(buf)
     m = new(DescribeConfigsRequest)
     if end - pos < 4:
@@ -161,6 +163,9 @@ def decode_describe_configs_request_v0(buf: Buffer, pos: int) -> tuple[DescribeC
         raise null_value("DescribeConfigsRequest.Resources", pos)
     if n * 7 > end - pos:
         raise cut_short("DescribeConfigsRequest.Resources", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeConfigsRequest.Resources", pos)
     m.resources = []
     add1 = m.resources.append
     for _ in range(n):
@@ -185,6 +190,9 @@ def decode_describe_configs_request_v0(buf: Buffer, pos: int) -> tuple[DescribeC
         else:
             if n * 2 > end - pos:
                 raise cut_short("DescribeConfigsResource.ConfigurationKeys", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("DescribeConfigsResource.ConfigurationKeys", pos)
             x1.configuration_keys = []
             add2 = x1.configuration_keys.append
             for _ in range(n):
@@ -241,7 +249,7 @@ def encode_describe_configs_request_v0(m: DescribeConfigsRequest, out: list[Chun
                 add(d2)
 
 
-def decode_describe_configs_request_v1(buf: Buffer, pos: int) -> tuple[DescribeConfigsRequest, int]:
+def decode_describe_configs_request_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeConfigsRequest, int]:
     end = len(buf)
     m = new(DescribeConfigsRequest)
     if end - pos < 4:
@@ -252,6 +260,9 @@ def decode_describe_configs_request_v1(buf: Buffer, pos: int) -> tuple[DescribeC
         raise null_value("DescribeConfigsRequest.Resources", pos)
     if n * 7 > end - pos:
         raise cut_short("DescribeConfigsRequest.Resources", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeConfigsRequest.Resources", pos)
     m.resources = []
     add1 = m.resources.append
     for _ in range(n):
@@ -276,6 +287,9 @@ def decode_describe_configs_request_v1(buf: Buffer, pos: int) -> tuple[DescribeC
         else:
             if n * 2 > end - pos:
                 raise cut_short("DescribeConfigsResource.ConfigurationKeys", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("DescribeConfigsResource.ConfigurationKeys", pos)
             x1.configuration_keys = []
             add2 = x1.configuration_keys.append
             for _ in range(n):
@@ -334,7 +348,7 @@ def encode_describe_configs_request_v1(m: DescribeConfigsRequest, out: list[Chun
     add(_pack_t(m.include_synonyms))
 
 
-def decode_describe_configs_request_v3(buf: Buffer, pos: int) -> tuple[DescribeConfigsRequest, int]:
+def decode_describe_configs_request_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeConfigsRequest, int]:
     end = len(buf)
     m = new(DescribeConfigsRequest)
     if end - pos < 4:
@@ -345,6 +359,9 @@ def decode_describe_configs_request_v3(buf: Buffer, pos: int) -> tuple[DescribeC
         raise null_value("DescribeConfigsRequest.Resources", pos)
     if n * 7 > end - pos:
         raise cut_short("DescribeConfigsRequest.Resources", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeConfigsRequest.Resources", pos)
     m.resources = []
     add1 = m.resources.append
     for _ in range(n):
@@ -369,6 +386,9 @@ def decode_describe_configs_request_v3(buf: Buffer, pos: int) -> tuple[DescribeC
         else:
             if n * 2 > end - pos:
                 raise cut_short("DescribeConfigsResource.ConfigurationKeys", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("DescribeConfigsResource.ConfigurationKeys", pos)
             x1.configuration_keys = []
             add2 = x1.configuration_keys.append
             for _ in range(n):
@@ -424,7 +444,7 @@ def encode_describe_configs_request_v3(m: DescribeConfigsRequest, out: list[Chun
     add(_pack_tt(m.include_synonyms, m.include_documentation))
 
 
-def decode_describe_configs_request_v4(buf: Buffer, pos: int) -> tuple[DescribeConfigsRequest, int]:
+def decode_describe_configs_request_v4(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeConfigsRequest, int]:
     end = len(buf)
     m = new(DescribeConfigsRequest)
     if pos >= end:
@@ -438,6 +458,9 @@ def decode_describe_configs_request_v4(buf: Buffer, pos: int) -> tuple[DescribeC
     n -= 1
     if n * 4 > end - pos:
         raise cut_short("DescribeConfigsRequest.Resources", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeConfigsRequest.Resources", pos)
     m.resources = []
     add1 = m.resources.append
     for _ in range(n):
@@ -467,6 +490,9 @@ def decode_describe_configs_request_v4(buf: Buffer, pos: int) -> tuple[DescribeC
             n -= 1
             if n > end - pos:
                 raise cut_short("DescribeConfigsResource.ConfigurationKeys", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("DescribeConfigsResource.ConfigurationKeys", pos)
             x1.configuration_keys = []
             add2 = x1.configuration_keys.append
             for _ in range(n):
@@ -489,7 +515,8 @@ def decode_describe_configs_request_v4(buf: Buffer, pos: int) -> tuple[DescribeC
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeConfigsResource")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeConfigsResource", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -498,7 +525,8 @@ def decode_describe_configs_request_v4(buf: Buffer, pos: int) -> tuple[DescribeC
     m.include_synonyms, m.include_documentation, n = _unpack_from_ttB(buf, pos)
     pos += 3
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeConfigsRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeConfigsRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -567,7 +595,7 @@ REQUEST: MessageCodec[DescribeConfigsRequest] = MessageCodec(
 )
 
 
-def decode_describe_configs_response_v0(buf: Buffer, pos: int) -> tuple[DescribeConfigsResponse, int]:
+def decode_describe_configs_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeConfigsResponse, int]:
     end = len(buf)
     m = new(DescribeConfigsResponse)
     if end - pos < 8:
@@ -578,6 +606,9 @@ def decode_describe_configs_response_v0(buf: Buffer, pos: int) -> tuple[Describe
         raise null_value("DescribeConfigsResponse.Results", pos)
     if n * 11 > end - pos:
         raise cut_short("DescribeConfigsResponse.Results", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeConfigsResponse.Results", pos)
     m.results = []
     add1 = m.results.append
     for _ in range(n):
@@ -613,6 +644,9 @@ def decode_describe_configs_response_v0(buf: Buffer, pos: int) -> tuple[Describe
             raise null_value("DescribeConfigsResult.Configs", pos)
         if n * 7 > end - pos:
             raise cut_short("DescribeConfigsResult.Configs", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DescribeConfigsResult.Configs", pos)
         x1.configs = []
         add2 = x1.configs.append
         for _ in range(n):
@@ -705,7 +739,7 @@ def encode_describe_configs_response_v0(m: DescribeConfigsResponse, out: list[Ch
             add(_pack_ttt(x2.read_only, x2.is_default, x2.is_sensitive))
 
 
-def decode_describe_configs_response_v1(buf: Buffer, pos: int) -> tuple[DescribeConfigsResponse, int]:
+def decode_describe_configs_response_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeConfigsResponse, int]:
     end = len(buf)
     m = new(DescribeConfigsResponse)
     if end - pos < 8:
@@ -716,6 +750,9 @@ def decode_describe_configs_response_v1(buf: Buffer, pos: int) -> tuple[Describe
         raise null_value("DescribeConfigsResponse.Results", pos)
     if n * 11 > end - pos:
         raise cut_short("DescribeConfigsResponse.Results", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeConfigsResponse.Results", pos)
     m.results = []
     add1 = m.results.append
     for _ in range(n):
@@ -751,6 +788,9 @@ def decode_describe_configs_response_v1(buf: Buffer, pos: int) -> tuple[Describe
             raise null_value("DescribeConfigsResult.Configs", pos)
         if n * 11 > end - pos:
             raise cut_short("DescribeConfigsResult.Configs", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DescribeConfigsResult.Configs", pos)
         x1.configs = []
         add2 = x1.configs.append
         for _ in range(n):
@@ -786,6 +826,9 @@ def decode_describe_configs_response_v1(buf: Buffer, pos: int) -> tuple[Describe
                 raise null_value("DescribeConfigsResourceResult.Synonyms", pos)
             if n * 5 > end - pos:
                 raise cut_short("DescribeConfigsResourceResult.Synonyms", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("DescribeConfigsResourceResult.Synonyms", pos)
             x2.synonyms = []
             add3 = x2.synonyms.append
             for _ in range(n):
@@ -903,7 +946,7 @@ def encode_describe_configs_response_v1(m: DescribeConfigsResponse, out: list[Ch
                 add(_pack_b(x3.source))
 
 
-def decode_describe_configs_response_v3(buf: Buffer, pos: int) -> tuple[DescribeConfigsResponse, int]:
+def decode_describe_configs_response_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeConfigsResponse, int]:
     end = len(buf)
     m = new(DescribeConfigsResponse)
     if end - pos < 8:
@@ -914,6 +957,9 @@ def decode_describe_configs_response_v3(buf: Buffer, pos: int) -> tuple[Describe
         raise null_value("DescribeConfigsResponse.Results", pos)
     if n * 11 > end - pos:
         raise cut_short("DescribeConfigsResponse.Results", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeConfigsResponse.Results", pos)
     m.results = []
     add1 = m.results.append
     for _ in range(n):
@@ -949,6 +995,9 @@ def decode_describe_configs_response_v3(buf: Buffer, pos: int) -> tuple[Describe
             raise null_value("DescribeConfigsResult.Configs", pos)
         if n * 14 > end - pos:
             raise cut_short("DescribeConfigsResult.Configs", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DescribeConfigsResult.Configs", pos)
         x1.configs = []
         add2 = x1.configs.append
         for _ in range(n):
@@ -984,6 +1033,9 @@ def decode_describe_configs_response_v3(buf: Buffer, pos: int) -> tuple[Describe
                 raise null_value("DescribeConfigsResourceResult.Synonyms", pos)
             if n * 5 > end - pos:
                 raise cut_short("DescribeConfigsResourceResult.Synonyms", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("DescribeConfigsResourceResult.Synonyms", pos)
             x2.synonyms = []
             add3 = x2.synonyms.append
             for _ in range(n):
@@ -1120,7 +1172,7 @@ def encode_describe_configs_response_v3(m: DescribeConfigsResponse, out: list[Ch
             add(d7)
 
 
-def decode_describe_configs_response_v4(buf: Buffer, pos: int) -> tuple[DescribeConfigsResponse, int]:
+def decode_describe_configs_response_v4(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeConfigsResponse, int]:
     end = len(buf)
     m = new(DescribeConfigsResponse)
     if end - pos < 5:
@@ -1134,6 +1186,9 @@ def decode_describe_configs_response_v4(buf: Buffer, pos: int) -> tuple[Describe
     n -= 1
     if n * 7 > end - pos:
         raise cut_short("DescribeConfigsResponse.Results", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeConfigsResponse.Results", pos)
     m.results = []
     add1 = m.results.append
     for _ in range(n):
@@ -1176,6 +1231,9 @@ def decode_describe_configs_response_v4(buf: Buffer, pos: int) -> tuple[Describe
         n -= 1
         if n * 9 > end - pos:
             raise cut_short("DescribeConfigsResult.Configs", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DescribeConfigsResult.Configs", pos)
         x1.configs = []
         add2 = x1.configs.append
         for _ in range(n):
@@ -1218,6 +1276,9 @@ def decode_describe_configs_response_v4(buf: Buffer, pos: int) -> tuple[Describe
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("DescribeConfigsResourceResult.Synonyms", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("DescribeConfigsResourceResult.Synonyms", pos)
             x2.synonyms = []
             add3 = x2.synonyms.append
             for _ in range(n):
@@ -1254,7 +1315,8 @@ def decode_describe_configs_response_v4(buf: Buffer, pos: int) -> tuple[Describe
                 x3.source, n = _unpack_from_bB(buf, pos)
                 pos += 2
                 if n:
-                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeConfigsSynonym")
+                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeConfigsSynonym", left)
+                    left -= len(x3.unknown_tagged_fields or ())
                 else:
                     x3.unknown_tagged_fields = None
                 add3(x3)
@@ -1277,7 +1339,8 @@ def decode_describe_configs_response_v4(buf: Buffer, pos: int) -> tuple[Describe
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeConfigsResourceResult")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeConfigsResourceResult", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             x2.is_default = False
@@ -1287,7 +1350,8 @@ def decode_describe_configs_response_v4(buf: Buffer, pos: int) -> tuple[Describe
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeConfigsResult")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeConfigsResult", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -1296,7 +1360,8 @@ def decode_describe_configs_response_v4(buf: Buffer, pos: int) -> tuple[Describe
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeConfigsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeConfigsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -21,6 +22,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -107,7 +109,7 @@ _pack_ii = Struct(">ii").pack
 _unpack_from_ii = Struct(">ii").unpack_from
 
 
-def decode_describe_groups_request_v0(buf: Buffer, pos: int) -> tuple[DescribeGroupsRequest, int]:
+def decode_describe_groups_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeGroupsRequest, int]:
     end = len(buf)
     m = new(DescribeGroupsRequest)
     if end - pos < 4:
@@ -118,6 +120,9 @@ def decode_describe_groups_request_v0(buf: Buffer, pos: int) -> tuple[DescribeGr
         raise null_value("DescribeGroupsRequest.Groups", pos)
     if n * 2 > end - pos:
         raise cut_short("DescribeGroupsRequest.Groups", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeGroupsRequest.Groups", pos)
     m.groups = []
     add1 = m.groups.append
     for _ in range(n):
@@ -157,7 +162,7 @@ def encode_describe_groups_request_v0(m: DescribeGroupsRequest, out: list[Chunk]
         add(d1)
 
 
-def decode_describe_groups_request_v3(buf: Buffer, pos: int) -> tuple[DescribeGroupsRequest, int]:
+def decode_describe_groups_request_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeGroupsRequest, int]:
     end = len(buf)
     m = new(DescribeGroupsRequest)
     if end - pos < 4:
@@ -168,6 +173,9 @@ def decode_describe_groups_request_v3(buf: Buffer, pos: int) -> tuple[DescribeGr
         raise null_value("DescribeGroupsRequest.Groups", pos)
     if n * 2 > end - pos:
         raise cut_short("DescribeGroupsRequest.Groups", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeGroupsRequest.Groups", pos)
     m.groups = []
     add1 = m.groups.append
     for _ in range(n):
@@ -209,7 +217,7 @@ def encode_describe_groups_request_v3(m: DescribeGroupsRequest, out: list[Chunk]
     add(_pack_t(m.include_authorized_operations))
 
 
-def decode_describe_groups_request_v5(buf: Buffer, pos: int) -> tuple[DescribeGroupsRequest, int]:
+def decode_describe_groups_request_v5(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeGroupsRequest, int]:
     end = len(buf)
     m = new(DescribeGroupsRequest)
     if pos >= end:
@@ -223,6 +231,9 @@ def decode_describe_groups_request_v5(buf: Buffer, pos: int) -> tuple[DescribeGr
     n -= 1
     if n > end - pos:
         raise cut_short("DescribeGroupsRequest.Groups", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeGroupsRequest.Groups", pos)
     m.groups = []
     add1 = m.groups.append
     for _ in range(n):
@@ -245,7 +256,8 @@ def decode_describe_groups_request_v5(buf: Buffer, pos: int) -> tuple[DescribeGr
     m.include_authorized_operations, n = _unpack_from_tB(buf, pos)
     pos += 2
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeGroupsRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeGroupsRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -298,7 +310,7 @@ REQUEST: MessageCodec[DescribeGroupsRequest] = MessageCodec(
 )
 
 
-def decode_describe_groups_response_v0(buf: Buffer, pos: int) -> tuple[DescribeGroupsResponse, int]:
+def decode_describe_groups_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeGroupsResponse, int]:
     end = len(buf)
     m = new(DescribeGroupsResponse)
     if end - pos < 4:
@@ -309,6 +321,9 @@ def decode_describe_groups_response_v0(buf: Buffer, pos: int) -> tuple[DescribeG
         raise null_value("DescribeGroupsResponse.Groups", pos)
     if n * 14 > end - pos:
         raise cut_short("DescribeGroupsResponse.Groups", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeGroupsResponse.Groups", pos)
     m.groups = []
     add1 = m.groups.append
     for _ in range(n):
@@ -365,6 +380,9 @@ def decode_describe_groups_response_v0(buf: Buffer, pos: int) -> tuple[DescribeG
             raise null_value("DescribedGroup.Members", pos)
         if n * 14 > end - pos:
             raise cut_short("DescribedGroup.Members", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DescribedGroup.Members", pos)
         x1.members = []
         add2 = x1.members.append
         for _ in range(n):
@@ -519,7 +537,7 @@ def encode_describe_groups_response_v0(m: DescribeGroupsResponse, out: list[Chun
                 add(v11)
 
 
-def decode_describe_groups_response_v1(buf: Buffer, pos: int) -> tuple[DescribeGroupsResponse, int]:
+def decode_describe_groups_response_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeGroupsResponse, int]:
     end = len(buf)
     m = new(DescribeGroupsResponse)
     if end - pos < 8:
@@ -530,6 +548,9 @@ def decode_describe_groups_response_v1(buf: Buffer, pos: int) -> tuple[DescribeG
         raise null_value("DescribeGroupsResponse.Groups", pos)
     if n * 14 > end - pos:
         raise cut_short("DescribeGroupsResponse.Groups", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeGroupsResponse.Groups", pos)
     m.groups = []
     add1 = m.groups.append
     for _ in range(n):
@@ -586,6 +607,9 @@ def decode_describe_groups_response_v1(buf: Buffer, pos: int) -> tuple[DescribeG
             raise null_value("DescribedGroup.Members", pos)
         if n * 14 > end - pos:
             raise cut_short("DescribedGroup.Members", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DescribedGroup.Members", pos)
         x1.members = []
         add2 = x1.members.append
         for _ in range(n):
@@ -739,7 +763,7 @@ def encode_describe_groups_response_v1(m: DescribeGroupsResponse, out: list[Chun
                 add(v11)
 
 
-def decode_describe_groups_response_v3(buf: Buffer, pos: int) -> tuple[DescribeGroupsResponse, int]:
+def decode_describe_groups_response_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeGroupsResponse, int]:
     end = len(buf)
     m = new(DescribeGroupsResponse)
     if end - pos < 8:
@@ -750,6 +774,9 @@ def decode_describe_groups_response_v3(buf: Buffer, pos: int) -> tuple[DescribeG
         raise null_value("DescribeGroupsResponse.Groups", pos)
     if n * 18 > end - pos:
         raise cut_short("DescribeGroupsResponse.Groups", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeGroupsResponse.Groups", pos)
     m.groups = []
     add1 = m.groups.append
     for _ in range(n):
@@ -806,6 +833,9 @@ def decode_describe_groups_response_v3(buf: Buffer, pos: int) -> tuple[DescribeG
             raise null_value("DescribedGroup.Members", pos)
         if n * 14 > end - pos:
             raise cut_short("DescribedGroup.Members", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DescribedGroup.Members", pos)
         x1.members = []
         add2 = x1.members.append
         for _ in range(n):
@@ -961,7 +991,7 @@ def encode_describe_groups_response_v3(m: DescribeGroupsResponse, out: list[Chun
         add(_pack_i(x1.authorized_operations))
 
 
-def decode_describe_groups_response_v4(buf: Buffer, pos: int) -> tuple[DescribeGroupsResponse, int]:
+def decode_describe_groups_response_v4(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeGroupsResponse, int]:
     end = len(buf)
     m = new(DescribeGroupsResponse)
     if end - pos < 8:
@@ -972,6 +1002,9 @@ def decode_describe_groups_response_v4(buf: Buffer, pos: int) -> tuple[DescribeG
         raise null_value("DescribeGroupsResponse.Groups", pos)
     if n * 18 > end - pos:
         raise cut_short("DescribeGroupsResponse.Groups", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeGroupsResponse.Groups", pos)
     m.groups = []
     add1 = m.groups.append
     for _ in range(n):
@@ -1028,6 +1061,9 @@ def decode_describe_groups_response_v4(buf: Buffer, pos: int) -> tuple[DescribeG
             raise null_value("DescribedGroup.Members", pos)
         if n * 16 > end - pos:
             raise cut_short("DescribedGroup.Members", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DescribedGroup.Members", pos)
         x1.members = []
         add2 = x1.members.append
         for _ in range(n):
@@ -1203,7 +1239,7 @@ def encode_describe_groups_response_v4(m: DescribeGroupsResponse, out: list[Chun
         add(_pack_i(x1.authorized_operations))
 
 
-def decode_describe_groups_response_v5(buf: Buffer, pos: int) -> tuple[DescribeGroupsResponse, int]:
+def decode_describe_groups_response_v5(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeGroupsResponse, int]:
     end = len(buf)
     m = new(DescribeGroupsResponse)
     if end - pos < 5:
@@ -1217,6 +1253,9 @@ def decode_describe_groups_response_v5(buf: Buffer, pos: int) -> tuple[DescribeG
     n -= 1
     if n * 12 > end - pos:
         raise cut_short("DescribeGroupsResponse.Groups", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeGroupsResponse.Groups", pos)
     m.groups = []
     add1 = m.groups.append
     for _ in range(n):
@@ -1284,6 +1323,9 @@ def decode_describe_groups_response_v5(buf: Buffer, pos: int) -> tuple[DescribeG
         n -= 1
         if n * 7 > end - pos:
             raise cut_short("DescribedGroup.Members", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DescribedGroup.Members", pos)
         x1.members = []
         add2 = x1.members.append
         for _ in range(n):
@@ -1372,7 +1414,8 @@ def decode_describe_groups_response_v5(buf: Buffer, pos: int) -> tuple[DescribeG
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribedGroupMember")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribedGroupMember", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -1381,7 +1424,8 @@ def decode_describe_groups_response_v5(buf: Buffer, pos: int) -> tuple[DescribeG
         x1.authorized_operations, n = _unpack_from_iB(buf, pos)
         pos += 5
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribedGroup")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribedGroup", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.error_message = None
@@ -1391,7 +1435,8 @@ def decode_describe_groups_response_v5(buf: Buffer, pos: int) -> tuple[DescribeG
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeGroupsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeGroupsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -1509,7 +1554,7 @@ def encode_describe_groups_response_v5(m: DescribeGroupsResponse, out: list[Chun
         add(UVARINT[0])
 
 
-def decode_describe_groups_response_v6(buf: Buffer, pos: int) -> tuple[DescribeGroupsResponse, int]:
+def decode_describe_groups_response_v6(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeGroupsResponse, int]:
     end = len(buf)
     m = new(DescribeGroupsResponse)
     if end - pos < 5:
@@ -1523,6 +1568,9 @@ def decode_describe_groups_response_v6(buf: Buffer, pos: int) -> tuple[DescribeG
     n -= 1
     if n * 13 > end - pos:
         raise cut_short("DescribeGroupsResponse.Groups", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeGroupsResponse.Groups", pos)
     m.groups = []
     add1 = m.groups.append
     for _ in range(n):
@@ -1604,6 +1652,9 @@ def decode_describe_groups_response_v6(buf: Buffer, pos: int) -> tuple[DescribeG
         n -= 1
         if n * 7 > end - pos:
             raise cut_short("DescribedGroup.Members", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DescribedGroup.Members", pos)
         x1.members = []
         add2 = x1.members.append
         for _ in range(n):
@@ -1692,7 +1743,8 @@ def decode_describe_groups_response_v6(buf: Buffer, pos: int) -> tuple[DescribeG
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribedGroupMember")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribedGroupMember", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -1701,7 +1753,8 @@ def decode_describe_groups_response_v6(buf: Buffer, pos: int) -> tuple[DescribeG
         x1.authorized_operations, n = _unpack_from_iB(buf, pos)
         pos += 5
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribedGroup")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribedGroup", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -1710,7 +1763,8 @@ def decode_describe_groups_response_v6(buf: Buffer, pos: int) -> tuple[DescribeG
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeGroupsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeGroupsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -9,6 +9,7 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
     INT32S,
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -21,6 +22,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -130,7 +132,7 @@ _pack_qqB = Struct(">qqB").pack
 _unpack_from_qqB = Struct(">qqB").unpack_from
 
 
-def decode_describe_log_dirs_request_v0(buf: Buffer, pos: int) -> tuple[DescribeLogDirsRequest, int]:
+def decode_describe_log_dirs_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeLogDirsRequest, int]:
     end = len(buf)
     m = new(DescribeLogDirsRequest)
     if end - pos < 4:
@@ -142,6 +144,9 @@ def decode_describe_log_dirs_request_v0(buf: Buffer, pos: int) -> tuple[Describe
     else:
         if n * 6 > end - pos:
             raise cut_short("DescribeLogDirsRequest.Topics", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DescribeLogDirsRequest.Topics", pos)
         m.topics = []
         add1 = m.topics.append
         for _ in range(n):
@@ -165,6 +170,9 @@ def decode_describe_log_dirs_request_v0(buf: Buffer, pos: int) -> tuple[Describe
                 raise null_value("DescribableLogDirTopic.Partitions", pos)
             if n * 4 > end - pos:
                 raise cut_short("DescribableLogDirTopic.Partitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("DescribableLogDirTopic.Partitions", pos)
             x1.partitions = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             x1.unknown_tagged_fields = None
@@ -196,7 +204,7 @@ def encode_describe_log_dirs_request_v0(m: DescribeLogDirsRequest, out: list[Chu
                 add(INT32S[len(v3)].pack(*v3))
 
 
-def decode_describe_log_dirs_request_v2(buf: Buffer, pos: int) -> tuple[DescribeLogDirsRequest, int]:
+def decode_describe_log_dirs_request_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeLogDirsRequest, int]:
     end = len(buf)
     m = new(DescribeLogDirsRequest)
     if pos >= end:
@@ -211,6 +219,9 @@ def decode_describe_log_dirs_request_v2(buf: Buffer, pos: int) -> tuple[Describe
         n -= 1
         if n * 3 > end - pos:
             raise cut_short("DescribeLogDirsRequest.Topics", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DescribeLogDirsRequest.Topics", pos)
         m.topics = []
         add1 = m.topics.append
         for _ in range(n):
@@ -239,6 +250,9 @@ def decode_describe_log_dirs_request_v2(buf: Buffer, pos: int) -> tuple[Describe
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("DescribableLogDirTopic.Partitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("DescribableLogDirTopic.Partitions", pos)
             x1.partitions = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -246,7 +260,8 @@ def decode_describe_log_dirs_request_v2(buf: Buffer, pos: int) -> tuple[Describe
             n = buf[pos]
             pos += 1
             if n:
-                x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribableLogDirTopic")
+                x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribableLogDirTopic", left)
+                left -= len(x1.unknown_tagged_fields or ())
             else:
                 x1.unknown_tagged_fields = None
             add1(x1)
@@ -255,7 +270,8 @@ def decode_describe_log_dirs_request_v2(buf: Buffer, pos: int) -> tuple[Describe
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeLogDirsRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeLogDirsRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -316,7 +332,7 @@ REQUEST: MessageCodec[DescribeLogDirsRequest] = MessageCodec(
 )
 
 
-def decode_describe_log_dirs_response_v0(buf: Buffer, pos: int) -> tuple[DescribeLogDirsResponse, int]:
+def decode_describe_log_dirs_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeLogDirsResponse, int]:
     end = len(buf)
     m = new(DescribeLogDirsResponse)
     if end - pos < 8:
@@ -327,6 +343,9 @@ def decode_describe_log_dirs_response_v0(buf: Buffer, pos: int) -> tuple[Describ
         raise null_value("DescribeLogDirsResponse.Results", pos)
     if n * 8 > end - pos:
         raise cut_short("DescribeLogDirsResponse.Results", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeLogDirsResponse.Results", pos)
     m.results = []
     add1 = m.results.append
     for _ in range(n):
@@ -350,6 +369,9 @@ def decode_describe_log_dirs_response_v0(buf: Buffer, pos: int) -> tuple[Describ
             raise null_value("DescribeLogDirsResult.Topics", pos)
         if n * 6 > end - pos:
             raise cut_short("DescribeLogDirsResult.Topics", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DescribeLogDirsResult.Topics", pos)
         x1.topics = []
         add2 = x1.topics.append
         for _ in range(n):
@@ -373,6 +395,9 @@ def decode_describe_log_dirs_response_v0(buf: Buffer, pos: int) -> tuple[Describ
                 raise null_value("DescribeLogDirsTopic.Partitions", pos)
             if n * 21 > end - pos:
                 raise cut_short("DescribeLogDirsTopic.Partitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("DescribeLogDirsTopic.Partitions", pos)
             x2.partitions = []
             add3 = x2.partitions.append
             stop = pos + n * 21
@@ -431,7 +456,7 @@ def encode_describe_log_dirs_response_v0(m: DescribeLogDirsResponse, out: list[C
                 add(_pack_iqqt(x3.partition_index, x3.partition_size, x3.offset_lag, x3.is_future_key))
 
 
-def decode_describe_log_dirs_response_v2(buf: Buffer, pos: int) -> tuple[DescribeLogDirsResponse, int]:
+def decode_describe_log_dirs_response_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeLogDirsResponse, int]:
     end = len(buf)
     m = new(DescribeLogDirsResponse)
     if end - pos < 5:
@@ -445,6 +470,9 @@ def decode_describe_log_dirs_response_v2(buf: Buffer, pos: int) -> tuple[Describ
     n -= 1
     if n * 5 > end - pos:
         raise cut_short("DescribeLogDirsResponse.Results", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeLogDirsResponse.Results", pos)
     m.results = []
     add1 = m.results.append
     for _ in range(n):
@@ -473,6 +501,9 @@ def decode_describe_log_dirs_response_v2(buf: Buffer, pos: int) -> tuple[Describ
         n -= 1
         if n * 3 > end - pos:
             raise cut_short("DescribeLogDirsResult.Topics", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DescribeLogDirsResult.Topics", pos)
         x1.topics = []
         add2 = x1.topics.append
         for _ in range(n):
@@ -501,6 +532,9 @@ def decode_describe_log_dirs_response_v2(buf: Buffer, pos: int) -> tuple[Describ
             n -= 1
             if n * 22 > end - pos:
                 raise cut_short("DescribeLogDirsTopic.Partitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("DescribeLogDirsTopic.Partitions", pos)
             x2.partitions = []
             add3 = x2.partitions.append
             for _ in range(n):
@@ -510,7 +544,8 @@ def decode_describe_log_dirs_response_v2(buf: Buffer, pos: int) -> tuple[Describ
                 x3.partition_index, x3.partition_size, x3.offset_lag, x3.is_future_key, n = _unpack_from_iqqtB(buf, pos)
                 pos += 22
                 if n:
-                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeLogDirsPartition")
+                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeLogDirsPartition", left)
+                    left -= len(x3.unknown_tagged_fields or ())
                 else:
                     x3.unknown_tagged_fields = None
                 add3(x3)
@@ -519,7 +554,8 @@ def decode_describe_log_dirs_response_v2(buf: Buffer, pos: int) -> tuple[Describ
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeLogDirsTopic")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeLogDirsTopic", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -528,7 +564,8 @@ def decode_describe_log_dirs_response_v2(buf: Buffer, pos: int) -> tuple[Describ
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeLogDirsResult")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeLogDirsResult", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.total_bytes = -1
@@ -540,7 +577,8 @@ def decode_describe_log_dirs_response_v2(buf: Buffer, pos: int) -> tuple[Describ
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeLogDirsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeLogDirsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.error_code = 0
@@ -610,7 +648,7 @@ def encode_describe_log_dirs_response_v2(m: DescribeLogDirsResponse, out: list[C
         add(UVARINT[0])
 
 
-def decode_describe_log_dirs_response_v3(buf: Buffer, pos: int) -> tuple[DescribeLogDirsResponse, int]:
+def decode_describe_log_dirs_response_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeLogDirsResponse, int]:
     end = len(buf)
     m = new(DescribeLogDirsResponse)
     if end - pos < 7:
@@ -624,6 +662,9 @@ def decode_describe_log_dirs_response_v3(buf: Buffer, pos: int) -> tuple[Describ
     n -= 1
     if n * 5 > end - pos:
         raise cut_short("DescribeLogDirsResponse.Results", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeLogDirsResponse.Results", pos)
     m.results = []
     add1 = m.results.append
     for _ in range(n):
@@ -652,6 +693,9 @@ def decode_describe_log_dirs_response_v3(buf: Buffer, pos: int) -> tuple[Describ
         n -= 1
         if n * 3 > end - pos:
             raise cut_short("DescribeLogDirsResult.Topics", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DescribeLogDirsResult.Topics", pos)
         x1.topics = []
         add2 = x1.topics.append
         for _ in range(n):
@@ -680,6 +724,9 @@ def decode_describe_log_dirs_response_v3(buf: Buffer, pos: int) -> tuple[Describ
             n -= 1
             if n * 22 > end - pos:
                 raise cut_short("DescribeLogDirsTopic.Partitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("DescribeLogDirsTopic.Partitions", pos)
             x2.partitions = []
             add3 = x2.partitions.append
             for _ in range(n):
@@ -689,7 +736,8 @@ def decode_describe_log_dirs_response_v3(buf: Buffer, pos: int) -> tuple[Describ
                 x3.partition_index, x3.partition_size, x3.offset_lag, x3.is_future_key, n = _unpack_from_iqqtB(buf, pos)
                 pos += 22
                 if n:
-                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeLogDirsPartition")
+                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeLogDirsPartition", left)
+                    left -= len(x3.unknown_tagged_fields or ())
                 else:
                     x3.unknown_tagged_fields = None
                 add3(x3)
@@ -698,7 +746,8 @@ def decode_describe_log_dirs_response_v3(buf: Buffer, pos: int) -> tuple[Describ
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeLogDirsTopic")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeLogDirsTopic", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -707,7 +756,8 @@ def decode_describe_log_dirs_response_v3(buf: Buffer, pos: int) -> tuple[Describ
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeLogDirsResult")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeLogDirsResult", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.total_bytes = -1
@@ -719,7 +769,8 @@ def decode_describe_log_dirs_response_v3(buf: Buffer, pos: int) -> tuple[Describ
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeLogDirsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeLogDirsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -788,7 +839,7 @@ def encode_describe_log_dirs_response_v3(m: DescribeLogDirsResponse, out: list[C
         add(UVARINT[0])
 
 
-def decode_describe_log_dirs_response_v4(buf: Buffer, pos: int) -> tuple[DescribeLogDirsResponse, int]:
+def decode_describe_log_dirs_response_v4(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeLogDirsResponse, int]:
     end = len(buf)
     m = new(DescribeLogDirsResponse)
     if end - pos < 7:
@@ -802,6 +853,9 @@ def decode_describe_log_dirs_response_v4(buf: Buffer, pos: int) -> tuple[Describ
     n -= 1
     if n * 21 > end - pos:
         raise cut_short("DescribeLogDirsResponse.Results", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeLogDirsResponse.Results", pos)
     m.results = []
     add1 = m.results.append
     for _ in range(n):
@@ -830,6 +884,9 @@ def decode_describe_log_dirs_response_v4(buf: Buffer, pos: int) -> tuple[Describ
         n -= 1
         if n * 3 > end - pos:
             raise cut_short("DescribeLogDirsResult.Topics", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DescribeLogDirsResult.Topics", pos)
         x1.topics = []
         add2 = x1.topics.append
         for _ in range(n):
@@ -858,6 +915,9 @@ def decode_describe_log_dirs_response_v4(buf: Buffer, pos: int) -> tuple[Describ
             n -= 1
             if n * 22 > end - pos:
                 raise cut_short("DescribeLogDirsTopic.Partitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("DescribeLogDirsTopic.Partitions", pos)
             x2.partitions = []
             add3 = x2.partitions.append
             for _ in range(n):
@@ -867,7 +927,8 @@ def decode_describe_log_dirs_response_v4(buf: Buffer, pos: int) -> tuple[Describ
                 x3.partition_index, x3.partition_size, x3.offset_lag, x3.is_future_key, n = _unpack_from_iqqtB(buf, pos)
                 pos += 22
                 if n:
-                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeLogDirsPartition")
+                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeLogDirsPartition", left)
+                    left -= len(x3.unknown_tagged_fields or ())
                 else:
                     x3.unknown_tagged_fields = None
                 add3(x3)
@@ -876,7 +937,8 @@ def decode_describe_log_dirs_response_v4(buf: Buffer, pos: int) -> tuple[Describ
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeLogDirsTopic")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeLogDirsTopic", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -885,7 +947,8 @@ def decode_describe_log_dirs_response_v4(buf: Buffer, pos: int) -> tuple[Describ
         x1.total_bytes, x1.usable_bytes, n = _unpack_from_qqB(buf, pos)
         pos += 17
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeLogDirsResult")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeLogDirsResult", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.is_cordoned = False
@@ -895,7 +958,8 @@ def decode_describe_log_dirs_response_v4(buf: Buffer, pos: int) -> tuple[Describ
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeLogDirsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeLogDirsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -965,7 +1029,7 @@ def encode_describe_log_dirs_response_v4(m: DescribeLogDirsResponse, out: list[C
         add(UVARINT[0])
 
 
-def decode_describe_log_dirs_response_v5(buf: Buffer, pos: int) -> tuple[DescribeLogDirsResponse, int]:
+def decode_describe_log_dirs_response_v5(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeLogDirsResponse, int]:
     end = len(buf)
     m = new(DescribeLogDirsResponse)
     if end - pos < 7:
@@ -979,6 +1043,9 @@ def decode_describe_log_dirs_response_v5(buf: Buffer, pos: int) -> tuple[Describ
     n -= 1
     if n * 22 > end - pos:
         raise cut_short("DescribeLogDirsResponse.Results", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeLogDirsResponse.Results", pos)
     m.results = []
     add1 = m.results.append
     for _ in range(n):
@@ -1007,6 +1074,9 @@ def decode_describe_log_dirs_response_v5(buf: Buffer, pos: int) -> tuple[Describ
         n -= 1
         if n * 3 > end - pos:
             raise cut_short("DescribeLogDirsResult.Topics", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DescribeLogDirsResult.Topics", pos)
         x1.topics = []
         add2 = x1.topics.append
         for _ in range(n):
@@ -1035,6 +1105,9 @@ def decode_describe_log_dirs_response_v5(buf: Buffer, pos: int) -> tuple[Describ
             n -= 1
             if n * 22 > end - pos:
                 raise cut_short("DescribeLogDirsTopic.Partitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("DescribeLogDirsTopic.Partitions", pos)
             x2.partitions = []
             add3 = x2.partitions.append
             for _ in range(n):
@@ -1044,7 +1117,8 @@ def decode_describe_log_dirs_response_v5(buf: Buffer, pos: int) -> tuple[Describ
                 x3.partition_index, x3.partition_size, x3.offset_lag, x3.is_future_key, n = _unpack_from_iqqtB(buf, pos)
                 pos += 22
                 if n:
-                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeLogDirsPartition")
+                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeLogDirsPartition", left)
+                    left -= len(x3.unknown_tagged_fields or ())
                 else:
                     x3.unknown_tagged_fields = None
                 add3(x3)
@@ -1053,7 +1127,8 @@ def decode_describe_log_dirs_response_v5(buf: Buffer, pos: int) -> tuple[Describ
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeLogDirsTopic")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeLogDirsTopic", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -1062,7 +1137,8 @@ def decode_describe_log_dirs_response_v5(buf: Buffer, pos: int) -> tuple[Describ
         x1.total_bytes, x1.usable_bytes, x1.is_cordoned, n = _unpack_from_qqtB(buf, pos)
         pos += 18
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeLogDirsResult")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeLogDirsResult", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -1071,7 +1147,8 @@ def decode_describe_log_dirs_response_v5(buf: Buffer, pos: int) -> tuple[Describ
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeLogDirsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeLogDirsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

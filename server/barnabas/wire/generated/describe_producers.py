@@ -9,6 +9,7 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
     INT32S,
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -21,6 +22,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -112,7 +114,7 @@ _pack_qiiqiqB = Struct(">qiiqiqB").pack
 _unpack_from_qiiqiqB = Struct(">qiiqiqB").unpack_from
 
 
-def decode_describe_producers_request_v0(buf: Buffer, pos: int) -> tuple[DescribeProducersRequest, int]:
+def decode_describe_producers_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeProducersRequest, int]:
     end = len(buf)
     m = new(DescribeProducersRequest)
     if pos >= end:
@@ -126,6 +128,9 @@ def decode_describe_producers_request_v0(buf: Buffer, pos: int) -> tuple[Describ
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("DescribeProducersRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeProducersRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -154,6 +159,9 @@ def decode_describe_producers_request_v0(buf: Buffer, pos: int) -> tuple[Describ
         n -= 1
         if n * 4 > end - pos:
             raise cut_short("TopicRequest.PartitionIndexes", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicRequest.PartitionIndexes", pos)
         x1.partition_indexes = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         if pos >= end:
@@ -161,7 +169,8 @@ def decode_describe_producers_request_v0(buf: Buffer, pos: int) -> tuple[Describ
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicRequest")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicRequest", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -170,7 +179,8 @@ def decode_describe_producers_request_v0(buf: Buffer, pos: int) -> tuple[Describ
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeProducersRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeProducersRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -222,7 +232,7 @@ REQUEST: MessageCodec[DescribeProducersRequest] = MessageCodec(
 )
 
 
-def decode_describe_producers_response_v0(buf: Buffer, pos: int) -> tuple[DescribeProducersResponse, int]:
+def decode_describe_producers_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeProducersResponse, int]:
     end = len(buf)
     m = new(DescribeProducersResponse)
     if end - pos < 5:
@@ -236,6 +246,9 @@ def decode_describe_producers_response_v0(buf: Buffer, pos: int) -> tuple[Descri
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("DescribeProducersResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeProducersResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -264,6 +277,9 @@ def decode_describe_producers_response_v0(buf: Buffer, pos: int) -> tuple[Descri
         n -= 1
         if n * 9 > end - pos:
             raise cut_short("TopicResponse.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicResponse.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -293,6 +309,9 @@ def decode_describe_producers_response_v0(buf: Buffer, pos: int) -> tuple[Descri
             n -= 1
             if n * 37 > end - pos:
                 raise cut_short("PartitionResponse.ActiveProducers", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("PartitionResponse.ActiveProducers", pos)
             x2.active_producers = []
             add3 = x2.active_producers.append
             for _ in range(n):
@@ -302,7 +321,8 @@ def decode_describe_producers_response_v0(buf: Buffer, pos: int) -> tuple[Descri
                 x3.producer_id, x3.producer_epoch, x3.last_sequence, x3.last_timestamp, x3.coordinator_epoch, x3.current_txn_start_offset, n = _unpack_from_qiiqiqB(buf, pos)
                 pos += 37
                 if n:
-                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ProducerState")
+                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ProducerState", left)
+                    left -= len(x3.unknown_tagged_fields or ())
                 else:
                     x3.unknown_tagged_fields = None
                 add3(x3)
@@ -311,7 +331,8 @@ def decode_describe_producers_response_v0(buf: Buffer, pos: int) -> tuple[Descri
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionResponse")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionResponse", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -320,7 +341,8 @@ def decode_describe_producers_response_v0(buf: Buffer, pos: int) -> tuple[Descri
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicResponse")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicResponse", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -329,7 +351,8 @@ def decode_describe_producers_response_v0(buf: Buffer, pos: int) -> tuple[Descri
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeProducersResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeProducersResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

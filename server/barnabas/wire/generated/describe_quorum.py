@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -22,6 +23,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -174,7 +176,7 @@ _pack_iqqqB = Struct(">iqqqB").pack
 _unpack_from_iqqqB = Struct(">iqqqB").unpack_from
 
 
-def decode_describe_quorum_request_v0(buf: Buffer, pos: int) -> tuple[DescribeQuorumRequest, int]:
+def decode_describe_quorum_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeQuorumRequest, int]:
     end = len(buf)
     m = new(DescribeQuorumRequest)
     if pos >= end:
@@ -188,6 +190,9 @@ def decode_describe_quorum_request_v0(buf: Buffer, pos: int) -> tuple[DescribeQu
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("DescribeQuorumRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeQuorumRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -216,6 +221,9 @@ def decode_describe_quorum_request_v0(buf: Buffer, pos: int) -> tuple[DescribeQu
         n -= 1
         if n * 5 > end - pos:
             raise cut_short("TopicData.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicData.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -225,7 +233,8 @@ def decode_describe_quorum_request_v0(buf: Buffer, pos: int) -> tuple[DescribeQu
             x2.partition_index, n = _unpack_from_iB(buf, pos)
             pos += 5
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -234,7 +243,8 @@ def decode_describe_quorum_request_v0(buf: Buffer, pos: int) -> tuple[DescribeQu
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -243,7 +253,8 @@ def decode_describe_quorum_request_v0(buf: Buffer, pos: int) -> tuple[DescribeQu
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeQuorumRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeQuorumRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -304,7 +315,7 @@ REQUEST: MessageCodec[DescribeQuorumRequest] = MessageCodec(
 )
 
 
-def decode_describe_quorum_response_v0(buf: Buffer, pos: int) -> tuple[DescribeQuorumResponse, int]:
+def decode_describe_quorum_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeQuorumResponse, int]:
     end = len(buf)
     m = new(DescribeQuorumResponse)
     if end - pos < 3:
@@ -318,6 +329,9 @@ def decode_describe_quorum_response_v0(buf: Buffer, pos: int) -> tuple[DescribeQ
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("DescribeQuorumResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeQuorumResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -346,6 +360,9 @@ def decode_describe_quorum_response_v0(buf: Buffer, pos: int) -> tuple[DescribeQ
         n -= 1
         if n * 25 > end - pos:
             raise cut_short("TopicData.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicData.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -361,6 +378,9 @@ def decode_describe_quorum_response_v0(buf: Buffer, pos: int) -> tuple[DescribeQ
             n -= 1
             if n * 13 > end - pos:
                 raise cut_short("PartitionData.CurrentVoters", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("PartitionData.CurrentVoters", pos)
             x2.current_voters = []
             add3 = x2.current_voters.append
             for _ in range(n):
@@ -370,7 +390,8 @@ def decode_describe_quorum_response_v0(buf: Buffer, pos: int) -> tuple[DescribeQ
                 x3.replica_id, x3.log_end_offset, n = _unpack_from_iqB(buf, pos)
                 pos += 13
                 if n:
-                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReplicaState")
+                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReplicaState", left)
+                    left -= len(x3.unknown_tagged_fields or ())
                 else:
                     x3.unknown_tagged_fields = None
                 x3.replica_directory_id = ZERO_UUID
@@ -388,6 +409,9 @@ def decode_describe_quorum_response_v0(buf: Buffer, pos: int) -> tuple[DescribeQ
             n -= 1
             if n * 13 > end - pos:
                 raise cut_short("PartitionData.Observers", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("PartitionData.Observers", pos)
             x2.observers = []
             add4 = x2.observers.append
             for _ in range(n):
@@ -397,7 +421,8 @@ def decode_describe_quorum_response_v0(buf: Buffer, pos: int) -> tuple[DescribeQ
                 x4.replica_id, x4.log_end_offset, n = _unpack_from_iqB(buf, pos)
                 pos += 13
                 if n:
-                    x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReplicaState")
+                    x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReplicaState", left)
+                    left -= len(x4.unknown_tagged_fields or ())
                 else:
                     x4.unknown_tagged_fields = None
                 x4.replica_directory_id = ZERO_UUID
@@ -409,7 +434,8 @@ def decode_describe_quorum_response_v0(buf: Buffer, pos: int) -> tuple[DescribeQ
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             x2.error_message = ""
@@ -419,7 +445,8 @@ def decode_describe_quorum_response_v0(buf: Buffer, pos: int) -> tuple[DescribeQ
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -428,7 +455,8 @@ def decode_describe_quorum_response_v0(buf: Buffer, pos: int) -> tuple[DescribeQ
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeQuorumResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeQuorumResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.error_message = ""
@@ -510,7 +538,7 @@ def encode_describe_quorum_response_v0(m: DescribeQuorumResponse, out: list[Chun
         add(UVARINT[0])
 
 
-def decode_describe_quorum_response_v1(buf: Buffer, pos: int) -> tuple[DescribeQuorumResponse, int]:
+def decode_describe_quorum_response_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeQuorumResponse, int]:
     end = len(buf)
     m = new(DescribeQuorumResponse)
     if end - pos < 3:
@@ -524,6 +552,9 @@ def decode_describe_quorum_response_v1(buf: Buffer, pos: int) -> tuple[DescribeQ
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("DescribeQuorumResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeQuorumResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -552,6 +583,9 @@ def decode_describe_quorum_response_v1(buf: Buffer, pos: int) -> tuple[DescribeQ
         n -= 1
         if n * 25 > end - pos:
             raise cut_short("TopicData.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicData.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -567,6 +601,9 @@ def decode_describe_quorum_response_v1(buf: Buffer, pos: int) -> tuple[DescribeQ
             n -= 1
             if n * 29 > end - pos:
                 raise cut_short("PartitionData.CurrentVoters", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("PartitionData.CurrentVoters", pos)
             x2.current_voters = []
             add3 = x2.current_voters.append
             for _ in range(n):
@@ -576,7 +613,8 @@ def decode_describe_quorum_response_v1(buf: Buffer, pos: int) -> tuple[DescribeQ
                 x3.replica_id, x3.log_end_offset, x3.last_fetch_timestamp, x3.last_caught_up_timestamp, n = _unpack_from_iqqqB(buf, pos)
                 pos += 29
                 if n:
-                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReplicaState")
+                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReplicaState", left)
+                    left -= len(x3.unknown_tagged_fields or ())
                 else:
                     x3.unknown_tagged_fields = None
                 x3.replica_directory_id = ZERO_UUID
@@ -592,6 +630,9 @@ def decode_describe_quorum_response_v1(buf: Buffer, pos: int) -> tuple[DescribeQ
             n -= 1
             if n * 29 > end - pos:
                 raise cut_short("PartitionData.Observers", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("PartitionData.Observers", pos)
             x2.observers = []
             add4 = x2.observers.append
             for _ in range(n):
@@ -601,7 +642,8 @@ def decode_describe_quorum_response_v1(buf: Buffer, pos: int) -> tuple[DescribeQ
                 x4.replica_id, x4.log_end_offset, x4.last_fetch_timestamp, x4.last_caught_up_timestamp, n = _unpack_from_iqqqB(buf, pos)
                 pos += 29
                 if n:
-                    x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReplicaState")
+                    x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReplicaState", left)
+                    left -= len(x4.unknown_tagged_fields or ())
                 else:
                     x4.unknown_tagged_fields = None
                 x4.replica_directory_id = ZERO_UUID
@@ -611,7 +653,8 @@ def decode_describe_quorum_response_v1(buf: Buffer, pos: int) -> tuple[DescribeQ
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             x2.error_message = ""
@@ -621,7 +664,8 @@ def decode_describe_quorum_response_v1(buf: Buffer, pos: int) -> tuple[DescribeQ
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -630,7 +674,8 @@ def decode_describe_quorum_response_v1(buf: Buffer, pos: int) -> tuple[DescribeQ
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeQuorumResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeQuorumResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.error_message = ""
@@ -712,7 +757,7 @@ def encode_describe_quorum_response_v1(m: DescribeQuorumResponse, out: list[Chun
         add(UVARINT[0])
 
 
-def decode_describe_quorum_response_v2(buf: Buffer, pos: int) -> tuple[DescribeQuorumResponse, int]:
+def decode_describe_quorum_response_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeQuorumResponse, int]:
     end = len(buf)
     m = new(DescribeQuorumResponse)
     if end - pos < 3:
@@ -740,6 +785,9 @@ def decode_describe_quorum_response_v2(buf: Buffer, pos: int) -> tuple[DescribeQ
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("DescribeQuorumResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeQuorumResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -768,6 +816,9 @@ def decode_describe_quorum_response_v2(buf: Buffer, pos: int) -> tuple[DescribeQ
         n -= 1
         if n * 26 > end - pos:
             raise cut_short("TopicData.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicData.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -797,6 +848,9 @@ def decode_describe_quorum_response_v2(buf: Buffer, pos: int) -> tuple[DescribeQ
             n -= 1
             if n * 45 > end - pos:
                 raise cut_short("PartitionData.CurrentVoters", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("PartitionData.CurrentVoters", pos)
             x2.current_voters = []
             add3 = x2.current_voters.append
             for _ in range(n):
@@ -806,7 +860,8 @@ def decode_describe_quorum_response_v2(buf: Buffer, pos: int) -> tuple[DescribeQ
                 x3.replica_id, x3.replica_directory_id, x3.log_end_offset, x3.last_fetch_timestamp, x3.last_caught_up_timestamp, n = _unpack_from_iuqqqB(buf, pos)
                 pos += 45
                 if n:
-                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReplicaState")
+                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReplicaState", left)
+                    left -= len(x3.unknown_tagged_fields or ())
                 else:
                     x3.unknown_tagged_fields = None
                 add3(x3)
@@ -821,6 +876,9 @@ def decode_describe_quorum_response_v2(buf: Buffer, pos: int) -> tuple[DescribeQ
             n -= 1
             if n * 45 > end - pos:
                 raise cut_short("PartitionData.Observers", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("PartitionData.Observers", pos)
             x2.observers = []
             add4 = x2.observers.append
             for _ in range(n):
@@ -830,7 +888,8 @@ def decode_describe_quorum_response_v2(buf: Buffer, pos: int) -> tuple[DescribeQ
                 x4.replica_id, x4.replica_directory_id, x4.log_end_offset, x4.last_fetch_timestamp, x4.last_caught_up_timestamp, n = _unpack_from_iuqqqB(buf, pos)
                 pos += 45
                 if n:
-                    x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReplicaState")
+                    x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReplicaState", left)
+                    left -= len(x4.unknown_tagged_fields or ())
                 else:
                     x4.unknown_tagged_fields = None
                 add4(x4)
@@ -839,7 +898,8 @@ def decode_describe_quorum_response_v2(buf: Buffer, pos: int) -> tuple[DescribeQ
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -848,7 +908,8 @@ def decode_describe_quorum_response_v2(buf: Buffer, pos: int) -> tuple[DescribeQ
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -863,6 +924,9 @@ def decode_describe_quorum_response_v2(buf: Buffer, pos: int) -> tuple[DescribeQ
     n -= 1
     if n * 6 > end - pos:
         raise cut_short("DescribeQuorumResponse.Nodes", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeQuorumResponse.Nodes", pos)
     m.nodes = []
     add5 = m.nodes.append
     for _ in range(n):
@@ -878,6 +942,9 @@ def decode_describe_quorum_response_v2(buf: Buffer, pos: int) -> tuple[DescribeQ
         n -= 1
         if n * 5 > end - pos:
             raise cut_short("Node.Listeners", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("Node.Listeners", pos)
         x5.listeners = []
         add6 = x5.listeners.append
         for _ in range(n):
@@ -913,7 +980,8 @@ def decode_describe_quorum_response_v2(buf: Buffer, pos: int) -> tuple[DescribeQ
             x6.port, n = _unpack_from_HB(buf, pos)
             pos += 3
             if n:
-                x6.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Listener")
+                x6.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Listener", left)
+                left -= len(x6.unknown_tagged_fields or ())
             else:
                 x6.unknown_tagged_fields = None
             add6(x6)
@@ -922,7 +990,8 @@ def decode_describe_quorum_response_v2(buf: Buffer, pos: int) -> tuple[DescribeQ
         n = buf[pos]
         pos += 1
         if n:
-            x5.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Node")
+            x5.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Node", left)
+            left -= len(x5.unknown_tagged_fields or ())
         else:
             x5.unknown_tagged_fields = None
         add5(x5)
@@ -931,7 +1000,8 @@ def decode_describe_quorum_response_v2(buf: Buffer, pos: int) -> tuple[DescribeQ
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeQuorumResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeQuorumResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -9,6 +9,7 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
     INT32S,
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -22,6 +23,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -132,7 +134,7 @@ _pack_iqiqhB = Struct(">iqiqhB").pack
 _unpack_from_iqiqhB = Struct(">iqiqhB").unpack_from
 
 
-def decode_describe_share_group_offsets_request_v0(buf: Buffer, pos: int) -> tuple[DescribeShareGroupOffsetsRequest, int]:
+def decode_describe_share_group_offsets_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeShareGroupOffsetsRequest, int]:
     end = len(buf)
     m = new(DescribeShareGroupOffsetsRequest)
     if pos >= end:
@@ -146,6 +148,9 @@ def decode_describe_share_group_offsets_request_v0(buf: Buffer, pos: int) -> tup
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("DescribeShareGroupOffsetsRequest.Groups", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeShareGroupOffsetsRequest.Groups", pos)
     m.groups = []
     add1 = m.groups.append
     for _ in range(n):
@@ -175,6 +180,9 @@ def decode_describe_share_group_offsets_request_v0(buf: Buffer, pos: int) -> tup
             n -= 1
             if n * 3 > end - pos:
                 raise cut_short("DescribeShareGroupOffsetsRequestGroup.Topics", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("DescribeShareGroupOffsetsRequestGroup.Topics", pos)
             x1.topics = []
             add2 = x1.topics.append
             for _ in range(n):
@@ -203,6 +211,9 @@ def decode_describe_share_group_offsets_request_v0(buf: Buffer, pos: int) -> tup
                 n -= 1
                 if n * 4 > end - pos:
                     raise cut_short("DescribeShareGroupOffsetsRequestTopic.Partitions", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("DescribeShareGroupOffsetsRequestTopic.Partitions", pos)
                 x2.partitions = list(INT32S[n].unpack_from(buf, pos))
                 pos += n * 4
                 if pos >= end:
@@ -210,7 +221,8 @@ def decode_describe_share_group_offsets_request_v0(buf: Buffer, pos: int) -> tup
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeShareGroupOffsetsRequestTopic")
+                    x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeShareGroupOffsetsRequestTopic", left)
+                    left -= len(x2.unknown_tagged_fields or ())
                 else:
                     x2.unknown_tagged_fields = None
                 add2(x2)
@@ -219,7 +231,8 @@ def decode_describe_share_group_offsets_request_v0(buf: Buffer, pos: int) -> tup
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeShareGroupOffsetsRequestGroup")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeShareGroupOffsetsRequestGroup", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -228,7 +241,8 @@ def decode_describe_share_group_offsets_request_v0(buf: Buffer, pos: int) -> tup
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeShareGroupOffsetsRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeShareGroupOffsetsRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -299,7 +313,7 @@ REQUEST: MessageCodec[DescribeShareGroupOffsetsRequest] = MessageCodec(
 )
 
 
-def decode_describe_share_group_offsets_response_v0(buf: Buffer, pos: int) -> tuple[DescribeShareGroupOffsetsResponse, int]:
+def decode_describe_share_group_offsets_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeShareGroupOffsetsResponse, int]:
     end = len(buf)
     m = new(DescribeShareGroupOffsetsResponse)
     if end - pos < 5:
@@ -313,6 +327,9 @@ def decode_describe_share_group_offsets_response_v0(buf: Buffer, pos: int) -> tu
     n -= 1
     if n * 6 > end - pos:
         raise cut_short("DescribeShareGroupOffsetsResponse.Groups", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeShareGroupOffsetsResponse.Groups", pos)
     m.groups = []
     add1 = m.groups.append
     for _ in range(n):
@@ -341,6 +358,9 @@ def decode_describe_share_group_offsets_response_v0(buf: Buffer, pos: int) -> tu
         n -= 1
         if n * 19 > end - pos:
             raise cut_short("DescribeShareGroupOffsetsResponseGroup.Topics", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DescribeShareGroupOffsetsResponseGroup.Topics", pos)
         x1.topics = []
         add2 = x1.topics.append
         for _ in range(n):
@@ -369,6 +389,9 @@ def decode_describe_share_group_offsets_response_v0(buf: Buffer, pos: int) -> tu
             n -= 1
             if n * 20 > end - pos:
                 raise cut_short("DescribeShareGroupOffsetsResponseTopic.Partitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("DescribeShareGroupOffsetsResponseTopic.Partitions", pos)
             x2.partitions = []
             add3 = x2.partitions.append
             for _ in range(n):
@@ -392,7 +415,8 @@ def decode_describe_share_group_offsets_response_v0(buf: Buffer, pos: int) -> tu
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeShareGroupOffsetsResponsePartition")
+                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeShareGroupOffsetsResponsePartition", left)
+                    left -= len(x3.unknown_tagged_fields or ())
                 else:
                     x3.unknown_tagged_fields = None
                 x3.lag = -1
@@ -402,7 +426,8 @@ def decode_describe_share_group_offsets_response_v0(buf: Buffer, pos: int) -> tu
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeShareGroupOffsetsResponseTopic")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeShareGroupOffsetsResponseTopic", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -425,7 +450,8 @@ def decode_describe_share_group_offsets_response_v0(buf: Buffer, pos: int) -> tu
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeShareGroupOffsetsResponseGroup")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeShareGroupOffsetsResponseGroup", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -434,7 +460,8 @@ def decode_describe_share_group_offsets_response_v0(buf: Buffer, pos: int) -> tu
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeShareGroupOffsetsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeShareGroupOffsetsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -526,7 +553,7 @@ def encode_describe_share_group_offsets_response_v0(m: DescribeShareGroupOffsets
         add(UVARINT[0])
 
 
-def decode_describe_share_group_offsets_response_v1(buf: Buffer, pos: int) -> tuple[DescribeShareGroupOffsetsResponse, int]:
+def decode_describe_share_group_offsets_response_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeShareGroupOffsetsResponse, int]:
     end = len(buf)
     m = new(DescribeShareGroupOffsetsResponse)
     if end - pos < 5:
@@ -540,6 +567,9 @@ def decode_describe_share_group_offsets_response_v1(buf: Buffer, pos: int) -> tu
     n -= 1
     if n * 6 > end - pos:
         raise cut_short("DescribeShareGroupOffsetsResponse.Groups", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeShareGroupOffsetsResponse.Groups", pos)
     m.groups = []
     add1 = m.groups.append
     for _ in range(n):
@@ -568,6 +598,9 @@ def decode_describe_share_group_offsets_response_v1(buf: Buffer, pos: int) -> tu
         n -= 1
         if n * 19 > end - pos:
             raise cut_short("DescribeShareGroupOffsetsResponseGroup.Topics", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DescribeShareGroupOffsetsResponseGroup.Topics", pos)
         x1.topics = []
         add2 = x1.topics.append
         for _ in range(n):
@@ -596,6 +629,9 @@ def decode_describe_share_group_offsets_response_v1(buf: Buffer, pos: int) -> tu
             n -= 1
             if n * 28 > end - pos:
                 raise cut_short("DescribeShareGroupOffsetsResponseTopic.Partitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("DescribeShareGroupOffsetsResponseTopic.Partitions", pos)
             x2.partitions = []
             add3 = x2.partitions.append
             for _ in range(n):
@@ -619,7 +655,8 @@ def decode_describe_share_group_offsets_response_v1(buf: Buffer, pos: int) -> tu
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeShareGroupOffsetsResponsePartition")
+                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeShareGroupOffsetsResponsePartition", left)
+                    left -= len(x3.unknown_tagged_fields or ())
                 else:
                     x3.unknown_tagged_fields = None
                 add3(x3)
@@ -628,7 +665,8 @@ def decode_describe_share_group_offsets_response_v1(buf: Buffer, pos: int) -> tu
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeShareGroupOffsetsResponseTopic")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeShareGroupOffsetsResponseTopic", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -651,7 +689,8 @@ def decode_describe_share_group_offsets_response_v1(buf: Buffer, pos: int) -> tu
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeShareGroupOffsetsResponseGroup")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeShareGroupOffsetsResponseGroup", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -660,7 +699,8 @@ def decode_describe_share_group_offsets_response_v1(buf: Buffer, pos: int) -> tu
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeShareGroupOffsetsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeShareGroupOffsetsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

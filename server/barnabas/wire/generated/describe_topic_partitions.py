@@ -9,6 +9,7 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
     INT32S,
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -22,6 +23,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -145,7 +147,7 @@ _pack_ib = Struct(">ib").pack
 _unpack_from_ib = Struct(">ib").unpack_from
 
 
-def decode_describe_topic_partitions_request_v0(buf: Buffer, pos: int) -> tuple[DescribeTopicPartitionsRequest, int]:
+def decode_describe_topic_partitions_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeTopicPartitionsRequest, int]:
     end = len(buf)
     m = new(DescribeTopicPartitionsRequest)
     if pos >= end:
@@ -159,6 +161,9 @@ def decode_describe_topic_partitions_request_v0(buf: Buffer, pos: int) -> tuple[
     n -= 1
     if n * 2 > end - pos:
         raise cut_short("DescribeTopicPartitionsRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeTopicPartitionsRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -181,7 +186,8 @@ def decode_describe_topic_partitions_request_v0(buf: Buffer, pos: int) -> tuple[
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicRequest")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicRequest", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -211,7 +217,8 @@ def decode_describe_topic_partitions_request_v0(buf: Buffer, pos: int) -> tuple[
         x2.partition_index, n = _unpack_from_iB(buf, pos)
         pos += 5
         if n:
-            x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Cursor")
+            x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Cursor", left)
+            left -= len(x2.unknown_tagged_fields or ())
         else:
             x2.unknown_tagged_fields = None
     if pos >= end:
@@ -219,7 +226,8 @@ def decode_describe_topic_partitions_request_v0(buf: Buffer, pos: int) -> tuple[
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeTopicPartitionsRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeTopicPartitionsRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -280,7 +288,7 @@ REQUEST: MessageCodec[DescribeTopicPartitionsRequest] = MessageCodec(
 )
 
 
-def decode_describe_topic_partitions_response_v0(buf: Buffer, pos: int) -> tuple[DescribeTopicPartitionsResponse, int]:
+def decode_describe_topic_partitions_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeTopicPartitionsResponse, int]:
     end = len(buf)
     m = new(DescribeTopicPartitionsResponse)
     if end - pos < 5:
@@ -294,6 +302,9 @@ def decode_describe_topic_partitions_response_v0(buf: Buffer, pos: int) -> tuple
     n -= 1
     if n * 26 > end - pos:
         raise cut_short("DescribeTopicPartitionsResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeTopicPartitionsResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -323,6 +334,9 @@ def decode_describe_topic_partitions_response_v0(buf: Buffer, pos: int) -> tuple
         n -= 1
         if n * 20 > end - pos:
             raise cut_short("DescribeTopicPartitionsResponseTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DescribeTopicPartitionsResponseTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -338,6 +352,9 @@ def decode_describe_topic_partitions_response_v0(buf: Buffer, pos: int) -> tuple
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("DescribeTopicPartitionsResponsePartition.ReplicaNodes", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("DescribeTopicPartitionsResponsePartition.ReplicaNodes", pos)
             x2.replica_nodes = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -351,6 +368,9 @@ def decode_describe_topic_partitions_response_v0(buf: Buffer, pos: int) -> tuple
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("DescribeTopicPartitionsResponsePartition.IsrNodes", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("DescribeTopicPartitionsResponsePartition.IsrNodes", pos)
             x2.isr_nodes = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -365,6 +385,9 @@ def decode_describe_topic_partitions_response_v0(buf: Buffer, pos: int) -> tuple
                 n -= 1
                 if n * 4 > end - pos:
                     raise cut_short("DescribeTopicPartitionsResponsePartition.EligibleLeaderReplicas", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("DescribeTopicPartitionsResponsePartition.EligibleLeaderReplicas", pos)
                 x2.eligible_leader_replicas = list(INT32S[n].unpack_from(buf, pos))
                 pos += n * 4
             if pos >= end:
@@ -379,6 +402,9 @@ def decode_describe_topic_partitions_response_v0(buf: Buffer, pos: int) -> tuple
                 n -= 1
                 if n * 4 > end - pos:
                     raise cut_short("DescribeTopicPartitionsResponsePartition.LastKnownElr", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("DescribeTopicPartitionsResponsePartition.LastKnownElr", pos)
                 x2.last_known_elr = list(INT32S[n].unpack_from(buf, pos))
                 pos += n * 4
             if pos >= end:
@@ -392,6 +418,9 @@ def decode_describe_topic_partitions_response_v0(buf: Buffer, pos: int) -> tuple
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("DescribeTopicPartitionsResponsePartition.OfflineReplicas", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("DescribeTopicPartitionsResponsePartition.OfflineReplicas", pos)
             x2.offline_replicas = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -399,7 +428,8 @@ def decode_describe_topic_partitions_response_v0(buf: Buffer, pos: int) -> tuple
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeTopicPartitionsResponsePartition")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeTopicPartitionsResponsePartition", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -408,7 +438,8 @@ def decode_describe_topic_partitions_response_v0(buf: Buffer, pos: int) -> tuple
         x1.topic_authorized_operations, n = _unpack_from_iB(buf, pos)
         pos += 5
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeTopicPartitionsResponseTopic")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeTopicPartitionsResponseTopic", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -438,7 +469,8 @@ def decode_describe_topic_partitions_response_v0(buf: Buffer, pos: int) -> tuple
         x3.partition_index, n = _unpack_from_iB(buf, pos)
         pos += 5
         if n:
-            x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Cursor")
+            x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Cursor", left)
+            left -= len(x3.unknown_tagged_fields or ())
         else:
             x3.unknown_tagged_fields = None
     if pos >= end:
@@ -446,7 +478,8 @@ def decode_describe_topic_partitions_response_v0(buf: Buffer, pos: int) -> tuple
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeTopicPartitionsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeTopicPartitionsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

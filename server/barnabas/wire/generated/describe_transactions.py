@@ -9,6 +9,7 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
     INT32S,
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -21,6 +22,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -90,7 +92,7 @@ _pack_iqqhB = Struct(">iqqhB").pack
 _unpack_from_iqqhB = Struct(">iqqhB").unpack_from
 
 
-def decode_describe_transactions_request_v0(buf: Buffer, pos: int) -> tuple[DescribeTransactionsRequest, int]:
+def decode_describe_transactions_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeTransactionsRequest, int]:
     end = len(buf)
     m = new(DescribeTransactionsRequest)
     if pos >= end:
@@ -104,6 +106,9 @@ def decode_describe_transactions_request_v0(buf: Buffer, pos: int) -> tuple[Desc
     n -= 1
     if n > end - pos:
         raise cut_short("DescribeTransactionsRequest.TransactionalIds", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeTransactionsRequest.TransactionalIds", pos)
     m.transactional_ids = []
     add1 = m.transactional_ids.append
     for _ in range(n):
@@ -126,7 +131,8 @@ def decode_describe_transactions_request_v0(buf: Buffer, pos: int) -> tuple[Desc
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeTransactionsRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeTransactionsRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -166,7 +172,7 @@ REQUEST: MessageCodec[DescribeTransactionsRequest] = MessageCodec(
 )
 
 
-def decode_describe_transactions_response_v0(buf: Buffer, pos: int) -> tuple[DescribeTransactionsResponse, int]:
+def decode_describe_transactions_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeTransactionsResponse, int]:
     end = len(buf)
     m = new(DescribeTransactionsResponse)
     if end - pos < 5:
@@ -180,6 +186,9 @@ def decode_describe_transactions_response_v0(buf: Buffer, pos: int) -> tuple[Des
     n -= 1
     if n * 28 > end - pos:
         raise cut_short("DescribeTransactionsResponse.TransactionStates", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeTransactionsResponse.TransactionStates", pos)
     m.transaction_states = []
     add1 = m.transaction_states.append
     for _ in range(n):
@@ -221,6 +230,9 @@ def decode_describe_transactions_response_v0(buf: Buffer, pos: int) -> tuple[Des
         n -= 1
         if n * 3 > end - pos:
             raise cut_short("TransactionState.Topics", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TransactionState.Topics", pos)
         x1.topics = []
         add2 = x1.topics.append
         for _ in range(n):
@@ -249,6 +261,9 @@ def decode_describe_transactions_response_v0(buf: Buffer, pos: int) -> tuple[Des
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("TopicData.Partitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("TopicData.Partitions", pos)
             x2.partitions = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -256,7 +271,8 @@ def decode_describe_transactions_response_v0(buf: Buffer, pos: int) -> tuple[Des
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -265,7 +281,8 @@ def decode_describe_transactions_response_v0(buf: Buffer, pos: int) -> tuple[Des
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TransactionState")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TransactionState", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -274,7 +291,8 @@ def decode_describe_transactions_response_v0(buf: Buffer, pos: int) -> tuple[Des
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeTransactionsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeTransactionsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

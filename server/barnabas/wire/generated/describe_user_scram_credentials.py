@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -20,6 +21,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -94,7 +96,7 @@ _pack_ihB = Struct(">ihB").pack
 _unpack_from_ihB = Struct(">ihB").unpack_from
 
 
-def decode_describe_user_scram_credentials_request_v0(buf: Buffer, pos: int) -> tuple[DescribeUserScramCredentialsRequest, int]:
+def decode_describe_user_scram_credentials_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeUserScramCredentialsRequest, int]:
     end = len(buf)
     m = new(DescribeUserScramCredentialsRequest)
     if pos >= end:
@@ -109,6 +111,9 @@ def decode_describe_user_scram_credentials_request_v0(buf: Buffer, pos: int) -> 
         n -= 1
         if n * 2 > end - pos:
             raise cut_short("DescribeUserScramCredentialsRequest.Users", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DescribeUserScramCredentialsRequest.Users", pos)
         m.users = []
         add1 = m.users.append
         for _ in range(n):
@@ -131,7 +136,8 @@ def decode_describe_user_scram_credentials_request_v0(buf: Buffer, pos: int) -> 
             n = buf[pos]
             pos += 1
             if n:
-                x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UserName")
+                x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UserName", left)
+                left -= len(x1.unknown_tagged_fields or ())
             else:
                 x1.unknown_tagged_fields = None
             add1(x1)
@@ -140,7 +146,8 @@ def decode_describe_user_scram_credentials_request_v0(buf: Buffer, pos: int) -> 
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeUserScramCredentialsRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeUserScramCredentialsRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -184,7 +191,7 @@ REQUEST: MessageCodec[DescribeUserScramCredentialsRequest] = MessageCodec(
 )
 
 
-def decode_describe_user_scram_credentials_response_v0(buf: Buffer, pos: int) -> tuple[DescribeUserScramCredentialsResponse, int]:
+def decode_describe_user_scram_credentials_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeUserScramCredentialsResponse, int]:
     end = len(buf)
     m = new(DescribeUserScramCredentialsResponse)
     if end - pos < 7:
@@ -212,6 +219,9 @@ def decode_describe_user_scram_credentials_response_v0(buf: Buffer, pos: int) ->
     n -= 1
     if n * 6 > end - pos:
         raise cut_short("DescribeUserScramCredentialsResponse.Results", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeUserScramCredentialsResponse.Results", pos)
     m.results = []
     add1 = m.results.append
     for _ in range(n):
@@ -254,6 +264,9 @@ def decode_describe_user_scram_credentials_response_v0(buf: Buffer, pos: int) ->
         n -= 1
         if n * 6 > end - pos:
             raise cut_short("DescribeUserScramCredentialsResult.CredentialInfos", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DescribeUserScramCredentialsResult.CredentialInfos", pos)
         x1.credential_infos = []
         add2 = x1.credential_infos.append
         for _ in range(n):
@@ -263,7 +276,8 @@ def decode_describe_user_scram_credentials_response_v0(buf: Buffer, pos: int) ->
             x2.mechanism, x2.iterations, n = _unpack_from_biB(buf, pos)
             pos += 6
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CredentialInfo")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CredentialInfo", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -272,7 +286,8 @@ def decode_describe_user_scram_credentials_response_v0(buf: Buffer, pos: int) ->
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeUserScramCredentialsResult")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeUserScramCredentialsResult", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -281,7 +296,8 @@ def decode_describe_user_scram_credentials_response_v0(buf: Buffer, pos: int) ->
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeUserScramCredentialsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeUserScramCredentialsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -9,6 +9,7 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
     INT32S,
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -22,6 +23,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -109,7 +111,7 @@ _pack_ii = Struct(">ii").pack
 _unpack_from_ii = Struct(">ii").unpack_from
 
 
-def decode_elect_leaders_request_v0(buf: Buffer, pos: int) -> tuple[ElectLeadersRequest, int]:
+def decode_elect_leaders_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ElectLeadersRequest, int]:
     end = len(buf)
     m = new(ElectLeadersRequest)
     if end - pos < 4:
@@ -121,6 +123,9 @@ def decode_elect_leaders_request_v0(buf: Buffer, pos: int) -> tuple[ElectLeaders
     else:
         if n * 6 > end - pos:
             raise cut_short("ElectLeadersRequest.TopicPartitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ElectLeadersRequest.TopicPartitions", pos)
         m.topic_partitions = []
         add1 = m.topic_partitions.append
         for _ in range(n):
@@ -144,6 +149,9 @@ def decode_elect_leaders_request_v0(buf: Buffer, pos: int) -> tuple[ElectLeaders
                 raise null_value("TopicPartitions.Partitions", pos)
             if n * 4 > end - pos:
                 raise cut_short("TopicPartitions.Partitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("TopicPartitions.Partitions", pos)
             x1.partitions = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             x1.unknown_tagged_fields = None
@@ -183,7 +191,7 @@ def encode_elect_leaders_request_v0(m: ElectLeadersRequest, out: list[Chunk]) ->
     add(_pack_i(m.timeout_ms))
 
 
-def decode_elect_leaders_request_v1(buf: Buffer, pos: int) -> tuple[ElectLeadersRequest, int]:
+def decode_elect_leaders_request_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ElectLeadersRequest, int]:
     end = len(buf)
     m = new(ElectLeadersRequest)
     if end - pos < 5:
@@ -195,6 +203,9 @@ def decode_elect_leaders_request_v1(buf: Buffer, pos: int) -> tuple[ElectLeaders
     else:
         if n * 6 > end - pos:
             raise cut_short("ElectLeadersRequest.TopicPartitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ElectLeadersRequest.TopicPartitions", pos)
         m.topic_partitions = []
         add1 = m.topic_partitions.append
         for _ in range(n):
@@ -218,6 +229,9 @@ def decode_elect_leaders_request_v1(buf: Buffer, pos: int) -> tuple[ElectLeaders
                 raise null_value("TopicPartitions.Partitions", pos)
             if n * 4 > end - pos:
                 raise cut_short("TopicPartitions.Partitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("TopicPartitions.Partitions", pos)
             x1.partitions = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             x1.unknown_tagged_fields = None
@@ -254,7 +268,7 @@ def encode_elect_leaders_request_v1(m: ElectLeadersRequest, out: list[Chunk]) ->
     add(_pack_i(m.timeout_ms))
 
 
-def decode_elect_leaders_request_v2(buf: Buffer, pos: int) -> tuple[ElectLeadersRequest, int]:
+def decode_elect_leaders_request_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ElectLeadersRequest, int]:
     end = len(buf)
     m = new(ElectLeadersRequest)
     if end - pos < 2:
@@ -269,6 +283,9 @@ def decode_elect_leaders_request_v2(buf: Buffer, pos: int) -> tuple[ElectLeaders
         n -= 1
         if n * 3 > end - pos:
             raise cut_short("ElectLeadersRequest.TopicPartitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ElectLeadersRequest.TopicPartitions", pos)
         m.topic_partitions = []
         add1 = m.topic_partitions.append
         for _ in range(n):
@@ -297,6 +314,9 @@ def decode_elect_leaders_request_v2(buf: Buffer, pos: int) -> tuple[ElectLeaders
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("TopicPartitions.Partitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("TopicPartitions.Partitions", pos)
             x1.partitions = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -304,7 +324,8 @@ def decode_elect_leaders_request_v2(buf: Buffer, pos: int) -> tuple[ElectLeaders
             n = buf[pos]
             pos += 1
             if n:
-                x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicPartitions")
+                x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicPartitions", left)
+                left -= len(x1.unknown_tagged_fields or ())
             else:
                 x1.unknown_tagged_fields = None
             add1(x1)
@@ -313,7 +334,8 @@ def decode_elect_leaders_request_v2(buf: Buffer, pos: int) -> tuple[ElectLeaders
     m.timeout_ms, n = _unpack_from_iB(buf, pos)
     pos += 5
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ElectLeadersRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ElectLeadersRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -372,7 +394,7 @@ REQUEST: MessageCodec[ElectLeadersRequest] = MessageCodec(
 )
 
 
-def decode_elect_leaders_response_v0(buf: Buffer, pos: int) -> tuple[ElectLeadersResponse, int]:
+def decode_elect_leaders_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ElectLeadersResponse, int]:
     end = len(buf)
     m = new(ElectLeadersResponse)
     if end - pos < 8:
@@ -383,6 +405,9 @@ def decode_elect_leaders_response_v0(buf: Buffer, pos: int) -> tuple[ElectLeader
         raise null_value("ElectLeadersResponse.ReplicaElectionResults", pos)
     if n * 6 > end - pos:
         raise cut_short("ElectLeadersResponse.ReplicaElectionResults", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ElectLeadersResponse.ReplicaElectionResults", pos)
     m.replica_election_results = []
     add1 = m.replica_election_results.append
     for _ in range(n):
@@ -406,6 +431,9 @@ def decode_elect_leaders_response_v0(buf: Buffer, pos: int) -> tuple[ElectLeader
             raise null_value("ReplicaElectionResult.PartitionResult", pos)
         if n * 8 > end - pos:
             raise cut_short("ReplicaElectionResult.PartitionResult", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ReplicaElectionResult.PartitionResult", pos)
         x1.partition_result = []
         add2 = x1.partition_result.append
         for _ in range(n):
@@ -465,7 +493,7 @@ def encode_elect_leaders_response_v0(m: ElectLeadersResponse, out: list[Chunk]) 
             add(d2)
 
 
-def decode_elect_leaders_response_v1(buf: Buffer, pos: int) -> tuple[ElectLeadersResponse, int]:
+def decode_elect_leaders_response_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ElectLeadersResponse, int]:
     end = len(buf)
     m = new(ElectLeadersResponse)
     if end - pos < 10:
@@ -476,6 +504,9 @@ def decode_elect_leaders_response_v1(buf: Buffer, pos: int) -> tuple[ElectLeader
         raise null_value("ElectLeadersResponse.ReplicaElectionResults", pos)
     if n * 6 > end - pos:
         raise cut_short("ElectLeadersResponse.ReplicaElectionResults", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ElectLeadersResponse.ReplicaElectionResults", pos)
     m.replica_election_results = []
     add1 = m.replica_election_results.append
     for _ in range(n):
@@ -499,6 +530,9 @@ def decode_elect_leaders_response_v1(buf: Buffer, pos: int) -> tuple[ElectLeader
             raise null_value("ReplicaElectionResult.PartitionResult", pos)
         if n * 8 > end - pos:
             raise cut_short("ReplicaElectionResult.PartitionResult", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ReplicaElectionResult.PartitionResult", pos)
         x1.partition_result = []
         add2 = x1.partition_result.append
         for _ in range(n):
@@ -555,7 +589,7 @@ def encode_elect_leaders_response_v1(m: ElectLeadersResponse, out: list[Chunk]) 
             add(d2)
 
 
-def decode_elect_leaders_response_v2(buf: Buffer, pos: int) -> tuple[ElectLeadersResponse, int]:
+def decode_elect_leaders_response_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ElectLeadersResponse, int]:
     end = len(buf)
     m = new(ElectLeadersResponse)
     if end - pos < 7:
@@ -569,6 +603,9 @@ def decode_elect_leaders_response_v2(buf: Buffer, pos: int) -> tuple[ElectLeader
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("ElectLeadersResponse.ReplicaElectionResults", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ElectLeadersResponse.ReplicaElectionResults", pos)
     m.replica_election_results = []
     add1 = m.replica_election_results.append
     for _ in range(n):
@@ -597,6 +634,9 @@ def decode_elect_leaders_response_v2(buf: Buffer, pos: int) -> tuple[ElectLeader
         n -= 1
         if n * 8 > end - pos:
             raise cut_short("ReplicaElectionResult.PartitionResult", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ReplicaElectionResult.PartitionResult", pos)
         x1.partition_result = []
         add2 = x1.partition_result.append
         for _ in range(n):
@@ -620,7 +660,8 @@ def decode_elect_leaders_response_v2(buf: Buffer, pos: int) -> tuple[ElectLeader
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionResult")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionResult", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -629,7 +670,8 @@ def decode_elect_leaders_response_v2(buf: Buffer, pos: int) -> tuple[ElectLeader
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReplicaElectionResult")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReplicaElectionResult", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -638,7 +680,8 @@ def decode_elect_leaders_response_v2(buf: Buffer, pos: int) -> tuple[ElectLeader
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ElectLeadersResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ElectLeadersResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

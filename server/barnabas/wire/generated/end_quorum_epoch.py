@@ -9,6 +9,7 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
     INT32S,
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -26,6 +27,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -174,7 +176,7 @@ _pack_iiii = Struct(">iiii").pack
 _unpack_from_iiii = Struct(">iiii").unpack_from
 
 
-def decode_end_quorum_epoch_request_v0(buf: Buffer, pos: int) -> tuple[EndQuorumEpochRequest, int]:
+def decode_end_quorum_epoch_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[EndQuorumEpochRequest, int]:
     end = len(buf)
     m = new(EndQuorumEpochRequest)
     if end - pos < 2:
@@ -197,6 +199,9 @@ def decode_end_quorum_epoch_request_v0(buf: Buffer, pos: int) -> tuple[EndQuorum
         raise null_value("EndQuorumEpochRequest.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("EndQuorumEpochRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("EndQuorumEpochRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -220,6 +225,9 @@ def decode_end_quorum_epoch_request_v0(buf: Buffer, pos: int) -> tuple[EndQuorum
             raise null_value("TopicData.Partitions", pos)
         if n * 16 > end - pos:
             raise cut_short("TopicData.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicData.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -232,6 +240,9 @@ def decode_end_quorum_epoch_request_v0(buf: Buffer, pos: int) -> tuple[EndQuorum
                 raise null_value("PartitionData.PreferredSuccessors", pos)
             if n * 4 > end - pos:
                 raise cut_short("PartitionData.PreferredSuccessors", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("PartitionData.PreferredSuccessors", pos)
             x2.preferred_successors = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             x2.preferred_candidates = []
@@ -283,7 +294,7 @@ def encode_end_quorum_epoch_request_v0(m: EndQuorumEpochRequest, out: list[Chunk
                 add(INT32S[len(v5)].pack(*v5))
 
 
-def decode_end_quorum_epoch_request_v1(buf: Buffer, pos: int) -> tuple[EndQuorumEpochRequest, int]:
+def decode_end_quorum_epoch_request_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[EndQuorumEpochRequest, int]:
     end = len(buf)
     m = new(EndQuorumEpochRequest)
     if pos >= end:
@@ -311,6 +322,9 @@ def decode_end_quorum_epoch_request_v1(buf: Buffer, pos: int) -> tuple[EndQuorum
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("EndQuorumEpochRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("EndQuorumEpochRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -339,6 +353,9 @@ def decode_end_quorum_epoch_request_v1(buf: Buffer, pos: int) -> tuple[EndQuorum
         n -= 1
         if n * 14 > end - pos:
             raise cut_short("TopicData.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicData.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -354,6 +371,9 @@ def decode_end_quorum_epoch_request_v1(buf: Buffer, pos: int) -> tuple[EndQuorum
             n -= 1
             if n * 21 > end - pos:
                 raise cut_short("PartitionData.PreferredCandidates", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("PartitionData.PreferredCandidates", pos)
             x2.preferred_candidates = []
             add3 = x2.preferred_candidates.append
             for _ in range(n):
@@ -363,7 +383,8 @@ def decode_end_quorum_epoch_request_v1(buf: Buffer, pos: int) -> tuple[EndQuorum
                 x3.candidate_id, x3.candidate_directory_id, n = _unpack_from_iuB(buf, pos)
                 pos += 21
                 if n:
-                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReplicaInfo")
+                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReplicaInfo", left)
+                    left -= len(x3.unknown_tagged_fields or ())
                 else:
                     x3.unknown_tagged_fields = None
                 add3(x3)
@@ -372,7 +393,8 @@ def decode_end_quorum_epoch_request_v1(buf: Buffer, pos: int) -> tuple[EndQuorum
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             x2.preferred_successors = []
@@ -382,7 +404,8 @@ def decode_end_quorum_epoch_request_v1(buf: Buffer, pos: int) -> tuple[EndQuorum
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -397,6 +420,9 @@ def decode_end_quorum_epoch_request_v1(buf: Buffer, pos: int) -> tuple[EndQuorum
     n -= 1
     if n * 5 > end - pos:
         raise cut_short("EndQuorumEpochRequest.LeaderEndpoints", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("EndQuorumEpochRequest.LeaderEndpoints", pos)
     m.leader_endpoints = []
     add4 = m.leader_endpoints.append
     for _ in range(n):
@@ -432,7 +458,8 @@ def decode_end_quorum_epoch_request_v1(buf: Buffer, pos: int) -> tuple[EndQuorum
         x4.port, n = _unpack_from_HB(buf, pos)
         pos += 3
         if n:
-            x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderEndpoint")
+            x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderEndpoint", left)
+            left -= len(x4.unknown_tagged_fields or ())
         else:
             x4.unknown_tagged_fields = None
         add4(x4)
@@ -441,7 +468,8 @@ def decode_end_quorum_epoch_request_v1(buf: Buffer, pos: int) -> tuple[EndQuorum
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "EndQuorumEpochRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "EndQuorumEpochRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -549,7 +577,7 @@ REQUEST: MessageCodec[EndQuorumEpochRequest] = MessageCodec(
 )
 
 
-def decode_end_quorum_epoch_response_v0(buf: Buffer, pos: int) -> tuple[EndQuorumEpochResponse, int]:
+def decode_end_quorum_epoch_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[EndQuorumEpochResponse, int]:
     end = len(buf)
     m = new(EndQuorumEpochResponse)
     if end - pos < 6:
@@ -560,6 +588,9 @@ def decode_end_quorum_epoch_response_v0(buf: Buffer, pos: int) -> tuple[EndQuoru
         raise null_value("EndQuorumEpochResponse.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("EndQuorumEpochResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("EndQuorumEpochResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -583,6 +614,9 @@ def decode_end_quorum_epoch_response_v0(buf: Buffer, pos: int) -> tuple[EndQuoru
             raise null_value("TopicData.Partitions", pos)
         if n * 14 > end - pos:
             raise cut_short("TopicData.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicData.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         stop = pos + n * 14
@@ -625,7 +659,7 @@ def encode_end_quorum_epoch_response_v0(m: EndQuorumEpochResponse, out: list[Chu
             add(_pack_ihii(x2.partition_index, x2.error_code, x2.leader_id, x2.leader_epoch))
 
 
-def decode_end_quorum_epoch_response_v1(buf: Buffer, pos: int) -> tuple[EndQuorumEpochResponse, int]:
+def decode_end_quorum_epoch_response_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[EndQuorumEpochResponse, int]:
     end = len(buf)
     m = new(EndQuorumEpochResponse)
     if end - pos < 3:
@@ -639,6 +673,9 @@ def decode_end_quorum_epoch_response_v1(buf: Buffer, pos: int) -> tuple[EndQuoru
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("EndQuorumEpochResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("EndQuorumEpochResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -667,6 +704,9 @@ def decode_end_quorum_epoch_response_v1(buf: Buffer, pos: int) -> tuple[EndQuoru
         n -= 1
         if n * 15 > end - pos:
             raise cut_short("TopicData.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicData.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -676,7 +716,8 @@ def decode_end_quorum_epoch_response_v1(buf: Buffer, pos: int) -> tuple[EndQuoru
             x2.partition_index, x2.error_code, x2.leader_id, x2.leader_epoch, n = _unpack_from_ihiiB(buf, pos)
             pos += 15
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -685,7 +726,8 @@ def decode_end_quorum_epoch_response_v1(buf: Buffer, pos: int) -> tuple[EndQuoru
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -696,7 +738,8 @@ def decode_end_quorum_epoch_response_v1(buf: Buffer, pos: int) -> tuple[EndQuoru
     m.node_endpoints = []
     m.unknown_tagged_fields = None
     if n:
-        tags1, after1 = read_tags(buf, pos - 1, end, "EndQuorumEpochResponse")
+        tags1, after1 = read_tags(buf, pos - 1, end, "EndQuorumEpochResponse", left)
+        left -= len(tags1)
         unknown1: dict[int, bytes] = {}
         for tag1, pos, end1 in tags1:
             if tag1 == 0:
@@ -711,6 +754,9 @@ def decode_end_quorum_epoch_response_v1(buf: Buffer, pos: int) -> tuple[EndQuoru
                 n -= 1
                 if n * 8 > end1 - pos:
                     raise cut_short("EndQuorumEpochResponse.NodeEndpoints", pos, end1)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("EndQuorumEpochResponse.NodeEndpoints", pos)
                 m.node_endpoints = []
                 add3 = m.node_endpoints.append
                 for _ in range(n):
@@ -733,7 +779,8 @@ def decode_end_quorum_epoch_response_v1(buf: Buffer, pos: int) -> tuple[EndQuoru
                     x3.port, n = _unpack_from_HB(buf, pos)
                     pos += 3
                     if n:
-                        x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "NodeEndpoint")
+                        x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "NodeEndpoint", left)
+                        left -= len(x3.unknown_tagged_fields or ())
                     else:
                         x3.unknown_tagged_fields = None
                     add3(x3)

@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -67,7 +68,7 @@ _pack_qhtB = Struct(">qh?B").pack
 _unpack_from_qhtB = Struct(">qh?B").unpack_from
 
 
-def decode_end_txn_request_v0(buf: Buffer, pos: int) -> tuple[EndTxnRequest, int]:
+def decode_end_txn_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[EndTxnRequest, int]:
     end = len(buf)
     m = new(EndTxnRequest)
     if end - pos < 2:
@@ -101,7 +102,7 @@ def encode_end_txn_request_v0(m: EndTxnRequest, out: list[Chunk]) -> None:
     add(_pack_qht(m.producer_id, m.producer_epoch, m.committed))
 
 
-def decode_end_txn_request_v3(buf: Buffer, pos: int) -> tuple[EndTxnRequest, int]:
+def decode_end_txn_request_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[EndTxnRequest, int]:
     end = len(buf)
     m = new(EndTxnRequest)
     if pos >= end:
@@ -122,7 +123,8 @@ def decode_end_txn_request_v3(buf: Buffer, pos: int) -> tuple[EndTxnRequest, int
     m.producer_id, m.producer_epoch, m.committed, n = _unpack_from_qhtB(buf, pos)
     pos += 12
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "EndTxnRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "EndTxnRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -167,7 +169,7 @@ REQUEST: MessageCodec[EndTxnRequest] = MessageCodec(
 )
 
 
-def decode_end_txn_response_v0(buf: Buffer, pos: int) -> tuple[EndTxnResponse, int]:
+def decode_end_txn_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[EndTxnResponse, int]:
     end = len(buf)
     m = new(EndTxnResponse)
     if end - pos < 6:
@@ -185,7 +187,7 @@ def encode_end_txn_response_v0(m: EndTxnResponse, out: list[Chunk]) -> None:
     add(_pack_ih(m.throttle_time_ms, m.error_code))
 
 
-def decode_end_txn_response_v3(buf: Buffer, pos: int) -> tuple[EndTxnResponse, int]:
+def decode_end_txn_response_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[EndTxnResponse, int]:
     end = len(buf)
     m = new(EndTxnResponse)
     if end - pos < 7:
@@ -193,7 +195,8 @@ def decode_end_txn_response_v3(buf: Buffer, pos: int) -> tuple[EndTxnResponse, i
     m.throttle_time_ms, m.error_code, n = _unpack_from_ihB(buf, pos)
     pos += 7
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "EndTxnResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "EndTxnResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.producer_id = -1
@@ -211,7 +214,7 @@ def encode_end_txn_response_v3(m: EndTxnResponse, out: list[Chunk]) -> None:
         add(_pack_ihB(m.throttle_time_ms, m.error_code, 0))
 
 
-def decode_end_txn_response_v5(buf: Buffer, pos: int) -> tuple[EndTxnResponse, int]:
+def decode_end_txn_response_v5(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[EndTxnResponse, int]:
     end = len(buf)
     m = new(EndTxnResponse)
     if end - pos < 17:
@@ -219,7 +222,8 @@ def decode_end_txn_response_v5(buf: Buffer, pos: int) -> tuple[EndTxnResponse, i
     m.throttle_time_ms, m.error_code, m.producer_id, m.producer_epoch, n = _unpack_from_ihqhB(buf, pos)
     pos += 17
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "EndTxnResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "EndTxnResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

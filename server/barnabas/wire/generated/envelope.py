@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -51,7 +52,7 @@ _pack_hB = Struct(">hB").pack
 _unpack_from_hB = Struct(">hB").unpack_from
 
 
-def decode_envelope_request_v0(buf: Buffer, pos: int) -> tuple[EnvelopeRequest, int]:
+def decode_envelope_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[EnvelopeRequest, int]:
     end = len(buf)
     m = new(EnvelopeRequest)
     if pos >= end:
@@ -99,7 +100,8 @@ def decode_envelope_request_v0(buf: Buffer, pos: int) -> tuple[EnvelopeRequest, 
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "EnvelopeRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "EnvelopeRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -148,7 +150,7 @@ REQUEST: MessageCodec[EnvelopeRequest] = MessageCodec(
 )
 
 
-def decode_envelope_response_v0(buf: Buffer, pos: int) -> tuple[EnvelopeResponse, int]:
+def decode_envelope_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[EnvelopeResponse, int]:
     end = len(buf)
     m = new(EnvelopeResponse)
     if pos >= end:
@@ -170,7 +172,8 @@ def decode_envelope_response_v0(buf: Buffer, pos: int) -> tuple[EnvelopeResponse
     m.error_code, n = _unpack_from_hB(buf, pos)
     pos += 3
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "EnvelopeResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "EnvelopeResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -9,6 +9,7 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
     INT32S,
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -27,6 +28,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -305,7 +307,7 @@ _pack_qqB = Struct(">qqB").pack
 _unpack_from_qqB = Struct(">qqB").unpack_from
 
 
-def decode_fetch_request_v0(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
+def decode_fetch_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[FetchRequest, int]:
     end = len(buf)
     m = new(FetchRequest)
     if end - pos < 16:
@@ -316,6 +318,9 @@ def decode_fetch_request_v0(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
         raise null_value("FetchRequest.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("FetchRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("FetchRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -339,6 +344,9 @@ def decode_fetch_request_v0(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
             raise null_value("FetchTopic.Partitions", pos)
         if n * 16 > end - pos:
             raise cut_short("FetchTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("FetchTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         stop = pos + n * 16
@@ -398,7 +406,7 @@ def encode_fetch_request_v0(m: FetchRequest, out: list[Chunk]) -> None:
             add(_pack_iqi(x2.partition, x2.fetch_offset, x2.partition_max_bytes))
 
 
-def decode_fetch_request_v3(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
+def decode_fetch_request_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[FetchRequest, int]:
     end = len(buf)
     m = new(FetchRequest)
     if end - pos < 20:
@@ -409,6 +417,9 @@ def decode_fetch_request_v3(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
         raise null_value("FetchRequest.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("FetchRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("FetchRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -432,6 +443,9 @@ def decode_fetch_request_v3(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
             raise null_value("FetchTopic.Partitions", pos)
         if n * 16 > end - pos:
             raise cut_short("FetchTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("FetchTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         stop = pos + n * 16
@@ -490,7 +504,7 @@ def encode_fetch_request_v3(m: FetchRequest, out: list[Chunk]) -> None:
             add(_pack_iqi(x2.partition, x2.fetch_offset, x2.partition_max_bytes))
 
 
-def decode_fetch_request_v4(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
+def decode_fetch_request_v4(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[FetchRequest, int]:
     end = len(buf)
     m = new(FetchRequest)
     if end - pos < 21:
@@ -501,6 +515,9 @@ def decode_fetch_request_v4(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
         raise null_value("FetchRequest.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("FetchRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("FetchRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -524,6 +541,9 @@ def decode_fetch_request_v4(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
             raise null_value("FetchTopic.Partitions", pos)
         if n * 16 > end - pos:
             raise cut_short("FetchTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("FetchTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         stop = pos + n * 16
@@ -581,7 +601,7 @@ def encode_fetch_request_v4(m: FetchRequest, out: list[Chunk]) -> None:
             add(_pack_iqi(x2.partition, x2.fetch_offset, x2.partition_max_bytes))
 
 
-def decode_fetch_request_v5(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
+def decode_fetch_request_v5(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[FetchRequest, int]:
     end = len(buf)
     m = new(FetchRequest)
     if end - pos < 21:
@@ -592,6 +612,9 @@ def decode_fetch_request_v5(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
         raise null_value("FetchRequest.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("FetchRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("FetchRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -615,6 +638,9 @@ def decode_fetch_request_v5(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
             raise null_value("FetchTopic.Partitions", pos)
         if n * 24 > end - pos:
             raise cut_short("FetchTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("FetchTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         stop = pos + n * 24
@@ -671,7 +697,7 @@ def encode_fetch_request_v5(m: FetchRequest, out: list[Chunk]) -> None:
             add(_pack_iqqi(x2.partition, x2.fetch_offset, x2.log_start_offset, x2.partition_max_bytes))
 
 
-def decode_fetch_request_v7(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
+def decode_fetch_request_v7(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[FetchRequest, int]:
     end = len(buf)
     m = new(FetchRequest)
     if end - pos < 29:
@@ -682,6 +708,9 @@ def decode_fetch_request_v7(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
         raise null_value("FetchRequest.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("FetchRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("FetchRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -705,6 +734,9 @@ def decode_fetch_request_v7(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
             raise null_value("FetchTopic.Partitions", pos)
         if n * 24 > end - pos:
             raise cut_short("FetchTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("FetchTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         stop = pos + n * 24
@@ -729,6 +761,9 @@ def decode_fetch_request_v7(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
         raise null_value("FetchRequest.ForgottenTopicsData", pos)
     if n * 6 > end - pos:
         raise cut_short("FetchRequest.ForgottenTopicsData", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("FetchRequest.ForgottenTopicsData", pos)
     m.forgotten_topics_data = []
     add3 = m.forgotten_topics_data.append
     for _ in range(n):
@@ -752,6 +787,9 @@ def decode_fetch_request_v7(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
             raise null_value("ForgottenTopic.Partitions", pos)
         if n * 4 > end - pos:
             raise cut_short("ForgottenTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ForgottenTopic.Partitions", pos)
         x3.partitions = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         x3.topic_id = ZERO_UUID
@@ -812,7 +850,7 @@ def encode_fetch_request_v7(m: FetchRequest, out: list[Chunk]) -> None:
             add(INT32S[len(v6)].pack(*v6))
 
 
-def decode_fetch_request_v9(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
+def decode_fetch_request_v9(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[FetchRequest, int]:
     end = len(buf)
     m = new(FetchRequest)
     if end - pos < 29:
@@ -823,6 +861,9 @@ def decode_fetch_request_v9(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
         raise null_value("FetchRequest.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("FetchRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("FetchRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -846,6 +887,9 @@ def decode_fetch_request_v9(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
             raise null_value("FetchTopic.Partitions", pos)
         if n * 28 > end - pos:
             raise cut_short("FetchTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("FetchTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         stop = pos + n * 28
@@ -869,6 +913,9 @@ def decode_fetch_request_v9(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
         raise null_value("FetchRequest.ForgottenTopicsData", pos)
     if n * 6 > end - pos:
         raise cut_short("FetchRequest.ForgottenTopicsData", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("FetchRequest.ForgottenTopicsData", pos)
     m.forgotten_topics_data = []
     add3 = m.forgotten_topics_data.append
     for _ in range(n):
@@ -892,6 +939,9 @@ def decode_fetch_request_v9(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
             raise null_value("ForgottenTopic.Partitions", pos)
         if n * 4 > end - pos:
             raise cut_short("ForgottenTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ForgottenTopic.Partitions", pos)
         x3.partitions = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         x3.topic_id = ZERO_UUID
@@ -952,7 +1002,7 @@ def encode_fetch_request_v9(m: FetchRequest, out: list[Chunk]) -> None:
             add(INT32S[len(v6)].pack(*v6))
 
 
-def decode_fetch_request_v11(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
+def decode_fetch_request_v11(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[FetchRequest, int]:
     end = len(buf)
     m = new(FetchRequest)
     if end - pos < 29:
@@ -963,6 +1013,9 @@ def decode_fetch_request_v11(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
         raise null_value("FetchRequest.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("FetchRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("FetchRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -986,6 +1039,9 @@ def decode_fetch_request_v11(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
             raise null_value("FetchTopic.Partitions", pos)
         if n * 28 > end - pos:
             raise cut_short("FetchTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("FetchTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         stop = pos + n * 28
@@ -1009,6 +1065,9 @@ def decode_fetch_request_v11(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
         raise null_value("FetchRequest.ForgottenTopicsData", pos)
     if n * 6 > end - pos:
         raise cut_short("FetchRequest.ForgottenTopicsData", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("FetchRequest.ForgottenTopicsData", pos)
     m.forgotten_topics_data = []
     add3 = m.forgotten_topics_data.append
     for _ in range(n):
@@ -1032,6 +1091,9 @@ def decode_fetch_request_v11(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
             raise null_value("ForgottenTopic.Partitions", pos)
         if n * 4 > end - pos:
             raise cut_short("ForgottenTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ForgottenTopic.Partitions", pos)
         x3.partitions = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         x3.topic_id = ZERO_UUID
@@ -1109,7 +1171,7 @@ def encode_fetch_request_v11(m: FetchRequest, out: list[Chunk]) -> None:
     add(d3)
 
 
-def decode_fetch_request_v12(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
+def decode_fetch_request_v12(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[FetchRequest, int]:
     end = len(buf)
     m = new(FetchRequest)
     if end - pos < 26:
@@ -1123,6 +1185,9 @@ def decode_fetch_request_v12(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("FetchRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("FetchRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -1151,6 +1216,9 @@ def decode_fetch_request_v12(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
         n -= 1
         if n * 33 > end - pos:
             raise cut_short("FetchTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("FetchTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -1160,7 +1228,8 @@ def decode_fetch_request_v12(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
             x2.partition, x2.current_leader_epoch, x2.fetch_offset, x2.last_fetched_epoch, x2.log_start_offset, x2.partition_max_bytes, n = _unpack_from_iiqiqiB(buf, pos)
             pos += 33
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchPartition")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchPartition", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             x2.replica_directory_id = ZERO_UUID
@@ -1171,7 +1240,8 @@ def decode_fetch_request_v12(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchTopic")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchTopic", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.topic_id = ZERO_UUID
@@ -1187,6 +1257,9 @@ def decode_fetch_request_v12(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("FetchRequest.ForgottenTopicsData", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("FetchRequest.ForgottenTopicsData", pos)
     m.forgotten_topics_data = []
     add3 = m.forgotten_topics_data.append
     for _ in range(n):
@@ -1215,6 +1288,9 @@ def decode_fetch_request_v12(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
         n -= 1
         if n * 4 > end - pos:
             raise cut_short("ForgottenTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ForgottenTopic.Partitions", pos)
         x3.partitions = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         if pos >= end:
@@ -1222,7 +1298,8 @@ def decode_fetch_request_v12(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
         n = buf[pos]
         pos += 1
         if n:
-            x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ForgottenTopic")
+            x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ForgottenTopic", left)
+            left -= len(x3.unknown_tagged_fields or ())
         else:
             x3.unknown_tagged_fields = None
         x3.topic_id = ZERO_UUID
@@ -1247,7 +1324,8 @@ def decode_fetch_request_v12(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
     m.cluster_id = None
     m.unknown_tagged_fields = None
     if n:
-        tags1, after1 = read_tags(buf, pos - 1, end, "FetchRequest")
+        tags1, after1 = read_tags(buf, pos - 1, end, "FetchRequest", left)
+        left -= len(tags1)
         unknown1: dict[int, bytes] = {}
         for tag1, pos, end1 in tags1:
             if tag1 == 0:
@@ -1364,7 +1442,7 @@ def encode_fetch_request_v12(m: FetchRequest, out: list[Chunk]) -> None:
         add(UVARINT[0])
 
 
-def decode_fetch_request_v13(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
+def decode_fetch_request_v13(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[FetchRequest, int]:
     end = len(buf)
     m = new(FetchRequest)
     if end - pos < 26:
@@ -1378,6 +1456,9 @@ def decode_fetch_request_v13(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("FetchRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("FetchRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -1393,6 +1474,9 @@ def decode_fetch_request_v13(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
         n -= 1
         if n * 33 > end - pos:
             raise cut_short("FetchTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("FetchTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -1402,7 +1486,8 @@ def decode_fetch_request_v13(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
             x2.partition, x2.current_leader_epoch, x2.fetch_offset, x2.last_fetched_epoch, x2.log_start_offset, x2.partition_max_bytes, n = _unpack_from_iiqiqiB(buf, pos)
             pos += 33
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchPartition")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchPartition", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             x2.replica_directory_id = ZERO_UUID
@@ -1413,7 +1498,8 @@ def decode_fetch_request_v13(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchTopic")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchTopic", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.topic = ""
@@ -1429,6 +1515,9 @@ def decode_fetch_request_v13(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("FetchRequest.ForgottenTopicsData", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("FetchRequest.ForgottenTopicsData", pos)
     m.forgotten_topics_data = []
     add3 = m.forgotten_topics_data.append
     for _ in range(n):
@@ -1444,6 +1533,9 @@ def decode_fetch_request_v13(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
         n -= 1
         if n * 4 > end - pos:
             raise cut_short("ForgottenTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ForgottenTopic.Partitions", pos)
         x3.partitions = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         if pos >= end:
@@ -1451,7 +1543,8 @@ def decode_fetch_request_v13(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
         n = buf[pos]
         pos += 1
         if n:
-            x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ForgottenTopic")
+            x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ForgottenTopic", left)
+            left -= len(x3.unknown_tagged_fields or ())
         else:
             x3.unknown_tagged_fields = None
         x3.topic = ""
@@ -1476,7 +1569,8 @@ def decode_fetch_request_v13(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
     m.cluster_id = None
     m.unknown_tagged_fields = None
     if n:
-        tags1, after1 = read_tags(buf, pos - 1, end, "FetchRequest")
+        tags1, after1 = read_tags(buf, pos - 1, end, "FetchRequest", left)
+        left -= len(tags1)
         unknown1: dict[int, bytes] = {}
         for tag1, pos, end1 in tags1:
             if tag1 == 0:
@@ -1585,7 +1679,7 @@ def encode_fetch_request_v13(m: FetchRequest, out: list[Chunk]) -> None:
         add(UVARINT[0])
 
 
-def decode_fetch_request_v15(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
+def decode_fetch_request_v15(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[FetchRequest, int]:
     end = len(buf)
     m = new(FetchRequest)
     if end - pos < 22:
@@ -1599,6 +1693,9 @@ def decode_fetch_request_v15(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("FetchRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("FetchRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -1614,6 +1711,9 @@ def decode_fetch_request_v15(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
         n -= 1
         if n * 33 > end - pos:
             raise cut_short("FetchTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("FetchTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -1623,7 +1723,8 @@ def decode_fetch_request_v15(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
             x2.partition, x2.current_leader_epoch, x2.fetch_offset, x2.last_fetched_epoch, x2.log_start_offset, x2.partition_max_bytes, n = _unpack_from_iiqiqiB(buf, pos)
             pos += 33
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchPartition")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchPartition", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             x2.replica_directory_id = ZERO_UUID
@@ -1634,7 +1735,8 @@ def decode_fetch_request_v15(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchTopic")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchTopic", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.topic = ""
@@ -1650,6 +1752,9 @@ def decode_fetch_request_v15(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("FetchRequest.ForgottenTopicsData", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("FetchRequest.ForgottenTopicsData", pos)
     m.forgotten_topics_data = []
     add3 = m.forgotten_topics_data.append
     for _ in range(n):
@@ -1665,6 +1770,9 @@ def decode_fetch_request_v15(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
         n -= 1
         if n * 4 > end - pos:
             raise cut_short("ForgottenTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ForgottenTopic.Partitions", pos)
         x3.partitions = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         if pos >= end:
@@ -1672,7 +1780,8 @@ def decode_fetch_request_v15(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
         n = buf[pos]
         pos += 1
         if n:
-            x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ForgottenTopic")
+            x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ForgottenTopic", left)
+            left -= len(x3.unknown_tagged_fields or ())
         else:
             x3.unknown_tagged_fields = None
         x3.topic = ""
@@ -1698,7 +1807,8 @@ def decode_fetch_request_v15(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
     m.replica_state = _FetchRequest_ReplicaState()
     m.unknown_tagged_fields = None
     if n:
-        tags1, after1 = read_tags(buf, pos - 1, end, "FetchRequest")
+        tags1, after1 = read_tags(buf, pos - 1, end, "FetchRequest", left)
+        left -= len(tags1)
         unknown1: dict[int, bytes] = {}
         for tag1, pos, end1 in tags1:
             if tag1 == 0:
@@ -1725,7 +1835,8 @@ def decode_fetch_request_v15(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
                 x4.replica_id, x4.replica_epoch, n = _unpack_from_iqB(buf, pos)
                 pos += 13
                 if n:
-                    x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "ReplicaState")
+                    x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "ReplicaState", left)
+                    left -= len(x4.unknown_tagged_fields or ())
                 else:
                     x4.unknown_tagged_fields = None
                 if pos != end1:
@@ -1832,7 +1943,7 @@ def encode_fetch_request_v15(m: FetchRequest, out: list[Chunk]) -> None:
         add(UVARINT[0])
 
 
-def decode_fetch_request_v17(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
+def decode_fetch_request_v17(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[FetchRequest, int]:
     end = len(buf)
     m = new(FetchRequest)
     if end - pos < 22:
@@ -1846,6 +1957,9 @@ def decode_fetch_request_v17(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("FetchRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("FetchRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -1861,6 +1975,9 @@ def decode_fetch_request_v17(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
         n -= 1
         if n * 33 > end - pos:
             raise cut_short("FetchTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("FetchTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -1872,7 +1989,8 @@ def decode_fetch_request_v17(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
             x2.replica_directory_id = ZERO_UUID
             x2.unknown_tagged_fields = None
             if n:
-                tags1, after1 = read_tags(buf, pos - 1, end, "FetchPartition")
+                tags1, after1 = read_tags(buf, pos - 1, end, "FetchPartition", left)
+                left -= len(tags1)
                 unknown1: dict[int, bytes] = {}
                 for tag1, pos, end1 in tags1:
                     if tag1 == 0:
@@ -1894,7 +2012,8 @@ def decode_fetch_request_v17(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchTopic")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchTopic", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.topic = ""
@@ -1910,6 +2029,9 @@ def decode_fetch_request_v17(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("FetchRequest.ForgottenTopicsData", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("FetchRequest.ForgottenTopicsData", pos)
     m.forgotten_topics_data = []
     add3 = m.forgotten_topics_data.append
     for _ in range(n):
@@ -1925,6 +2047,9 @@ def decode_fetch_request_v17(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
         n -= 1
         if n * 4 > end - pos:
             raise cut_short("ForgottenTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ForgottenTopic.Partitions", pos)
         x3.partitions = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         if pos >= end:
@@ -1932,7 +2057,8 @@ def decode_fetch_request_v17(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
         n = buf[pos]
         pos += 1
         if n:
-            x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ForgottenTopic")
+            x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ForgottenTopic", left)
+            left -= len(x3.unknown_tagged_fields or ())
         else:
             x3.unknown_tagged_fields = None
         x3.topic = ""
@@ -1958,7 +2084,8 @@ def decode_fetch_request_v17(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
     m.replica_state = _FetchRequest_ReplicaState()
     m.unknown_tagged_fields = None
     if n:
-        tags2, after2 = read_tags(buf, pos - 1, end, "FetchRequest")
+        tags2, after2 = read_tags(buf, pos - 1, end, "FetchRequest", left)
+        left -= len(tags2)
         unknown2: dict[int, bytes] = {}
         for tag2, pos, end2 in tags2:
             if tag2 == 0:
@@ -1985,7 +2112,8 @@ def decode_fetch_request_v17(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
                 x4.replica_id, x4.replica_epoch, n = _unpack_from_iqB(buf, pos)
                 pos += 13
                 if n:
-                    x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end2, "ReplicaState")
+                    x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end2, "ReplicaState", left)
+                    left -= len(x4.unknown_tagged_fields or ())
                 else:
                     x4.unknown_tagged_fields = None
                 if pos != end2:
@@ -2098,7 +2226,7 @@ def encode_fetch_request_v17(m: FetchRequest, out: list[Chunk]) -> None:
         add(UVARINT[0])
 
 
-def decode_fetch_request_v18(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
+def decode_fetch_request_v18(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[FetchRequest, int]:
     end = len(buf)
     m = new(FetchRequest)
     if end - pos < 22:
@@ -2112,6 +2240,9 @@ def decode_fetch_request_v18(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("FetchRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("FetchRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -2127,6 +2258,9 @@ def decode_fetch_request_v18(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
         n -= 1
         if n * 33 > end - pos:
             raise cut_short("FetchTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("FetchTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -2139,7 +2273,8 @@ def decode_fetch_request_v18(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
             x2.high_watermark = 9223372036854775807
             x2.unknown_tagged_fields = None
             if n:
-                tags1, after1 = read_tags(buf, pos - 1, end, "FetchPartition")
+                tags1, after1 = read_tags(buf, pos - 1, end, "FetchPartition", left)
+                left -= len(tags1)
                 unknown1: dict[int, bytes] = {}
                 for tag1, pos, end1 in tags1:
                     if tag1 == 0:
@@ -2167,7 +2302,8 @@ def decode_fetch_request_v18(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchTopic")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchTopic", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.topic = ""
@@ -2183,6 +2319,9 @@ def decode_fetch_request_v18(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("FetchRequest.ForgottenTopicsData", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("FetchRequest.ForgottenTopicsData", pos)
     m.forgotten_topics_data = []
     add3 = m.forgotten_topics_data.append
     for _ in range(n):
@@ -2198,6 +2337,9 @@ def decode_fetch_request_v18(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
         n -= 1
         if n * 4 > end - pos:
             raise cut_short("ForgottenTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ForgottenTopic.Partitions", pos)
         x3.partitions = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         if pos >= end:
@@ -2205,7 +2347,8 @@ def decode_fetch_request_v18(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
         n = buf[pos]
         pos += 1
         if n:
-            x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ForgottenTopic")
+            x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ForgottenTopic", left)
+            left -= len(x3.unknown_tagged_fields or ())
         else:
             x3.unknown_tagged_fields = None
         x3.topic = ""
@@ -2231,7 +2374,8 @@ def decode_fetch_request_v18(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
     m.replica_state = _FetchRequest_ReplicaState()
     m.unknown_tagged_fields = None
     if n:
-        tags2, after2 = read_tags(buf, pos - 1, end, "FetchRequest")
+        tags2, after2 = read_tags(buf, pos - 1, end, "FetchRequest", left)
+        left -= len(tags2)
         unknown2: dict[int, bytes] = {}
         for tag2, pos, end2 in tags2:
             if tag2 == 0:
@@ -2258,7 +2402,8 @@ def decode_fetch_request_v18(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
                 x4.replica_id, x4.replica_epoch, n = _unpack_from_iqB(buf, pos)
                 pos += 13
                 if n:
-                    x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end2, "ReplicaState")
+                    x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end2, "ReplicaState", left)
+                    left -= len(x4.unknown_tagged_fields or ())
                 else:
                     x4.unknown_tagged_fields = None
                 if pos != end2:
@@ -2424,7 +2569,7 @@ REQUEST: MessageCodec[FetchRequest] = MessageCodec(
 )
 
 
-def decode_fetch_response_v0(buf: Buffer, pos: int) -> tuple[FetchResponse, int]:
+def decode_fetch_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[FetchResponse, int]:
     view = memoryview(buf)
     end = len(buf)
     m = new(FetchResponse)
@@ -2436,6 +2581,9 @@ def decode_fetch_response_v0(buf: Buffer, pos: int) -> tuple[FetchResponse, int]
         raise null_value("FetchResponse.Responses", pos)
     if n * 6 > end - pos:
         raise cut_short("FetchResponse.Responses", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("FetchResponse.Responses", pos)
     m.responses = []
     add1 = m.responses.append
     for _ in range(n):
@@ -2459,6 +2607,9 @@ def decode_fetch_response_v0(buf: Buffer, pos: int) -> tuple[FetchResponse, int]
             raise null_value("FetchableTopicResponse.Partitions", pos)
         if n * 18 > end - pos:
             raise cut_short("FetchableTopicResponse.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("FetchableTopicResponse.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -2550,7 +2701,7 @@ def encode_fetch_response_v0(m: FetchResponse, out: list[Chunk]) -> None:
                 add(v4)
 
 
-def decode_fetch_response_v1(buf: Buffer, pos: int) -> tuple[FetchResponse, int]:
+def decode_fetch_response_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[FetchResponse, int]:
     view = memoryview(buf)
     end = len(buf)
     m = new(FetchResponse)
@@ -2562,6 +2713,9 @@ def decode_fetch_response_v1(buf: Buffer, pos: int) -> tuple[FetchResponse, int]
         raise null_value("FetchResponse.Responses", pos)
     if n * 6 > end - pos:
         raise cut_short("FetchResponse.Responses", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("FetchResponse.Responses", pos)
     m.responses = []
     add1 = m.responses.append
     for _ in range(n):
@@ -2585,6 +2739,9 @@ def decode_fetch_response_v1(buf: Buffer, pos: int) -> tuple[FetchResponse, int]
             raise null_value("FetchableTopicResponse.Partitions", pos)
         if n * 18 > end - pos:
             raise cut_short("FetchableTopicResponse.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("FetchableTopicResponse.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -2675,7 +2832,7 @@ def encode_fetch_response_v1(m: FetchResponse, out: list[Chunk]) -> None:
                 add(v4)
 
 
-def decode_fetch_response_v4(buf: Buffer, pos: int) -> tuple[FetchResponse, int]:
+def decode_fetch_response_v4(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[FetchResponse, int]:
     view = memoryview(buf)
     end = len(buf)
     m = new(FetchResponse)
@@ -2687,6 +2844,9 @@ def decode_fetch_response_v4(buf: Buffer, pos: int) -> tuple[FetchResponse, int]
         raise null_value("FetchResponse.Responses", pos)
     if n * 6 > end - pos:
         raise cut_short("FetchResponse.Responses", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("FetchResponse.Responses", pos)
     m.responses = []
     add1 = m.responses.append
     for _ in range(n):
@@ -2710,6 +2870,9 @@ def decode_fetch_response_v4(buf: Buffer, pos: int) -> tuple[FetchResponse, int]
             raise null_value("FetchableTopicResponse.Partitions", pos)
         if n * 30 > end - pos:
             raise cut_short("FetchableTopicResponse.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("FetchableTopicResponse.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -2723,6 +2886,9 @@ def decode_fetch_response_v4(buf: Buffer, pos: int) -> tuple[FetchResponse, int]
             else:
                 if n * 16 > end - pos:
                     raise cut_short("PartitionData.AbortedTransactions", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("PartitionData.AbortedTransactions", pos)
                 x2.aborted_transactions = []
                 add3 = x2.aborted_transactions.append
                 stop = pos + n * 16
@@ -2822,7 +2988,7 @@ def encode_fetch_response_v4(m: FetchResponse, out: list[Chunk]) -> None:
                 add(v5)
 
 
-def decode_fetch_response_v5(buf: Buffer, pos: int) -> tuple[FetchResponse, int]:
+def decode_fetch_response_v5(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[FetchResponse, int]:
     view = memoryview(buf)
     end = len(buf)
     m = new(FetchResponse)
@@ -2834,6 +3000,9 @@ def decode_fetch_response_v5(buf: Buffer, pos: int) -> tuple[FetchResponse, int]
         raise null_value("FetchResponse.Responses", pos)
     if n * 6 > end - pos:
         raise cut_short("FetchResponse.Responses", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("FetchResponse.Responses", pos)
     m.responses = []
     add1 = m.responses.append
     for _ in range(n):
@@ -2857,6 +3026,9 @@ def decode_fetch_response_v5(buf: Buffer, pos: int) -> tuple[FetchResponse, int]
             raise null_value("FetchableTopicResponse.Partitions", pos)
         if n * 38 > end - pos:
             raise cut_short("FetchableTopicResponse.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("FetchableTopicResponse.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -2870,6 +3042,9 @@ def decode_fetch_response_v5(buf: Buffer, pos: int) -> tuple[FetchResponse, int]
             else:
                 if n * 16 > end - pos:
                     raise cut_short("PartitionData.AbortedTransactions", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("PartitionData.AbortedTransactions", pos)
                 x2.aborted_transactions = []
                 add3 = x2.aborted_transactions.append
                 stop = pos + n * 16
@@ -2968,7 +3143,7 @@ def encode_fetch_response_v5(m: FetchResponse, out: list[Chunk]) -> None:
                 add(v5)
 
 
-def decode_fetch_response_v7(buf: Buffer, pos: int) -> tuple[FetchResponse, int]:
+def decode_fetch_response_v7(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[FetchResponse, int]:
     view = memoryview(buf)
     end = len(buf)
     m = new(FetchResponse)
@@ -2980,6 +3155,9 @@ def decode_fetch_response_v7(buf: Buffer, pos: int) -> tuple[FetchResponse, int]
         raise null_value("FetchResponse.Responses", pos)
     if n * 6 > end - pos:
         raise cut_short("FetchResponse.Responses", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("FetchResponse.Responses", pos)
     m.responses = []
     add1 = m.responses.append
     for _ in range(n):
@@ -3003,6 +3181,9 @@ def decode_fetch_response_v7(buf: Buffer, pos: int) -> tuple[FetchResponse, int]
             raise null_value("FetchableTopicResponse.Partitions", pos)
         if n * 38 > end - pos:
             raise cut_short("FetchableTopicResponse.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("FetchableTopicResponse.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -3016,6 +3197,9 @@ def decode_fetch_response_v7(buf: Buffer, pos: int) -> tuple[FetchResponse, int]
             else:
                 if n * 16 > end - pos:
                     raise cut_short("PartitionData.AbortedTransactions", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("PartitionData.AbortedTransactions", pos)
                 x2.aborted_transactions = []
                 add3 = x2.aborted_transactions.append
                 stop = pos + n * 16
@@ -3110,7 +3294,7 @@ def encode_fetch_response_v7(m: FetchResponse, out: list[Chunk]) -> None:
                 add(v5)
 
 
-def decode_fetch_response_v11(buf: Buffer, pos: int) -> tuple[FetchResponse, int]:
+def decode_fetch_response_v11(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[FetchResponse, int]:
     view = memoryview(buf)
     end = len(buf)
     m = new(FetchResponse)
@@ -3122,6 +3306,9 @@ def decode_fetch_response_v11(buf: Buffer, pos: int) -> tuple[FetchResponse, int
         raise null_value("FetchResponse.Responses", pos)
     if n * 6 > end - pos:
         raise cut_short("FetchResponse.Responses", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("FetchResponse.Responses", pos)
     m.responses = []
     add1 = m.responses.append
     for _ in range(n):
@@ -3145,6 +3332,9 @@ def decode_fetch_response_v11(buf: Buffer, pos: int) -> tuple[FetchResponse, int
             raise null_value("FetchableTopicResponse.Partitions", pos)
         if n * 42 > end - pos:
             raise cut_short("FetchableTopicResponse.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("FetchableTopicResponse.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -3158,6 +3348,9 @@ def decode_fetch_response_v11(buf: Buffer, pos: int) -> tuple[FetchResponse, int
             else:
                 if n * 16 > end - pos:
                     raise cut_short("PartitionData.AbortedTransactions", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("PartitionData.AbortedTransactions", pos)
                 x2.aborted_transactions = []
                 add3 = x2.aborted_transactions.append
                 stop = pos + n * 16
@@ -3249,7 +3442,7 @@ def encode_fetch_response_v11(m: FetchResponse, out: list[Chunk]) -> None:
                 add(v5)
 
 
-def decode_fetch_response_v12(buf: Buffer, pos: int) -> tuple[FetchResponse, int]:
+def decode_fetch_response_v12(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[FetchResponse, int]:
     view = memoryview(buf)
     end = len(buf)
     m = new(FetchResponse)
@@ -3264,6 +3457,9 @@ def decode_fetch_response_v12(buf: Buffer, pos: int) -> tuple[FetchResponse, int
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("FetchResponse.Responses", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("FetchResponse.Responses", pos)
     m.responses = []
     add1 = m.responses.append
     for _ in range(n):
@@ -3292,6 +3488,9 @@ def decode_fetch_response_v12(buf: Buffer, pos: int) -> tuple[FetchResponse, int
         n -= 1
         if n * 37 > end - pos:
             raise cut_short("FetchableTopicResponse.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("FetchableTopicResponse.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -3308,6 +3507,9 @@ def decode_fetch_response_v12(buf: Buffer, pos: int) -> tuple[FetchResponse, int
                 n -= 1
                 if n * 17 > end - pos:
                     raise cut_short("PartitionData.AbortedTransactions", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("PartitionData.AbortedTransactions", pos)
                 x2.aborted_transactions = []
                 add3 = x2.aborted_transactions.append
                 for _ in range(n):
@@ -3317,7 +3519,8 @@ def decode_fetch_response_v12(buf: Buffer, pos: int) -> tuple[FetchResponse, int
                     x3.producer_id, x3.first_offset, n = _unpack_from_qqB(buf, pos)
                     pos += 17
                     if n:
-                        x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AbortedTransaction")
+                        x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AbortedTransaction", left)
+                        left -= len(x3.unknown_tagged_fields or ())
                     else:
                         x3.unknown_tagged_fields = None
                     add3(x3)
@@ -3344,7 +3547,8 @@ def decode_fetch_response_v12(buf: Buffer, pos: int) -> tuple[FetchResponse, int
             x2.snapshot_id = _FetchResponse_SnapshotId()
             x2.unknown_tagged_fields = None
             if n:
-                tags1, after1 = read_tags(buf, pos - 1, end, "PartitionData")
+                tags1, after1 = read_tags(buf, pos - 1, end, "PartitionData", left)
+                left -= len(tags1)
                 unknown1: dict[int, bytes] = {}
                 for tag1, pos, end1 in tags1:
                     if tag1 == 0:
@@ -3354,7 +3558,8 @@ def decode_fetch_response_v12(buf: Buffer, pos: int) -> tuple[FetchResponse, int
                         x4.epoch, x4.end_offset, n = _unpack_from_iqB(buf, pos)
                         pos += 13
                         if n:
-                            x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "EpochEndOffset")
+                            x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "EpochEndOffset", left)
+                            left -= len(x4.unknown_tagged_fields or ())
                         else:
                             x4.unknown_tagged_fields = None
                         if pos != end1:
@@ -3366,7 +3571,8 @@ def decode_fetch_response_v12(buf: Buffer, pos: int) -> tuple[FetchResponse, int
                         x5.leader_id, x5.leader_epoch, n = _unpack_from_iiB(buf, pos)
                         pos += 9
                         if n:
-                            x5.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "LeaderIdAndEpoch")
+                            x5.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "LeaderIdAndEpoch", left)
+                            left -= len(x5.unknown_tagged_fields or ())
                         else:
                             x5.unknown_tagged_fields = None
                         if pos != end1:
@@ -3378,7 +3584,8 @@ def decode_fetch_response_v12(buf: Buffer, pos: int) -> tuple[FetchResponse, int
                         x6.end_offset, x6.epoch, n = _unpack_from_qiB(buf, pos)
                         pos += 13
                         if n:
-                            x6.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "SnapshotId")
+                            x6.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "SnapshotId", left)
+                            left -= len(x6.unknown_tagged_fields or ())
                         else:
                             x6.unknown_tagged_fields = None
                         if pos != end1:
@@ -3394,7 +3601,8 @@ def decode_fetch_response_v12(buf: Buffer, pos: int) -> tuple[FetchResponse, int
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchableTopicResponse")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchableTopicResponse", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.topic_id = ZERO_UUID
@@ -3404,7 +3612,8 @@ def decode_fetch_response_v12(buf: Buffer, pos: int) -> tuple[FetchResponse, int
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.node_endpoints = []
@@ -3531,7 +3740,7 @@ def encode_fetch_response_v12(m: FetchResponse, out: list[Chunk]) -> None:
         add(UVARINT[0])
 
 
-def decode_fetch_response_v13(buf: Buffer, pos: int) -> tuple[FetchResponse, int]:
+def decode_fetch_response_v13(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[FetchResponse, int]:
     view = memoryview(buf)
     end = len(buf)
     m = new(FetchResponse)
@@ -3546,6 +3755,9 @@ def decode_fetch_response_v13(buf: Buffer, pos: int) -> tuple[FetchResponse, int
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("FetchResponse.Responses", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("FetchResponse.Responses", pos)
     m.responses = []
     add1 = m.responses.append
     for _ in range(n):
@@ -3561,6 +3773,9 @@ def decode_fetch_response_v13(buf: Buffer, pos: int) -> tuple[FetchResponse, int
         n -= 1
         if n * 37 > end - pos:
             raise cut_short("FetchableTopicResponse.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("FetchableTopicResponse.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -3577,6 +3792,9 @@ def decode_fetch_response_v13(buf: Buffer, pos: int) -> tuple[FetchResponse, int
                 n -= 1
                 if n * 17 > end - pos:
                     raise cut_short("PartitionData.AbortedTransactions", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("PartitionData.AbortedTransactions", pos)
                 x2.aborted_transactions = []
                 add3 = x2.aborted_transactions.append
                 for _ in range(n):
@@ -3586,7 +3804,8 @@ def decode_fetch_response_v13(buf: Buffer, pos: int) -> tuple[FetchResponse, int
                     x3.producer_id, x3.first_offset, n = _unpack_from_qqB(buf, pos)
                     pos += 17
                     if n:
-                        x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AbortedTransaction")
+                        x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AbortedTransaction", left)
+                        left -= len(x3.unknown_tagged_fields or ())
                     else:
                         x3.unknown_tagged_fields = None
                     add3(x3)
@@ -3613,7 +3832,8 @@ def decode_fetch_response_v13(buf: Buffer, pos: int) -> tuple[FetchResponse, int
             x2.snapshot_id = _FetchResponse_SnapshotId()
             x2.unknown_tagged_fields = None
             if n:
-                tags1, after1 = read_tags(buf, pos - 1, end, "PartitionData")
+                tags1, after1 = read_tags(buf, pos - 1, end, "PartitionData", left)
+                left -= len(tags1)
                 unknown1: dict[int, bytes] = {}
                 for tag1, pos, end1 in tags1:
                     if tag1 == 0:
@@ -3623,7 +3843,8 @@ def decode_fetch_response_v13(buf: Buffer, pos: int) -> tuple[FetchResponse, int
                         x4.epoch, x4.end_offset, n = _unpack_from_iqB(buf, pos)
                         pos += 13
                         if n:
-                            x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "EpochEndOffset")
+                            x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "EpochEndOffset", left)
+                            left -= len(x4.unknown_tagged_fields or ())
                         else:
                             x4.unknown_tagged_fields = None
                         if pos != end1:
@@ -3635,7 +3856,8 @@ def decode_fetch_response_v13(buf: Buffer, pos: int) -> tuple[FetchResponse, int
                         x5.leader_id, x5.leader_epoch, n = _unpack_from_iiB(buf, pos)
                         pos += 9
                         if n:
-                            x5.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "LeaderIdAndEpoch")
+                            x5.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "LeaderIdAndEpoch", left)
+                            left -= len(x5.unknown_tagged_fields or ())
                         else:
                             x5.unknown_tagged_fields = None
                         if pos != end1:
@@ -3647,7 +3869,8 @@ def decode_fetch_response_v13(buf: Buffer, pos: int) -> tuple[FetchResponse, int
                         x6.end_offset, x6.epoch, n = _unpack_from_qiB(buf, pos)
                         pos += 13
                         if n:
-                            x6.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "SnapshotId")
+                            x6.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "SnapshotId", left)
+                            left -= len(x6.unknown_tagged_fields or ())
                         else:
                             x6.unknown_tagged_fields = None
                         if pos != end1:
@@ -3663,7 +3886,8 @@ def decode_fetch_response_v13(buf: Buffer, pos: int) -> tuple[FetchResponse, int
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchableTopicResponse")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchableTopicResponse", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.topic = ""
@@ -3673,7 +3897,8 @@ def decode_fetch_response_v13(buf: Buffer, pos: int) -> tuple[FetchResponse, int
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.node_endpoints = []
@@ -3796,7 +4021,7 @@ def encode_fetch_response_v13(m: FetchResponse, out: list[Chunk]) -> None:
         add(UVARINT[0])
 
 
-def decode_fetch_response_v16(buf: Buffer, pos: int) -> tuple[FetchResponse, int]:
+def decode_fetch_response_v16(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[FetchResponse, int]:
     view = memoryview(buf)
     end = len(buf)
     m = new(FetchResponse)
@@ -3811,6 +4036,9 @@ def decode_fetch_response_v16(buf: Buffer, pos: int) -> tuple[FetchResponse, int
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("FetchResponse.Responses", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("FetchResponse.Responses", pos)
     m.responses = []
     add1 = m.responses.append
     for _ in range(n):
@@ -3826,6 +4054,9 @@ def decode_fetch_response_v16(buf: Buffer, pos: int) -> tuple[FetchResponse, int
         n -= 1
         if n * 37 > end - pos:
             raise cut_short("FetchableTopicResponse.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("FetchableTopicResponse.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -3842,6 +4073,9 @@ def decode_fetch_response_v16(buf: Buffer, pos: int) -> tuple[FetchResponse, int
                 n -= 1
                 if n * 17 > end - pos:
                     raise cut_short("PartitionData.AbortedTransactions", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("PartitionData.AbortedTransactions", pos)
                 x2.aborted_transactions = []
                 add3 = x2.aborted_transactions.append
                 for _ in range(n):
@@ -3851,7 +4085,8 @@ def decode_fetch_response_v16(buf: Buffer, pos: int) -> tuple[FetchResponse, int
                     x3.producer_id, x3.first_offset, n = _unpack_from_qqB(buf, pos)
                     pos += 17
                     if n:
-                        x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AbortedTransaction")
+                        x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AbortedTransaction", left)
+                        left -= len(x3.unknown_tagged_fields or ())
                     else:
                         x3.unknown_tagged_fields = None
                     add3(x3)
@@ -3878,7 +4113,8 @@ def decode_fetch_response_v16(buf: Buffer, pos: int) -> tuple[FetchResponse, int
             x2.snapshot_id = _FetchResponse_SnapshotId()
             x2.unknown_tagged_fields = None
             if n:
-                tags1, after1 = read_tags(buf, pos - 1, end, "PartitionData")
+                tags1, after1 = read_tags(buf, pos - 1, end, "PartitionData", left)
+                left -= len(tags1)
                 unknown1: dict[int, bytes] = {}
                 for tag1, pos, end1 in tags1:
                     if tag1 == 0:
@@ -3888,7 +4124,8 @@ def decode_fetch_response_v16(buf: Buffer, pos: int) -> tuple[FetchResponse, int
                         x4.epoch, x4.end_offset, n = _unpack_from_iqB(buf, pos)
                         pos += 13
                         if n:
-                            x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "EpochEndOffset")
+                            x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "EpochEndOffset", left)
+                            left -= len(x4.unknown_tagged_fields or ())
                         else:
                             x4.unknown_tagged_fields = None
                         if pos != end1:
@@ -3900,7 +4137,8 @@ def decode_fetch_response_v16(buf: Buffer, pos: int) -> tuple[FetchResponse, int
                         x5.leader_id, x5.leader_epoch, n = _unpack_from_iiB(buf, pos)
                         pos += 9
                         if n:
-                            x5.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "LeaderIdAndEpoch")
+                            x5.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "LeaderIdAndEpoch", left)
+                            left -= len(x5.unknown_tagged_fields or ())
                         else:
                             x5.unknown_tagged_fields = None
                         if pos != end1:
@@ -3912,7 +4150,8 @@ def decode_fetch_response_v16(buf: Buffer, pos: int) -> tuple[FetchResponse, int
                         x6.end_offset, x6.epoch, n = _unpack_from_qiB(buf, pos)
                         pos += 13
                         if n:
-                            x6.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "SnapshotId")
+                            x6.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "SnapshotId", left)
+                            left -= len(x6.unknown_tagged_fields or ())
                         else:
                             x6.unknown_tagged_fields = None
                         if pos != end1:
@@ -3928,7 +4167,8 @@ def decode_fetch_response_v16(buf: Buffer, pos: int) -> tuple[FetchResponse, int
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchableTopicResponse")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchableTopicResponse", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.topic = ""
@@ -3940,7 +4180,8 @@ def decode_fetch_response_v16(buf: Buffer, pos: int) -> tuple[FetchResponse, int
     m.node_endpoints = []
     m.unknown_tagged_fields = None
     if n:
-        tags2, after2 = read_tags(buf, pos - 1, end, "FetchResponse")
+        tags2, after2 = read_tags(buf, pos - 1, end, "FetchResponse", left)
+        left -= len(tags2)
         unknown2: dict[int, bytes] = {}
         for tag2, pos, end2 in tags2:
             if tag2 == 0:
@@ -3955,6 +4196,9 @@ def decode_fetch_response_v16(buf: Buffer, pos: int) -> tuple[FetchResponse, int
                 n -= 1
                 if n * 11 > end2 - pos:
                     raise cut_short("FetchResponse.NodeEndpoints", pos, end2)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("FetchResponse.NodeEndpoints", pos)
                 m.node_endpoints = []
                 add4 = m.node_endpoints.append
                 for _ in range(n):
@@ -3991,7 +4235,8 @@ def decode_fetch_response_v16(buf: Buffer, pos: int) -> tuple[FetchResponse, int
                     n = buf[pos]
                     pos += 1
                     if n:
-                        x7.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end2, "NodeEndpoint")
+                        x7.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end2, "NodeEndpoint", left)
+                        left -= len(x7.unknown_tagged_fields or ())
                     else:
                         x7.unknown_tagged_fields = None
                     add4(x7)

@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -26,6 +27,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -193,7 +195,7 @@ _pack_qqB = Struct(">qqB").pack
 _unpack_from_qqB = Struct(">qqB").unpack_from
 
 
-def decode_fetch_snapshot_request_v0(buf: Buffer, pos: int) -> tuple[FetchSnapshotRequest, int]:
+def decode_fetch_snapshot_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[FetchSnapshotRequest, int]:
     end = len(buf)
     m = new(FetchSnapshotRequest)
     if end - pos < 9:
@@ -207,6 +209,9 @@ def decode_fetch_snapshot_request_v0(buf: Buffer, pos: int) -> tuple[FetchSnapsh
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("FetchSnapshotRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("FetchSnapshotRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -235,6 +240,9 @@ def decode_fetch_snapshot_request_v0(buf: Buffer, pos: int) -> tuple[FetchSnapsh
         n -= 1
         if n * 30 > end - pos:
             raise cut_short("TopicSnapshot.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicSnapshot.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -249,7 +257,8 @@ def decode_fetch_snapshot_request_v0(buf: Buffer, pos: int) -> tuple[FetchSnapsh
             x3.end_offset, x3.epoch, n = _unpack_from_qiB(buf, pos)
             pos += 13
             if n:
-                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "SnapshotId")
+                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "SnapshotId", left)
+                left -= len(x3.unknown_tagged_fields or ())
             else:
                 x3.unknown_tagged_fields = None
             if end - pos < 9:
@@ -257,7 +266,8 @@ def decode_fetch_snapshot_request_v0(buf: Buffer, pos: int) -> tuple[FetchSnapsh
             x2.position, n = _unpack_from_qB(buf, pos)
             pos += 9
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionSnapshot")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionSnapshot", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             x2.replica_directory_id = ZERO_UUID
@@ -267,7 +277,8 @@ def decode_fetch_snapshot_request_v0(buf: Buffer, pos: int) -> tuple[FetchSnapsh
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicSnapshot")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicSnapshot", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -278,7 +289,8 @@ def decode_fetch_snapshot_request_v0(buf: Buffer, pos: int) -> tuple[FetchSnapsh
     m.cluster_id = None
     m.unknown_tagged_fields = None
     if n:
-        tags1, after1 = read_tags(buf, pos - 1, end, "FetchSnapshotRequest")
+        tags1, after1 = read_tags(buf, pos - 1, end, "FetchSnapshotRequest", left)
+        left -= len(tags1)
         unknown1: dict[int, bytes] = {}
         for tag1, pos, end1 in tags1:
             if tag1 == 0:
@@ -370,7 +382,7 @@ def encode_fetch_snapshot_request_v0(m: FetchSnapshotRequest, out: list[Chunk]) 
         add(UVARINT[0])
 
 
-def decode_fetch_snapshot_request_v1(buf: Buffer, pos: int) -> tuple[FetchSnapshotRequest, int]:
+def decode_fetch_snapshot_request_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[FetchSnapshotRequest, int]:
     end = len(buf)
     m = new(FetchSnapshotRequest)
     if end - pos < 9:
@@ -384,6 +396,9 @@ def decode_fetch_snapshot_request_v1(buf: Buffer, pos: int) -> tuple[FetchSnapsh
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("FetchSnapshotRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("FetchSnapshotRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -412,6 +427,9 @@ def decode_fetch_snapshot_request_v1(buf: Buffer, pos: int) -> tuple[FetchSnapsh
         n -= 1
         if n * 30 > end - pos:
             raise cut_short("TopicSnapshot.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicSnapshot.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -426,7 +444,8 @@ def decode_fetch_snapshot_request_v1(buf: Buffer, pos: int) -> tuple[FetchSnapsh
             x3.end_offset, x3.epoch, n = _unpack_from_qiB(buf, pos)
             pos += 13
             if n:
-                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "SnapshotId")
+                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "SnapshotId", left)
+                left -= len(x3.unknown_tagged_fields or ())
             else:
                 x3.unknown_tagged_fields = None
             if end - pos < 9:
@@ -436,7 +455,8 @@ def decode_fetch_snapshot_request_v1(buf: Buffer, pos: int) -> tuple[FetchSnapsh
             x2.replica_directory_id = ZERO_UUID
             x2.unknown_tagged_fields = None
             if n:
-                tags1, after1 = read_tags(buf, pos - 1, end, "PartitionSnapshot")
+                tags1, after1 = read_tags(buf, pos - 1, end, "PartitionSnapshot", left)
+                left -= len(tags1)
                 unknown1: dict[int, bytes] = {}
                 for tag1, pos, end1 in tags1:
                     if tag1 == 0:
@@ -457,7 +477,8 @@ def decode_fetch_snapshot_request_v1(buf: Buffer, pos: int) -> tuple[FetchSnapsh
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicSnapshot")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicSnapshot", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -468,7 +489,8 @@ def decode_fetch_snapshot_request_v1(buf: Buffer, pos: int) -> tuple[FetchSnapsh
     m.cluster_id = None
     m.unknown_tagged_fields = None
     if n:
-        tags2, after2 = read_tags(buf, pos - 1, end, "FetchSnapshotRequest")
+        tags2, after2 = read_tags(buf, pos - 1, end, "FetchSnapshotRequest", left)
+        left -= len(tags2)
         unknown2: dict[int, bytes] = {}
         for tag2, pos, end2 in tags2:
             if tag2 == 0:
@@ -580,7 +602,7 @@ REQUEST: MessageCodec[FetchSnapshotRequest] = MessageCodec(
 )
 
 
-def decode_fetch_snapshot_response_v0(buf: Buffer, pos: int) -> tuple[FetchSnapshotResponse, int]:
+def decode_fetch_snapshot_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[FetchSnapshotResponse, int]:
     view = memoryview(buf)
     end = len(buf)
     m = new(FetchSnapshotResponse)
@@ -595,6 +617,9 @@ def decode_fetch_snapshot_response_v0(buf: Buffer, pos: int) -> tuple[FetchSnaps
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("FetchSnapshotResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("FetchSnapshotResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -623,6 +648,9 @@ def decode_fetch_snapshot_response_v0(buf: Buffer, pos: int) -> tuple[FetchSnaps
         n -= 1
         if n * 37 > end - pos:
             raise cut_short("TopicSnapshot.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicSnapshot.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -637,7 +665,8 @@ def decode_fetch_snapshot_response_v0(buf: Buffer, pos: int) -> tuple[FetchSnaps
             x3.end_offset, x3.epoch, n = _unpack_from_qiB(buf, pos)
             pos += 13
             if n:
-                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "SnapshotId")
+                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "SnapshotId", left)
+                left -= len(x3.unknown_tagged_fields or ())
             else:
                 x3.unknown_tagged_fields = None
             if end - pos < 17:
@@ -660,7 +689,8 @@ def decode_fetch_snapshot_response_v0(buf: Buffer, pos: int) -> tuple[FetchSnaps
             x2.current_leader = _FetchSnapshotResponse_LeaderIdAndEpoch()
             x2.unknown_tagged_fields = None
             if n:
-                tags1, after1 = read_tags(buf, pos - 1, end, "PartitionSnapshot")
+                tags1, after1 = read_tags(buf, pos - 1, end, "PartitionSnapshot", left)
+                left -= len(tags1)
                 unknown1: dict[int, bytes] = {}
                 for tag1, pos, end1 in tags1:
                     if tag1 == 0:
@@ -670,7 +700,8 @@ def decode_fetch_snapshot_response_v0(buf: Buffer, pos: int) -> tuple[FetchSnaps
                         x4.leader_id, x4.leader_epoch, n = _unpack_from_iiB(buf, pos)
                         pos += 9
                         if n:
-                            x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "LeaderIdAndEpoch")
+                            x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "LeaderIdAndEpoch", left)
+                            left -= len(x4.unknown_tagged_fields or ())
                         else:
                             x4.unknown_tagged_fields = None
                         if pos != end1:
@@ -686,7 +717,8 @@ def decode_fetch_snapshot_response_v0(buf: Buffer, pos: int) -> tuple[FetchSnaps
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicSnapshot")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicSnapshot", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -695,7 +727,8 @@ def decode_fetch_snapshot_response_v0(buf: Buffer, pos: int) -> tuple[FetchSnaps
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchSnapshotResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchSnapshotResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.node_endpoints = []
@@ -783,7 +816,7 @@ def encode_fetch_snapshot_response_v0(m: FetchSnapshotResponse, out: list[Chunk]
         add(UVARINT[0])
 
 
-def decode_fetch_snapshot_response_v1(buf: Buffer, pos: int) -> tuple[FetchSnapshotResponse, int]:
+def decode_fetch_snapshot_response_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[FetchSnapshotResponse, int]:
     view = memoryview(buf)
     end = len(buf)
     m = new(FetchSnapshotResponse)
@@ -798,6 +831,9 @@ def decode_fetch_snapshot_response_v1(buf: Buffer, pos: int) -> tuple[FetchSnaps
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("FetchSnapshotResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("FetchSnapshotResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -826,6 +862,9 @@ def decode_fetch_snapshot_response_v1(buf: Buffer, pos: int) -> tuple[FetchSnaps
         n -= 1
         if n * 37 > end - pos:
             raise cut_short("TopicSnapshot.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicSnapshot.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -840,7 +879,8 @@ def decode_fetch_snapshot_response_v1(buf: Buffer, pos: int) -> tuple[FetchSnaps
             x3.end_offset, x3.epoch, n = _unpack_from_qiB(buf, pos)
             pos += 13
             if n:
-                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "SnapshotId")
+                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "SnapshotId", left)
+                left -= len(x3.unknown_tagged_fields or ())
             else:
                 x3.unknown_tagged_fields = None
             if end - pos < 17:
@@ -863,7 +903,8 @@ def decode_fetch_snapshot_response_v1(buf: Buffer, pos: int) -> tuple[FetchSnaps
             x2.current_leader = _FetchSnapshotResponse_LeaderIdAndEpoch()
             x2.unknown_tagged_fields = None
             if n:
-                tags1, after1 = read_tags(buf, pos - 1, end, "PartitionSnapshot")
+                tags1, after1 = read_tags(buf, pos - 1, end, "PartitionSnapshot", left)
+                left -= len(tags1)
                 unknown1: dict[int, bytes] = {}
                 for tag1, pos, end1 in tags1:
                     if tag1 == 0:
@@ -873,7 +914,8 @@ def decode_fetch_snapshot_response_v1(buf: Buffer, pos: int) -> tuple[FetchSnaps
                         x4.leader_id, x4.leader_epoch, n = _unpack_from_iiB(buf, pos)
                         pos += 9
                         if n:
-                            x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "LeaderIdAndEpoch")
+                            x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "LeaderIdAndEpoch", left)
+                            left -= len(x4.unknown_tagged_fields or ())
                         else:
                             x4.unknown_tagged_fields = None
                         if pos != end1:
@@ -889,7 +931,8 @@ def decode_fetch_snapshot_response_v1(buf: Buffer, pos: int) -> tuple[FetchSnaps
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicSnapshot")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicSnapshot", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -900,7 +943,8 @@ def decode_fetch_snapshot_response_v1(buf: Buffer, pos: int) -> tuple[FetchSnaps
     m.node_endpoints = []
     m.unknown_tagged_fields = None
     if n:
-        tags2, after2 = read_tags(buf, pos - 1, end, "FetchSnapshotResponse")
+        tags2, after2 = read_tags(buf, pos - 1, end, "FetchSnapshotResponse", left)
+        left -= len(tags2)
         unknown2: dict[int, bytes] = {}
         for tag2, pos, end2 in tags2:
             if tag2 == 0:
@@ -915,6 +959,9 @@ def decode_fetch_snapshot_response_v1(buf: Buffer, pos: int) -> tuple[FetchSnaps
                 n -= 1
                 if n * 8 > end2 - pos:
                     raise cut_short("FetchSnapshotResponse.NodeEndpoints", pos, end2)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("FetchSnapshotResponse.NodeEndpoints", pos)
                 m.node_endpoints = []
                 add3 = m.node_endpoints.append
                 for _ in range(n):
@@ -937,7 +984,8 @@ def decode_fetch_snapshot_response_v1(buf: Buffer, pos: int) -> tuple[FetchSnaps
                     x5.port, n = _unpack_from_HB(buf, pos)
                     pos += 3
                     if n:
-                        x5.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end2, "NodeEndpoint")
+                        x5.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end2, "NodeEndpoint", left)
+                        left -= len(x5.unknown_tagged_fields or ())
                     else:
                         x5.unknown_tagged_fields = None
                     add3(x5)

@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -21,6 +22,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -98,7 +100,7 @@ _pack_ihh = Struct(">ihh").pack
 _unpack_from_ihh = Struct(">ihh").unpack_from
 
 
-def decode_find_coordinator_request_v0(buf: Buffer, pos: int) -> tuple[FindCoordinatorRequest, int]:
+def decode_find_coordinator_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[FindCoordinatorRequest, int]:
     end = len(buf)
     m = new(FindCoordinatorRequest)
     if end - pos < 2:
@@ -133,7 +135,7 @@ def encode_find_coordinator_request_v0(m: FindCoordinatorRequest, out: list[Chun
     add(d1)
 
 
-def decode_find_coordinator_request_v1(buf: Buffer, pos: int) -> tuple[FindCoordinatorRequest, int]:
+def decode_find_coordinator_request_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[FindCoordinatorRequest, int]:
     end = len(buf)
     m = new(FindCoordinatorRequest)
     if end - pos < 2:
@@ -170,7 +172,7 @@ def encode_find_coordinator_request_v1(m: FindCoordinatorRequest, out: list[Chun
     add(_pack_b(m.key_type))
 
 
-def decode_find_coordinator_request_v3(buf: Buffer, pos: int) -> tuple[FindCoordinatorRequest, int]:
+def decode_find_coordinator_request_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[FindCoordinatorRequest, int]:
     end = len(buf)
     m = new(FindCoordinatorRequest)
     if pos >= end:
@@ -191,7 +193,8 @@ def decode_find_coordinator_request_v3(buf: Buffer, pos: int) -> tuple[FindCoord
     m.key_type, n = _unpack_from_bB(buf, pos)
     pos += 2
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FindCoordinatorRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FindCoordinatorRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.coordinator_keys = []
@@ -217,7 +220,7 @@ def encode_find_coordinator_request_v3(m: FindCoordinatorRequest, out: list[Chun
         add(_pack_bB(m.key_type, 0))
 
 
-def decode_find_coordinator_request_v4(buf: Buffer, pos: int) -> tuple[FindCoordinatorRequest, int]:
+def decode_find_coordinator_request_v4(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[FindCoordinatorRequest, int]:
     end = len(buf)
     m = new(FindCoordinatorRequest)
     if end - pos < 2:
@@ -231,6 +234,9 @@ def decode_find_coordinator_request_v4(buf: Buffer, pos: int) -> tuple[FindCoord
     n -= 1
     if n > end - pos:
         raise cut_short("FindCoordinatorRequest.CoordinatorKeys", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("FindCoordinatorRequest.CoordinatorKeys", pos)
     m.coordinator_keys = []
     add1 = m.coordinator_keys.append
     for _ in range(n):
@@ -253,7 +259,8 @@ def decode_find_coordinator_request_v4(buf: Buffer, pos: int) -> tuple[FindCoord
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FindCoordinatorRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FindCoordinatorRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.key = ""
@@ -311,7 +318,7 @@ REQUEST: MessageCodec[FindCoordinatorRequest] = MessageCodec(
 )
 
 
-def decode_find_coordinator_response_v0(buf: Buffer, pos: int) -> tuple[FindCoordinatorResponse, int]:
+def decode_find_coordinator_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[FindCoordinatorResponse, int]:
     end = len(buf)
     m = new(FindCoordinatorResponse)
     if end - pos < 8:
@@ -350,7 +357,7 @@ def encode_find_coordinator_response_v0(m: FindCoordinatorResponse, out: list[Ch
     add(_pack_i(m.port))
 
 
-def decode_find_coordinator_response_v1(buf: Buffer, pos: int) -> tuple[FindCoordinatorResponse, int]:
+def decode_find_coordinator_response_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[FindCoordinatorResponse, int]:
     end = len(buf)
     m = new(FindCoordinatorResponse)
     if end - pos < 8:
@@ -408,7 +415,7 @@ def encode_find_coordinator_response_v1(m: FindCoordinatorResponse, out: list[Ch
     add(_pack_i(m.port))
 
 
-def decode_find_coordinator_response_v3(buf: Buffer, pos: int) -> tuple[FindCoordinatorResponse, int]:
+def decode_find_coordinator_response_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[FindCoordinatorResponse, int]:
     end = len(buf)
     m = new(FindCoordinatorResponse)
     if end - pos < 7:
@@ -443,7 +450,8 @@ def decode_find_coordinator_response_v3(buf: Buffer, pos: int) -> tuple[FindCoor
     m.port, n = _unpack_from_iB(buf, pos)
     pos += 5
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FindCoordinatorResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FindCoordinatorResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.coordinators = []
@@ -484,7 +492,7 @@ def encode_find_coordinator_response_v3(m: FindCoordinatorResponse, out: list[Ch
         add(_pack_iB(m.port, 0))
 
 
-def decode_find_coordinator_response_v4(buf: Buffer, pos: int) -> tuple[FindCoordinatorResponse, int]:
+def decode_find_coordinator_response_v4(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[FindCoordinatorResponse, int]:
     end = len(buf)
     m = new(FindCoordinatorResponse)
     if end - pos < 5:
@@ -498,6 +506,9 @@ def decode_find_coordinator_response_v4(buf: Buffer, pos: int) -> tuple[FindCoor
     n -= 1
     if n * 14 > end - pos:
         raise cut_short("FindCoordinatorResponse.Coordinators", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("FindCoordinatorResponse.Coordinators", pos)
     m.coordinators = []
     add1 = m.coordinators.append
     for _ in range(n):
@@ -547,7 +558,8 @@ def decode_find_coordinator_response_v4(buf: Buffer, pos: int) -> tuple[FindCoor
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Coordinator")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Coordinator", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -556,7 +568,8 @@ def decode_find_coordinator_response_v4(buf: Buffer, pos: int) -> tuple[FindCoor
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FindCoordinatorResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FindCoordinatorResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.error_code = 0

@@ -9,6 +9,7 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
     INT8S,
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -22,6 +23,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -71,7 +73,7 @@ _pack_iitB = Struct(">ii?B").pack
 _unpack_from_iitB = Struct(">ii?B").unpack_from
 
 
-def decode_get_telemetry_subscriptions_request_v0(buf: Buffer, pos: int) -> tuple[GetTelemetrySubscriptionsRequest, int]:
+def decode_get_telemetry_subscriptions_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[GetTelemetrySubscriptionsRequest, int]:
     end = len(buf)
     m = new(GetTelemetrySubscriptionsRequest)
     if end - pos < 17:
@@ -79,7 +81,8 @@ def decode_get_telemetry_subscriptions_request_v0(buf: Buffer, pos: int) -> tupl
     m.client_instance_id, n = _unpack_from_uB(buf, pos)
     pos += 17
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "GetTelemetrySubscriptionsRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "GetTelemetrySubscriptionsRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -107,7 +110,7 @@ REQUEST: MessageCodec[GetTelemetrySubscriptionsRequest] = MessageCodec(
 )
 
 
-def decode_get_telemetry_subscriptions_response_v0(buf: Buffer, pos: int) -> tuple[GetTelemetrySubscriptionsResponse, int]:
+def decode_get_telemetry_subscriptions_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[GetTelemetrySubscriptionsResponse, int]:
     end = len(buf)
     m = new(GetTelemetrySubscriptionsResponse)
     if end - pos < 27:
@@ -121,6 +124,9 @@ def decode_get_telemetry_subscriptions_response_v0(buf: Buffer, pos: int) -> tup
     n -= 1
     if n > end - pos:
         raise cut_short("GetTelemetrySubscriptionsResponse.AcceptedCompressionTypes", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("GetTelemetrySubscriptionsResponse.AcceptedCompressionTypes", pos)
     m.accepted_compression_types = list(INT8S[n].unpack_from(buf, pos))
     pos += n
     if end - pos < 10:
@@ -134,6 +140,9 @@ def decode_get_telemetry_subscriptions_response_v0(buf: Buffer, pos: int) -> tup
     n -= 1
     if n > end - pos:
         raise cut_short("GetTelemetrySubscriptionsResponse.RequestedMetrics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("GetTelemetrySubscriptionsResponse.RequestedMetrics", pos)
     m.requested_metrics = []
     add1 = m.requested_metrics.append
     for _ in range(n):
@@ -156,7 +165,8 @@ def decode_get_telemetry_subscriptions_response_v0(buf: Buffer, pos: int) -> tup
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "GetTelemetrySubscriptionsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "GetTelemetrySubscriptionsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -53,7 +54,7 @@ _pack_iB = Struct(">iB").pack
 _unpack_from_iB = Struct(">iB").unpack_from
 
 
-def decode_request_header_v0(buf: Buffer, pos: int) -> tuple[RequestHeader, int]:
+def decode_request_header_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[RequestHeader, int]:
     end = len(buf)
     m = new(RequestHeader)
     if end - pos < 8:
@@ -72,7 +73,7 @@ def encode_request_header_v0(m: RequestHeader, out: list[Chunk]) -> None:
     add(_pack_hhi(m.request_api_key, m.request_api_version, m.correlation_id))
 
 
-def decode_request_header_v1(buf: Buffer, pos: int) -> tuple[RequestHeader, int]:
+def decode_request_header_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[RequestHeader, int]:
     end = len(buf)
     m = new(RequestHeader)
     if end - pos < 10:
@@ -104,7 +105,7 @@ def encode_request_header_v1(m: RequestHeader, out: list[Chunk]) -> None:
     add(d1)
 
 
-def decode_request_header_v2(buf: Buffer, pos: int) -> tuple[RequestHeader, int]:
+def decode_request_header_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[RequestHeader, int]:
     end = len(buf)
     m = new(RequestHeader)
     if end - pos < 10:
@@ -124,7 +125,8 @@ def decode_request_header_v2(buf: Buffer, pos: int) -> tuple[RequestHeader, int]
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "RequestHeader")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "RequestHeader", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -164,7 +166,7 @@ REQUEST_HEADER: MessageCodec[RequestHeader] = MessageCodec(
 )
 
 
-def decode_response_header_v0(buf: Buffer, pos: int) -> tuple[ResponseHeader, int]:
+def decode_response_header_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ResponseHeader, int]:
     end = len(buf)
     m = new(ResponseHeader)
     if end - pos < 4:
@@ -180,7 +182,7 @@ def encode_response_header_v0(m: ResponseHeader, out: list[Chunk]) -> None:
     add(_pack_i(m.correlation_id))
 
 
-def decode_response_header_v1(buf: Buffer, pos: int) -> tuple[ResponseHeader, int]:
+def decode_response_header_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ResponseHeader, int]:
     end = len(buf)
     m = new(ResponseHeader)
     if end - pos < 5:
@@ -188,7 +190,8 @@ def decode_response_header_v1(buf: Buffer, pos: int) -> tuple[ResponseHeader, in
     m.correlation_id, n = _unpack_from_iB(buf, pos)
     pos += 5
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ResponseHeader")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ResponseHeader", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -61,7 +62,7 @@ _pack_ihB = Struct(">ihB").pack
 _unpack_from_ihB = Struct(">ihB").unpack_from
 
 
-def decode_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[HeartbeatRequest, int]:
+def decode_heartbeat_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[HeartbeatRequest, int]:
     end = len(buf)
     m = new(HeartbeatRequest)
     if end - pos < 2:
@@ -111,7 +112,7 @@ def encode_heartbeat_request_v0(m: HeartbeatRequest, out: list[Chunk]) -> None:
     add(d2)
 
 
-def decode_heartbeat_request_v3(buf: Buffer, pos: int) -> tuple[HeartbeatRequest, int]:
+def decode_heartbeat_request_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[HeartbeatRequest, int]:
     end = len(buf)
     m = new(HeartbeatRequest)
     if end - pos < 2:
@@ -179,7 +180,7 @@ def encode_heartbeat_request_v3(m: HeartbeatRequest, out: list[Chunk]) -> None:
     add(d3)
 
 
-def decode_heartbeat_request_v4(buf: Buffer, pos: int) -> tuple[HeartbeatRequest, int]:
+def decode_heartbeat_request_v4(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[HeartbeatRequest, int]:
     end = len(buf)
     m = new(HeartbeatRequest)
     if pos >= end:
@@ -227,7 +228,8 @@ def decode_heartbeat_request_v4(buf: Buffer, pos: int) -> tuple[HeartbeatRequest
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "HeartbeatRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "HeartbeatRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -288,7 +290,7 @@ REQUEST: MessageCodec[HeartbeatRequest] = MessageCodec(
 )
 
 
-def decode_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[HeartbeatResponse, int]:
+def decode_heartbeat_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[HeartbeatResponse, int]:
     end = len(buf)
     m = new(HeartbeatResponse)
     if end - pos < 2:
@@ -305,7 +307,7 @@ def encode_heartbeat_response_v0(m: HeartbeatResponse, out: list[Chunk]) -> None
     add(_pack_h(m.error_code))
 
 
-def decode_heartbeat_response_v1(buf: Buffer, pos: int) -> tuple[HeartbeatResponse, int]:
+def decode_heartbeat_response_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[HeartbeatResponse, int]:
     end = len(buf)
     m = new(HeartbeatResponse)
     if end - pos < 6:
@@ -321,7 +323,7 @@ def encode_heartbeat_response_v1(m: HeartbeatResponse, out: list[Chunk]) -> None
     add(_pack_ih(m.throttle_time_ms, m.error_code))
 
 
-def decode_heartbeat_response_v4(buf: Buffer, pos: int) -> tuple[HeartbeatResponse, int]:
+def decode_heartbeat_response_v4(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[HeartbeatResponse, int]:
     end = len(buf)
     m = new(HeartbeatResponse)
     if end - pos < 7:
@@ -329,7 +331,8 @@ def decode_heartbeat_response_v4(buf: Buffer, pos: int) -> tuple[HeartbeatRespon
     m.throttle_time_ms, m.error_code, n = _unpack_from_ihB(buf, pos)
     pos += 7
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "HeartbeatResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "HeartbeatResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

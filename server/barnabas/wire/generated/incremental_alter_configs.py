@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -20,6 +21,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -110,7 +112,7 @@ _pack_ii = Struct(">ii").pack
 _unpack_from_ii = Struct(">ii").unpack_from
 
 
-def decode_incremental_alter_configs_request_v0(buf: Buffer, pos: int) -> tuple[IncrementalAlterConfigsRequest, int]:
+def decode_incremental_alter_configs_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[IncrementalAlterConfigsRequest, int]:
     end = len(buf)
     m = new(IncrementalAlterConfigsRequest)
     if end - pos < 4:
@@ -121,6 +123,9 @@ def decode_incremental_alter_configs_request_v0(buf: Buffer, pos: int) -> tuple[
         raise null_value("IncrementalAlterConfigsRequest.Resources", pos)
     if n * 7 > end - pos:
         raise cut_short("IncrementalAlterConfigsRequest.Resources", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("IncrementalAlterConfigsRequest.Resources", pos)
     m.resources = []
     add1 = m.resources.append
     for _ in range(n):
@@ -144,6 +149,9 @@ def decode_incremental_alter_configs_request_v0(buf: Buffer, pos: int) -> tuple[
             raise null_value("AlterConfigsResource.Configs", pos)
         if n * 5 > end - pos:
             raise cut_short("AlterConfigsResource.Configs", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("AlterConfigsResource.Configs", pos)
         x1.configs = []
         add2 = x1.configs.append
         for _ in range(n):
@@ -223,7 +231,7 @@ def encode_incremental_alter_configs_request_v0(m: IncrementalAlterConfigsReques
     add(_pack_t(m.validate_only))
 
 
-def decode_incremental_alter_configs_request_v1(buf: Buffer, pos: int) -> tuple[IncrementalAlterConfigsRequest, int]:
+def decode_incremental_alter_configs_request_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[IncrementalAlterConfigsRequest, int]:
     end = len(buf)
     m = new(IncrementalAlterConfigsRequest)
     if pos >= end:
@@ -237,6 +245,9 @@ def decode_incremental_alter_configs_request_v1(buf: Buffer, pos: int) -> tuple[
     n -= 1
     if n * 4 > end - pos:
         raise cut_short("IncrementalAlterConfigsRequest.Resources", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("IncrementalAlterConfigsRequest.Resources", pos)
     m.resources = []
     add1 = m.resources.append
     for _ in range(n):
@@ -265,6 +276,9 @@ def decode_incremental_alter_configs_request_v1(buf: Buffer, pos: int) -> tuple[
         n -= 1
         if n * 4 > end - pos:
             raise cut_short("AlterConfigsResource.Configs", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("AlterConfigsResource.Configs", pos)
         x1.configs = []
         add2 = x1.configs.append
         for _ in range(n):
@@ -301,7 +315,8 @@ def decode_incremental_alter_configs_request_v1(buf: Buffer, pos: int) -> tuple[
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterableConfig")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterableConfig", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -310,7 +325,8 @@ def decode_incremental_alter_configs_request_v1(buf: Buffer, pos: int) -> tuple[
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterConfigsResource")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterConfigsResource", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -319,7 +335,8 @@ def decode_incremental_alter_configs_request_v1(buf: Buffer, pos: int) -> tuple[
     m.validate_only, n = _unpack_from_tB(buf, pos)
     pos += 2
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "IncrementalAlterConfigsRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "IncrementalAlterConfigsRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -400,7 +417,7 @@ REQUEST: MessageCodec[IncrementalAlterConfigsRequest] = MessageCodec(
 )
 
 
-def decode_incremental_alter_configs_response_v0(buf: Buffer, pos: int) -> tuple[IncrementalAlterConfigsResponse, int]:
+def decode_incremental_alter_configs_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[IncrementalAlterConfigsResponse, int]:
     end = len(buf)
     m = new(IncrementalAlterConfigsResponse)
     if end - pos < 8:
@@ -411,6 +428,9 @@ def decode_incremental_alter_configs_response_v0(buf: Buffer, pos: int) -> tuple
         raise null_value("IncrementalAlterConfigsResponse.Responses", pos)
     if n * 7 > end - pos:
         raise cut_short("IncrementalAlterConfigsResponse.Responses", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("IncrementalAlterConfigsResponse.Responses", pos)
     m.responses = []
     add1 = m.responses.append
     for _ in range(n):
@@ -470,7 +490,7 @@ def encode_incremental_alter_configs_response_v0(m: IncrementalAlterConfigsRespo
         add(d2)
 
 
-def decode_incremental_alter_configs_response_v1(buf: Buffer, pos: int) -> tuple[IncrementalAlterConfigsResponse, int]:
+def decode_incremental_alter_configs_response_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[IncrementalAlterConfigsResponse, int]:
     end = len(buf)
     m = new(IncrementalAlterConfigsResponse)
     if end - pos < 5:
@@ -484,6 +504,9 @@ def decode_incremental_alter_configs_response_v1(buf: Buffer, pos: int) -> tuple
     n -= 1
     if n * 6 > end - pos:
         raise cut_short("IncrementalAlterConfigsResponse.Responses", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("IncrementalAlterConfigsResponse.Responses", pos)
     m.responses = []
     add1 = m.responses.append
     for _ in range(n):
@@ -520,7 +543,8 @@ def decode_incremental_alter_configs_response_v1(buf: Buffer, pos: int) -> tuple
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterConfigsResourceResponse")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AlterConfigsResourceResponse", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -529,7 +553,8 @@ def decode_incremental_alter_configs_response_v1(buf: Buffer, pos: int) -> tuple
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "IncrementalAlterConfigsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "IncrementalAlterConfigsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -80,7 +81,7 @@ _pack_iqhB = Struct(">iqhB").pack
 _unpack_from_iqhB = Struct(">iqhB").unpack_from
 
 
-def decode_init_producer_id_request_v0(buf: Buffer, pos: int) -> tuple[InitProducerIdRequest, int]:
+def decode_init_producer_id_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[InitProducerIdRequest, int]:
     end = len(buf)
     m = new(InitProducerIdRequest)
     if end - pos < 2:
@@ -129,7 +130,7 @@ def encode_init_producer_id_request_v0(m: InitProducerIdRequest, out: list[Chunk
     add(_pack_i(m.transaction_timeout_ms))
 
 
-def decode_init_producer_id_request_v2(buf: Buffer, pos: int) -> tuple[InitProducerIdRequest, int]:
+def decode_init_producer_id_request_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[InitProducerIdRequest, int]:
     end = len(buf)
     m = new(InitProducerIdRequest)
     if pos >= end:
@@ -151,7 +152,8 @@ def decode_init_producer_id_request_v2(buf: Buffer, pos: int) -> tuple[InitProdu
     m.transaction_timeout_ms, n = _unpack_from_iB(buf, pos)
     pos += 5
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "InitProducerIdRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "InitProducerIdRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.producer_id = -1
@@ -188,7 +190,7 @@ def encode_init_producer_id_request_v2(m: InitProducerIdRequest, out: list[Chunk
         add(_pack_iB(m.transaction_timeout_ms, 0))
 
 
-def decode_init_producer_id_request_v3(buf: Buffer, pos: int) -> tuple[InitProducerIdRequest, int]:
+def decode_init_producer_id_request_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[InitProducerIdRequest, int]:
     end = len(buf)
     m = new(InitProducerIdRequest)
     if pos >= end:
@@ -210,7 +212,8 @@ def decode_init_producer_id_request_v3(buf: Buffer, pos: int) -> tuple[InitProdu
     m.transaction_timeout_ms, m.producer_id, m.producer_epoch, n = _unpack_from_iqhB(buf, pos)
     pos += 15
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "InitProducerIdRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "InitProducerIdRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.enable2_pc = False
@@ -241,7 +244,7 @@ def encode_init_producer_id_request_v3(m: InitProducerIdRequest, out: list[Chunk
         add(_pack_iqhB(m.transaction_timeout_ms, m.producer_id, m.producer_epoch, 0))
 
 
-def decode_init_producer_id_request_v6(buf: Buffer, pos: int) -> tuple[InitProducerIdRequest, int]:
+def decode_init_producer_id_request_v6(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[InitProducerIdRequest, int]:
     end = len(buf)
     m = new(InitProducerIdRequest)
     if pos >= end:
@@ -263,7 +266,8 @@ def decode_init_producer_id_request_v6(buf: Buffer, pos: int) -> tuple[InitProdu
     m.transaction_timeout_ms, m.producer_id, m.producer_epoch, m.enable2_pc, m.keep_prepared_txn, n = _unpack_from_iqhttB(buf, pos)
     pos += 17
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "InitProducerIdRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "InitProducerIdRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -312,7 +316,7 @@ REQUEST: MessageCodec[InitProducerIdRequest] = MessageCodec(
 )
 
 
-def decode_init_producer_id_response_v0(buf: Buffer, pos: int) -> tuple[InitProducerIdResponse, int]:
+def decode_init_producer_id_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[InitProducerIdResponse, int]:
     end = len(buf)
     m = new(InitProducerIdResponse)
     if end - pos < 16:
@@ -334,7 +338,7 @@ def encode_init_producer_id_response_v0(m: InitProducerIdResponse, out: list[Chu
     add(_pack_ihqh(m.throttle_time_ms, m.error_code, m.producer_id, m.producer_epoch))
 
 
-def decode_init_producer_id_response_v2(buf: Buffer, pos: int) -> tuple[InitProducerIdResponse, int]:
+def decode_init_producer_id_response_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[InitProducerIdResponse, int]:
     end = len(buf)
     m = new(InitProducerIdResponse)
     if end - pos < 17:
@@ -342,7 +346,8 @@ def decode_init_producer_id_response_v2(buf: Buffer, pos: int) -> tuple[InitProd
     m.throttle_time_ms, m.error_code, m.producer_id, m.producer_epoch, n = _unpack_from_ihqhB(buf, pos)
     pos += 17
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "InitProducerIdResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "InitProducerIdResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.ongoing_txn_producer_id = -1
@@ -364,7 +369,7 @@ def encode_init_producer_id_response_v2(m: InitProducerIdResponse, out: list[Chu
         add(_pack_ihqhB(m.throttle_time_ms, m.error_code, m.producer_id, m.producer_epoch, 0))
 
 
-def decode_init_producer_id_response_v6(buf: Buffer, pos: int) -> tuple[InitProducerIdResponse, int]:
+def decode_init_producer_id_response_v6(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[InitProducerIdResponse, int]:
     end = len(buf)
     m = new(InitProducerIdResponse)
     if end - pos < 27:
@@ -372,7 +377,8 @@ def decode_init_producer_id_response_v6(buf: Buffer, pos: int) -> tuple[InitProd
     m.throttle_time_ms, m.error_code, m.producer_id, m.producer_epoch, m.ongoing_txn_producer_id, m.ongoing_txn_producer_epoch, n = _unpack_from_ihqhqhB(buf, pos)
     pos += 27
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "InitProducerIdResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "InitProducerIdResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -21,6 +22,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -104,7 +106,7 @@ _pack_iiqB = Struct(">iiqB").pack
 _unpack_from_iiqB = Struct(">iiqB").unpack_from
 
 
-def decode_initialize_share_group_state_request_v0(buf: Buffer, pos: int) -> tuple[InitializeShareGroupStateRequest, int]:
+def decode_initialize_share_group_state_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[InitializeShareGroupStateRequest, int]:
     end = len(buf)
     m = new(InitializeShareGroupStateRequest)
     if pos >= end:
@@ -131,6 +133,9 @@ def decode_initialize_share_group_state_request_v0(buf: Buffer, pos: int) -> tup
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("InitializeShareGroupStateRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("InitializeShareGroupStateRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -146,6 +151,9 @@ def decode_initialize_share_group_state_request_v0(buf: Buffer, pos: int) -> tup
         n -= 1
         if n * 17 > end - pos:
             raise cut_short("InitializeStateData.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("InitializeStateData.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -155,7 +163,8 @@ def decode_initialize_share_group_state_request_v0(buf: Buffer, pos: int) -> tup
             x2.partition, x2.state_epoch, x2.start_offset, n = _unpack_from_iiqB(buf, pos)
             pos += 17
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -164,7 +173,8 @@ def decode_initialize_share_group_state_request_v0(buf: Buffer, pos: int) -> tup
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "InitializeStateData")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "InitializeStateData", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -173,7 +183,8 @@ def decode_initialize_share_group_state_request_v0(buf: Buffer, pos: int) -> tup
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "InitializeShareGroupStateRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "InitializeShareGroupStateRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -233,7 +244,7 @@ REQUEST: MessageCodec[InitializeShareGroupStateRequest] = MessageCodec(
 )
 
 
-def decode_initialize_share_group_state_response_v0(buf: Buffer, pos: int) -> tuple[InitializeShareGroupStateResponse, int]:
+def decode_initialize_share_group_state_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[InitializeShareGroupStateResponse, int]:
     end = len(buf)
     m = new(InitializeShareGroupStateResponse)
     if pos >= end:
@@ -247,6 +258,9 @@ def decode_initialize_share_group_state_response_v0(buf: Buffer, pos: int) -> tu
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("InitializeShareGroupStateResponse.Results", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("InitializeShareGroupStateResponse.Results", pos)
     m.results = []
     add1 = m.results.append
     for _ in range(n):
@@ -262,6 +276,9 @@ def decode_initialize_share_group_state_response_v0(buf: Buffer, pos: int) -> tu
         n -= 1
         if n * 8 > end - pos:
             raise cut_short("InitializeStateResult.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("InitializeStateResult.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -285,7 +302,8 @@ def decode_initialize_share_group_state_response_v0(buf: Buffer, pos: int) -> tu
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionResult")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionResult", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -294,7 +312,8 @@ def decode_initialize_share_group_state_response_v0(buf: Buffer, pos: int) -> tu
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "InitializeStateResult")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "InitializeStateResult", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -303,7 +322,8 @@ def decode_initialize_share_group_state_response_v0(buf: Buffer, pos: int) -> tu
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "InitializeShareGroupStateResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "InitializeShareGroupStateResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -22,6 +23,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -121,7 +123,7 @@ _pack_iih = Struct(">iih").pack
 _unpack_from_iih = Struct(">iih").unpack_from
 
 
-def decode_join_group_request_v0(buf: Buffer, pos: int) -> tuple[JoinGroupRequest, int]:
+def decode_join_group_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[JoinGroupRequest, int]:
     end = len(buf)
     m = new(JoinGroupRequest)
     if end - pos < 2:
@@ -165,6 +167,9 @@ def decode_join_group_request_v0(buf: Buffer, pos: int) -> tuple[JoinGroupReques
         raise null_value("JoinGroupRequest.Protocols", pos)
     if n * 6 > end - pos:
         raise cut_short("JoinGroupRequest.Protocols", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("JoinGroupRequest.Protocols", pos)
     m.protocols = []
     add1 = m.protocols.append
     for _ in range(n):
@@ -247,7 +252,7 @@ def encode_join_group_request_v0(m: JoinGroupRequest, out: list[Chunk]) -> None:
             add(v6)
 
 
-def decode_join_group_request_v1(buf: Buffer, pos: int) -> tuple[JoinGroupRequest, int]:
+def decode_join_group_request_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[JoinGroupRequest, int]:
     end = len(buf)
     m = new(JoinGroupRequest)
     if end - pos < 2:
@@ -291,6 +296,9 @@ def decode_join_group_request_v1(buf: Buffer, pos: int) -> tuple[JoinGroupReques
         raise null_value("JoinGroupRequest.Protocols", pos)
     if n * 6 > end - pos:
         raise cut_short("JoinGroupRequest.Protocols", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("JoinGroupRequest.Protocols", pos)
     m.protocols = []
     add1 = m.protocols.append
     for _ in range(n):
@@ -372,7 +380,7 @@ def encode_join_group_request_v1(m: JoinGroupRequest, out: list[Chunk]) -> None:
             add(v6)
 
 
-def decode_join_group_request_v5(buf: Buffer, pos: int) -> tuple[JoinGroupRequest, int]:
+def decode_join_group_request_v5(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[JoinGroupRequest, int]:
     end = len(buf)
     m = new(JoinGroupRequest)
     if end - pos < 2:
@@ -428,6 +436,9 @@ def decode_join_group_request_v5(buf: Buffer, pos: int) -> tuple[JoinGroupReques
         raise null_value("JoinGroupRequest.Protocols", pos)
     if n * 6 > end - pos:
         raise cut_short("JoinGroupRequest.Protocols", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("JoinGroupRequest.Protocols", pos)
     m.protocols = []
     add1 = m.protocols.append
     for _ in range(n):
@@ -515,7 +526,7 @@ def encode_join_group_request_v5(m: JoinGroupRequest, out: list[Chunk]) -> None:
             add(v7)
 
 
-def decode_join_group_request_v6(buf: Buffer, pos: int) -> tuple[JoinGroupRequest, int]:
+def decode_join_group_request_v6(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[JoinGroupRequest, int]:
     end = len(buf)
     m = new(JoinGroupRequest)
     if pos >= end:
@@ -582,6 +593,9 @@ def decode_join_group_request_v6(buf: Buffer, pos: int) -> tuple[JoinGroupReques
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("JoinGroupRequest.Protocols", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("JoinGroupRequest.Protocols", pos)
     m.protocols = []
     add1 = m.protocols.append
     for _ in range(n):
@@ -617,7 +631,8 @@ def decode_join_group_request_v6(buf: Buffer, pos: int) -> tuple[JoinGroupReques
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "JoinGroupRequestProtocol")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "JoinGroupRequestProtocol", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -626,7 +641,8 @@ def decode_join_group_request_v6(buf: Buffer, pos: int) -> tuple[JoinGroupReques
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "JoinGroupRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "JoinGroupRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.reason = None
@@ -700,7 +716,7 @@ def encode_join_group_request_v6(m: JoinGroupRequest, out: list[Chunk]) -> None:
         add(UVARINT[0])
 
 
-def decode_join_group_request_v8(buf: Buffer, pos: int) -> tuple[JoinGroupRequest, int]:
+def decode_join_group_request_v8(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[JoinGroupRequest, int]:
     end = len(buf)
     m = new(JoinGroupRequest)
     if pos >= end:
@@ -767,6 +783,9 @@ def decode_join_group_request_v8(buf: Buffer, pos: int) -> tuple[JoinGroupReques
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("JoinGroupRequest.Protocols", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("JoinGroupRequest.Protocols", pos)
     m.protocols = []
     add1 = m.protocols.append
     for _ in range(n):
@@ -802,7 +821,8 @@ def decode_join_group_request_v8(buf: Buffer, pos: int) -> tuple[JoinGroupReques
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "JoinGroupRequestProtocol")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "JoinGroupRequestProtocol", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -825,7 +845,8 @@ def decode_join_group_request_v8(buf: Buffer, pos: int) -> tuple[JoinGroupReques
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "JoinGroupRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "JoinGroupRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -937,7 +958,7 @@ REQUEST: MessageCodec[JoinGroupRequest] = MessageCodec(
 )
 
 
-def decode_join_group_response_v0(buf: Buffer, pos: int) -> tuple[JoinGroupResponse, int]:
+def decode_join_group_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[JoinGroupResponse, int]:
     end = len(buf)
     m = new(JoinGroupResponse)
     if end - pos < 8:
@@ -981,6 +1002,9 @@ def decode_join_group_response_v0(buf: Buffer, pos: int) -> tuple[JoinGroupRespo
         raise null_value("JoinGroupResponse.Members", pos)
     if n * 6 > end - pos:
         raise cut_short("JoinGroupResponse.Members", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("JoinGroupResponse.Members", pos)
     m.members = []
     add1 = m.members.append
     for _ in range(n):
@@ -1064,7 +1088,7 @@ def encode_join_group_response_v0(m: JoinGroupResponse, out: list[Chunk]) -> Non
             add(v6)
 
 
-def decode_join_group_response_v2(buf: Buffer, pos: int) -> tuple[JoinGroupResponse, int]:
+def decode_join_group_response_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[JoinGroupResponse, int]:
     end = len(buf)
     m = new(JoinGroupResponse)
     if end - pos < 12:
@@ -1108,6 +1132,9 @@ def decode_join_group_response_v2(buf: Buffer, pos: int) -> tuple[JoinGroupRespo
         raise null_value("JoinGroupResponse.Members", pos)
     if n * 6 > end - pos:
         raise cut_short("JoinGroupResponse.Members", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("JoinGroupResponse.Members", pos)
     m.members = []
     add1 = m.members.append
     for _ in range(n):
@@ -1190,7 +1217,7 @@ def encode_join_group_response_v2(m: JoinGroupResponse, out: list[Chunk]) -> Non
             add(v6)
 
 
-def decode_join_group_response_v5(buf: Buffer, pos: int) -> tuple[JoinGroupResponse, int]:
+def decode_join_group_response_v5(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[JoinGroupResponse, int]:
     end = len(buf)
     m = new(JoinGroupResponse)
     if end - pos < 12:
@@ -1234,6 +1261,9 @@ def decode_join_group_response_v5(buf: Buffer, pos: int) -> tuple[JoinGroupRespo
         raise null_value("JoinGroupResponse.Members", pos)
     if n * 8 > end - pos:
         raise cut_short("JoinGroupResponse.Members", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("JoinGroupResponse.Members", pos)
     m.members = []
     add1 = m.members.append
     for _ in range(n):
@@ -1336,7 +1366,7 @@ def encode_join_group_response_v5(m: JoinGroupResponse, out: list[Chunk]) -> Non
             add(v7)
 
 
-def decode_join_group_response_v6(buf: Buffer, pos: int) -> tuple[JoinGroupResponse, int]:
+def decode_join_group_response_v6(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[JoinGroupResponse, int]:
     end = len(buf)
     m = new(JoinGroupResponse)
     if end - pos < 11:
@@ -1389,6 +1419,9 @@ def decode_join_group_response_v6(buf: Buffer, pos: int) -> tuple[JoinGroupRespo
     n -= 1
     if n * 4 > end - pos:
         raise cut_short("JoinGroupResponse.Members", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("JoinGroupResponse.Members", pos)
     m.members = []
     add1 = m.members.append
     for _ in range(n):
@@ -1438,7 +1471,8 @@ def decode_join_group_response_v6(buf: Buffer, pos: int) -> tuple[JoinGroupRespo
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "JoinGroupResponseMember")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "JoinGroupResponseMember", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -1447,7 +1481,8 @@ def decode_join_group_response_v6(buf: Buffer, pos: int) -> tuple[JoinGroupRespo
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "JoinGroupResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "JoinGroupResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.protocol_type = None
@@ -1524,7 +1559,7 @@ def encode_join_group_response_v6(m: JoinGroupResponse, out: list[Chunk]) -> Non
         add(UVARINT[0])
 
 
-def decode_join_group_response_v7(buf: Buffer, pos: int) -> tuple[JoinGroupResponse, int]:
+def decode_join_group_response_v7(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[JoinGroupResponse, int]:
     end = len(buf)
     m = new(JoinGroupResponse)
     if end - pos < 11:
@@ -1592,6 +1627,9 @@ def decode_join_group_response_v7(buf: Buffer, pos: int) -> tuple[JoinGroupRespo
     n -= 1
     if n * 4 > end - pos:
         raise cut_short("JoinGroupResponse.Members", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("JoinGroupResponse.Members", pos)
     m.members = []
     add1 = m.members.append
     for _ in range(n):
@@ -1641,7 +1679,8 @@ def decode_join_group_response_v7(buf: Buffer, pos: int) -> tuple[JoinGroupRespo
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "JoinGroupResponseMember")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "JoinGroupResponseMember", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -1650,7 +1689,8 @@ def decode_join_group_response_v7(buf: Buffer, pos: int) -> tuple[JoinGroupRespo
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "JoinGroupResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "JoinGroupResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.skip_assignment = False
@@ -1737,7 +1777,7 @@ def encode_join_group_response_v7(m: JoinGroupResponse, out: list[Chunk]) -> Non
         add(UVARINT[0])
 
 
-def decode_join_group_response_v9(buf: Buffer, pos: int) -> tuple[JoinGroupResponse, int]:
+def decode_join_group_response_v9(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[JoinGroupResponse, int]:
     end = len(buf)
     m = new(JoinGroupResponse)
     if end - pos < 11:
@@ -1805,6 +1845,9 @@ def decode_join_group_response_v9(buf: Buffer, pos: int) -> tuple[JoinGroupRespo
     n -= 1
     if n * 4 > end - pos:
         raise cut_short("JoinGroupResponse.Members", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("JoinGroupResponse.Members", pos)
     m.members = []
     add1 = m.members.append
     for _ in range(n):
@@ -1854,7 +1897,8 @@ def decode_join_group_response_v9(buf: Buffer, pos: int) -> tuple[JoinGroupRespo
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "JoinGroupResponseMember")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "JoinGroupResponseMember", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -1863,7 +1907,8 @@ def decode_join_group_response_v9(buf: Buffer, pos: int) -> tuple[JoinGroupRespo
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "JoinGroupResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "JoinGroupResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -9,6 +9,7 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
     INT32S,
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -23,6 +24,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -190,7 +192,7 @@ _pack_iiqi = Struct(">iiqi").pack
 _unpack_from_iiqi = Struct(">iiqi").unpack_from
 
 
-def decode_leader_and_isr_request_v0(buf: Buffer, pos: int) -> tuple[LeaderAndIsrRequest, int]:
+def decode_leader_and_isr_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[LeaderAndIsrRequest, int]:
     end = len(buf)
     m = new(LeaderAndIsrRequest)
     if end - pos < 12:
@@ -201,6 +203,9 @@ def decode_leader_and_isr_request_v0(buf: Buffer, pos: int) -> tuple[LeaderAndIs
         raise null_value("LeaderAndIsrRequest.UngroupedPartitionStates", pos)
     if n * 30 > end - pos:
         raise cut_short("LeaderAndIsrRequest.UngroupedPartitionStates", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("LeaderAndIsrRequest.UngroupedPartitionStates", pos)
     m.ungrouped_partition_states = []
     add1 = m.ungrouped_partition_states.append
     for _ in range(n):
@@ -224,6 +229,9 @@ def decode_leader_and_isr_request_v0(buf: Buffer, pos: int) -> tuple[LeaderAndIs
             raise null_value("LeaderAndIsrPartitionState.Isr", pos)
         if n * 4 > end - pos:
             raise cut_short("LeaderAndIsrPartitionState.Isr", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("LeaderAndIsrPartitionState.Isr", pos)
         x1.isr = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         if end - pos < 8:
@@ -234,6 +242,9 @@ def decode_leader_and_isr_request_v0(buf: Buffer, pos: int) -> tuple[LeaderAndIs
             raise null_value("LeaderAndIsrPartitionState.Replicas", pos)
         if n * 4 > end - pos:
             raise cut_short("LeaderAndIsrPartitionState.Replicas", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("LeaderAndIsrPartitionState.Replicas", pos)
         x1.replicas = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         x1.adding_replicas = []
@@ -250,6 +261,9 @@ def decode_leader_and_isr_request_v0(buf: Buffer, pos: int) -> tuple[LeaderAndIs
         raise null_value("LeaderAndIsrRequest.LiveLeaders", pos)
     if n * 10 > end - pos:
         raise cut_short("LeaderAndIsrRequest.LiveLeaders", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("LeaderAndIsrRequest.LiveLeaders", pos)
     m.live_leaders = []
     add2 = m.live_leaders.append
     for _ in range(n):
@@ -332,7 +346,7 @@ def encode_leader_and_isr_request_v0(m: LeaderAndIsrRequest, out: list[Chunk]) -
         add(_pack_i(x2.port))
 
 
-def decode_leader_and_isr_request_v1(buf: Buffer, pos: int) -> tuple[LeaderAndIsrRequest, int]:
+def decode_leader_and_isr_request_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[LeaderAndIsrRequest, int]:
     end = len(buf)
     m = new(LeaderAndIsrRequest)
     if end - pos < 12:
@@ -343,6 +357,9 @@ def decode_leader_and_isr_request_v1(buf: Buffer, pos: int) -> tuple[LeaderAndIs
         raise null_value("LeaderAndIsrRequest.UngroupedPartitionStates", pos)
     if n * 31 > end - pos:
         raise cut_short("LeaderAndIsrRequest.UngroupedPartitionStates", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("LeaderAndIsrRequest.UngroupedPartitionStates", pos)
     m.ungrouped_partition_states = []
     add1 = m.ungrouped_partition_states.append
     for _ in range(n):
@@ -366,6 +383,9 @@ def decode_leader_and_isr_request_v1(buf: Buffer, pos: int) -> tuple[LeaderAndIs
             raise null_value("LeaderAndIsrPartitionState.Isr", pos)
         if n * 4 > end - pos:
             raise cut_short("LeaderAndIsrPartitionState.Isr", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("LeaderAndIsrPartitionState.Isr", pos)
         x1.isr = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         if end - pos < 8:
@@ -376,6 +396,9 @@ def decode_leader_and_isr_request_v1(buf: Buffer, pos: int) -> tuple[LeaderAndIs
             raise null_value("LeaderAndIsrPartitionState.Replicas", pos)
         if n * 4 > end - pos:
             raise cut_short("LeaderAndIsrPartitionState.Replicas", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("LeaderAndIsrPartitionState.Replicas", pos)
         x1.replicas = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         if end - pos < 1:
@@ -395,6 +418,9 @@ def decode_leader_and_isr_request_v1(buf: Buffer, pos: int) -> tuple[LeaderAndIs
         raise null_value("LeaderAndIsrRequest.LiveLeaders", pos)
     if n * 10 > end - pos:
         raise cut_short("LeaderAndIsrRequest.LiveLeaders", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("LeaderAndIsrRequest.LiveLeaders", pos)
     m.live_leaders = []
     add2 = m.live_leaders.append
     for _ in range(n):
@@ -478,7 +504,7 @@ def encode_leader_and_isr_request_v1(m: LeaderAndIsrRequest, out: list[Chunk]) -
         add(_pack_i(x2.port))
 
 
-def decode_leader_and_isr_request_v2(buf: Buffer, pos: int) -> tuple[LeaderAndIsrRequest, int]:
+def decode_leader_and_isr_request_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[LeaderAndIsrRequest, int]:
     end = len(buf)
     m = new(LeaderAndIsrRequest)
     if end - pos < 20:
@@ -489,6 +515,9 @@ def decode_leader_and_isr_request_v2(buf: Buffer, pos: int) -> tuple[LeaderAndIs
         raise null_value("LeaderAndIsrRequest.TopicStates", pos)
     if n * 6 > end - pos:
         raise cut_short("LeaderAndIsrRequest.TopicStates", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("LeaderAndIsrRequest.TopicStates", pos)
     m.topic_states = []
     add1 = m.topic_states.append
     for _ in range(n):
@@ -512,6 +541,9 @@ def decode_leader_and_isr_request_v2(buf: Buffer, pos: int) -> tuple[LeaderAndIs
             raise null_value("LeaderAndIsrTopicState.PartitionStates", pos)
         if n * 29 > end - pos:
             raise cut_short("LeaderAndIsrTopicState.PartitionStates", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("LeaderAndIsrTopicState.PartitionStates", pos)
         x1.partition_states = []
         add2 = x1.partition_states.append
         for _ in range(n):
@@ -524,6 +556,9 @@ def decode_leader_and_isr_request_v2(buf: Buffer, pos: int) -> tuple[LeaderAndIs
                 raise null_value("LeaderAndIsrPartitionState.Isr", pos)
             if n * 4 > end - pos:
                 raise cut_short("LeaderAndIsrPartitionState.Isr", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("LeaderAndIsrPartitionState.Isr", pos)
             x2.isr = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if end - pos < 8:
@@ -534,6 +569,9 @@ def decode_leader_and_isr_request_v2(buf: Buffer, pos: int) -> tuple[LeaderAndIs
                 raise null_value("LeaderAndIsrPartitionState.Replicas", pos)
             if n * 4 > end - pos:
                 raise cut_short("LeaderAndIsrPartitionState.Replicas", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("LeaderAndIsrPartitionState.Replicas", pos)
             x2.replicas = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if end - pos < 1:
@@ -557,6 +595,9 @@ def decode_leader_and_isr_request_v2(buf: Buffer, pos: int) -> tuple[LeaderAndIs
         raise null_value("LeaderAndIsrRequest.LiveLeaders", pos)
     if n * 10 > end - pos:
         raise cut_short("LeaderAndIsrRequest.LiveLeaders", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("LeaderAndIsrRequest.LiveLeaders", pos)
     m.live_leaders = []
     add3 = m.live_leaders.append
     for _ in range(n):
@@ -645,7 +686,7 @@ def encode_leader_and_isr_request_v2(m: LeaderAndIsrRequest, out: list[Chunk]) -
         add(_pack_i(x3.port))
 
 
-def decode_leader_and_isr_request_v3(buf: Buffer, pos: int) -> tuple[LeaderAndIsrRequest, int]:
+def decode_leader_and_isr_request_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[LeaderAndIsrRequest, int]:
     end = len(buf)
     m = new(LeaderAndIsrRequest)
     if end - pos < 20:
@@ -656,6 +697,9 @@ def decode_leader_and_isr_request_v3(buf: Buffer, pos: int) -> tuple[LeaderAndIs
         raise null_value("LeaderAndIsrRequest.TopicStates", pos)
     if n * 6 > end - pos:
         raise cut_short("LeaderAndIsrRequest.TopicStates", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("LeaderAndIsrRequest.TopicStates", pos)
     m.topic_states = []
     add1 = m.topic_states.append
     for _ in range(n):
@@ -679,6 +723,9 @@ def decode_leader_and_isr_request_v3(buf: Buffer, pos: int) -> tuple[LeaderAndIs
             raise null_value("LeaderAndIsrTopicState.PartitionStates", pos)
         if n * 37 > end - pos:
             raise cut_short("LeaderAndIsrTopicState.PartitionStates", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("LeaderAndIsrTopicState.PartitionStates", pos)
         x1.partition_states = []
         add2 = x1.partition_states.append
         for _ in range(n):
@@ -691,6 +738,9 @@ def decode_leader_and_isr_request_v3(buf: Buffer, pos: int) -> tuple[LeaderAndIs
                 raise null_value("LeaderAndIsrPartitionState.Isr", pos)
             if n * 4 > end - pos:
                 raise cut_short("LeaderAndIsrPartitionState.Isr", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("LeaderAndIsrPartitionState.Isr", pos)
             x2.isr = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if end - pos < 8:
@@ -701,6 +751,9 @@ def decode_leader_and_isr_request_v3(buf: Buffer, pos: int) -> tuple[LeaderAndIs
                 raise null_value("LeaderAndIsrPartitionState.Replicas", pos)
             if n * 4 > end - pos:
                 raise cut_short("LeaderAndIsrPartitionState.Replicas", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("LeaderAndIsrPartitionState.Replicas", pos)
             x2.replicas = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if end - pos < 4:
@@ -711,6 +764,9 @@ def decode_leader_and_isr_request_v3(buf: Buffer, pos: int) -> tuple[LeaderAndIs
                 raise null_value("LeaderAndIsrPartitionState.AddingReplicas", pos)
             if n * 4 > end - pos:
                 raise cut_short("LeaderAndIsrPartitionState.AddingReplicas", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("LeaderAndIsrPartitionState.AddingReplicas", pos)
             x2.adding_replicas = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if end - pos < 4:
@@ -721,6 +777,9 @@ def decode_leader_and_isr_request_v3(buf: Buffer, pos: int) -> tuple[LeaderAndIs
                 raise null_value("LeaderAndIsrPartitionState.RemovingReplicas", pos)
             if n * 4 > end - pos:
                 raise cut_short("LeaderAndIsrPartitionState.RemovingReplicas", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("LeaderAndIsrPartitionState.RemovingReplicas", pos)
             x2.removing_replicas = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if end - pos < 1:
@@ -742,6 +801,9 @@ def decode_leader_and_isr_request_v3(buf: Buffer, pos: int) -> tuple[LeaderAndIs
         raise null_value("LeaderAndIsrRequest.LiveLeaders", pos)
     if n * 10 > end - pos:
         raise cut_short("LeaderAndIsrRequest.LiveLeaders", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("LeaderAndIsrRequest.LiveLeaders", pos)
     m.live_leaders = []
     add3 = m.live_leaders.append
     for _ in range(n):
@@ -844,7 +906,7 @@ def encode_leader_and_isr_request_v3(m: LeaderAndIsrRequest, out: list[Chunk]) -
         add(_pack_i(x3.port))
 
 
-def decode_leader_and_isr_request_v4(buf: Buffer, pos: int) -> tuple[LeaderAndIsrRequest, int]:
+def decode_leader_and_isr_request_v4(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[LeaderAndIsrRequest, int]:
     end = len(buf)
     m = new(LeaderAndIsrRequest)
     if end - pos < 17:
@@ -858,6 +920,9 @@ def decode_leader_and_isr_request_v4(buf: Buffer, pos: int) -> tuple[LeaderAndIs
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("LeaderAndIsrRequest.TopicStates", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("LeaderAndIsrRequest.TopicStates", pos)
     m.topic_states = []
     add1 = m.topic_states.append
     for _ in range(n):
@@ -886,6 +951,9 @@ def decode_leader_and_isr_request_v4(buf: Buffer, pos: int) -> tuple[LeaderAndIs
         n -= 1
         if n * 26 > end - pos:
             raise cut_short("LeaderAndIsrTopicState.PartitionStates", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("LeaderAndIsrTopicState.PartitionStates", pos)
         x1.partition_states = []
         add2 = x1.partition_states.append
         for _ in range(n):
@@ -901,6 +969,9 @@ def decode_leader_and_isr_request_v4(buf: Buffer, pos: int) -> tuple[LeaderAndIs
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("LeaderAndIsrPartitionState.Isr", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("LeaderAndIsrPartitionState.Isr", pos)
             x2.isr = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if end - pos < 5:
@@ -914,6 +985,9 @@ def decode_leader_and_isr_request_v4(buf: Buffer, pos: int) -> tuple[LeaderAndIs
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("LeaderAndIsrPartitionState.Replicas", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("LeaderAndIsrPartitionState.Replicas", pos)
             x2.replicas = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -927,6 +1001,9 @@ def decode_leader_and_isr_request_v4(buf: Buffer, pos: int) -> tuple[LeaderAndIs
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("LeaderAndIsrPartitionState.AddingReplicas", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("LeaderAndIsrPartitionState.AddingReplicas", pos)
             x2.adding_replicas = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -940,6 +1017,9 @@ def decode_leader_and_isr_request_v4(buf: Buffer, pos: int) -> tuple[LeaderAndIs
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("LeaderAndIsrPartitionState.RemovingReplicas", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("LeaderAndIsrPartitionState.RemovingReplicas", pos)
             x2.removing_replicas = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if end - pos < 2:
@@ -947,7 +1027,8 @@ def decode_leader_and_isr_request_v4(buf: Buffer, pos: int) -> tuple[LeaderAndIs
             x2.is_new, n = _unpack_from_tB(buf, pos)
             pos += 2
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrPartitionState")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrPartitionState", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             x2.topic_name = ""
@@ -958,7 +1039,8 @@ def decode_leader_and_isr_request_v4(buf: Buffer, pos: int) -> tuple[LeaderAndIs
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrTopicState")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrTopicState", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.topic_id = ZERO_UUID
@@ -974,6 +1056,9 @@ def decode_leader_and_isr_request_v4(buf: Buffer, pos: int) -> tuple[LeaderAndIs
     n -= 1
     if n * 10 > end - pos:
         raise cut_short("LeaderAndIsrRequest.LiveLeaders", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("LeaderAndIsrRequest.LiveLeaders", pos)
     m.live_leaders = []
     add3 = m.live_leaders.append
     for _ in range(n):
@@ -996,7 +1081,8 @@ def decode_leader_and_isr_request_v4(buf: Buffer, pos: int) -> tuple[LeaderAndIs
         x3.port, n = _unpack_from_iB(buf, pos)
         pos += 5
         if n:
-            x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrLiveLeader")
+            x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrLiveLeader", left)
+            left -= len(x3.unknown_tagged_fields or ())
         else:
             x3.unknown_tagged_fields = None
         add3(x3)
@@ -1005,7 +1091,8 @@ def decode_leader_and_isr_request_v4(buf: Buffer, pos: int) -> tuple[LeaderAndIs
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.is_kraft_controller = False
@@ -1120,7 +1207,7 @@ def encode_leader_and_isr_request_v4(m: LeaderAndIsrRequest, out: list[Chunk]) -
         add(UVARINT[0])
 
 
-def decode_leader_and_isr_request_v5(buf: Buffer, pos: int) -> tuple[LeaderAndIsrRequest, int]:
+def decode_leader_and_isr_request_v5(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[LeaderAndIsrRequest, int]:
     end = len(buf)
     m = new(LeaderAndIsrRequest)
     if end - pos < 18:
@@ -1134,6 +1221,9 @@ def decode_leader_and_isr_request_v5(buf: Buffer, pos: int) -> tuple[LeaderAndIs
     n -= 1
     if n * 19 > end - pos:
         raise cut_short("LeaderAndIsrRequest.TopicStates", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("LeaderAndIsrRequest.TopicStates", pos)
     m.topic_states = []
     add1 = m.topic_states.append
     for _ in range(n):
@@ -1162,6 +1252,9 @@ def decode_leader_and_isr_request_v5(buf: Buffer, pos: int) -> tuple[LeaderAndIs
         n -= 1
         if n * 26 > end - pos:
             raise cut_short("LeaderAndIsrTopicState.PartitionStates", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("LeaderAndIsrTopicState.PartitionStates", pos)
         x1.partition_states = []
         add2 = x1.partition_states.append
         for _ in range(n):
@@ -1177,6 +1270,9 @@ def decode_leader_and_isr_request_v5(buf: Buffer, pos: int) -> tuple[LeaderAndIs
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("LeaderAndIsrPartitionState.Isr", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("LeaderAndIsrPartitionState.Isr", pos)
             x2.isr = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if end - pos < 5:
@@ -1190,6 +1286,9 @@ def decode_leader_and_isr_request_v5(buf: Buffer, pos: int) -> tuple[LeaderAndIs
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("LeaderAndIsrPartitionState.Replicas", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("LeaderAndIsrPartitionState.Replicas", pos)
             x2.replicas = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -1203,6 +1302,9 @@ def decode_leader_and_isr_request_v5(buf: Buffer, pos: int) -> tuple[LeaderAndIs
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("LeaderAndIsrPartitionState.AddingReplicas", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("LeaderAndIsrPartitionState.AddingReplicas", pos)
             x2.adding_replicas = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -1216,6 +1318,9 @@ def decode_leader_and_isr_request_v5(buf: Buffer, pos: int) -> tuple[LeaderAndIs
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("LeaderAndIsrPartitionState.RemovingReplicas", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("LeaderAndIsrPartitionState.RemovingReplicas", pos)
             x2.removing_replicas = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if end - pos < 2:
@@ -1223,7 +1328,8 @@ def decode_leader_and_isr_request_v5(buf: Buffer, pos: int) -> tuple[LeaderAndIs
             x2.is_new, n = _unpack_from_tB(buf, pos)
             pos += 2
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrPartitionState")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrPartitionState", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             x2.topic_name = ""
@@ -1234,7 +1340,8 @@ def decode_leader_and_isr_request_v5(buf: Buffer, pos: int) -> tuple[LeaderAndIs
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrTopicState")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrTopicState", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -1249,6 +1356,9 @@ def decode_leader_and_isr_request_v5(buf: Buffer, pos: int) -> tuple[LeaderAndIs
     n -= 1
     if n * 10 > end - pos:
         raise cut_short("LeaderAndIsrRequest.LiveLeaders", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("LeaderAndIsrRequest.LiveLeaders", pos)
     m.live_leaders = []
     add3 = m.live_leaders.append
     for _ in range(n):
@@ -1271,7 +1381,8 @@ def decode_leader_and_isr_request_v5(buf: Buffer, pos: int) -> tuple[LeaderAndIs
         x3.port, n = _unpack_from_iB(buf, pos)
         pos += 5
         if n:
-            x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrLiveLeader")
+            x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrLiveLeader", left)
+            left -= len(x3.unknown_tagged_fields or ())
         else:
             x3.unknown_tagged_fields = None
         add3(x3)
@@ -1280,7 +1391,8 @@ def decode_leader_and_isr_request_v5(buf: Buffer, pos: int) -> tuple[LeaderAndIs
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.is_kraft_controller = False
@@ -1395,7 +1507,7 @@ def encode_leader_and_isr_request_v5(m: LeaderAndIsrRequest, out: list[Chunk]) -
         add(UVARINT[0])
 
 
-def decode_leader_and_isr_request_v6(buf: Buffer, pos: int) -> tuple[LeaderAndIsrRequest, int]:
+def decode_leader_and_isr_request_v6(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[LeaderAndIsrRequest, int]:
     end = len(buf)
     m = new(LeaderAndIsrRequest)
     if end - pos < 18:
@@ -1409,6 +1521,9 @@ def decode_leader_and_isr_request_v6(buf: Buffer, pos: int) -> tuple[LeaderAndIs
     n -= 1
     if n * 19 > end - pos:
         raise cut_short("LeaderAndIsrRequest.TopicStates", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("LeaderAndIsrRequest.TopicStates", pos)
     m.topic_states = []
     add1 = m.topic_states.append
     for _ in range(n):
@@ -1437,6 +1552,9 @@ def decode_leader_and_isr_request_v6(buf: Buffer, pos: int) -> tuple[LeaderAndIs
         n -= 1
         if n * 27 > end - pos:
             raise cut_short("LeaderAndIsrTopicState.PartitionStates", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("LeaderAndIsrTopicState.PartitionStates", pos)
         x1.partition_states = []
         add2 = x1.partition_states.append
         for _ in range(n):
@@ -1452,6 +1570,9 @@ def decode_leader_and_isr_request_v6(buf: Buffer, pos: int) -> tuple[LeaderAndIs
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("LeaderAndIsrPartitionState.Isr", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("LeaderAndIsrPartitionState.Isr", pos)
             x2.isr = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if end - pos < 5:
@@ -1465,6 +1586,9 @@ def decode_leader_and_isr_request_v6(buf: Buffer, pos: int) -> tuple[LeaderAndIs
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("LeaderAndIsrPartitionState.Replicas", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("LeaderAndIsrPartitionState.Replicas", pos)
             x2.replicas = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -1478,6 +1602,9 @@ def decode_leader_and_isr_request_v6(buf: Buffer, pos: int) -> tuple[LeaderAndIs
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("LeaderAndIsrPartitionState.AddingReplicas", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("LeaderAndIsrPartitionState.AddingReplicas", pos)
             x2.adding_replicas = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -1491,6 +1618,9 @@ def decode_leader_and_isr_request_v6(buf: Buffer, pos: int) -> tuple[LeaderAndIs
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("LeaderAndIsrPartitionState.RemovingReplicas", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("LeaderAndIsrPartitionState.RemovingReplicas", pos)
             x2.removing_replicas = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if end - pos < 3:
@@ -1498,7 +1628,8 @@ def decode_leader_and_isr_request_v6(buf: Buffer, pos: int) -> tuple[LeaderAndIs
             x2.is_new, x2.leader_recovery_state, n = _unpack_from_tbB(buf, pos)
             pos += 3
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrPartitionState")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrPartitionState", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             x2.topic_name = ""
@@ -1508,7 +1639,8 @@ def decode_leader_and_isr_request_v6(buf: Buffer, pos: int) -> tuple[LeaderAndIs
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrTopicState")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrTopicState", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -1523,6 +1655,9 @@ def decode_leader_and_isr_request_v6(buf: Buffer, pos: int) -> tuple[LeaderAndIs
     n -= 1
     if n * 10 > end - pos:
         raise cut_short("LeaderAndIsrRequest.LiveLeaders", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("LeaderAndIsrRequest.LiveLeaders", pos)
     m.live_leaders = []
     add3 = m.live_leaders.append
     for _ in range(n):
@@ -1545,7 +1680,8 @@ def decode_leader_and_isr_request_v6(buf: Buffer, pos: int) -> tuple[LeaderAndIs
         x3.port, n = _unpack_from_iB(buf, pos)
         pos += 5
         if n:
-            x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrLiveLeader")
+            x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrLiveLeader", left)
+            left -= len(x3.unknown_tagged_fields or ())
         else:
             x3.unknown_tagged_fields = None
         add3(x3)
@@ -1554,7 +1690,8 @@ def decode_leader_and_isr_request_v6(buf: Buffer, pos: int) -> tuple[LeaderAndIs
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.is_kraft_controller = False
@@ -1667,7 +1804,7 @@ def encode_leader_and_isr_request_v6(m: LeaderAndIsrRequest, out: list[Chunk]) -
         add(UVARINT[0])
 
 
-def decode_leader_and_isr_request_v7(buf: Buffer, pos: int) -> tuple[LeaderAndIsrRequest, int]:
+def decode_leader_and_isr_request_v7(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[LeaderAndIsrRequest, int]:
     end = len(buf)
     m = new(LeaderAndIsrRequest)
     if end - pos < 19:
@@ -1681,6 +1818,9 @@ def decode_leader_and_isr_request_v7(buf: Buffer, pos: int) -> tuple[LeaderAndIs
     n -= 1
     if n * 19 > end - pos:
         raise cut_short("LeaderAndIsrRequest.TopicStates", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("LeaderAndIsrRequest.TopicStates", pos)
     m.topic_states = []
     add1 = m.topic_states.append
     for _ in range(n):
@@ -1709,6 +1849,9 @@ def decode_leader_and_isr_request_v7(buf: Buffer, pos: int) -> tuple[LeaderAndIs
         n -= 1
         if n * 27 > end - pos:
             raise cut_short("LeaderAndIsrTopicState.PartitionStates", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("LeaderAndIsrTopicState.PartitionStates", pos)
         x1.partition_states = []
         add2 = x1.partition_states.append
         for _ in range(n):
@@ -1724,6 +1867,9 @@ def decode_leader_and_isr_request_v7(buf: Buffer, pos: int) -> tuple[LeaderAndIs
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("LeaderAndIsrPartitionState.Isr", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("LeaderAndIsrPartitionState.Isr", pos)
             x2.isr = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if end - pos < 5:
@@ -1737,6 +1883,9 @@ def decode_leader_and_isr_request_v7(buf: Buffer, pos: int) -> tuple[LeaderAndIs
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("LeaderAndIsrPartitionState.Replicas", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("LeaderAndIsrPartitionState.Replicas", pos)
             x2.replicas = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -1750,6 +1899,9 @@ def decode_leader_and_isr_request_v7(buf: Buffer, pos: int) -> tuple[LeaderAndIs
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("LeaderAndIsrPartitionState.AddingReplicas", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("LeaderAndIsrPartitionState.AddingReplicas", pos)
             x2.adding_replicas = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -1763,6 +1915,9 @@ def decode_leader_and_isr_request_v7(buf: Buffer, pos: int) -> tuple[LeaderAndIs
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("LeaderAndIsrPartitionState.RemovingReplicas", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("LeaderAndIsrPartitionState.RemovingReplicas", pos)
             x2.removing_replicas = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if end - pos < 3:
@@ -1770,7 +1925,8 @@ def decode_leader_and_isr_request_v7(buf: Buffer, pos: int) -> tuple[LeaderAndIs
             x2.is_new, x2.leader_recovery_state, n = _unpack_from_tbB(buf, pos)
             pos += 3
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrPartitionState")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrPartitionState", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             x2.topic_name = ""
@@ -1780,7 +1936,8 @@ def decode_leader_and_isr_request_v7(buf: Buffer, pos: int) -> tuple[LeaderAndIs
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrTopicState")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrTopicState", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -1795,6 +1952,9 @@ def decode_leader_and_isr_request_v7(buf: Buffer, pos: int) -> tuple[LeaderAndIs
     n -= 1
     if n * 10 > end - pos:
         raise cut_short("LeaderAndIsrRequest.LiveLeaders", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("LeaderAndIsrRequest.LiveLeaders", pos)
     m.live_leaders = []
     add3 = m.live_leaders.append
     for _ in range(n):
@@ -1817,7 +1977,8 @@ def decode_leader_and_isr_request_v7(buf: Buffer, pos: int) -> tuple[LeaderAndIs
         x3.port, n = _unpack_from_iB(buf, pos)
         pos += 5
         if n:
-            x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrLiveLeader")
+            x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrLiveLeader", left)
+            left -= len(x3.unknown_tagged_fields or ())
         else:
             x3.unknown_tagged_fields = None
         add3(x3)
@@ -1826,7 +1987,8 @@ def decode_leader_and_isr_request_v7(buf: Buffer, pos: int) -> tuple[LeaderAndIs
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.ungrouped_partition_states = []
@@ -1962,7 +2124,7 @@ REQUEST: MessageCodec[LeaderAndIsrRequest] = MessageCodec(
 )
 
 
-def decode_leader_and_isr_response_v0(buf: Buffer, pos: int) -> tuple[LeaderAndIsrResponse, int]:
+def decode_leader_and_isr_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[LeaderAndIsrResponse, int]:
     end = len(buf)
     m = new(LeaderAndIsrResponse)
     if end - pos < 6:
@@ -1973,6 +2135,9 @@ def decode_leader_and_isr_response_v0(buf: Buffer, pos: int) -> tuple[LeaderAndI
         raise null_value("LeaderAndIsrResponse.PartitionErrors", pos)
     if n * 8 > end - pos:
         raise cut_short("LeaderAndIsrResponse.PartitionErrors", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("LeaderAndIsrResponse.PartitionErrors", pos)
     m.partition_errors = []
     add1 = m.partition_errors.append
     for _ in range(n):
@@ -2019,7 +2184,7 @@ def encode_leader_and_isr_response_v0(m: LeaderAndIsrResponse, out: list[Chunk])
         add(_pack_ih(x1.partition_index, x1.error_code))
 
 
-def decode_leader_and_isr_response_v4(buf: Buffer, pos: int) -> tuple[LeaderAndIsrResponse, int]:
+def decode_leader_and_isr_response_v4(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[LeaderAndIsrResponse, int]:
     end = len(buf)
     m = new(LeaderAndIsrResponse)
     if end - pos < 3:
@@ -2033,6 +2198,9 @@ def decode_leader_and_isr_response_v4(buf: Buffer, pos: int) -> tuple[LeaderAndI
     n -= 1
     if n * 8 > end - pos:
         raise cut_short("LeaderAndIsrResponse.PartitionErrors", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("LeaderAndIsrResponse.PartitionErrors", pos)
     m.partition_errors = []
     add1 = m.partition_errors.append
     for _ in range(n):
@@ -2055,7 +2223,8 @@ def decode_leader_and_isr_response_v4(buf: Buffer, pos: int) -> tuple[LeaderAndI
         x1.partition_index, x1.error_code, n = _unpack_from_ihB(buf, pos)
         pos += 7
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrPartitionError")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrPartitionError", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -2064,7 +2233,8 @@ def decode_leader_and_isr_response_v4(buf: Buffer, pos: int) -> tuple[LeaderAndI
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.topics = []
@@ -2104,7 +2274,7 @@ def encode_leader_and_isr_response_v4(m: LeaderAndIsrResponse, out: list[Chunk])
         add(UVARINT[0])
 
 
-def decode_leader_and_isr_response_v5(buf: Buffer, pos: int) -> tuple[LeaderAndIsrResponse, int]:
+def decode_leader_and_isr_response_v5(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[LeaderAndIsrResponse, int]:
     end = len(buf)
     m = new(LeaderAndIsrResponse)
     if end - pos < 3:
@@ -2118,6 +2288,9 @@ def decode_leader_and_isr_response_v5(buf: Buffer, pos: int) -> tuple[LeaderAndI
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("LeaderAndIsrResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("LeaderAndIsrResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -2133,6 +2306,9 @@ def decode_leader_and_isr_response_v5(buf: Buffer, pos: int) -> tuple[LeaderAndI
         n -= 1
         if n * 7 > end - pos:
             raise cut_short("LeaderAndIsrTopicError.PartitionErrors", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("LeaderAndIsrTopicError.PartitionErrors", pos)
         x1.partition_errors = []
         add2 = x1.partition_errors.append
         for _ in range(n):
@@ -2142,7 +2318,8 @@ def decode_leader_and_isr_response_v5(buf: Buffer, pos: int) -> tuple[LeaderAndI
             x2.partition_index, x2.error_code, n = _unpack_from_ihB(buf, pos)
             pos += 7
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrPartitionError")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrPartitionError", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             x2.topic_name = ""
@@ -2152,7 +2329,8 @@ def decode_leader_and_isr_response_v5(buf: Buffer, pos: int) -> tuple[LeaderAndI
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrTopicError")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrTopicError", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -2161,7 +2339,8 @@ def decode_leader_and_isr_response_v5(buf: Buffer, pos: int) -> tuple[LeaderAndI
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderAndIsrResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.partition_errors = []

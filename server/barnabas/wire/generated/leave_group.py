@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -21,6 +22,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -91,7 +93,7 @@ _pack_ihi = Struct(">ihi").pack
 _unpack_from_ihi = Struct(">ihi").unpack_from
 
 
-def decode_leave_group_request_v0(buf: Buffer, pos: int) -> tuple[LeaveGroupRequest, int]:
+def decode_leave_group_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[LeaveGroupRequest, int]:
     end = len(buf)
     m = new(LeaveGroupRequest)
     if end - pos < 2:
@@ -141,7 +143,7 @@ def encode_leave_group_request_v0(m: LeaveGroupRequest, out: list[Chunk]) -> Non
     add(d2)
 
 
-def decode_leave_group_request_v3(buf: Buffer, pos: int) -> tuple[LeaveGroupRequest, int]:
+def decode_leave_group_request_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[LeaveGroupRequest, int]:
     end = len(buf)
     m = new(LeaveGroupRequest)
     if end - pos < 2:
@@ -163,6 +165,9 @@ def decode_leave_group_request_v3(buf: Buffer, pos: int) -> tuple[LeaveGroupRequ
         raise null_value("LeaveGroupRequest.Members", pos)
     if n * 4 > end - pos:
         raise cut_short("LeaveGroupRequest.Members", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("LeaveGroupRequest.Members", pos)
     m.members = []
     add1 = m.members.append
     for _ in range(n):
@@ -233,7 +238,7 @@ def encode_leave_group_request_v3(m: LeaveGroupRequest, out: list[Chunk]) -> Non
         add(d3)
 
 
-def decode_leave_group_request_v4(buf: Buffer, pos: int) -> tuple[LeaveGroupRequest, int]:
+def decode_leave_group_request_v4(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[LeaveGroupRequest, int]:
     end = len(buf)
     m = new(LeaveGroupRequest)
     if pos >= end:
@@ -260,6 +265,9 @@ def decode_leave_group_request_v4(buf: Buffer, pos: int) -> tuple[LeaveGroupRequ
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("LeaveGroupRequest.Members", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("LeaveGroupRequest.Members", pos)
     m.members = []
     add1 = m.members.append
     for _ in range(n):
@@ -296,7 +304,8 @@ def decode_leave_group_request_v4(buf: Buffer, pos: int) -> tuple[LeaveGroupRequ
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MemberIdentity")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MemberIdentity", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.reason = None
@@ -306,7 +315,8 @@ def decode_leave_group_request_v4(buf: Buffer, pos: int) -> tuple[LeaveGroupRequ
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaveGroupRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaveGroupRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.member_id = ""
@@ -358,7 +368,7 @@ def encode_leave_group_request_v4(m: LeaveGroupRequest, out: list[Chunk]) -> Non
         add(UVARINT[0])
 
 
-def decode_leave_group_request_v5(buf: Buffer, pos: int) -> tuple[LeaveGroupRequest, int]:
+def decode_leave_group_request_v5(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[LeaveGroupRequest, int]:
     end = len(buf)
     m = new(LeaveGroupRequest)
     if pos >= end:
@@ -385,6 +395,9 @@ def decode_leave_group_request_v5(buf: Buffer, pos: int) -> tuple[LeaveGroupRequ
     n -= 1
     if n * 4 > end - pos:
         raise cut_short("LeaveGroupRequest.Members", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("LeaveGroupRequest.Members", pos)
     m.members = []
     add1 = m.members.append
     for _ in range(n):
@@ -435,7 +448,8 @@ def decode_leave_group_request_v5(buf: Buffer, pos: int) -> tuple[LeaveGroupRequ
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MemberIdentity")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MemberIdentity", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -444,7 +458,8 @@ def decode_leave_group_request_v5(buf: Buffer, pos: int) -> tuple[LeaveGroupRequ
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaveGroupRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaveGroupRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.member_id = ""
@@ -527,7 +542,7 @@ REQUEST: MessageCodec[LeaveGroupRequest] = MessageCodec(
 )
 
 
-def decode_leave_group_response_v0(buf: Buffer, pos: int) -> tuple[LeaveGroupResponse, int]:
+def decode_leave_group_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[LeaveGroupResponse, int]:
     end = len(buf)
     m = new(LeaveGroupResponse)
     if end - pos < 2:
@@ -547,7 +562,7 @@ def encode_leave_group_response_v0(m: LeaveGroupResponse, out: list[Chunk]) -> N
     add(_pack_h(m.error_code))
 
 
-def decode_leave_group_response_v1(buf: Buffer, pos: int) -> tuple[LeaveGroupResponse, int]:
+def decode_leave_group_response_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[LeaveGroupResponse, int]:
     end = len(buf)
     m = new(LeaveGroupResponse)
     if end - pos < 6:
@@ -566,7 +581,7 @@ def encode_leave_group_response_v1(m: LeaveGroupResponse, out: list[Chunk]) -> N
     add(_pack_ih(m.throttle_time_ms, m.error_code))
 
 
-def decode_leave_group_response_v3(buf: Buffer, pos: int) -> tuple[LeaveGroupResponse, int]:
+def decode_leave_group_response_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[LeaveGroupResponse, int]:
     end = len(buf)
     m = new(LeaveGroupResponse)
     if end - pos < 10:
@@ -577,6 +592,9 @@ def decode_leave_group_response_v3(buf: Buffer, pos: int) -> tuple[LeaveGroupRes
         raise null_value("LeaveGroupResponse.Members", pos)
     if n * 6 > end - pos:
         raise cut_short("LeaveGroupResponse.Members", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("LeaveGroupResponse.Members", pos)
     m.members = []
     add1 = m.members.append
     for _ in range(n):
@@ -641,7 +659,7 @@ def encode_leave_group_response_v3(m: LeaveGroupResponse, out: list[Chunk]) -> N
         add(_pack_h(x1.error_code))
 
 
-def decode_leave_group_response_v4(buf: Buffer, pos: int) -> tuple[LeaveGroupResponse, int]:
+def decode_leave_group_response_v4(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[LeaveGroupResponse, int]:
     end = len(buf)
     m = new(LeaveGroupResponse)
     if end - pos < 7:
@@ -655,6 +673,9 @@ def decode_leave_group_response_v4(buf: Buffer, pos: int) -> tuple[LeaveGroupRes
     n -= 1
     if n * 5 > end - pos:
         raise cut_short("LeaveGroupResponse.Members", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("LeaveGroupResponse.Members", pos)
     m.members = []
     add1 = m.members.append
     for _ in range(n):
@@ -691,7 +712,8 @@ def decode_leave_group_response_v4(buf: Buffer, pos: int) -> tuple[LeaveGroupRes
         x1.error_code, n = _unpack_from_hB(buf, pos)
         pos += 3
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MemberResponse")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MemberResponse", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -700,7 +722,8 @@ def decode_leave_group_response_v4(buf: Buffer, pos: int) -> tuple[LeaveGroupRes
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaveGroupResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaveGroupResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

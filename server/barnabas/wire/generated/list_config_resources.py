@@ -9,6 +9,7 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
     INT8S,
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -22,6 +23,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -67,7 +69,7 @@ _pack_ihB = Struct(">ihB").pack
 _unpack_from_ihB = Struct(">ihB").unpack_from
 
 
-def decode_list_config_resources_request_v0(buf: Buffer, pos: int) -> tuple[ListConfigResourcesRequest, int]:
+def decode_list_config_resources_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ListConfigResourcesRequest, int]:
     end = len(buf)
     m = new(ListConfigResourcesRequest)
     if pos >= end:
@@ -75,7 +77,8 @@ def decode_list_config_resources_request_v0(buf: Buffer, pos: int) -> tuple[List
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListConfigResourcesRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListConfigResourcesRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.resource_types = []
@@ -93,7 +96,7 @@ def encode_list_config_resources_request_v0(m: ListConfigResourcesRequest, out: 
         add(UVARINT[0])
 
 
-def decode_list_config_resources_request_v1(buf: Buffer, pos: int) -> tuple[ListConfigResourcesRequest, int]:
+def decode_list_config_resources_request_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ListConfigResourcesRequest, int]:
     end = len(buf)
     m = new(ListConfigResourcesRequest)
     if pos >= end:
@@ -107,6 +110,9 @@ def decode_list_config_resources_request_v1(buf: Buffer, pos: int) -> tuple[List
     n -= 1
     if n > end - pos:
         raise cut_short("ListConfigResourcesRequest.ResourceTypes", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ListConfigResourcesRequest.ResourceTypes", pos)
     m.resource_types = list(INT8S[n].unpack_from(buf, pos))
     pos += n
     if pos >= end:
@@ -114,7 +120,8 @@ def decode_list_config_resources_request_v1(buf: Buffer, pos: int) -> tuple[List
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListConfigResourcesRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListConfigResourcesRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -150,7 +157,7 @@ REQUEST: MessageCodec[ListConfigResourcesRequest] = MessageCodec(
 )
 
 
-def decode_list_config_resources_response_v0(buf: Buffer, pos: int) -> tuple[ListConfigResourcesResponse, int]:
+def decode_list_config_resources_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ListConfigResourcesResponse, int]:
     end = len(buf)
     m = new(ListConfigResourcesResponse)
     if end - pos < 7:
@@ -164,6 +171,9 @@ def decode_list_config_resources_response_v0(buf: Buffer, pos: int) -> tuple[Lis
     n -= 1
     if n * 2 > end - pos:
         raise cut_short("ListConfigResourcesResponse.ConfigResources", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ListConfigResourcesResponse.ConfigResources", pos)
     m.config_resources = []
     add1 = m.config_resources.append
     for _ in range(n):
@@ -186,7 +196,8 @@ def decode_list_config_resources_response_v0(buf: Buffer, pos: int) -> tuple[Lis
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ConfigResource")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ConfigResource", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.resource_type = 16
@@ -196,7 +207,8 @@ def decode_list_config_resources_response_v0(buf: Buffer, pos: int) -> tuple[Lis
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListConfigResourcesResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListConfigResourcesResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -232,7 +244,7 @@ def encode_list_config_resources_response_v0(m: ListConfigResourcesResponse, out
         add(UVARINT[0])
 
 
-def decode_list_config_resources_response_v1(buf: Buffer, pos: int) -> tuple[ListConfigResourcesResponse, int]:
+def decode_list_config_resources_response_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ListConfigResourcesResponse, int]:
     end = len(buf)
     m = new(ListConfigResourcesResponse)
     if end - pos < 7:
@@ -246,6 +258,9 @@ def decode_list_config_resources_response_v1(buf: Buffer, pos: int) -> tuple[Lis
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("ListConfigResourcesResponse.ConfigResources", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ListConfigResourcesResponse.ConfigResources", pos)
     m.config_resources = []
     add1 = m.config_resources.append
     for _ in range(n):
@@ -268,7 +283,8 @@ def decode_list_config_resources_response_v1(buf: Buffer, pos: int) -> tuple[Lis
         x1.resource_type, n = _unpack_from_bB(buf, pos)
         pos += 2
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ConfigResource")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ConfigResource", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -277,7 +293,8 @@ def decode_list_config_resources_response_v1(buf: Buffer, pos: int) -> tuple[Lis
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListConfigResourcesResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListConfigResourcesResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

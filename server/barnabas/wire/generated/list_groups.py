@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -21,6 +22,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -75,7 +77,7 @@ _pack_ihi = Struct(">ihi").pack
 _unpack_from_ihi = Struct(">ihi").unpack_from
 
 
-def decode_list_groups_request_v0(buf: Buffer, pos: int) -> tuple[ListGroupsRequest, int]:
+def decode_list_groups_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ListGroupsRequest, int]:
     end = len(buf)
     m = new(ListGroupsRequest)
     m.states_filter = []
@@ -92,7 +94,7 @@ def encode_list_groups_request_v0(m: ListGroupsRequest, out: list[Chunk]) -> Non
         raise UnsupportedFieldError("ListGroupsRequest", "types_filter", "0-2")
 
 
-def decode_list_groups_request_v3(buf: Buffer, pos: int) -> tuple[ListGroupsRequest, int]:
+def decode_list_groups_request_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ListGroupsRequest, int]:
     end = len(buf)
     m = new(ListGroupsRequest)
     if pos >= end:
@@ -100,7 +102,8 @@ def decode_list_groups_request_v3(buf: Buffer, pos: int) -> tuple[ListGroupsRequ
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListGroupsRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListGroupsRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.states_filter = []
@@ -121,7 +124,7 @@ def encode_list_groups_request_v3(m: ListGroupsRequest, out: list[Chunk]) -> Non
         add(UVARINT[0])
 
 
-def decode_list_groups_request_v4(buf: Buffer, pos: int) -> tuple[ListGroupsRequest, int]:
+def decode_list_groups_request_v4(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ListGroupsRequest, int]:
     end = len(buf)
     m = new(ListGroupsRequest)
     if pos >= end:
@@ -135,6 +138,9 @@ def decode_list_groups_request_v4(buf: Buffer, pos: int) -> tuple[ListGroupsRequ
     n -= 1
     if n > end - pos:
         raise cut_short("ListGroupsRequest.StatesFilter", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ListGroupsRequest.StatesFilter", pos)
     m.states_filter = []
     add1 = m.states_filter.append
     for _ in range(n):
@@ -157,7 +163,8 @@ def decode_list_groups_request_v4(buf: Buffer, pos: int) -> tuple[ListGroupsRequ
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListGroupsRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListGroupsRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.types_filter = []
@@ -188,7 +195,7 @@ def encode_list_groups_request_v4(m: ListGroupsRequest, out: list[Chunk]) -> Non
         add(UVARINT[0])
 
 
-def decode_list_groups_request_v5(buf: Buffer, pos: int) -> tuple[ListGroupsRequest, int]:
+def decode_list_groups_request_v5(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ListGroupsRequest, int]:
     end = len(buf)
     m = new(ListGroupsRequest)
     if pos >= end:
@@ -202,6 +209,9 @@ def decode_list_groups_request_v5(buf: Buffer, pos: int) -> tuple[ListGroupsRequ
     n -= 1
     if n > end - pos:
         raise cut_short("ListGroupsRequest.StatesFilter", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ListGroupsRequest.StatesFilter", pos)
     m.states_filter = []
     add1 = m.states_filter.append
     for _ in range(n):
@@ -230,6 +240,9 @@ def decode_list_groups_request_v5(buf: Buffer, pos: int) -> tuple[ListGroupsRequ
     n -= 1
     if n > end - pos:
         raise cut_short("ListGroupsRequest.TypesFilter", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ListGroupsRequest.TypesFilter", pos)
     m.types_filter = []
     add2 = m.types_filter.append
     for _ in range(n):
@@ -252,7 +265,8 @@ def decode_list_groups_request_v5(buf: Buffer, pos: int) -> tuple[ListGroupsRequ
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListGroupsRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListGroupsRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -315,7 +329,7 @@ REQUEST: MessageCodec[ListGroupsRequest] = MessageCodec(
 )
 
 
-def decode_list_groups_response_v0(buf: Buffer, pos: int) -> tuple[ListGroupsResponse, int]:
+def decode_list_groups_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ListGroupsResponse, int]:
     end = len(buf)
     m = new(ListGroupsResponse)
     if end - pos < 6:
@@ -326,6 +340,9 @@ def decode_list_groups_response_v0(buf: Buffer, pos: int) -> tuple[ListGroupsRes
         raise null_value("ListGroupsResponse.Groups", pos)
     if n * 4 > end - pos:
         raise cut_short("ListGroupsResponse.Groups", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ListGroupsResponse.Groups", pos)
     m.groups = []
     add1 = m.groups.append
     for _ in range(n):
@@ -385,7 +402,7 @@ def encode_list_groups_response_v0(m: ListGroupsResponse, out: list[Chunk]) -> N
         add(d2)
 
 
-def decode_list_groups_response_v1(buf: Buffer, pos: int) -> tuple[ListGroupsResponse, int]:
+def decode_list_groups_response_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ListGroupsResponse, int]:
     end = len(buf)
     m = new(ListGroupsResponse)
     if end - pos < 10:
@@ -396,6 +413,9 @@ def decode_list_groups_response_v1(buf: Buffer, pos: int) -> tuple[ListGroupsRes
         raise null_value("ListGroupsResponse.Groups", pos)
     if n * 4 > end - pos:
         raise cut_short("ListGroupsResponse.Groups", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ListGroupsResponse.Groups", pos)
     m.groups = []
     add1 = m.groups.append
     for _ in range(n):
@@ -454,7 +474,7 @@ def encode_list_groups_response_v1(m: ListGroupsResponse, out: list[Chunk]) -> N
         add(d2)
 
 
-def decode_list_groups_response_v3(buf: Buffer, pos: int) -> tuple[ListGroupsResponse, int]:
+def decode_list_groups_response_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ListGroupsResponse, int]:
     end = len(buf)
     m = new(ListGroupsResponse)
     if end - pos < 7:
@@ -468,6 +488,9 @@ def decode_list_groups_response_v3(buf: Buffer, pos: int) -> tuple[ListGroupsRes
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("ListGroupsResponse.Groups", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ListGroupsResponse.Groups", pos)
     m.groups = []
     add1 = m.groups.append
     for _ in range(n):
@@ -503,7 +526,8 @@ def decode_list_groups_response_v3(buf: Buffer, pos: int) -> tuple[ListGroupsRes
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListedGroup")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListedGroup", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.group_state = ""
@@ -514,7 +538,8 @@ def decode_list_groups_response_v3(buf: Buffer, pos: int) -> tuple[ListGroupsRes
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListGroupsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListGroupsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -557,7 +582,7 @@ def encode_list_groups_response_v3(m: ListGroupsResponse, out: list[Chunk]) -> N
         add(UVARINT[0])
 
 
-def decode_list_groups_response_v4(buf: Buffer, pos: int) -> tuple[ListGroupsResponse, int]:
+def decode_list_groups_response_v4(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ListGroupsResponse, int]:
     end = len(buf)
     m = new(ListGroupsResponse)
     if end - pos < 7:
@@ -571,6 +596,9 @@ def decode_list_groups_response_v4(buf: Buffer, pos: int) -> tuple[ListGroupsRes
     n -= 1
     if n * 4 > end - pos:
         raise cut_short("ListGroupsResponse.Groups", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ListGroupsResponse.Groups", pos)
     m.groups = []
     add1 = m.groups.append
     for _ in range(n):
@@ -619,7 +647,8 @@ def decode_list_groups_response_v4(buf: Buffer, pos: int) -> tuple[ListGroupsRes
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListedGroup")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListedGroup", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.group_type = ""
@@ -629,7 +658,8 @@ def decode_list_groups_response_v4(buf: Buffer, pos: int) -> tuple[ListGroupsRes
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListGroupsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListGroupsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -679,7 +709,7 @@ def encode_list_groups_response_v4(m: ListGroupsResponse, out: list[Chunk]) -> N
         add(UVARINT[0])
 
 
-def decode_list_groups_response_v5(buf: Buffer, pos: int) -> tuple[ListGroupsResponse, int]:
+def decode_list_groups_response_v5(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ListGroupsResponse, int]:
     end = len(buf)
     m = new(ListGroupsResponse)
     if end - pos < 7:
@@ -693,6 +723,9 @@ def decode_list_groups_response_v5(buf: Buffer, pos: int) -> tuple[ListGroupsRes
     n -= 1
     if n * 5 > end - pos:
         raise cut_short("ListGroupsResponse.Groups", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ListGroupsResponse.Groups", pos)
     m.groups = []
     add1 = m.groups.append
     for _ in range(n):
@@ -754,7 +787,8 @@ def decode_list_groups_response_v5(buf: Buffer, pos: int) -> tuple[ListGroupsRes
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListedGroup")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListedGroup", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -763,7 +797,8 @@ def decode_list_groups_response_v5(buf: Buffer, pos: int) -> tuple[ListGroupsRes
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListGroupsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListGroupsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

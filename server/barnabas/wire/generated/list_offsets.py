@@ -9,6 +9,7 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
     INT64S,
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -22,6 +23,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -139,7 +141,7 @@ _iter_unpack_iqi = Struct(">iqi").iter_unpack
 _pack_iqi = Struct(">iqi").pack
 
 
-def decode_list_offsets_request_v0(buf: Buffer, pos: int) -> tuple[ListOffsetsRequest, int]:
+def decode_list_offsets_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ListOffsetsRequest, int]:
     end = len(buf)
     m = new(ListOffsetsRequest)
     if end - pos < 8:
@@ -150,6 +152,9 @@ def decode_list_offsets_request_v0(buf: Buffer, pos: int) -> tuple[ListOffsetsRe
         raise null_value("ListOffsetsRequest.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("ListOffsetsRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ListOffsetsRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -173,6 +178,9 @@ def decode_list_offsets_request_v0(buf: Buffer, pos: int) -> tuple[ListOffsetsRe
             raise null_value("ListOffsetsTopic.Partitions", pos)
         if n * 16 > end - pos:
             raise cut_short("ListOffsetsTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ListOffsetsTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         stop = pos + n * 16
@@ -217,7 +225,7 @@ def encode_list_offsets_request_v0(m: ListOffsetsRequest, out: list[Chunk]) -> N
             add(_pack_iqi(x2.partition_index, x2.timestamp, x2.max_num_offsets))
 
 
-def decode_list_offsets_request_v1(buf: Buffer, pos: int) -> tuple[ListOffsetsRequest, int]:
+def decode_list_offsets_request_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ListOffsetsRequest, int]:
     end = len(buf)
     m = new(ListOffsetsRequest)
     if end - pos < 8:
@@ -228,6 +236,9 @@ def decode_list_offsets_request_v1(buf: Buffer, pos: int) -> tuple[ListOffsetsRe
         raise null_value("ListOffsetsRequest.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("ListOffsetsRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ListOffsetsRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -251,6 +262,9 @@ def decode_list_offsets_request_v1(buf: Buffer, pos: int) -> tuple[ListOffsetsRe
             raise null_value("ListOffsetsTopic.Partitions", pos)
         if n * 12 > end - pos:
             raise cut_short("ListOffsetsTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ListOffsetsTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         stop = pos + n * 12
@@ -298,7 +312,7 @@ def encode_list_offsets_request_v1(m: ListOffsetsRequest, out: list[Chunk]) -> N
             add(_pack_iq(x2.partition_index, x2.timestamp))
 
 
-def decode_list_offsets_request_v2(buf: Buffer, pos: int) -> tuple[ListOffsetsRequest, int]:
+def decode_list_offsets_request_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ListOffsetsRequest, int]:
     end = len(buf)
     m = new(ListOffsetsRequest)
     if end - pos < 9:
@@ -309,6 +323,9 @@ def decode_list_offsets_request_v2(buf: Buffer, pos: int) -> tuple[ListOffsetsRe
         raise null_value("ListOffsetsRequest.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("ListOffsetsRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ListOffsetsRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -332,6 +349,9 @@ def decode_list_offsets_request_v2(buf: Buffer, pos: int) -> tuple[ListOffsetsRe
             raise null_value("ListOffsetsTopic.Partitions", pos)
         if n * 12 > end - pos:
             raise cut_short("ListOffsetsTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ListOffsetsTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         stop = pos + n * 12
@@ -376,7 +396,7 @@ def encode_list_offsets_request_v2(m: ListOffsetsRequest, out: list[Chunk]) -> N
             add(_pack_iq(x2.partition_index, x2.timestamp))
 
 
-def decode_list_offsets_request_v4(buf: Buffer, pos: int) -> tuple[ListOffsetsRequest, int]:
+def decode_list_offsets_request_v4(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ListOffsetsRequest, int]:
     end = len(buf)
     m = new(ListOffsetsRequest)
     if end - pos < 9:
@@ -387,6 +407,9 @@ def decode_list_offsets_request_v4(buf: Buffer, pos: int) -> tuple[ListOffsetsRe
         raise null_value("ListOffsetsRequest.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("ListOffsetsRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ListOffsetsRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -410,6 +433,9 @@ def decode_list_offsets_request_v4(buf: Buffer, pos: int) -> tuple[ListOffsetsRe
             raise null_value("ListOffsetsTopic.Partitions", pos)
         if n * 16 > end - pos:
             raise cut_short("ListOffsetsTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ListOffsetsTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         stop = pos + n * 16
@@ -453,7 +479,7 @@ def encode_list_offsets_request_v4(m: ListOffsetsRequest, out: list[Chunk]) -> N
             add(_pack_iiq(x2.partition_index, x2.current_leader_epoch, x2.timestamp))
 
 
-def decode_list_offsets_request_v6(buf: Buffer, pos: int) -> tuple[ListOffsetsRequest, int]:
+def decode_list_offsets_request_v6(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ListOffsetsRequest, int]:
     end = len(buf)
     m = new(ListOffsetsRequest)
     if end - pos < 6:
@@ -467,6 +493,9 @@ def decode_list_offsets_request_v6(buf: Buffer, pos: int) -> tuple[ListOffsetsRe
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("ListOffsetsRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ListOffsetsRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -495,6 +524,9 @@ def decode_list_offsets_request_v6(buf: Buffer, pos: int) -> tuple[ListOffsetsRe
         n -= 1
         if n * 17 > end - pos:
             raise cut_short("ListOffsetsTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ListOffsetsTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -504,7 +536,8 @@ def decode_list_offsets_request_v6(buf: Buffer, pos: int) -> tuple[ListOffsetsRe
             x2.partition_index, x2.current_leader_epoch, x2.timestamp, n = _unpack_from_iiqB(buf, pos)
             pos += 17
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListOffsetsPartition")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListOffsetsPartition", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             x2.max_num_offsets = 1
@@ -514,7 +547,8 @@ def decode_list_offsets_request_v6(buf: Buffer, pos: int) -> tuple[ListOffsetsRe
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListOffsetsTopic")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListOffsetsTopic", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -523,7 +557,8 @@ def decode_list_offsets_request_v6(buf: Buffer, pos: int) -> tuple[ListOffsetsRe
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListOffsetsRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListOffsetsRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.timeout_ms = 0
@@ -574,7 +609,7 @@ def encode_list_offsets_request_v6(m: ListOffsetsRequest, out: list[Chunk]) -> N
         add(UVARINT[0])
 
 
-def decode_list_offsets_request_v10(buf: Buffer, pos: int) -> tuple[ListOffsetsRequest, int]:
+def decode_list_offsets_request_v10(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ListOffsetsRequest, int]:
     end = len(buf)
     m = new(ListOffsetsRequest)
     if end - pos < 6:
@@ -588,6 +623,9 @@ def decode_list_offsets_request_v10(buf: Buffer, pos: int) -> tuple[ListOffsetsR
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("ListOffsetsRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ListOffsetsRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -616,6 +654,9 @@ def decode_list_offsets_request_v10(buf: Buffer, pos: int) -> tuple[ListOffsetsR
         n -= 1
         if n * 17 > end - pos:
             raise cut_short("ListOffsetsTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ListOffsetsTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -625,7 +666,8 @@ def decode_list_offsets_request_v10(buf: Buffer, pos: int) -> tuple[ListOffsetsR
             x2.partition_index, x2.current_leader_epoch, x2.timestamp, n = _unpack_from_iiqB(buf, pos)
             pos += 17
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListOffsetsPartition")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListOffsetsPartition", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             x2.max_num_offsets = 1
@@ -635,7 +677,8 @@ def decode_list_offsets_request_v10(buf: Buffer, pos: int) -> tuple[ListOffsetsR
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListOffsetsTopic")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListOffsetsTopic", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -644,7 +687,8 @@ def decode_list_offsets_request_v10(buf: Buffer, pos: int) -> tuple[ListOffsetsR
     m.timeout_ms, n = _unpack_from_iB(buf, pos)
     pos += 5
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListOffsetsRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListOffsetsRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -729,7 +773,7 @@ REQUEST: MessageCodec[ListOffsetsRequest] = MessageCodec(
 )
 
 
-def decode_list_offsets_response_v0(buf: Buffer, pos: int) -> tuple[ListOffsetsResponse, int]:
+def decode_list_offsets_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ListOffsetsResponse, int]:
     end = len(buf)
     m = new(ListOffsetsResponse)
     if end - pos < 4:
@@ -740,6 +784,9 @@ def decode_list_offsets_response_v0(buf: Buffer, pos: int) -> tuple[ListOffsetsR
         raise null_value("ListOffsetsResponse.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("ListOffsetsResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ListOffsetsResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -763,6 +810,9 @@ def decode_list_offsets_response_v0(buf: Buffer, pos: int) -> tuple[ListOffsetsR
             raise null_value("ListOffsetsTopicResponse.Partitions", pos)
         if n * 10 > end - pos:
             raise cut_short("ListOffsetsTopicResponse.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ListOffsetsTopicResponse.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -775,6 +825,9 @@ def decode_list_offsets_response_v0(buf: Buffer, pos: int) -> tuple[ListOffsetsR
                 raise null_value("ListOffsetsPartitionResponse.OldStyleOffsets", pos)
             if n * 8 > end - pos:
                 raise cut_short("ListOffsetsPartitionResponse.OldStyleOffsets", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("ListOffsetsPartitionResponse.OldStyleOffsets", pos)
             x2.old_style_offsets = list(INT64S[n].unpack_from(buf, pos))
             pos += n * 8
             x2.timestamp = -1
@@ -825,7 +878,7 @@ def encode_list_offsets_response_v0(m: ListOffsetsResponse, out: list[Chunk]) ->
                 add(INT64S[len(v4)].pack(*v4))
 
 
-def decode_list_offsets_response_v1(buf: Buffer, pos: int) -> tuple[ListOffsetsResponse, int]:
+def decode_list_offsets_response_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ListOffsetsResponse, int]:
     end = len(buf)
     m = new(ListOffsetsResponse)
     if end - pos < 4:
@@ -836,6 +889,9 @@ def decode_list_offsets_response_v1(buf: Buffer, pos: int) -> tuple[ListOffsetsR
         raise null_value("ListOffsetsResponse.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("ListOffsetsResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ListOffsetsResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -859,6 +915,9 @@ def decode_list_offsets_response_v1(buf: Buffer, pos: int) -> tuple[ListOffsetsR
             raise null_value("ListOffsetsTopicResponse.Partitions", pos)
         if n * 22 > end - pos:
             raise cut_short("ListOffsetsTopicResponse.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ListOffsetsTopicResponse.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         stop = pos + n * 22
@@ -905,7 +964,7 @@ def encode_list_offsets_response_v1(m: ListOffsetsResponse, out: list[Chunk]) ->
             add(_pack_ihqq(x2.partition_index, x2.error_code, x2.timestamp, x2.offset))
 
 
-def decode_list_offsets_response_v2(buf: Buffer, pos: int) -> tuple[ListOffsetsResponse, int]:
+def decode_list_offsets_response_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ListOffsetsResponse, int]:
     end = len(buf)
     m = new(ListOffsetsResponse)
     if end - pos < 8:
@@ -916,6 +975,9 @@ def decode_list_offsets_response_v2(buf: Buffer, pos: int) -> tuple[ListOffsetsR
         raise null_value("ListOffsetsResponse.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("ListOffsetsResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ListOffsetsResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -939,6 +1001,9 @@ def decode_list_offsets_response_v2(buf: Buffer, pos: int) -> tuple[ListOffsetsR
             raise null_value("ListOffsetsTopicResponse.Partitions", pos)
         if n * 22 > end - pos:
             raise cut_short("ListOffsetsTopicResponse.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ListOffsetsTopicResponse.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         stop = pos + n * 22
@@ -984,7 +1049,7 @@ def encode_list_offsets_response_v2(m: ListOffsetsResponse, out: list[Chunk]) ->
             add(_pack_ihqq(x2.partition_index, x2.error_code, x2.timestamp, x2.offset))
 
 
-def decode_list_offsets_response_v4(buf: Buffer, pos: int) -> tuple[ListOffsetsResponse, int]:
+def decode_list_offsets_response_v4(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ListOffsetsResponse, int]:
     end = len(buf)
     m = new(ListOffsetsResponse)
     if end - pos < 8:
@@ -995,6 +1060,9 @@ def decode_list_offsets_response_v4(buf: Buffer, pos: int) -> tuple[ListOffsetsR
         raise null_value("ListOffsetsResponse.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("ListOffsetsResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ListOffsetsResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -1018,6 +1086,9 @@ def decode_list_offsets_response_v4(buf: Buffer, pos: int) -> tuple[ListOffsetsR
             raise null_value("ListOffsetsTopicResponse.Partitions", pos)
         if n * 26 > end - pos:
             raise cut_short("ListOffsetsTopicResponse.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ListOffsetsTopicResponse.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         stop = pos + n * 26
@@ -1060,7 +1131,7 @@ def encode_list_offsets_response_v4(m: ListOffsetsResponse, out: list[Chunk]) ->
             add(_pack_ihqqi(x2.partition_index, x2.error_code, x2.timestamp, x2.offset, x2.leader_epoch))
 
 
-def decode_list_offsets_response_v6(buf: Buffer, pos: int) -> tuple[ListOffsetsResponse, int]:
+def decode_list_offsets_response_v6(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ListOffsetsResponse, int]:
     end = len(buf)
     m = new(ListOffsetsResponse)
     if end - pos < 5:
@@ -1074,6 +1145,9 @@ def decode_list_offsets_response_v6(buf: Buffer, pos: int) -> tuple[ListOffsetsR
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("ListOffsetsResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ListOffsetsResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -1102,6 +1176,9 @@ def decode_list_offsets_response_v6(buf: Buffer, pos: int) -> tuple[ListOffsetsR
         n -= 1
         if n * 27 > end - pos:
             raise cut_short("ListOffsetsTopicResponse.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ListOffsetsTopicResponse.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -1111,7 +1188,8 @@ def decode_list_offsets_response_v6(buf: Buffer, pos: int) -> tuple[ListOffsetsR
             x2.partition_index, x2.error_code, x2.timestamp, x2.offset, x2.leader_epoch, n = _unpack_from_ihqqiB(buf, pos)
             pos += 27
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListOffsetsPartitionResponse")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListOffsetsPartitionResponse", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             x2.old_style_offsets = []
@@ -1121,7 +1199,8 @@ def decode_list_offsets_response_v6(buf: Buffer, pos: int) -> tuple[ListOffsetsR
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListOffsetsTopicResponse")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListOffsetsTopicResponse", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -1130,7 +1209,8 @@ def decode_list_offsets_response_v6(buf: Buffer, pos: int) -> tuple[ListOffsetsR
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListOffsetsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListOffsetsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

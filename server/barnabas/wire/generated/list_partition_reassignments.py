@@ -9,6 +9,7 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
     INT32S,
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -21,6 +22,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -96,7 +98,7 @@ _pack_ihB = Struct(">ihB").pack
 _unpack_from_ihB = Struct(">ihB").unpack_from
 
 
-def decode_list_partition_reassignments_request_v0(buf: Buffer, pos: int) -> tuple[ListPartitionReassignmentsRequest, int]:
+def decode_list_partition_reassignments_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ListPartitionReassignmentsRequest, int]:
     end = len(buf)
     m = new(ListPartitionReassignmentsRequest)
     if end - pos < 5:
@@ -111,6 +113,9 @@ def decode_list_partition_reassignments_request_v0(buf: Buffer, pos: int) -> tup
         n -= 1
         if n * 3 > end - pos:
             raise cut_short("ListPartitionReassignmentsRequest.Topics", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ListPartitionReassignmentsRequest.Topics", pos)
         m.topics = []
         add1 = m.topics.append
         for _ in range(n):
@@ -139,6 +144,9 @@ def decode_list_partition_reassignments_request_v0(buf: Buffer, pos: int) -> tup
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("ListPartitionReassignmentsTopics.PartitionIndexes", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("ListPartitionReassignmentsTopics.PartitionIndexes", pos)
             x1.partition_indexes = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -146,7 +154,8 @@ def decode_list_partition_reassignments_request_v0(buf: Buffer, pos: int) -> tup
             n = buf[pos]
             pos += 1
             if n:
-                x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListPartitionReassignmentsTopics")
+                x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListPartitionReassignmentsTopics", left)
+                left -= len(x1.unknown_tagged_fields or ())
             else:
                 x1.unknown_tagged_fields = None
             add1(x1)
@@ -155,7 +164,8 @@ def decode_list_partition_reassignments_request_v0(buf: Buffer, pos: int) -> tup
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListPartitionReassignmentsRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListPartitionReassignmentsRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -209,7 +219,7 @@ REQUEST: MessageCodec[ListPartitionReassignmentsRequest] = MessageCodec(
 )
 
 
-def decode_list_partition_reassignments_response_v0(buf: Buffer, pos: int) -> tuple[ListPartitionReassignmentsResponse, int]:
+def decode_list_partition_reassignments_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ListPartitionReassignmentsResponse, int]:
     end = len(buf)
     m = new(ListPartitionReassignmentsResponse)
     if end - pos < 7:
@@ -237,6 +247,9 @@ def decode_list_partition_reassignments_response_v0(buf: Buffer, pos: int) -> tu
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("ListPartitionReassignmentsResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ListPartitionReassignmentsResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -265,6 +278,9 @@ def decode_list_partition_reassignments_response_v0(buf: Buffer, pos: int) -> tu
         n -= 1
         if n * 8 > end - pos:
             raise cut_short("OngoingTopicReassignment.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("OngoingTopicReassignment.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -280,6 +296,9 @@ def decode_list_partition_reassignments_response_v0(buf: Buffer, pos: int) -> tu
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("OngoingPartitionReassignment.Replicas", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("OngoingPartitionReassignment.Replicas", pos)
             x2.replicas = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -293,6 +312,9 @@ def decode_list_partition_reassignments_response_v0(buf: Buffer, pos: int) -> tu
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("OngoingPartitionReassignment.AddingReplicas", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("OngoingPartitionReassignment.AddingReplicas", pos)
             x2.adding_replicas = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -306,6 +328,9 @@ def decode_list_partition_reassignments_response_v0(buf: Buffer, pos: int) -> tu
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("OngoingPartitionReassignment.RemovingReplicas", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("OngoingPartitionReassignment.RemovingReplicas", pos)
             x2.removing_replicas = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -313,7 +338,8 @@ def decode_list_partition_reassignments_response_v0(buf: Buffer, pos: int) -> tu
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OngoingPartitionReassignment")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OngoingPartitionReassignment", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -322,7 +348,8 @@ def decode_list_partition_reassignments_response_v0(buf: Buffer, pos: int) -> tu
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OngoingTopicReassignment")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OngoingTopicReassignment", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -331,7 +358,8 @@ def decode_list_partition_reassignments_response_v0(buf: Buffer, pos: int) -> tu
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListPartitionReassignmentsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListPartitionReassignmentsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

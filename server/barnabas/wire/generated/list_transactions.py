@@ -9,6 +9,7 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
     INT64S,
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -22,6 +23,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -77,7 +79,7 @@ _pack_qB = Struct(">qB").pack
 _unpack_from_qB = Struct(">qB").unpack_from
 
 
-def decode_list_transactions_request_v0(buf: Buffer, pos: int) -> tuple[ListTransactionsRequest, int]:
+def decode_list_transactions_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ListTransactionsRequest, int]:
     end = len(buf)
     m = new(ListTransactionsRequest)
     if pos >= end:
@@ -91,6 +93,9 @@ def decode_list_transactions_request_v0(buf: Buffer, pos: int) -> tuple[ListTran
     n -= 1
     if n > end - pos:
         raise cut_short("ListTransactionsRequest.StateFilters", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ListTransactionsRequest.StateFilters", pos)
     m.state_filters = []
     add1 = m.state_filters.append
     for _ in range(n):
@@ -119,6 +124,9 @@ def decode_list_transactions_request_v0(buf: Buffer, pos: int) -> tuple[ListTran
     n -= 1
     if n * 8 > end - pos:
         raise cut_short("ListTransactionsRequest.ProducerIdFilters", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ListTransactionsRequest.ProducerIdFilters", pos)
     m.producer_id_filters = list(INT64S[n].unpack_from(buf, pos))
     pos += n * 8
     if pos >= end:
@@ -126,7 +134,8 @@ def decode_list_transactions_request_v0(buf: Buffer, pos: int) -> tuple[ListTran
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListTransactionsRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListTransactionsRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.duration_filter = -1
@@ -167,7 +176,7 @@ def encode_list_transactions_request_v0(m: ListTransactionsRequest, out: list[Ch
         add(UVARINT[0])
 
 
-def decode_list_transactions_request_v1(buf: Buffer, pos: int) -> tuple[ListTransactionsRequest, int]:
+def decode_list_transactions_request_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ListTransactionsRequest, int]:
     end = len(buf)
     m = new(ListTransactionsRequest)
     if pos >= end:
@@ -181,6 +190,9 @@ def decode_list_transactions_request_v1(buf: Buffer, pos: int) -> tuple[ListTran
     n -= 1
     if n > end - pos:
         raise cut_short("ListTransactionsRequest.StateFilters", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ListTransactionsRequest.StateFilters", pos)
     m.state_filters = []
     add1 = m.state_filters.append
     for _ in range(n):
@@ -209,6 +221,9 @@ def decode_list_transactions_request_v1(buf: Buffer, pos: int) -> tuple[ListTran
     n -= 1
     if n * 8 > end - pos:
         raise cut_short("ListTransactionsRequest.ProducerIdFilters", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ListTransactionsRequest.ProducerIdFilters", pos)
     m.producer_id_filters = list(INT64S[n].unpack_from(buf, pos))
     pos += n * 8
     if end - pos < 9:
@@ -216,7 +231,8 @@ def decode_list_transactions_request_v1(buf: Buffer, pos: int) -> tuple[ListTran
     m.duration_filter, n = _unpack_from_qB(buf, pos)
     pos += 9
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListTransactionsRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListTransactionsRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.transactional_id_pattern = None
@@ -255,7 +271,7 @@ def encode_list_transactions_request_v1(m: ListTransactionsRequest, out: list[Ch
         add(_pack_qB(m.duration_filter, 0))
 
 
-def decode_list_transactions_request_v2(buf: Buffer, pos: int) -> tuple[ListTransactionsRequest, int]:
+def decode_list_transactions_request_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ListTransactionsRequest, int]:
     end = len(buf)
     m = new(ListTransactionsRequest)
     if pos >= end:
@@ -269,6 +285,9 @@ def decode_list_transactions_request_v2(buf: Buffer, pos: int) -> tuple[ListTran
     n -= 1
     if n > end - pos:
         raise cut_short("ListTransactionsRequest.StateFilters", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ListTransactionsRequest.StateFilters", pos)
     m.state_filters = []
     add1 = m.state_filters.append
     for _ in range(n):
@@ -297,6 +316,9 @@ def decode_list_transactions_request_v2(buf: Buffer, pos: int) -> tuple[ListTran
     n -= 1
     if n * 8 > end - pos:
         raise cut_short("ListTransactionsRequest.ProducerIdFilters", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ListTransactionsRequest.ProducerIdFilters", pos)
     m.producer_id_filters = list(INT64S[n].unpack_from(buf, pos))
     pos += n * 8
     if end - pos < 9:
@@ -318,7 +340,8 @@ def decode_list_transactions_request_v2(buf: Buffer, pos: int) -> tuple[ListTran
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListTransactionsRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListTransactionsRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -381,7 +404,7 @@ REQUEST: MessageCodec[ListTransactionsRequest] = MessageCodec(
 )
 
 
-def decode_list_transactions_response_v0(buf: Buffer, pos: int) -> tuple[ListTransactionsResponse, int]:
+def decode_list_transactions_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ListTransactionsResponse, int]:
     end = len(buf)
     m = new(ListTransactionsResponse)
     if end - pos < 7:
@@ -395,6 +418,9 @@ def decode_list_transactions_response_v0(buf: Buffer, pos: int) -> tuple[ListTra
     n -= 1
     if n > end - pos:
         raise cut_short("ListTransactionsResponse.UnknownStateFilters", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ListTransactionsResponse.UnknownStateFilters", pos)
     m.unknown_state_filters = []
     add1 = m.unknown_state_filters.append
     for _ in range(n):
@@ -423,6 +449,9 @@ def decode_list_transactions_response_v0(buf: Buffer, pos: int) -> tuple[ListTra
     n -= 1
     if n * 11 > end - pos:
         raise cut_short("ListTransactionsResponse.TransactionStates", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ListTransactionsResponse.TransactionStates", pos)
     m.transaction_states = []
     add2 = m.transaction_states.append
     for _ in range(n):
@@ -458,7 +487,8 @@ def decode_list_transactions_response_v0(buf: Buffer, pos: int) -> tuple[ListTra
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TransactionState")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TransactionState", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add2(x1)
@@ -467,7 +497,8 @@ def decode_list_transactions_response_v0(buf: Buffer, pos: int) -> tuple[ListTra
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListTransactionsResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ListTransactionsResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -9,6 +9,7 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
     INT32S,
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -23,6 +24,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -170,7 +172,7 @@ _pack_ii = Struct(">ii").pack
 _unpack_from_ii = Struct(">ii").unpack_from
 
 
-def decode_metadata_request_v0(buf: Buffer, pos: int) -> tuple[MetadataRequest, int]:
+def decode_metadata_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[MetadataRequest, int]:
     end = len(buf)
     m = new(MetadataRequest)
     if end - pos < 4:
@@ -181,6 +183,9 @@ def decode_metadata_request_v0(buf: Buffer, pos: int) -> tuple[MetadataRequest, 
         raise null_value("MetadataRequest.Topics", pos)
     if n * 2 > end - pos:
         raise cut_short("MetadataRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("MetadataRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -229,7 +234,7 @@ def encode_metadata_request_v0(m: MetadataRequest, out: list[Chunk]) -> None:
         add(d1)
 
 
-def decode_metadata_request_v1(buf: Buffer, pos: int) -> tuple[MetadataRequest, int]:
+def decode_metadata_request_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[MetadataRequest, int]:
     end = len(buf)
     m = new(MetadataRequest)
     if end - pos < 4:
@@ -241,6 +246,9 @@ def decode_metadata_request_v1(buf: Buffer, pos: int) -> tuple[MetadataRequest, 
     else:
         if n * 2 > end - pos:
             raise cut_short("MetadataRequest.Topics", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("MetadataRequest.Topics", pos)
         m.topics = []
         add1 = m.topics.append
         for _ in range(n):
@@ -288,7 +296,7 @@ def encode_metadata_request_v1(m: MetadataRequest, out: list[Chunk]) -> None:
             add(d1)
 
 
-def decode_metadata_request_v4(buf: Buffer, pos: int) -> tuple[MetadataRequest, int]:
+def decode_metadata_request_v4(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[MetadataRequest, int]:
     end = len(buf)
     m = new(MetadataRequest)
     if end - pos < 4:
@@ -300,6 +308,9 @@ def decode_metadata_request_v4(buf: Buffer, pos: int) -> tuple[MetadataRequest, 
     else:
         if n * 2 > end - pos:
             raise cut_short("MetadataRequest.Topics", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("MetadataRequest.Topics", pos)
         m.topics = []
         add1 = m.topics.append
         for _ in range(n):
@@ -349,7 +360,7 @@ def encode_metadata_request_v4(m: MetadataRequest, out: list[Chunk]) -> None:
     add(_pack_t(m.allow_auto_topic_creation))
 
 
-def decode_metadata_request_v8(buf: Buffer, pos: int) -> tuple[MetadataRequest, int]:
+def decode_metadata_request_v8(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[MetadataRequest, int]:
     end = len(buf)
     m = new(MetadataRequest)
     if end - pos < 4:
@@ -361,6 +372,9 @@ def decode_metadata_request_v8(buf: Buffer, pos: int) -> tuple[MetadataRequest, 
     else:
         if n * 2 > end - pos:
             raise cut_short("MetadataRequest.Topics", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("MetadataRequest.Topics", pos)
         m.topics = []
         add1 = m.topics.append
         for _ in range(n):
@@ -404,7 +418,7 @@ def encode_metadata_request_v8(m: MetadataRequest, out: list[Chunk]) -> None:
     add(_pack_ttt(m.allow_auto_topic_creation, m.include_cluster_authorized_operations, m.include_topic_authorized_operations))
 
 
-def decode_metadata_request_v9(buf: Buffer, pos: int) -> tuple[MetadataRequest, int]:
+def decode_metadata_request_v9(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[MetadataRequest, int]:
     end = len(buf)
     m = new(MetadataRequest)
     if pos >= end:
@@ -419,6 +433,9 @@ def decode_metadata_request_v9(buf: Buffer, pos: int) -> tuple[MetadataRequest, 
         n -= 1
         if n * 2 > end - pos:
             raise cut_short("MetadataRequest.Topics", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("MetadataRequest.Topics", pos)
         m.topics = []
         add1 = m.topics.append
         for _ in range(n):
@@ -441,7 +458,8 @@ def decode_metadata_request_v9(buf: Buffer, pos: int) -> tuple[MetadataRequest, 
             n = buf[pos]
             pos += 1
             if n:
-                x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataRequestTopic")
+                x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataRequestTopic", left)
+                left -= len(x1.unknown_tagged_fields or ())
             else:
                 x1.unknown_tagged_fields = None
             x1.topic_id = ZERO_UUID
@@ -451,7 +469,8 @@ def decode_metadata_request_v9(buf: Buffer, pos: int) -> tuple[MetadataRequest, 
     m.allow_auto_topic_creation, m.include_cluster_authorized_operations, m.include_topic_authorized_operations, n = _unpack_from_tttB(buf, pos)
     pos += 4
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -484,7 +503,7 @@ def encode_metadata_request_v9(m: MetadataRequest, out: list[Chunk]) -> None:
         add(_pack_tttB(m.allow_auto_topic_creation, m.include_cluster_authorized_operations, m.include_topic_authorized_operations, 0))
 
 
-def decode_metadata_request_v10(buf: Buffer, pos: int) -> tuple[MetadataRequest, int]:
+def decode_metadata_request_v10(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[MetadataRequest, int]:
     end = len(buf)
     m = new(MetadataRequest)
     if pos >= end:
@@ -499,6 +518,9 @@ def decode_metadata_request_v10(buf: Buffer, pos: int) -> tuple[MetadataRequest,
         n -= 1
         if n * 18 > end - pos:
             raise cut_short("MetadataRequest.Topics", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("MetadataRequest.Topics", pos)
         m.topics = []
         add1 = m.topics.append
         for _ in range(n):
@@ -522,7 +544,8 @@ def decode_metadata_request_v10(buf: Buffer, pos: int) -> tuple[MetadataRequest,
             n = buf[pos]
             pos += 1
             if n:
-                x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataRequestTopic")
+                x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataRequestTopic", left)
+                left -= len(x1.unknown_tagged_fields or ())
             else:
                 x1.unknown_tagged_fields = None
             add1(x1)
@@ -531,7 +554,8 @@ def decode_metadata_request_v10(buf: Buffer, pos: int) -> tuple[MetadataRequest,
     m.allow_auto_topic_creation, m.include_cluster_authorized_operations, m.include_topic_authorized_operations, n = _unpack_from_tttB(buf, pos)
     pos += 4
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -569,7 +593,7 @@ def encode_metadata_request_v10(m: MetadataRequest, out: list[Chunk]) -> None:
         add(_pack_tttB(m.allow_auto_topic_creation, m.include_cluster_authorized_operations, m.include_topic_authorized_operations, 0))
 
 
-def decode_metadata_request_v11(buf: Buffer, pos: int) -> tuple[MetadataRequest, int]:
+def decode_metadata_request_v11(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[MetadataRequest, int]:
     end = len(buf)
     m = new(MetadataRequest)
     if pos >= end:
@@ -584,6 +608,9 @@ def decode_metadata_request_v11(buf: Buffer, pos: int) -> tuple[MetadataRequest,
         n -= 1
         if n * 18 > end - pos:
             raise cut_short("MetadataRequest.Topics", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("MetadataRequest.Topics", pos)
         m.topics = []
         add1 = m.topics.append
         for _ in range(n):
@@ -607,7 +634,8 @@ def decode_metadata_request_v11(buf: Buffer, pos: int) -> tuple[MetadataRequest,
             n = buf[pos]
             pos += 1
             if n:
-                x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataRequestTopic")
+                x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataRequestTopic", left)
+                left -= len(x1.unknown_tagged_fields or ())
             else:
                 x1.unknown_tagged_fields = None
             add1(x1)
@@ -616,7 +644,8 @@ def decode_metadata_request_v11(buf: Buffer, pos: int) -> tuple[MetadataRequest,
     m.allow_auto_topic_creation, m.include_topic_authorized_operations, n = _unpack_from_ttB(buf, pos)
     pos += 3
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.include_cluster_authorized_operations = False
@@ -695,7 +724,7 @@ REQUEST: MessageCodec[MetadataRequest] = MessageCodec(
 )
 
 
-def decode_metadata_response_v0(buf: Buffer, pos: int) -> tuple[MetadataResponse, int]:
+def decode_metadata_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[MetadataResponse, int]:
     end = len(buf)
     m = new(MetadataResponse)
     if end - pos < 4:
@@ -706,6 +735,9 @@ def decode_metadata_response_v0(buf: Buffer, pos: int) -> tuple[MetadataResponse
         raise null_value("MetadataResponse.Brokers", pos)
     if n * 10 > end - pos:
         raise cut_short("MetadataResponse.Brokers", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("MetadataResponse.Brokers", pos)
     m.brokers = []
     add1 = m.brokers.append
     for _ in range(n):
@@ -736,6 +768,9 @@ def decode_metadata_response_v0(buf: Buffer, pos: int) -> tuple[MetadataResponse
         raise null_value("MetadataResponse.Topics", pos)
     if n * 8 > end - pos:
         raise cut_short("MetadataResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("MetadataResponse.Topics", pos)
     m.topics = []
     add2 = m.topics.append
     for _ in range(n):
@@ -759,6 +794,9 @@ def decode_metadata_response_v0(buf: Buffer, pos: int) -> tuple[MetadataResponse
             raise null_value("MetadataResponseTopic.Partitions", pos)
         if n * 18 > end - pos:
             raise cut_short("MetadataResponseTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("MetadataResponseTopic.Partitions", pos)
         x2.partitions = []
         add3 = x2.partitions.append
         for _ in range(n):
@@ -771,6 +809,9 @@ def decode_metadata_response_v0(buf: Buffer, pos: int) -> tuple[MetadataResponse
                 raise null_value("MetadataResponsePartition.ReplicaNodes", pos)
             if n * 4 > end - pos:
                 raise cut_short("MetadataResponsePartition.ReplicaNodes", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("MetadataResponsePartition.ReplicaNodes", pos)
             x3.replica_nodes = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if end - pos < 4:
@@ -781,6 +822,9 @@ def decode_metadata_response_v0(buf: Buffer, pos: int) -> tuple[MetadataResponse
                 raise null_value("MetadataResponsePartition.IsrNodes", pos)
             if n * 4 > end - pos:
                 raise cut_short("MetadataResponsePartition.IsrNodes", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("MetadataResponsePartition.IsrNodes", pos)
             x3.isr_nodes = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             x3.leader_epoch = -1
@@ -856,7 +900,7 @@ def encode_metadata_response_v0(m: MetadataResponse, out: list[Chunk]) -> None:
                 add(INT32S[len(v7)].pack(*v7))
 
 
-def decode_metadata_response_v1(buf: Buffer, pos: int) -> tuple[MetadataResponse, int]:
+def decode_metadata_response_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[MetadataResponse, int]:
     end = len(buf)
     m = new(MetadataResponse)
     if end - pos < 4:
@@ -867,6 +911,9 @@ def decode_metadata_response_v1(buf: Buffer, pos: int) -> tuple[MetadataResponse
         raise null_value("MetadataResponse.Brokers", pos)
     if n * 12 > end - pos:
         raise cut_short("MetadataResponse.Brokers", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("MetadataResponse.Brokers", pos)
     m.brokers = []
     add1 = m.brokers.append
     for _ in range(n):
@@ -904,6 +951,9 @@ def decode_metadata_response_v1(buf: Buffer, pos: int) -> tuple[MetadataResponse
         raise null_value("MetadataResponse.Topics", pos)
     if n * 9 > end - pos:
         raise cut_short("MetadataResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("MetadataResponse.Topics", pos)
     m.topics = []
     add2 = m.topics.append
     for _ in range(n):
@@ -927,6 +977,9 @@ def decode_metadata_response_v1(buf: Buffer, pos: int) -> tuple[MetadataResponse
             raise null_value("MetadataResponseTopic.Partitions", pos)
         if n * 18 > end - pos:
             raise cut_short("MetadataResponseTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("MetadataResponseTopic.Partitions", pos)
         x2.partitions = []
         add3 = x2.partitions.append
         for _ in range(n):
@@ -939,6 +992,9 @@ def decode_metadata_response_v1(buf: Buffer, pos: int) -> tuple[MetadataResponse
                 raise null_value("MetadataResponsePartition.ReplicaNodes", pos)
             if n * 4 > end - pos:
                 raise cut_short("MetadataResponsePartition.ReplicaNodes", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("MetadataResponsePartition.ReplicaNodes", pos)
             x3.replica_nodes = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if end - pos < 4:
@@ -949,6 +1005,9 @@ def decode_metadata_response_v1(buf: Buffer, pos: int) -> tuple[MetadataResponse
                 raise null_value("MetadataResponsePartition.IsrNodes", pos)
             if n * 4 > end - pos:
                 raise cut_short("MetadataResponsePartition.IsrNodes", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("MetadataResponsePartition.IsrNodes", pos)
             x3.isr_nodes = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             x3.leader_epoch = -1
@@ -1030,7 +1089,7 @@ def encode_metadata_response_v1(m: MetadataResponse, out: list[Chunk]) -> None:
                 add(INT32S[len(v8)].pack(*v8))
 
 
-def decode_metadata_response_v2(buf: Buffer, pos: int) -> tuple[MetadataResponse, int]:
+def decode_metadata_response_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[MetadataResponse, int]:
     end = len(buf)
     m = new(MetadataResponse)
     if end - pos < 4:
@@ -1041,6 +1100,9 @@ def decode_metadata_response_v2(buf: Buffer, pos: int) -> tuple[MetadataResponse
         raise null_value("MetadataResponse.Brokers", pos)
     if n * 12 > end - pos:
         raise cut_short("MetadataResponse.Brokers", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("MetadataResponse.Brokers", pos)
     m.brokers = []
     add1 = m.brokers.append
     for _ in range(n):
@@ -1090,6 +1152,9 @@ def decode_metadata_response_v2(buf: Buffer, pos: int) -> tuple[MetadataResponse
         raise null_value("MetadataResponse.Topics", pos)
     if n * 9 > end - pos:
         raise cut_short("MetadataResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("MetadataResponse.Topics", pos)
     m.topics = []
     add2 = m.topics.append
     for _ in range(n):
@@ -1113,6 +1178,9 @@ def decode_metadata_response_v2(buf: Buffer, pos: int) -> tuple[MetadataResponse
             raise null_value("MetadataResponseTopic.Partitions", pos)
         if n * 18 > end - pos:
             raise cut_short("MetadataResponseTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("MetadataResponseTopic.Partitions", pos)
         x2.partitions = []
         add3 = x2.partitions.append
         for _ in range(n):
@@ -1125,6 +1193,9 @@ def decode_metadata_response_v2(buf: Buffer, pos: int) -> tuple[MetadataResponse
                 raise null_value("MetadataResponsePartition.ReplicaNodes", pos)
             if n * 4 > end - pos:
                 raise cut_short("MetadataResponsePartition.ReplicaNodes", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("MetadataResponsePartition.ReplicaNodes", pos)
             x3.replica_nodes = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if end - pos < 4:
@@ -1135,6 +1206,9 @@ def decode_metadata_response_v2(buf: Buffer, pos: int) -> tuple[MetadataResponse
                 raise null_value("MetadataResponsePartition.IsrNodes", pos)
             if n * 4 > end - pos:
                 raise cut_short("MetadataResponsePartition.IsrNodes", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("MetadataResponsePartition.IsrNodes", pos)
             x3.isr_nodes = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             x3.leader_epoch = -1
@@ -1224,7 +1298,7 @@ def encode_metadata_response_v2(m: MetadataResponse, out: list[Chunk]) -> None:
                 add(INT32S[len(v9)].pack(*v9))
 
 
-def decode_metadata_response_v3(buf: Buffer, pos: int) -> tuple[MetadataResponse, int]:
+def decode_metadata_response_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[MetadataResponse, int]:
     end = len(buf)
     m = new(MetadataResponse)
     if end - pos < 8:
@@ -1235,6 +1309,9 @@ def decode_metadata_response_v3(buf: Buffer, pos: int) -> tuple[MetadataResponse
         raise null_value("MetadataResponse.Brokers", pos)
     if n * 12 > end - pos:
         raise cut_short("MetadataResponse.Brokers", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("MetadataResponse.Brokers", pos)
     m.brokers = []
     add1 = m.brokers.append
     for _ in range(n):
@@ -1284,6 +1361,9 @@ def decode_metadata_response_v3(buf: Buffer, pos: int) -> tuple[MetadataResponse
         raise null_value("MetadataResponse.Topics", pos)
     if n * 9 > end - pos:
         raise cut_short("MetadataResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("MetadataResponse.Topics", pos)
     m.topics = []
     add2 = m.topics.append
     for _ in range(n):
@@ -1307,6 +1387,9 @@ def decode_metadata_response_v3(buf: Buffer, pos: int) -> tuple[MetadataResponse
             raise null_value("MetadataResponseTopic.Partitions", pos)
         if n * 18 > end - pos:
             raise cut_short("MetadataResponseTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("MetadataResponseTopic.Partitions", pos)
         x2.partitions = []
         add3 = x2.partitions.append
         for _ in range(n):
@@ -1319,6 +1402,9 @@ def decode_metadata_response_v3(buf: Buffer, pos: int) -> tuple[MetadataResponse
                 raise null_value("MetadataResponsePartition.ReplicaNodes", pos)
             if n * 4 > end - pos:
                 raise cut_short("MetadataResponsePartition.ReplicaNodes", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("MetadataResponsePartition.ReplicaNodes", pos)
             x3.replica_nodes = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if end - pos < 4:
@@ -1329,6 +1415,9 @@ def decode_metadata_response_v3(buf: Buffer, pos: int) -> tuple[MetadataResponse
                 raise null_value("MetadataResponsePartition.IsrNodes", pos)
             if n * 4 > end - pos:
                 raise cut_short("MetadataResponsePartition.IsrNodes", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("MetadataResponsePartition.IsrNodes", pos)
             x3.isr_nodes = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             x3.leader_epoch = -1
@@ -1417,7 +1506,7 @@ def encode_metadata_response_v3(m: MetadataResponse, out: list[Chunk]) -> None:
                 add(INT32S[len(v9)].pack(*v9))
 
 
-def decode_metadata_response_v5(buf: Buffer, pos: int) -> tuple[MetadataResponse, int]:
+def decode_metadata_response_v5(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[MetadataResponse, int]:
     end = len(buf)
     m = new(MetadataResponse)
     if end - pos < 8:
@@ -1428,6 +1517,9 @@ def decode_metadata_response_v5(buf: Buffer, pos: int) -> tuple[MetadataResponse
         raise null_value("MetadataResponse.Brokers", pos)
     if n * 12 > end - pos:
         raise cut_short("MetadataResponse.Brokers", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("MetadataResponse.Brokers", pos)
     m.brokers = []
     add1 = m.brokers.append
     for _ in range(n):
@@ -1477,6 +1569,9 @@ def decode_metadata_response_v5(buf: Buffer, pos: int) -> tuple[MetadataResponse
         raise null_value("MetadataResponse.Topics", pos)
     if n * 9 > end - pos:
         raise cut_short("MetadataResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("MetadataResponse.Topics", pos)
     m.topics = []
     add2 = m.topics.append
     for _ in range(n):
@@ -1500,6 +1595,9 @@ def decode_metadata_response_v5(buf: Buffer, pos: int) -> tuple[MetadataResponse
             raise null_value("MetadataResponseTopic.Partitions", pos)
         if n * 22 > end - pos:
             raise cut_short("MetadataResponseTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("MetadataResponseTopic.Partitions", pos)
         x2.partitions = []
         add3 = x2.partitions.append
         for _ in range(n):
@@ -1512,6 +1610,9 @@ def decode_metadata_response_v5(buf: Buffer, pos: int) -> tuple[MetadataResponse
                 raise null_value("MetadataResponsePartition.ReplicaNodes", pos)
             if n * 4 > end - pos:
                 raise cut_short("MetadataResponsePartition.ReplicaNodes", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("MetadataResponsePartition.ReplicaNodes", pos)
             x3.replica_nodes = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if end - pos < 4:
@@ -1522,6 +1623,9 @@ def decode_metadata_response_v5(buf: Buffer, pos: int) -> tuple[MetadataResponse
                 raise null_value("MetadataResponsePartition.IsrNodes", pos)
             if n * 4 > end - pos:
                 raise cut_short("MetadataResponsePartition.IsrNodes", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("MetadataResponsePartition.IsrNodes", pos)
             x3.isr_nodes = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if end - pos < 4:
@@ -1532,6 +1636,9 @@ def decode_metadata_response_v5(buf: Buffer, pos: int) -> tuple[MetadataResponse
                 raise null_value("MetadataResponsePartition.OfflineReplicas", pos)
             if n * 4 > end - pos:
                 raise cut_short("MetadataResponsePartition.OfflineReplicas", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("MetadataResponsePartition.OfflineReplicas", pos)
             x3.offline_replicas = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             x3.leader_epoch = -1
@@ -1626,7 +1733,7 @@ def encode_metadata_response_v5(m: MetadataResponse, out: list[Chunk]) -> None:
                 add(INT32S[len(v10)].pack(*v10))
 
 
-def decode_metadata_response_v7(buf: Buffer, pos: int) -> tuple[MetadataResponse, int]:
+def decode_metadata_response_v7(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[MetadataResponse, int]:
     end = len(buf)
     m = new(MetadataResponse)
     if end - pos < 8:
@@ -1637,6 +1744,9 @@ def decode_metadata_response_v7(buf: Buffer, pos: int) -> tuple[MetadataResponse
         raise null_value("MetadataResponse.Brokers", pos)
     if n * 12 > end - pos:
         raise cut_short("MetadataResponse.Brokers", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("MetadataResponse.Brokers", pos)
     m.brokers = []
     add1 = m.brokers.append
     for _ in range(n):
@@ -1686,6 +1796,9 @@ def decode_metadata_response_v7(buf: Buffer, pos: int) -> tuple[MetadataResponse
         raise null_value("MetadataResponse.Topics", pos)
     if n * 9 > end - pos:
         raise cut_short("MetadataResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("MetadataResponse.Topics", pos)
     m.topics = []
     add2 = m.topics.append
     for _ in range(n):
@@ -1709,6 +1822,9 @@ def decode_metadata_response_v7(buf: Buffer, pos: int) -> tuple[MetadataResponse
             raise null_value("MetadataResponseTopic.Partitions", pos)
         if n * 26 > end - pos:
             raise cut_short("MetadataResponseTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("MetadataResponseTopic.Partitions", pos)
         x2.partitions = []
         add3 = x2.partitions.append
         for _ in range(n):
@@ -1721,6 +1837,9 @@ def decode_metadata_response_v7(buf: Buffer, pos: int) -> tuple[MetadataResponse
                 raise null_value("MetadataResponsePartition.ReplicaNodes", pos)
             if n * 4 > end - pos:
                 raise cut_short("MetadataResponsePartition.ReplicaNodes", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("MetadataResponsePartition.ReplicaNodes", pos)
             x3.replica_nodes = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if end - pos < 4:
@@ -1731,6 +1850,9 @@ def decode_metadata_response_v7(buf: Buffer, pos: int) -> tuple[MetadataResponse
                 raise null_value("MetadataResponsePartition.IsrNodes", pos)
             if n * 4 > end - pos:
                 raise cut_short("MetadataResponsePartition.IsrNodes", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("MetadataResponsePartition.IsrNodes", pos)
             x3.isr_nodes = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if end - pos < 4:
@@ -1741,6 +1863,9 @@ def decode_metadata_response_v7(buf: Buffer, pos: int) -> tuple[MetadataResponse
                 raise null_value("MetadataResponsePartition.OfflineReplicas", pos)
             if n * 4 > end - pos:
                 raise cut_short("MetadataResponsePartition.OfflineReplicas", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("MetadataResponsePartition.OfflineReplicas", pos)
             x3.offline_replicas = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             x3.unknown_tagged_fields = None
@@ -1834,7 +1959,7 @@ def encode_metadata_response_v7(m: MetadataResponse, out: list[Chunk]) -> None:
                 add(INT32S[len(v10)].pack(*v10))
 
 
-def decode_metadata_response_v8(buf: Buffer, pos: int) -> tuple[MetadataResponse, int]:
+def decode_metadata_response_v8(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[MetadataResponse, int]:
     end = len(buf)
     m = new(MetadataResponse)
     if end - pos < 8:
@@ -1845,6 +1970,9 @@ def decode_metadata_response_v8(buf: Buffer, pos: int) -> tuple[MetadataResponse
         raise null_value("MetadataResponse.Brokers", pos)
     if n * 12 > end - pos:
         raise cut_short("MetadataResponse.Brokers", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("MetadataResponse.Brokers", pos)
     m.brokers = []
     add1 = m.brokers.append
     for _ in range(n):
@@ -1894,6 +2022,9 @@ def decode_metadata_response_v8(buf: Buffer, pos: int) -> tuple[MetadataResponse
         raise null_value("MetadataResponse.Topics", pos)
     if n * 13 > end - pos:
         raise cut_short("MetadataResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("MetadataResponse.Topics", pos)
     m.topics = []
     add2 = m.topics.append
     for _ in range(n):
@@ -1917,6 +2048,9 @@ def decode_metadata_response_v8(buf: Buffer, pos: int) -> tuple[MetadataResponse
             raise null_value("MetadataResponseTopic.Partitions", pos)
         if n * 26 > end - pos:
             raise cut_short("MetadataResponseTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("MetadataResponseTopic.Partitions", pos)
         x2.partitions = []
         add3 = x2.partitions.append
         for _ in range(n):
@@ -1929,6 +2063,9 @@ def decode_metadata_response_v8(buf: Buffer, pos: int) -> tuple[MetadataResponse
                 raise null_value("MetadataResponsePartition.ReplicaNodes", pos)
             if n * 4 > end - pos:
                 raise cut_short("MetadataResponsePartition.ReplicaNodes", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("MetadataResponsePartition.ReplicaNodes", pos)
             x3.replica_nodes = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if end - pos < 4:
@@ -1939,6 +2076,9 @@ def decode_metadata_response_v8(buf: Buffer, pos: int) -> tuple[MetadataResponse
                 raise null_value("MetadataResponsePartition.IsrNodes", pos)
             if n * 4 > end - pos:
                 raise cut_short("MetadataResponsePartition.IsrNodes", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("MetadataResponsePartition.IsrNodes", pos)
             x3.isr_nodes = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if end - pos < 4:
@@ -1949,6 +2089,9 @@ def decode_metadata_response_v8(buf: Buffer, pos: int) -> tuple[MetadataResponse
                 raise null_value("MetadataResponsePartition.OfflineReplicas", pos)
             if n * 4 > end - pos:
                 raise cut_short("MetadataResponsePartition.OfflineReplicas", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("MetadataResponsePartition.OfflineReplicas", pos)
             x3.offline_replicas = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             x3.unknown_tagged_fields = None
@@ -2046,7 +2189,7 @@ def encode_metadata_response_v8(m: MetadataResponse, out: list[Chunk]) -> None:
     add(_pack_i(m.cluster_authorized_operations))
 
 
-def decode_metadata_response_v9(buf: Buffer, pos: int) -> tuple[MetadataResponse, int]:
+def decode_metadata_response_v9(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[MetadataResponse, int]:
     end = len(buf)
     m = new(MetadataResponse)
     if end - pos < 5:
@@ -2060,6 +2203,9 @@ def decode_metadata_response_v9(buf: Buffer, pos: int) -> tuple[MetadataResponse
     n -= 1
     if n * 11 > end - pos:
         raise cut_short("MetadataResponse.Brokers", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("MetadataResponse.Brokers", pos)
     m.brokers = []
     add1 = m.brokers.append
     for _ in range(n):
@@ -2096,7 +2242,8 @@ def decode_metadata_response_v9(buf: Buffer, pos: int) -> tuple[MetadataResponse
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponseBroker")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponseBroker", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -2125,6 +2272,9 @@ def decode_metadata_response_v9(buf: Buffer, pos: int) -> tuple[MetadataResponse
     n -= 1
     if n * 10 > end - pos:
         raise cut_short("MetadataResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("MetadataResponse.Topics", pos)
     m.topics = []
     add2 = m.topics.append
     for _ in range(n):
@@ -2153,6 +2303,9 @@ def decode_metadata_response_v9(buf: Buffer, pos: int) -> tuple[MetadataResponse
         n -= 1
         if n * 18 > end - pos:
             raise cut_short("MetadataResponseTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("MetadataResponseTopic.Partitions", pos)
         x2.partitions = []
         add3 = x2.partitions.append
         for _ in range(n):
@@ -2168,6 +2321,9 @@ def decode_metadata_response_v9(buf: Buffer, pos: int) -> tuple[MetadataResponse
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("MetadataResponsePartition.ReplicaNodes", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("MetadataResponsePartition.ReplicaNodes", pos)
             x3.replica_nodes = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -2181,6 +2337,9 @@ def decode_metadata_response_v9(buf: Buffer, pos: int) -> tuple[MetadataResponse
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("MetadataResponsePartition.IsrNodes", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("MetadataResponsePartition.IsrNodes", pos)
             x3.isr_nodes = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -2194,6 +2353,9 @@ def decode_metadata_response_v9(buf: Buffer, pos: int) -> tuple[MetadataResponse
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("MetadataResponsePartition.OfflineReplicas", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("MetadataResponsePartition.OfflineReplicas", pos)
             x3.offline_replicas = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -2201,7 +2363,8 @@ def decode_metadata_response_v9(buf: Buffer, pos: int) -> tuple[MetadataResponse
             n = buf[pos]
             pos += 1
             if n:
-                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponsePartition")
+                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponsePartition", left)
+                left -= len(x3.unknown_tagged_fields or ())
             else:
                 x3.unknown_tagged_fields = None
             add3(x3)
@@ -2210,7 +2373,8 @@ def decode_metadata_response_v9(buf: Buffer, pos: int) -> tuple[MetadataResponse
         x2.topic_authorized_operations, n = _unpack_from_iB(buf, pos)
         pos += 5
         if n:
-            x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponseTopic")
+            x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponseTopic", left)
+            left -= len(x2.unknown_tagged_fields or ())
         else:
             x2.unknown_tagged_fields = None
         x2.topic_id = ZERO_UUID
@@ -2220,7 +2384,8 @@ def decode_metadata_response_v9(buf: Buffer, pos: int) -> tuple[MetadataResponse
     m.cluster_authorized_operations, n = _unpack_from_iB(buf, pos)
     pos += 5
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.error_code = 0
@@ -2345,7 +2510,7 @@ def encode_metadata_response_v9(m: MetadataResponse, out: list[Chunk]) -> None:
         add(_pack_iB(m.cluster_authorized_operations, 0))
 
 
-def decode_metadata_response_v10(buf: Buffer, pos: int) -> tuple[MetadataResponse, int]:
+def decode_metadata_response_v10(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[MetadataResponse, int]:
     end = len(buf)
     m = new(MetadataResponse)
     if end - pos < 5:
@@ -2359,6 +2524,9 @@ def decode_metadata_response_v10(buf: Buffer, pos: int) -> tuple[MetadataRespons
     n -= 1
     if n * 11 > end - pos:
         raise cut_short("MetadataResponse.Brokers", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("MetadataResponse.Brokers", pos)
     m.brokers = []
     add1 = m.brokers.append
     for _ in range(n):
@@ -2395,7 +2563,8 @@ def decode_metadata_response_v10(buf: Buffer, pos: int) -> tuple[MetadataRespons
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponseBroker")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponseBroker", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -2424,6 +2593,9 @@ def decode_metadata_response_v10(buf: Buffer, pos: int) -> tuple[MetadataRespons
     n -= 1
     if n * 26 > end - pos:
         raise cut_short("MetadataResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("MetadataResponse.Topics", pos)
     m.topics = []
     add2 = m.topics.append
     for _ in range(n):
@@ -2452,6 +2624,9 @@ def decode_metadata_response_v10(buf: Buffer, pos: int) -> tuple[MetadataRespons
         n -= 1
         if n * 18 > end - pos:
             raise cut_short("MetadataResponseTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("MetadataResponseTopic.Partitions", pos)
         x2.partitions = []
         add3 = x2.partitions.append
         for _ in range(n):
@@ -2467,6 +2642,9 @@ def decode_metadata_response_v10(buf: Buffer, pos: int) -> tuple[MetadataRespons
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("MetadataResponsePartition.ReplicaNodes", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("MetadataResponsePartition.ReplicaNodes", pos)
             x3.replica_nodes = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -2480,6 +2658,9 @@ def decode_metadata_response_v10(buf: Buffer, pos: int) -> tuple[MetadataRespons
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("MetadataResponsePartition.IsrNodes", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("MetadataResponsePartition.IsrNodes", pos)
             x3.isr_nodes = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -2493,6 +2674,9 @@ def decode_metadata_response_v10(buf: Buffer, pos: int) -> tuple[MetadataRespons
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("MetadataResponsePartition.OfflineReplicas", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("MetadataResponsePartition.OfflineReplicas", pos)
             x3.offline_replicas = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -2500,7 +2684,8 @@ def decode_metadata_response_v10(buf: Buffer, pos: int) -> tuple[MetadataRespons
             n = buf[pos]
             pos += 1
             if n:
-                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponsePartition")
+                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponsePartition", left)
+                left -= len(x3.unknown_tagged_fields or ())
             else:
                 x3.unknown_tagged_fields = None
             add3(x3)
@@ -2509,7 +2694,8 @@ def decode_metadata_response_v10(buf: Buffer, pos: int) -> tuple[MetadataRespons
         x2.topic_authorized_operations, n = _unpack_from_iB(buf, pos)
         pos += 5
         if n:
-            x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponseTopic")
+            x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponseTopic", left)
+            left -= len(x2.unknown_tagged_fields or ())
         else:
             x2.unknown_tagged_fields = None
         add2(x2)
@@ -2518,7 +2704,8 @@ def decode_metadata_response_v10(buf: Buffer, pos: int) -> tuple[MetadataRespons
     m.cluster_authorized_operations, n = _unpack_from_iB(buf, pos)
     pos += 5
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.error_code = 0
@@ -2643,7 +2830,7 @@ def encode_metadata_response_v10(m: MetadataResponse, out: list[Chunk]) -> None:
         add(_pack_iB(m.cluster_authorized_operations, 0))
 
 
-def decode_metadata_response_v11(buf: Buffer, pos: int) -> tuple[MetadataResponse, int]:
+def decode_metadata_response_v11(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[MetadataResponse, int]:
     end = len(buf)
     m = new(MetadataResponse)
     if end - pos < 5:
@@ -2657,6 +2844,9 @@ def decode_metadata_response_v11(buf: Buffer, pos: int) -> tuple[MetadataRespons
     n -= 1
     if n * 11 > end - pos:
         raise cut_short("MetadataResponse.Brokers", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("MetadataResponse.Brokers", pos)
     m.brokers = []
     add1 = m.brokers.append
     for _ in range(n):
@@ -2693,7 +2883,8 @@ def decode_metadata_response_v11(buf: Buffer, pos: int) -> tuple[MetadataRespons
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponseBroker")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponseBroker", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -2722,6 +2913,9 @@ def decode_metadata_response_v11(buf: Buffer, pos: int) -> tuple[MetadataRespons
     n -= 1
     if n * 26 > end - pos:
         raise cut_short("MetadataResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("MetadataResponse.Topics", pos)
     m.topics = []
     add2 = m.topics.append
     for _ in range(n):
@@ -2750,6 +2944,9 @@ def decode_metadata_response_v11(buf: Buffer, pos: int) -> tuple[MetadataRespons
         n -= 1
         if n * 18 > end - pos:
             raise cut_short("MetadataResponseTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("MetadataResponseTopic.Partitions", pos)
         x2.partitions = []
         add3 = x2.partitions.append
         for _ in range(n):
@@ -2765,6 +2962,9 @@ def decode_metadata_response_v11(buf: Buffer, pos: int) -> tuple[MetadataRespons
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("MetadataResponsePartition.ReplicaNodes", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("MetadataResponsePartition.ReplicaNodes", pos)
             x3.replica_nodes = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -2778,6 +2978,9 @@ def decode_metadata_response_v11(buf: Buffer, pos: int) -> tuple[MetadataRespons
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("MetadataResponsePartition.IsrNodes", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("MetadataResponsePartition.IsrNodes", pos)
             x3.isr_nodes = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -2791,6 +2994,9 @@ def decode_metadata_response_v11(buf: Buffer, pos: int) -> tuple[MetadataRespons
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("MetadataResponsePartition.OfflineReplicas", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("MetadataResponsePartition.OfflineReplicas", pos)
             x3.offline_replicas = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -2798,7 +3004,8 @@ def decode_metadata_response_v11(buf: Buffer, pos: int) -> tuple[MetadataRespons
             n = buf[pos]
             pos += 1
             if n:
-                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponsePartition")
+                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponsePartition", left)
+                left -= len(x3.unknown_tagged_fields or ())
             else:
                 x3.unknown_tagged_fields = None
             add3(x3)
@@ -2807,7 +3014,8 @@ def decode_metadata_response_v11(buf: Buffer, pos: int) -> tuple[MetadataRespons
         x2.topic_authorized_operations, n = _unpack_from_iB(buf, pos)
         pos += 5
         if n:
-            x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponseTopic")
+            x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponseTopic", left)
+            left -= len(x2.unknown_tagged_fields or ())
         else:
             x2.unknown_tagged_fields = None
         add2(x2)
@@ -2816,7 +3024,8 @@ def decode_metadata_response_v11(buf: Buffer, pos: int) -> tuple[MetadataRespons
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.cluster_authorized_operations = -2147483648
@@ -2943,7 +3152,7 @@ def encode_metadata_response_v11(m: MetadataResponse, out: list[Chunk]) -> None:
         add(UVARINT[0])
 
 
-def decode_metadata_response_v12(buf: Buffer, pos: int) -> tuple[MetadataResponse, int]:
+def decode_metadata_response_v12(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[MetadataResponse, int]:
     end = len(buf)
     m = new(MetadataResponse)
     if end - pos < 5:
@@ -2957,6 +3166,9 @@ def decode_metadata_response_v12(buf: Buffer, pos: int) -> tuple[MetadataRespons
     n -= 1
     if n * 11 > end - pos:
         raise cut_short("MetadataResponse.Brokers", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("MetadataResponse.Brokers", pos)
     m.brokers = []
     add1 = m.brokers.append
     for _ in range(n):
@@ -2993,7 +3205,8 @@ def decode_metadata_response_v12(buf: Buffer, pos: int) -> tuple[MetadataRespons
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponseBroker")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponseBroker", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -3022,6 +3235,9 @@ def decode_metadata_response_v12(buf: Buffer, pos: int) -> tuple[MetadataRespons
     n -= 1
     if n * 26 > end - pos:
         raise cut_short("MetadataResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("MetadataResponse.Topics", pos)
     m.topics = []
     add2 = m.topics.append
     for _ in range(n):
@@ -3051,6 +3267,9 @@ def decode_metadata_response_v12(buf: Buffer, pos: int) -> tuple[MetadataRespons
         n -= 1
         if n * 18 > end - pos:
             raise cut_short("MetadataResponseTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("MetadataResponseTopic.Partitions", pos)
         x2.partitions = []
         add3 = x2.partitions.append
         for _ in range(n):
@@ -3066,6 +3285,9 @@ def decode_metadata_response_v12(buf: Buffer, pos: int) -> tuple[MetadataRespons
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("MetadataResponsePartition.ReplicaNodes", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("MetadataResponsePartition.ReplicaNodes", pos)
             x3.replica_nodes = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -3079,6 +3301,9 @@ def decode_metadata_response_v12(buf: Buffer, pos: int) -> tuple[MetadataRespons
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("MetadataResponsePartition.IsrNodes", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("MetadataResponsePartition.IsrNodes", pos)
             x3.isr_nodes = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -3092,6 +3317,9 @@ def decode_metadata_response_v12(buf: Buffer, pos: int) -> tuple[MetadataRespons
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("MetadataResponsePartition.OfflineReplicas", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("MetadataResponsePartition.OfflineReplicas", pos)
             x3.offline_replicas = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -3099,7 +3327,8 @@ def decode_metadata_response_v12(buf: Buffer, pos: int) -> tuple[MetadataRespons
             n = buf[pos]
             pos += 1
             if n:
-                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponsePartition")
+                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponsePartition", left)
+                left -= len(x3.unknown_tagged_fields or ())
             else:
                 x3.unknown_tagged_fields = None
             add3(x3)
@@ -3108,7 +3337,8 @@ def decode_metadata_response_v12(buf: Buffer, pos: int) -> tuple[MetadataRespons
         x2.topic_authorized_operations, n = _unpack_from_iB(buf, pos)
         pos += 5
         if n:
-            x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponseTopic")
+            x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponseTopic", left)
+            left -= len(x2.unknown_tagged_fields or ())
         else:
             x2.unknown_tagged_fields = None
         add2(x2)
@@ -3117,7 +3347,8 @@ def decode_metadata_response_v12(buf: Buffer, pos: int) -> tuple[MetadataRespons
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.cluster_authorized_operations = -2147483648
@@ -3246,7 +3477,7 @@ def encode_metadata_response_v12(m: MetadataResponse, out: list[Chunk]) -> None:
         add(UVARINT[0])
 
 
-def decode_metadata_response_v13(buf: Buffer, pos: int) -> tuple[MetadataResponse, int]:
+def decode_metadata_response_v13(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[MetadataResponse, int]:
     end = len(buf)
     m = new(MetadataResponse)
     if end - pos < 5:
@@ -3260,6 +3491,9 @@ def decode_metadata_response_v13(buf: Buffer, pos: int) -> tuple[MetadataRespons
     n -= 1
     if n * 11 > end - pos:
         raise cut_short("MetadataResponse.Brokers", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("MetadataResponse.Brokers", pos)
     m.brokers = []
     add1 = m.brokers.append
     for _ in range(n):
@@ -3296,7 +3530,8 @@ def decode_metadata_response_v13(buf: Buffer, pos: int) -> tuple[MetadataRespons
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponseBroker")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponseBroker", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -3325,6 +3560,9 @@ def decode_metadata_response_v13(buf: Buffer, pos: int) -> tuple[MetadataRespons
     n -= 1
     if n * 26 > end - pos:
         raise cut_short("MetadataResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("MetadataResponse.Topics", pos)
     m.topics = []
     add2 = m.topics.append
     for _ in range(n):
@@ -3354,6 +3592,9 @@ def decode_metadata_response_v13(buf: Buffer, pos: int) -> tuple[MetadataRespons
         n -= 1
         if n * 18 > end - pos:
             raise cut_short("MetadataResponseTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("MetadataResponseTopic.Partitions", pos)
         x2.partitions = []
         add3 = x2.partitions.append
         for _ in range(n):
@@ -3369,6 +3610,9 @@ def decode_metadata_response_v13(buf: Buffer, pos: int) -> tuple[MetadataRespons
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("MetadataResponsePartition.ReplicaNodes", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("MetadataResponsePartition.ReplicaNodes", pos)
             x3.replica_nodes = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -3382,6 +3626,9 @@ def decode_metadata_response_v13(buf: Buffer, pos: int) -> tuple[MetadataRespons
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("MetadataResponsePartition.IsrNodes", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("MetadataResponsePartition.IsrNodes", pos)
             x3.isr_nodes = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -3395,6 +3642,9 @@ def decode_metadata_response_v13(buf: Buffer, pos: int) -> tuple[MetadataRespons
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("MetadataResponsePartition.OfflineReplicas", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("MetadataResponsePartition.OfflineReplicas", pos)
             x3.offline_replicas = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -3402,7 +3652,8 @@ def decode_metadata_response_v13(buf: Buffer, pos: int) -> tuple[MetadataRespons
             n = buf[pos]
             pos += 1
             if n:
-                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponsePartition")
+                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponsePartition", left)
+                left -= len(x3.unknown_tagged_fields or ())
             else:
                 x3.unknown_tagged_fields = None
             add3(x3)
@@ -3411,7 +3662,8 @@ def decode_metadata_response_v13(buf: Buffer, pos: int) -> tuple[MetadataRespons
         x2.topic_authorized_operations, n = _unpack_from_iB(buf, pos)
         pos += 5
         if n:
-            x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponseTopic")
+            x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponseTopic", left)
+            left -= len(x2.unknown_tagged_fields or ())
         else:
             x2.unknown_tagged_fields = None
         add2(x2)
@@ -3420,7 +3672,8 @@ def decode_metadata_response_v13(buf: Buffer, pos: int) -> tuple[MetadataRespons
     m.error_code, n = _unpack_from_hB(buf, pos)
     pos += 3
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MetadataResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.cluster_authorized_operations = -2147483648

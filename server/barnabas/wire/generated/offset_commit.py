@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -22,6 +23,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -139,7 +141,7 @@ _pack_qi = Struct(">qi").pack
 _unpack_from_qi = Struct(">qi").unpack_from
 
 
-def decode_offset_commit_request_v0(buf: Buffer, pos: int) -> tuple[OffsetCommitRequest, int]:
+def decode_offset_commit_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetCommitRequest, int]:
     end = len(buf)
     m = new(OffsetCommitRequest)
     if end - pos < 2:
@@ -161,6 +163,9 @@ def decode_offset_commit_request_v0(buf: Buffer, pos: int) -> tuple[OffsetCommit
         raise null_value("OffsetCommitRequest.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("OffsetCommitRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("OffsetCommitRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -184,6 +189,9 @@ def decode_offset_commit_request_v0(buf: Buffer, pos: int) -> tuple[OffsetCommit
             raise null_value("OffsetCommitRequestTopic.Partitions", pos)
         if n * 14 > end - pos:
             raise cut_short("OffsetCommitRequestTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("OffsetCommitRequestTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -258,7 +266,7 @@ def encode_offset_commit_request_v0(m: OffsetCommitRequest, out: list[Chunk]) ->
             add(d3)
 
 
-def decode_offset_commit_request_v1(buf: Buffer, pos: int) -> tuple[OffsetCommitRequest, int]:
+def decode_offset_commit_request_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetCommitRequest, int]:
     end = len(buf)
     m = new(OffsetCommitRequest)
     if end - pos < 2:
@@ -291,6 +299,9 @@ def decode_offset_commit_request_v1(buf: Buffer, pos: int) -> tuple[OffsetCommit
         raise null_value("OffsetCommitRequest.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("OffsetCommitRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("OffsetCommitRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -314,6 +325,9 @@ def decode_offset_commit_request_v1(buf: Buffer, pos: int) -> tuple[OffsetCommit
             raise null_value("OffsetCommitRequestTopic.Partitions", pos)
         if n * 22 > end - pos:
             raise cut_short("OffsetCommitRequestTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("OffsetCommitRequestTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -390,7 +404,7 @@ def encode_offset_commit_request_v1(m: OffsetCommitRequest, out: list[Chunk]) ->
             add(d4)
 
 
-def decode_offset_commit_request_v2(buf: Buffer, pos: int) -> tuple[OffsetCommitRequest, int]:
+def decode_offset_commit_request_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetCommitRequest, int]:
     end = len(buf)
     m = new(OffsetCommitRequest)
     if end - pos < 2:
@@ -423,6 +437,9 @@ def decode_offset_commit_request_v2(buf: Buffer, pos: int) -> tuple[OffsetCommit
         raise null_value("OffsetCommitRequest.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("OffsetCommitRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("OffsetCommitRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -446,6 +463,9 @@ def decode_offset_commit_request_v2(buf: Buffer, pos: int) -> tuple[OffsetCommit
             raise null_value("OffsetCommitRequestTopic.Partitions", pos)
         if n * 14 > end - pos:
             raise cut_short("OffsetCommitRequestTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("OffsetCommitRequestTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -524,7 +544,7 @@ def encode_offset_commit_request_v2(m: OffsetCommitRequest, out: list[Chunk]) ->
             add(d4)
 
 
-def decode_offset_commit_request_v5(buf: Buffer, pos: int) -> tuple[OffsetCommitRequest, int]:
+def decode_offset_commit_request_v5(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetCommitRequest, int]:
     end = len(buf)
     m = new(OffsetCommitRequest)
     if end - pos < 2:
@@ -557,6 +577,9 @@ def decode_offset_commit_request_v5(buf: Buffer, pos: int) -> tuple[OffsetCommit
         raise null_value("OffsetCommitRequest.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("OffsetCommitRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("OffsetCommitRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -580,6 +603,9 @@ def decode_offset_commit_request_v5(buf: Buffer, pos: int) -> tuple[OffsetCommit
             raise null_value("OffsetCommitRequestTopic.Partitions", pos)
         if n * 14 > end - pos:
             raise cut_short("OffsetCommitRequestTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("OffsetCommitRequestTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -659,7 +685,7 @@ def encode_offset_commit_request_v5(m: OffsetCommitRequest, out: list[Chunk]) ->
             add(d4)
 
 
-def decode_offset_commit_request_v6(buf: Buffer, pos: int) -> tuple[OffsetCommitRequest, int]:
+def decode_offset_commit_request_v6(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetCommitRequest, int]:
     end = len(buf)
     m = new(OffsetCommitRequest)
     if end - pos < 2:
@@ -692,6 +718,9 @@ def decode_offset_commit_request_v6(buf: Buffer, pos: int) -> tuple[OffsetCommit
         raise null_value("OffsetCommitRequest.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("OffsetCommitRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("OffsetCommitRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -715,6 +744,9 @@ def decode_offset_commit_request_v6(buf: Buffer, pos: int) -> tuple[OffsetCommit
             raise null_value("OffsetCommitRequestTopic.Partitions", pos)
         if n * 18 > end - pos:
             raise cut_short("OffsetCommitRequestTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("OffsetCommitRequestTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -793,7 +825,7 @@ def encode_offset_commit_request_v6(m: OffsetCommitRequest, out: list[Chunk]) ->
             add(d4)
 
 
-def decode_offset_commit_request_v7(buf: Buffer, pos: int) -> tuple[OffsetCommitRequest, int]:
+def decode_offset_commit_request_v7(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetCommitRequest, int]:
     end = len(buf)
     m = new(OffsetCommitRequest)
     if end - pos < 2:
@@ -838,6 +870,9 @@ def decode_offset_commit_request_v7(buf: Buffer, pos: int) -> tuple[OffsetCommit
         raise null_value("OffsetCommitRequest.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("OffsetCommitRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("OffsetCommitRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -861,6 +896,9 @@ def decode_offset_commit_request_v7(buf: Buffer, pos: int) -> tuple[OffsetCommit
             raise null_value("OffsetCommitRequestTopic.Partitions", pos)
         if n * 18 > end - pos:
             raise cut_short("OffsetCommitRequestTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("OffsetCommitRequestTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -945,7 +983,7 @@ def encode_offset_commit_request_v7(m: OffsetCommitRequest, out: list[Chunk]) ->
             add(d5)
 
 
-def decode_offset_commit_request_v8(buf: Buffer, pos: int) -> tuple[OffsetCommitRequest, int]:
+def decode_offset_commit_request_v8(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetCommitRequest, int]:
     end = len(buf)
     m = new(OffsetCommitRequest)
     if pos >= end:
@@ -999,6 +1037,9 @@ def decode_offset_commit_request_v8(buf: Buffer, pos: int) -> tuple[OffsetCommit
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("OffsetCommitRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("OffsetCommitRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -1027,6 +1068,9 @@ def decode_offset_commit_request_v8(buf: Buffer, pos: int) -> tuple[OffsetCommit
         n -= 1
         if n * 18 > end - pos:
             raise cut_short("OffsetCommitRequestTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("OffsetCommitRequestTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -1050,7 +1094,8 @@ def decode_offset_commit_request_v8(buf: Buffer, pos: int) -> tuple[OffsetCommit
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetCommitRequestPartition")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetCommitRequestPartition", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             x2.commit_timestamp = -1
@@ -1060,7 +1105,8 @@ def decode_offset_commit_request_v8(buf: Buffer, pos: int) -> tuple[OffsetCommit
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetCommitRequestTopic")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetCommitRequestTopic", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.topic_id = ZERO_UUID
@@ -1070,7 +1116,8 @@ def decode_offset_commit_request_v8(buf: Buffer, pos: int) -> tuple[OffsetCommit
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetCommitRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetCommitRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.retention_time_ms = -1
@@ -1155,7 +1202,7 @@ def encode_offset_commit_request_v8(m: OffsetCommitRequest, out: list[Chunk]) ->
         add(UVARINT[0])
 
 
-def decode_offset_commit_request_v10(buf: Buffer, pos: int) -> tuple[OffsetCommitRequest, int]:
+def decode_offset_commit_request_v10(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetCommitRequest, int]:
     end = len(buf)
     m = new(OffsetCommitRequest)
     if pos >= end:
@@ -1209,6 +1256,9 @@ def decode_offset_commit_request_v10(buf: Buffer, pos: int) -> tuple[OffsetCommi
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("OffsetCommitRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("OffsetCommitRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -1224,6 +1274,9 @@ def decode_offset_commit_request_v10(buf: Buffer, pos: int) -> tuple[OffsetCommi
         n -= 1
         if n * 18 > end - pos:
             raise cut_short("OffsetCommitRequestTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("OffsetCommitRequestTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -1247,7 +1300,8 @@ def decode_offset_commit_request_v10(buf: Buffer, pos: int) -> tuple[OffsetCommi
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetCommitRequestPartition")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetCommitRequestPartition", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             x2.commit_timestamp = -1
@@ -1257,7 +1311,8 @@ def decode_offset_commit_request_v10(buf: Buffer, pos: int) -> tuple[OffsetCommi
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetCommitRequestTopic")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetCommitRequestTopic", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.name = ""
@@ -1267,7 +1322,8 @@ def decode_offset_commit_request_v10(buf: Buffer, pos: int) -> tuple[OffsetCommi
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetCommitRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetCommitRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.retention_time_ms = -1
@@ -1380,7 +1436,7 @@ REQUEST: MessageCodec[OffsetCommitRequest] = MessageCodec(
 )
 
 
-def decode_offset_commit_response_v0(buf: Buffer, pos: int) -> tuple[OffsetCommitResponse, int]:
+def decode_offset_commit_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetCommitResponse, int]:
     end = len(buf)
     m = new(OffsetCommitResponse)
     if end - pos < 4:
@@ -1391,6 +1447,9 @@ def decode_offset_commit_response_v0(buf: Buffer, pos: int) -> tuple[OffsetCommi
         raise null_value("OffsetCommitResponse.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("OffsetCommitResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("OffsetCommitResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -1414,6 +1473,9 @@ def decode_offset_commit_response_v0(buf: Buffer, pos: int) -> tuple[OffsetCommi
             raise null_value("OffsetCommitResponseTopic.Partitions", pos)
         if n * 6 > end - pos:
             raise cut_short("OffsetCommitResponseTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("OffsetCommitResponseTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         stop = pos + n * 6
@@ -1455,7 +1517,7 @@ def encode_offset_commit_response_v0(m: OffsetCommitResponse, out: list[Chunk]) 
             add(_pack_ih(x2.partition_index, x2.error_code))
 
 
-def decode_offset_commit_response_v3(buf: Buffer, pos: int) -> tuple[OffsetCommitResponse, int]:
+def decode_offset_commit_response_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetCommitResponse, int]:
     end = len(buf)
     m = new(OffsetCommitResponse)
     if end - pos < 8:
@@ -1466,6 +1528,9 @@ def decode_offset_commit_response_v3(buf: Buffer, pos: int) -> tuple[OffsetCommi
         raise null_value("OffsetCommitResponse.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("OffsetCommitResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("OffsetCommitResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -1489,6 +1554,9 @@ def decode_offset_commit_response_v3(buf: Buffer, pos: int) -> tuple[OffsetCommi
             raise null_value("OffsetCommitResponseTopic.Partitions", pos)
         if n * 6 > end - pos:
             raise cut_short("OffsetCommitResponseTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("OffsetCommitResponseTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         stop = pos + n * 6
@@ -1529,7 +1597,7 @@ def encode_offset_commit_response_v3(m: OffsetCommitResponse, out: list[Chunk]) 
             add(_pack_ih(x2.partition_index, x2.error_code))
 
 
-def decode_offset_commit_response_v8(buf: Buffer, pos: int) -> tuple[OffsetCommitResponse, int]:
+def decode_offset_commit_response_v8(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetCommitResponse, int]:
     end = len(buf)
     m = new(OffsetCommitResponse)
     if end - pos < 5:
@@ -1543,6 +1611,9 @@ def decode_offset_commit_response_v8(buf: Buffer, pos: int) -> tuple[OffsetCommi
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("OffsetCommitResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("OffsetCommitResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -1571,6 +1642,9 @@ def decode_offset_commit_response_v8(buf: Buffer, pos: int) -> tuple[OffsetCommi
         n -= 1
         if n * 7 > end - pos:
             raise cut_short("OffsetCommitResponseTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("OffsetCommitResponseTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -1580,7 +1654,8 @@ def decode_offset_commit_response_v8(buf: Buffer, pos: int) -> tuple[OffsetCommi
             x2.partition_index, x2.error_code, n = _unpack_from_ihB(buf, pos)
             pos += 7
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetCommitResponsePartition")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetCommitResponsePartition", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -1589,7 +1664,8 @@ def decode_offset_commit_response_v8(buf: Buffer, pos: int) -> tuple[OffsetCommi
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetCommitResponseTopic")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetCommitResponseTopic", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.topic_id = ZERO_UUID
@@ -1599,7 +1675,8 @@ def decode_offset_commit_response_v8(buf: Buffer, pos: int) -> tuple[OffsetCommi
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetCommitResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetCommitResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -1647,7 +1724,7 @@ def encode_offset_commit_response_v8(m: OffsetCommitResponse, out: list[Chunk]) 
         add(UVARINT[0])
 
 
-def decode_offset_commit_response_v10(buf: Buffer, pos: int) -> tuple[OffsetCommitResponse, int]:
+def decode_offset_commit_response_v10(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetCommitResponse, int]:
     end = len(buf)
     m = new(OffsetCommitResponse)
     if end - pos < 5:
@@ -1661,6 +1738,9 @@ def decode_offset_commit_response_v10(buf: Buffer, pos: int) -> tuple[OffsetComm
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("OffsetCommitResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("OffsetCommitResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -1676,6 +1756,9 @@ def decode_offset_commit_response_v10(buf: Buffer, pos: int) -> tuple[OffsetComm
         n -= 1
         if n * 7 > end - pos:
             raise cut_short("OffsetCommitResponseTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("OffsetCommitResponseTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -1685,7 +1768,8 @@ def decode_offset_commit_response_v10(buf: Buffer, pos: int) -> tuple[OffsetComm
             x2.partition_index, x2.error_code, n = _unpack_from_ihB(buf, pos)
             pos += 7
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetCommitResponsePartition")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetCommitResponsePartition", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -1694,7 +1778,8 @@ def decode_offset_commit_response_v10(buf: Buffer, pos: int) -> tuple[OffsetComm
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetCommitResponseTopic")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetCommitResponseTopic", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.name = ""
@@ -1704,7 +1789,8 @@ def decode_offset_commit_response_v10(buf: Buffer, pos: int) -> tuple[OffsetComm
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetCommitResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetCommitResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

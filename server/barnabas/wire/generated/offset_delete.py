@@ -8,12 +8,14 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     Buffer,
     Chunk,
     NullFieldError,
     cut_short,
     new,
     null_value,
+    too_many_entries,
 )
 
 
@@ -94,7 +96,7 @@ _iter_unpack_ih = Struct(">ih").iter_unpack
 _pack_ih = Struct(">ih").pack
 
 
-def decode_offset_delete_request_v0(buf: Buffer, pos: int) -> tuple[OffsetDeleteRequest, int]:
+def decode_offset_delete_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetDeleteRequest, int]:
     end = len(buf)
     m = new(OffsetDeleteRequest)
     if end - pos < 2:
@@ -116,6 +118,9 @@ def decode_offset_delete_request_v0(buf: Buffer, pos: int) -> tuple[OffsetDelete
         raise null_value("OffsetDeleteRequest.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("OffsetDeleteRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("OffsetDeleteRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -139,6 +144,9 @@ def decode_offset_delete_request_v0(buf: Buffer, pos: int) -> tuple[OffsetDelete
             raise null_value("OffsetDeleteRequestTopic.Partitions", pos)
         if n * 4 > end - pos:
             raise cut_short("OffsetDeleteRequestTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("OffsetDeleteRequestTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         stop = pos + n * 4
@@ -197,7 +205,7 @@ REQUEST: MessageCodec[OffsetDeleteRequest] = MessageCodec(
 )
 
 
-def decode_offset_delete_response_v0(buf: Buffer, pos: int) -> tuple[OffsetDeleteResponse, int]:
+def decode_offset_delete_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetDeleteResponse, int]:
     end = len(buf)
     m = new(OffsetDeleteResponse)
     if end - pos < 10:
@@ -208,6 +216,9 @@ def decode_offset_delete_response_v0(buf: Buffer, pos: int) -> tuple[OffsetDelet
         raise null_value("OffsetDeleteResponse.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("OffsetDeleteResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("OffsetDeleteResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -231,6 +242,9 @@ def decode_offset_delete_response_v0(buf: Buffer, pos: int) -> tuple[OffsetDelet
             raise null_value("OffsetDeleteResponseTopic.Partitions", pos)
         if n * 6 > end - pos:
             raise cut_short("OffsetDeleteResponseTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("OffsetDeleteResponseTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         stop = pos + n * 6

@@ -9,6 +9,7 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
     INT32S,
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -23,6 +24,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -192,7 +194,7 @@ _pack_iqih = Struct(">iqih").pack
 _unpack_from_iqih = Struct(">iqih").unpack_from
 
 
-def decode_offset_fetch_request_v0(buf: Buffer, pos: int) -> tuple[OffsetFetchRequest, int]:
+def decode_offset_fetch_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetFetchRequest, int]:
     end = len(buf)
     m = new(OffsetFetchRequest)
     if end - pos < 2:
@@ -214,6 +216,9 @@ def decode_offset_fetch_request_v0(buf: Buffer, pos: int) -> tuple[OffsetFetchRe
         raise null_value("OffsetFetchRequest.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("OffsetFetchRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("OffsetFetchRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -237,6 +242,9 @@ def decode_offset_fetch_request_v0(buf: Buffer, pos: int) -> tuple[OffsetFetchRe
             raise null_value("OffsetFetchRequestTopic.PartitionIndexes", pos)
         if n * 4 > end - pos:
             raise cut_short("OffsetFetchRequestTopic.PartitionIndexes", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("OffsetFetchRequestTopic.PartitionIndexes", pos)
         x1.partition_indexes = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         x1.unknown_tagged_fields = None
@@ -282,7 +290,7 @@ def encode_offset_fetch_request_v0(m: OffsetFetchRequest, out: list[Chunk]) -> N
             add(INT32S[len(v4)].pack(*v4))
 
 
-def decode_offset_fetch_request_v2(buf: Buffer, pos: int) -> tuple[OffsetFetchRequest, int]:
+def decode_offset_fetch_request_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetFetchRequest, int]:
     end = len(buf)
     m = new(OffsetFetchRequest)
     if end - pos < 2:
@@ -305,6 +313,9 @@ def decode_offset_fetch_request_v2(buf: Buffer, pos: int) -> tuple[OffsetFetchRe
     else:
         if n * 6 > end - pos:
             raise cut_short("OffsetFetchRequest.Topics", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("OffsetFetchRequest.Topics", pos)
         m.topics = []
         add1 = m.topics.append
         for _ in range(n):
@@ -328,6 +339,9 @@ def decode_offset_fetch_request_v2(buf: Buffer, pos: int) -> tuple[OffsetFetchRe
                 raise null_value("OffsetFetchRequestTopic.PartitionIndexes", pos)
             if n * 4 > end - pos:
                 raise cut_short("OffsetFetchRequestTopic.PartitionIndexes", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("OffsetFetchRequestTopic.PartitionIndexes", pos)
             x1.partition_indexes = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             x1.unknown_tagged_fields = None
@@ -372,7 +386,7 @@ def encode_offset_fetch_request_v2(m: OffsetFetchRequest, out: list[Chunk]) -> N
                 add(INT32S[len(v4)].pack(*v4))
 
 
-def decode_offset_fetch_request_v6(buf: Buffer, pos: int) -> tuple[OffsetFetchRequest, int]:
+def decode_offset_fetch_request_v6(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetFetchRequest, int]:
     end = len(buf)
     m = new(OffsetFetchRequest)
     if pos >= end:
@@ -400,6 +414,9 @@ def decode_offset_fetch_request_v6(buf: Buffer, pos: int) -> tuple[OffsetFetchRe
         n -= 1
         if n * 3 > end - pos:
             raise cut_short("OffsetFetchRequest.Topics", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("OffsetFetchRequest.Topics", pos)
         m.topics = []
         add1 = m.topics.append
         for _ in range(n):
@@ -428,6 +445,9 @@ def decode_offset_fetch_request_v6(buf: Buffer, pos: int) -> tuple[OffsetFetchRe
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("OffsetFetchRequestTopic.PartitionIndexes", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("OffsetFetchRequestTopic.PartitionIndexes", pos)
             x1.partition_indexes = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -435,7 +455,8 @@ def decode_offset_fetch_request_v6(buf: Buffer, pos: int) -> tuple[OffsetFetchRe
             n = buf[pos]
             pos += 1
             if n:
-                x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchRequestTopic")
+                x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchRequestTopic", left)
+                left -= len(x1.unknown_tagged_fields or ())
             else:
                 x1.unknown_tagged_fields = None
             add1(x1)
@@ -444,7 +465,8 @@ def decode_offset_fetch_request_v6(buf: Buffer, pos: int) -> tuple[OffsetFetchRe
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.groups = []
@@ -496,7 +518,7 @@ def encode_offset_fetch_request_v6(m: OffsetFetchRequest, out: list[Chunk]) -> N
         add(UVARINT[0])
 
 
-def decode_offset_fetch_request_v7(buf: Buffer, pos: int) -> tuple[OffsetFetchRequest, int]:
+def decode_offset_fetch_request_v7(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetFetchRequest, int]:
     end = len(buf)
     m = new(OffsetFetchRequest)
     if pos >= end:
@@ -524,6 +546,9 @@ def decode_offset_fetch_request_v7(buf: Buffer, pos: int) -> tuple[OffsetFetchRe
         n -= 1
         if n * 3 > end - pos:
             raise cut_short("OffsetFetchRequest.Topics", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("OffsetFetchRequest.Topics", pos)
         m.topics = []
         add1 = m.topics.append
         for _ in range(n):
@@ -552,6 +577,9 @@ def decode_offset_fetch_request_v7(buf: Buffer, pos: int) -> tuple[OffsetFetchRe
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("OffsetFetchRequestTopic.PartitionIndexes", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("OffsetFetchRequestTopic.PartitionIndexes", pos)
             x1.partition_indexes = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -559,7 +587,8 @@ def decode_offset_fetch_request_v7(buf: Buffer, pos: int) -> tuple[OffsetFetchRe
             n = buf[pos]
             pos += 1
             if n:
-                x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchRequestTopic")
+                x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchRequestTopic", left)
+                left -= len(x1.unknown_tagged_fields or ())
             else:
                 x1.unknown_tagged_fields = None
             add1(x1)
@@ -568,7 +597,8 @@ def decode_offset_fetch_request_v7(buf: Buffer, pos: int) -> tuple[OffsetFetchRe
     m.require_stable, n = _unpack_from_tB(buf, pos)
     pos += 2
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.groups = []
@@ -618,7 +648,7 @@ def encode_offset_fetch_request_v7(m: OffsetFetchRequest, out: list[Chunk]) -> N
         add(_pack_tB(m.require_stable, 0))
 
 
-def decode_offset_fetch_request_v8(buf: Buffer, pos: int) -> tuple[OffsetFetchRequest, int]:
+def decode_offset_fetch_request_v8(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetFetchRequest, int]:
     end = len(buf)
     m = new(OffsetFetchRequest)
     if pos >= end:
@@ -632,6 +662,9 @@ def decode_offset_fetch_request_v8(buf: Buffer, pos: int) -> tuple[OffsetFetchRe
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("OffsetFetchRequest.Groups", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("OffsetFetchRequest.Groups", pos)
     m.groups = []
     add1 = m.groups.append
     for _ in range(n):
@@ -661,6 +694,9 @@ def decode_offset_fetch_request_v8(buf: Buffer, pos: int) -> tuple[OffsetFetchRe
             n -= 1
             if n * 3 > end - pos:
                 raise cut_short("OffsetFetchRequestGroup.Topics", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("OffsetFetchRequestGroup.Topics", pos)
             x1.topics = []
             add2 = x1.topics.append
             for _ in range(n):
@@ -689,6 +725,9 @@ def decode_offset_fetch_request_v8(buf: Buffer, pos: int) -> tuple[OffsetFetchRe
                 n -= 1
                 if n * 4 > end - pos:
                     raise cut_short("OffsetFetchRequestTopics.PartitionIndexes", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("OffsetFetchRequestTopics.PartitionIndexes", pos)
                 x2.partition_indexes = list(INT32S[n].unpack_from(buf, pos))
                 pos += n * 4
                 if pos >= end:
@@ -696,7 +735,8 @@ def decode_offset_fetch_request_v8(buf: Buffer, pos: int) -> tuple[OffsetFetchRe
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchRequestTopics")
+                    x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchRequestTopics", left)
+                    left -= len(x2.unknown_tagged_fields or ())
                 else:
                     x2.unknown_tagged_fields = None
                 x2.topic_id = ZERO_UUID
@@ -706,7 +746,8 @@ def decode_offset_fetch_request_v8(buf: Buffer, pos: int) -> tuple[OffsetFetchRe
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchRequestGroup")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchRequestGroup", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.member_id = None
@@ -717,7 +758,8 @@ def decode_offset_fetch_request_v8(buf: Buffer, pos: int) -> tuple[OffsetFetchRe
     m.require_stable, n = _unpack_from_tB(buf, pos)
     pos += 2
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.group_id = ""
@@ -781,7 +823,7 @@ def encode_offset_fetch_request_v8(m: OffsetFetchRequest, out: list[Chunk]) -> N
         add(_pack_tB(m.require_stable, 0))
 
 
-def decode_offset_fetch_request_v9(buf: Buffer, pos: int) -> tuple[OffsetFetchRequest, int]:
+def decode_offset_fetch_request_v9(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetFetchRequest, int]:
     end = len(buf)
     m = new(OffsetFetchRequest)
     if pos >= end:
@@ -795,6 +837,9 @@ def decode_offset_fetch_request_v9(buf: Buffer, pos: int) -> tuple[OffsetFetchRe
     n -= 1
     if n * 8 > end - pos:
         raise cut_short("OffsetFetchRequest.Groups", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("OffsetFetchRequest.Groups", pos)
     m.groups = []
     add1 = m.groups.append
     for _ in range(n):
@@ -838,6 +883,9 @@ def decode_offset_fetch_request_v9(buf: Buffer, pos: int) -> tuple[OffsetFetchRe
             n -= 1
             if n * 3 > end - pos:
                 raise cut_short("OffsetFetchRequestGroup.Topics", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("OffsetFetchRequestGroup.Topics", pos)
             x1.topics = []
             add2 = x1.topics.append
             for _ in range(n):
@@ -866,6 +914,9 @@ def decode_offset_fetch_request_v9(buf: Buffer, pos: int) -> tuple[OffsetFetchRe
                 n -= 1
                 if n * 4 > end - pos:
                     raise cut_short("OffsetFetchRequestTopics.PartitionIndexes", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("OffsetFetchRequestTopics.PartitionIndexes", pos)
                 x2.partition_indexes = list(INT32S[n].unpack_from(buf, pos))
                 pos += n * 4
                 if pos >= end:
@@ -873,7 +924,8 @@ def decode_offset_fetch_request_v9(buf: Buffer, pos: int) -> tuple[OffsetFetchRe
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchRequestTopics")
+                    x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchRequestTopics", left)
+                    left -= len(x2.unknown_tagged_fields or ())
                 else:
                     x2.unknown_tagged_fields = None
                 x2.topic_id = ZERO_UUID
@@ -883,7 +935,8 @@ def decode_offset_fetch_request_v9(buf: Buffer, pos: int) -> tuple[OffsetFetchRe
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchRequestGroup")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchRequestGroup", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -892,7 +945,8 @@ def decode_offset_fetch_request_v9(buf: Buffer, pos: int) -> tuple[OffsetFetchRe
     m.require_stable, n = _unpack_from_tB(buf, pos)
     pos += 2
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.group_id = ""
@@ -968,7 +1022,7 @@ def encode_offset_fetch_request_v9(m: OffsetFetchRequest, out: list[Chunk]) -> N
         add(_pack_tB(m.require_stable, 0))
 
 
-def decode_offset_fetch_request_v10(buf: Buffer, pos: int) -> tuple[OffsetFetchRequest, int]:
+def decode_offset_fetch_request_v10(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetFetchRequest, int]:
     end = len(buf)
     m = new(OffsetFetchRequest)
     if pos >= end:
@@ -982,6 +1036,9 @@ def decode_offset_fetch_request_v10(buf: Buffer, pos: int) -> tuple[OffsetFetchR
     n -= 1
     if n * 8 > end - pos:
         raise cut_short("OffsetFetchRequest.Groups", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("OffsetFetchRequest.Groups", pos)
     m.groups = []
     add1 = m.groups.append
     for _ in range(n):
@@ -1025,6 +1082,9 @@ def decode_offset_fetch_request_v10(buf: Buffer, pos: int) -> tuple[OffsetFetchR
             n -= 1
             if n * 18 > end - pos:
                 raise cut_short("OffsetFetchRequestGroup.Topics", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("OffsetFetchRequestGroup.Topics", pos)
             x1.topics = []
             add2 = x1.topics.append
             for _ in range(n):
@@ -1040,6 +1100,9 @@ def decode_offset_fetch_request_v10(buf: Buffer, pos: int) -> tuple[OffsetFetchR
                 n -= 1
                 if n * 4 > end - pos:
                     raise cut_short("OffsetFetchRequestTopics.PartitionIndexes", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("OffsetFetchRequestTopics.PartitionIndexes", pos)
                 x2.partition_indexes = list(INT32S[n].unpack_from(buf, pos))
                 pos += n * 4
                 if pos >= end:
@@ -1047,7 +1110,8 @@ def decode_offset_fetch_request_v10(buf: Buffer, pos: int) -> tuple[OffsetFetchR
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchRequestTopics")
+                    x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchRequestTopics", left)
+                    left -= len(x2.unknown_tagged_fields or ())
                 else:
                     x2.unknown_tagged_fields = None
                 x2.name = ""
@@ -1057,7 +1121,8 @@ def decode_offset_fetch_request_v10(buf: Buffer, pos: int) -> tuple[OffsetFetchR
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchRequestGroup")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchRequestGroup", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -1066,7 +1131,8 @@ def decode_offset_fetch_request_v10(buf: Buffer, pos: int) -> tuple[OffsetFetchR
     m.require_stable, n = _unpack_from_tB(buf, pos)
     pos += 2
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.group_id = ""
@@ -1170,7 +1236,7 @@ REQUEST: MessageCodec[OffsetFetchRequest] = MessageCodec(
 )
 
 
-def decode_offset_fetch_response_v0(buf: Buffer, pos: int) -> tuple[OffsetFetchResponse, int]:
+def decode_offset_fetch_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetFetchResponse, int]:
     end = len(buf)
     m = new(OffsetFetchResponse)
     if end - pos < 4:
@@ -1181,6 +1247,9 @@ def decode_offset_fetch_response_v0(buf: Buffer, pos: int) -> tuple[OffsetFetchR
         raise null_value("OffsetFetchResponse.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("OffsetFetchResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("OffsetFetchResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -1204,6 +1273,9 @@ def decode_offset_fetch_response_v0(buf: Buffer, pos: int) -> tuple[OffsetFetchR
             raise null_value("OffsetFetchResponseTopic.Partitions", pos)
         if n * 16 > end - pos:
             raise cut_short("OffsetFetchResponseTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("OffsetFetchResponseTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -1271,7 +1343,7 @@ def encode_offset_fetch_response_v0(m: OffsetFetchResponse, out: list[Chunk]) ->
             add(_pack_h(x2.error_code))
 
 
-def decode_offset_fetch_response_v2(buf: Buffer, pos: int) -> tuple[OffsetFetchResponse, int]:
+def decode_offset_fetch_response_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetFetchResponse, int]:
     end = len(buf)
     m = new(OffsetFetchResponse)
     if end - pos < 4:
@@ -1282,6 +1354,9 @@ def decode_offset_fetch_response_v2(buf: Buffer, pos: int) -> tuple[OffsetFetchR
         raise null_value("OffsetFetchResponse.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("OffsetFetchResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("OffsetFetchResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -1305,6 +1380,9 @@ def decode_offset_fetch_response_v2(buf: Buffer, pos: int) -> tuple[OffsetFetchR
             raise null_value("OffsetFetchResponseTopic.Partitions", pos)
         if n * 16 > end - pos:
             raise cut_short("OffsetFetchResponseTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("OffsetFetchResponseTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -1376,7 +1454,7 @@ def encode_offset_fetch_response_v2(m: OffsetFetchResponse, out: list[Chunk]) ->
     add(_pack_h(m.error_code))
 
 
-def decode_offset_fetch_response_v3(buf: Buffer, pos: int) -> tuple[OffsetFetchResponse, int]:
+def decode_offset_fetch_response_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetFetchResponse, int]:
     end = len(buf)
     m = new(OffsetFetchResponse)
     if end - pos < 8:
@@ -1387,6 +1465,9 @@ def decode_offset_fetch_response_v3(buf: Buffer, pos: int) -> tuple[OffsetFetchR
         raise null_value("OffsetFetchResponse.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("OffsetFetchResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("OffsetFetchResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -1410,6 +1491,9 @@ def decode_offset_fetch_response_v3(buf: Buffer, pos: int) -> tuple[OffsetFetchR
             raise null_value("OffsetFetchResponseTopic.Partitions", pos)
         if n * 16 > end - pos:
             raise cut_short("OffsetFetchResponseTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("OffsetFetchResponseTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -1480,7 +1564,7 @@ def encode_offset_fetch_response_v3(m: OffsetFetchResponse, out: list[Chunk]) ->
     add(_pack_h(m.error_code))
 
 
-def decode_offset_fetch_response_v5(buf: Buffer, pos: int) -> tuple[OffsetFetchResponse, int]:
+def decode_offset_fetch_response_v5(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetFetchResponse, int]:
     end = len(buf)
     m = new(OffsetFetchResponse)
     if end - pos < 8:
@@ -1491,6 +1575,9 @@ def decode_offset_fetch_response_v5(buf: Buffer, pos: int) -> tuple[OffsetFetchR
         raise null_value("OffsetFetchResponse.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("OffsetFetchResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("OffsetFetchResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -1514,6 +1601,9 @@ def decode_offset_fetch_response_v5(buf: Buffer, pos: int) -> tuple[OffsetFetchR
             raise null_value("OffsetFetchResponseTopic.Partitions", pos)
         if n * 20 > end - pos:
             raise cut_short("OffsetFetchResponseTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("OffsetFetchResponseTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -1583,7 +1673,7 @@ def encode_offset_fetch_response_v5(m: OffsetFetchResponse, out: list[Chunk]) ->
     add(_pack_h(m.error_code))
 
 
-def decode_offset_fetch_response_v6(buf: Buffer, pos: int) -> tuple[OffsetFetchResponse, int]:
+def decode_offset_fetch_response_v6(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetFetchResponse, int]:
     end = len(buf)
     m = new(OffsetFetchResponse)
     if end - pos < 5:
@@ -1597,6 +1687,9 @@ def decode_offset_fetch_response_v6(buf: Buffer, pos: int) -> tuple[OffsetFetchR
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("OffsetFetchResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("OffsetFetchResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -1625,6 +1718,9 @@ def decode_offset_fetch_response_v6(buf: Buffer, pos: int) -> tuple[OffsetFetchR
         n -= 1
         if n * 20 > end - pos:
             raise cut_short("OffsetFetchResponseTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("OffsetFetchResponseTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -1648,7 +1744,8 @@ def decode_offset_fetch_response_v6(buf: Buffer, pos: int) -> tuple[OffsetFetchR
             x2.error_code, n = _unpack_from_hB(buf, pos)
             pos += 3
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchResponsePartition")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchResponsePartition", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -1657,7 +1754,8 @@ def decode_offset_fetch_response_v6(buf: Buffer, pos: int) -> tuple[OffsetFetchR
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchResponseTopic")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchResponseTopic", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -1666,7 +1764,8 @@ def decode_offset_fetch_response_v6(buf: Buffer, pos: int) -> tuple[OffsetFetchR
     m.error_code, n = _unpack_from_hB(buf, pos)
     pos += 3
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.groups = []
@@ -1730,7 +1829,7 @@ def encode_offset_fetch_response_v6(m: OffsetFetchResponse, out: list[Chunk]) ->
         add(_pack_hB(m.error_code, 0))
 
 
-def decode_offset_fetch_response_v8(buf: Buffer, pos: int) -> tuple[OffsetFetchResponse, int]:
+def decode_offset_fetch_response_v8(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetFetchResponse, int]:
     end = len(buf)
     m = new(OffsetFetchResponse)
     if end - pos < 5:
@@ -1744,6 +1843,9 @@ def decode_offset_fetch_response_v8(buf: Buffer, pos: int) -> tuple[OffsetFetchR
     n -= 1
     if n * 5 > end - pos:
         raise cut_short("OffsetFetchResponse.Groups", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("OffsetFetchResponse.Groups", pos)
     m.groups = []
     add1 = m.groups.append
     for _ in range(n):
@@ -1772,6 +1874,9 @@ def decode_offset_fetch_response_v8(buf: Buffer, pos: int) -> tuple[OffsetFetchR
         n -= 1
         if n * 3 > end - pos:
             raise cut_short("OffsetFetchResponseGroup.Topics", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("OffsetFetchResponseGroup.Topics", pos)
         x1.topics = []
         add2 = x1.topics.append
         for _ in range(n):
@@ -1800,6 +1905,9 @@ def decode_offset_fetch_response_v8(buf: Buffer, pos: int) -> tuple[OffsetFetchR
             n -= 1
             if n * 20 > end - pos:
                 raise cut_short("OffsetFetchResponseTopics.Partitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("OffsetFetchResponseTopics.Partitions", pos)
             x2.partitions = []
             add3 = x2.partitions.append
             for _ in range(n):
@@ -1823,7 +1931,8 @@ def decode_offset_fetch_response_v8(buf: Buffer, pos: int) -> tuple[OffsetFetchR
                 x3.error_code, n = _unpack_from_hB(buf, pos)
                 pos += 3
                 if n:
-                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchResponsePartitions")
+                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchResponsePartitions", left)
+                    left -= len(x3.unknown_tagged_fields or ())
                 else:
                     x3.unknown_tagged_fields = None
                 add3(x3)
@@ -1832,7 +1941,8 @@ def decode_offset_fetch_response_v8(buf: Buffer, pos: int) -> tuple[OffsetFetchR
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchResponseTopics")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchResponseTopics", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             x2.topic_id = ZERO_UUID
@@ -1842,7 +1952,8 @@ def decode_offset_fetch_response_v8(buf: Buffer, pos: int) -> tuple[OffsetFetchR
         x1.error_code, n = _unpack_from_hB(buf, pos)
         pos += 3
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchResponseGroup")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchResponseGroup", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -1851,7 +1962,8 @@ def decode_offset_fetch_response_v8(buf: Buffer, pos: int) -> tuple[OffsetFetchR
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.topics = []
@@ -1934,7 +2046,7 @@ def encode_offset_fetch_response_v8(m: OffsetFetchResponse, out: list[Chunk]) ->
         add(UVARINT[0])
 
 
-def decode_offset_fetch_response_v10(buf: Buffer, pos: int) -> tuple[OffsetFetchResponse, int]:
+def decode_offset_fetch_response_v10(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetFetchResponse, int]:
     end = len(buf)
     m = new(OffsetFetchResponse)
     if end - pos < 5:
@@ -1948,6 +2060,9 @@ def decode_offset_fetch_response_v10(buf: Buffer, pos: int) -> tuple[OffsetFetch
     n -= 1
     if n * 5 > end - pos:
         raise cut_short("OffsetFetchResponse.Groups", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("OffsetFetchResponse.Groups", pos)
     m.groups = []
     add1 = m.groups.append
     for _ in range(n):
@@ -1976,6 +2091,9 @@ def decode_offset_fetch_response_v10(buf: Buffer, pos: int) -> tuple[OffsetFetch
         n -= 1
         if n * 18 > end - pos:
             raise cut_short("OffsetFetchResponseGroup.Topics", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("OffsetFetchResponseGroup.Topics", pos)
         x1.topics = []
         add2 = x1.topics.append
         for _ in range(n):
@@ -1991,6 +2109,9 @@ def decode_offset_fetch_response_v10(buf: Buffer, pos: int) -> tuple[OffsetFetch
             n -= 1
             if n * 20 > end - pos:
                 raise cut_short("OffsetFetchResponseTopics.Partitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("OffsetFetchResponseTopics.Partitions", pos)
             x2.partitions = []
             add3 = x2.partitions.append
             for _ in range(n):
@@ -2014,7 +2135,8 @@ def decode_offset_fetch_response_v10(buf: Buffer, pos: int) -> tuple[OffsetFetch
                 x3.error_code, n = _unpack_from_hB(buf, pos)
                 pos += 3
                 if n:
-                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchResponsePartitions")
+                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchResponsePartitions", left)
+                    left -= len(x3.unknown_tagged_fields or ())
                 else:
                     x3.unknown_tagged_fields = None
                 add3(x3)
@@ -2023,7 +2145,8 @@ def decode_offset_fetch_response_v10(buf: Buffer, pos: int) -> tuple[OffsetFetch
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchResponseTopics")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchResponseTopics", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             x2.name = ""
@@ -2033,7 +2156,8 @@ def decode_offset_fetch_response_v10(buf: Buffer, pos: int) -> tuple[OffsetFetch
         x1.error_code, n = _unpack_from_hB(buf, pos)
         pos += 3
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchResponseGroup")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchResponseGroup", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -2042,7 +2166,8 @@ def decode_offset_fetch_response_v10(buf: Buffer, pos: int) -> tuple[OffsetFetch
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetFetchResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.topics = []

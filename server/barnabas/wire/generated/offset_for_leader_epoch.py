@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -20,6 +21,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -117,7 +119,7 @@ _pack_iiiB = Struct(">iiiB").pack
 _unpack_from_iiiB = Struct(">iiiB").unpack_from
 
 
-def decode_offset_for_leader_epoch_request_v0(buf: Buffer, pos: int) -> tuple[OffsetForLeaderEpochRequest, int]:
+def decode_offset_for_leader_epoch_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetForLeaderEpochRequest, int]:
     end = len(buf)
     m = new(OffsetForLeaderEpochRequest)
     if end - pos < 4:
@@ -128,6 +130,9 @@ def decode_offset_for_leader_epoch_request_v0(buf: Buffer, pos: int) -> tuple[Of
         raise null_value("OffsetForLeaderEpochRequest.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("OffsetForLeaderEpochRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("OffsetForLeaderEpochRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -151,6 +156,9 @@ def decode_offset_for_leader_epoch_request_v0(buf: Buffer, pos: int) -> tuple[Of
             raise null_value("OffsetForLeaderTopic.Partitions", pos)
         if n * 8 > end - pos:
             raise cut_short("OffsetForLeaderTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("OffsetForLeaderTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         stop = pos + n * 8
@@ -192,7 +200,7 @@ def encode_offset_for_leader_epoch_request_v0(m: OffsetForLeaderEpochRequest, ou
             add(_pack_ii(x2.partition, x2.leader_epoch))
 
 
-def decode_offset_for_leader_epoch_request_v2(buf: Buffer, pos: int) -> tuple[OffsetForLeaderEpochRequest, int]:
+def decode_offset_for_leader_epoch_request_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetForLeaderEpochRequest, int]:
     end = len(buf)
     m = new(OffsetForLeaderEpochRequest)
     if end - pos < 4:
@@ -203,6 +211,9 @@ def decode_offset_for_leader_epoch_request_v2(buf: Buffer, pos: int) -> tuple[Of
         raise null_value("OffsetForLeaderEpochRequest.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("OffsetForLeaderEpochRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("OffsetForLeaderEpochRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -226,6 +237,9 @@ def decode_offset_for_leader_epoch_request_v2(buf: Buffer, pos: int) -> tuple[Of
             raise null_value("OffsetForLeaderTopic.Partitions", pos)
         if n * 12 > end - pos:
             raise cut_short("OffsetForLeaderTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("OffsetForLeaderTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         stop = pos + n * 12
@@ -266,7 +280,7 @@ def encode_offset_for_leader_epoch_request_v2(m: OffsetForLeaderEpochRequest, ou
             add(_pack_iii(x2.partition, x2.current_leader_epoch, x2.leader_epoch))
 
 
-def decode_offset_for_leader_epoch_request_v3(buf: Buffer, pos: int) -> tuple[OffsetForLeaderEpochRequest, int]:
+def decode_offset_for_leader_epoch_request_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetForLeaderEpochRequest, int]:
     end = len(buf)
     m = new(OffsetForLeaderEpochRequest)
     if end - pos < 8:
@@ -277,6 +291,9 @@ def decode_offset_for_leader_epoch_request_v3(buf: Buffer, pos: int) -> tuple[Of
         raise null_value("OffsetForLeaderEpochRequest.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("OffsetForLeaderEpochRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("OffsetForLeaderEpochRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -300,6 +317,9 @@ def decode_offset_for_leader_epoch_request_v3(buf: Buffer, pos: int) -> tuple[Of
             raise null_value("OffsetForLeaderTopic.Partitions", pos)
         if n * 12 > end - pos:
             raise cut_short("OffsetForLeaderTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("OffsetForLeaderTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         stop = pos + n * 12
@@ -339,7 +359,7 @@ def encode_offset_for_leader_epoch_request_v3(m: OffsetForLeaderEpochRequest, ou
             add(_pack_iii(x2.partition, x2.current_leader_epoch, x2.leader_epoch))
 
 
-def decode_offset_for_leader_epoch_request_v4(buf: Buffer, pos: int) -> tuple[OffsetForLeaderEpochRequest, int]:
+def decode_offset_for_leader_epoch_request_v4(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetForLeaderEpochRequest, int]:
     end = len(buf)
     m = new(OffsetForLeaderEpochRequest)
     if end - pos < 5:
@@ -353,6 +373,9 @@ def decode_offset_for_leader_epoch_request_v4(buf: Buffer, pos: int) -> tuple[Of
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("OffsetForLeaderEpochRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("OffsetForLeaderEpochRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -381,6 +404,9 @@ def decode_offset_for_leader_epoch_request_v4(buf: Buffer, pos: int) -> tuple[Of
         n -= 1
         if n * 13 > end - pos:
             raise cut_short("OffsetForLeaderTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("OffsetForLeaderTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -390,7 +416,8 @@ def decode_offset_for_leader_epoch_request_v4(buf: Buffer, pos: int) -> tuple[Of
             x2.partition, x2.current_leader_epoch, x2.leader_epoch, n = _unpack_from_iiiB(buf, pos)
             pos += 13
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetForLeaderPartition")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetForLeaderPartition", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -399,7 +426,8 @@ def decode_offset_for_leader_epoch_request_v4(buf: Buffer, pos: int) -> tuple[Of
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetForLeaderTopic")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetForLeaderTopic", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -408,7 +436,8 @@ def decode_offset_for_leader_epoch_request_v4(buf: Buffer, pos: int) -> tuple[Of
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetForLeaderEpochRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetForLeaderEpochRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -476,7 +505,7 @@ REQUEST: MessageCodec[OffsetForLeaderEpochRequest] = MessageCodec(
 )
 
 
-def decode_offset_for_leader_epoch_response_v0(buf: Buffer, pos: int) -> tuple[OffsetForLeaderEpochResponse, int]:
+def decode_offset_for_leader_epoch_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetForLeaderEpochResponse, int]:
     end = len(buf)
     m = new(OffsetForLeaderEpochResponse)
     if end - pos < 4:
@@ -487,6 +516,9 @@ def decode_offset_for_leader_epoch_response_v0(buf: Buffer, pos: int) -> tuple[O
         raise null_value("OffsetForLeaderEpochResponse.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("OffsetForLeaderEpochResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("OffsetForLeaderEpochResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -510,6 +542,9 @@ def decode_offset_for_leader_epoch_response_v0(buf: Buffer, pos: int) -> tuple[O
             raise null_value("OffsetForLeaderTopicResult.Partitions", pos)
         if n * 14 > end - pos:
             raise cut_short("OffsetForLeaderTopicResult.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("OffsetForLeaderTopicResult.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         stop = pos + n * 14
@@ -551,7 +586,7 @@ def encode_offset_for_leader_epoch_response_v0(m: OffsetForLeaderEpochResponse, 
             add(_pack_hiq(x2.error_code, x2.partition, x2.end_offset))
 
 
-def decode_offset_for_leader_epoch_response_v1(buf: Buffer, pos: int) -> tuple[OffsetForLeaderEpochResponse, int]:
+def decode_offset_for_leader_epoch_response_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetForLeaderEpochResponse, int]:
     end = len(buf)
     m = new(OffsetForLeaderEpochResponse)
     if end - pos < 4:
@@ -562,6 +597,9 @@ def decode_offset_for_leader_epoch_response_v1(buf: Buffer, pos: int) -> tuple[O
         raise null_value("OffsetForLeaderEpochResponse.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("OffsetForLeaderEpochResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("OffsetForLeaderEpochResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -585,6 +623,9 @@ def decode_offset_for_leader_epoch_response_v1(buf: Buffer, pos: int) -> tuple[O
             raise null_value("OffsetForLeaderTopicResult.Partitions", pos)
         if n * 18 > end - pos:
             raise cut_short("OffsetForLeaderTopicResult.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("OffsetForLeaderTopicResult.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         stop = pos + n * 18
@@ -625,7 +666,7 @@ def encode_offset_for_leader_epoch_response_v1(m: OffsetForLeaderEpochResponse, 
             add(_pack_hiiq(x2.error_code, x2.partition, x2.leader_epoch, x2.end_offset))
 
 
-def decode_offset_for_leader_epoch_response_v2(buf: Buffer, pos: int) -> tuple[OffsetForLeaderEpochResponse, int]:
+def decode_offset_for_leader_epoch_response_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetForLeaderEpochResponse, int]:
     end = len(buf)
     m = new(OffsetForLeaderEpochResponse)
     if end - pos < 8:
@@ -636,6 +677,9 @@ def decode_offset_for_leader_epoch_response_v2(buf: Buffer, pos: int) -> tuple[O
         raise null_value("OffsetForLeaderEpochResponse.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("OffsetForLeaderEpochResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("OffsetForLeaderEpochResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -659,6 +703,9 @@ def decode_offset_for_leader_epoch_response_v2(buf: Buffer, pos: int) -> tuple[O
             raise null_value("OffsetForLeaderTopicResult.Partitions", pos)
         if n * 18 > end - pos:
             raise cut_short("OffsetForLeaderTopicResult.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("OffsetForLeaderTopicResult.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         stop = pos + n * 18
@@ -698,7 +745,7 @@ def encode_offset_for_leader_epoch_response_v2(m: OffsetForLeaderEpochResponse, 
             add(_pack_hiiq(x2.error_code, x2.partition, x2.leader_epoch, x2.end_offset))
 
 
-def decode_offset_for_leader_epoch_response_v4(buf: Buffer, pos: int) -> tuple[OffsetForLeaderEpochResponse, int]:
+def decode_offset_for_leader_epoch_response_v4(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetForLeaderEpochResponse, int]:
     end = len(buf)
     m = new(OffsetForLeaderEpochResponse)
     if end - pos < 5:
@@ -712,6 +759,9 @@ def decode_offset_for_leader_epoch_response_v4(buf: Buffer, pos: int) -> tuple[O
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("OffsetForLeaderEpochResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("OffsetForLeaderEpochResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -740,6 +790,9 @@ def decode_offset_for_leader_epoch_response_v4(buf: Buffer, pos: int) -> tuple[O
         n -= 1
         if n * 19 > end - pos:
             raise cut_short("OffsetForLeaderTopicResult.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("OffsetForLeaderTopicResult.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -749,7 +802,8 @@ def decode_offset_for_leader_epoch_response_v4(buf: Buffer, pos: int) -> tuple[O
             x2.error_code, x2.partition, x2.leader_epoch, x2.end_offset, n = _unpack_from_hiiqB(buf, pos)
             pos += 19
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "EpochEndOffset")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "EpochEndOffset", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -758,7 +812,8 @@ def decode_offset_for_leader_epoch_response_v4(buf: Buffer, pos: int) -> tuple[O
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetForLeaderTopicResult")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetForLeaderTopicResult", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -767,7 +822,8 @@ def decode_offset_for_leader_epoch_response_v4(buf: Buffer, pos: int) -> tuple[O
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetForLeaderEpochResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "OffsetForLeaderEpochResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

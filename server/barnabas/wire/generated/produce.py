@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -26,6 +27,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -187,7 +189,7 @@ _pack_iiB = Struct(">iiB").pack
 _unpack_from_iiB = Struct(">iiB").unpack_from
 
 
-def decode_produce_request_v0(buf: Buffer, pos: int) -> tuple[ProduceRequest, int]:
+def decode_produce_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ProduceRequest, int]:
     view = memoryview(buf)
     end = len(buf)
     m = new(ProduceRequest)
@@ -199,6 +201,9 @@ def decode_produce_request_v0(buf: Buffer, pos: int) -> tuple[ProduceRequest, in
         raise null_value("ProduceRequest.TopicData", pos)
     if n * 6 > end - pos:
         raise cut_short("ProduceRequest.TopicData", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ProduceRequest.TopicData", pos)
     m.topic_data = []
     add1 = m.topic_data.append
     for _ in range(n):
@@ -222,6 +227,9 @@ def decode_produce_request_v0(buf: Buffer, pos: int) -> tuple[ProduceRequest, in
             raise null_value("TopicProduceData.PartitionData", pos)
         if n * 8 > end - pos:
             raise cut_short("TopicProduceData.PartitionData", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicProduceData.PartitionData", pos)
         x1.partition_data = []
         add2 = x1.partition_data.append
         for _ in range(n):
@@ -281,7 +289,7 @@ def encode_produce_request_v0(m: ProduceRequest, out: list[Chunk]) -> None:
                 add(v4)
 
 
-def decode_produce_request_v3(buf: Buffer, pos: int) -> tuple[ProduceRequest, int]:
+def decode_produce_request_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ProduceRequest, int]:
     view = memoryview(buf)
     end = len(buf)
     m = new(ProduceRequest)
@@ -305,6 +313,9 @@ def decode_produce_request_v3(buf: Buffer, pos: int) -> tuple[ProduceRequest, in
         raise null_value("ProduceRequest.TopicData", pos)
     if n * 6 > end - pos:
         raise cut_short("ProduceRequest.TopicData", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ProduceRequest.TopicData", pos)
     m.topic_data = []
     add1 = m.topic_data.append
     for _ in range(n):
@@ -328,6 +339,9 @@ def decode_produce_request_v3(buf: Buffer, pos: int) -> tuple[ProduceRequest, in
             raise null_value("TopicProduceData.PartitionData", pos)
         if n * 8 > end - pos:
             raise cut_short("TopicProduceData.PartitionData", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicProduceData.PartitionData", pos)
         x1.partition_data = []
         add2 = x1.partition_data.append
         for _ in range(n):
@@ -393,7 +407,7 @@ def encode_produce_request_v3(m: ProduceRequest, out: list[Chunk]) -> None:
                 add(v5)
 
 
-def decode_produce_request_v9(buf: Buffer, pos: int) -> tuple[ProduceRequest, int]:
+def decode_produce_request_v9(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ProduceRequest, int]:
     view = memoryview(buf)
     end = len(buf)
     m = new(ProduceRequest)
@@ -422,6 +436,9 @@ def decode_produce_request_v9(buf: Buffer, pos: int) -> tuple[ProduceRequest, in
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("ProduceRequest.TopicData", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ProduceRequest.TopicData", pos)
     m.topic_data = []
     add1 = m.topic_data.append
     for _ in range(n):
@@ -450,6 +467,9 @@ def decode_produce_request_v9(buf: Buffer, pos: int) -> tuple[ProduceRequest, in
         n -= 1
         if n * 6 > end - pos:
             raise cut_short("TopicProduceData.PartitionData", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicProduceData.PartitionData", pos)
         x1.partition_data = []
         add2 = x1.partition_data.append
         for _ in range(n):
@@ -473,7 +493,8 @@ def decode_produce_request_v9(buf: Buffer, pos: int) -> tuple[ProduceRequest, in
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionProduceData")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionProduceData", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -482,7 +503,8 @@ def decode_produce_request_v9(buf: Buffer, pos: int) -> tuple[ProduceRequest, in
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicProduceData")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicProduceData", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.topic_id = ZERO_UUID
@@ -492,7 +514,8 @@ def decode_produce_request_v9(buf: Buffer, pos: int) -> tuple[ProduceRequest, in
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ProduceRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ProduceRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -559,7 +582,7 @@ def encode_produce_request_v9(m: ProduceRequest, out: list[Chunk]) -> None:
         add(UVARINT[0])
 
 
-def decode_produce_request_v13(buf: Buffer, pos: int) -> tuple[ProduceRequest, int]:
+def decode_produce_request_v13(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ProduceRequest, int]:
     view = memoryview(buf)
     end = len(buf)
     m = new(ProduceRequest)
@@ -588,6 +611,9 @@ def decode_produce_request_v13(buf: Buffer, pos: int) -> tuple[ProduceRequest, i
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("ProduceRequest.TopicData", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ProduceRequest.TopicData", pos)
     m.topic_data = []
     add1 = m.topic_data.append
     for _ in range(n):
@@ -603,6 +629,9 @@ def decode_produce_request_v13(buf: Buffer, pos: int) -> tuple[ProduceRequest, i
         n -= 1
         if n * 6 > end - pos:
             raise cut_short("TopicProduceData.PartitionData", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicProduceData.PartitionData", pos)
         x1.partition_data = []
         add2 = x1.partition_data.append
         for _ in range(n):
@@ -626,7 +655,8 @@ def decode_produce_request_v13(buf: Buffer, pos: int) -> tuple[ProduceRequest, i
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionProduceData")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionProduceData", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -635,7 +665,8 @@ def decode_produce_request_v13(buf: Buffer, pos: int) -> tuple[ProduceRequest, i
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicProduceData")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicProduceData", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.name = ""
@@ -645,7 +676,8 @@ def decode_produce_request_v13(buf: Buffer, pos: int) -> tuple[ProduceRequest, i
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ProduceRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ProduceRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -747,7 +779,7 @@ REQUEST: MessageCodec[ProduceRequest] = MessageCodec(
 )
 
 
-def decode_produce_response_v0(buf: Buffer, pos: int) -> tuple[ProduceResponse, int]:
+def decode_produce_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ProduceResponse, int]:
     end = len(buf)
     m = new(ProduceResponse)
     if end - pos < 4:
@@ -758,6 +790,9 @@ def decode_produce_response_v0(buf: Buffer, pos: int) -> tuple[ProduceResponse, 
         raise null_value("ProduceResponse.Responses", pos)
     if n * 6 > end - pos:
         raise cut_short("ProduceResponse.Responses", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ProduceResponse.Responses", pos)
     m.responses = []
     add1 = m.responses.append
     for _ in range(n):
@@ -781,6 +816,9 @@ def decode_produce_response_v0(buf: Buffer, pos: int) -> tuple[ProduceResponse, 
             raise null_value("TopicProduceResponse.PartitionResponses", pos)
         if n * 14 > end - pos:
             raise cut_short("TopicProduceResponse.PartitionResponses", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicProduceResponse.PartitionResponses", pos)
         x1.partition_responses = []
         add2 = x1.partition_responses.append
         stop = pos + n * 14
@@ -836,7 +874,7 @@ def encode_produce_response_v0(m: ProduceResponse, out: list[Chunk]) -> None:
             add(_pack_ihq(x2.index, x2.error_code, x2.base_offset))
 
 
-def decode_produce_response_v1(buf: Buffer, pos: int) -> tuple[ProduceResponse, int]:
+def decode_produce_response_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ProduceResponse, int]:
     end = len(buf)
     m = new(ProduceResponse)
     if end - pos < 4:
@@ -847,6 +885,9 @@ def decode_produce_response_v1(buf: Buffer, pos: int) -> tuple[ProduceResponse, 
         raise null_value("ProduceResponse.Responses", pos)
     if n * 6 > end - pos:
         raise cut_short("ProduceResponse.Responses", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ProduceResponse.Responses", pos)
     m.responses = []
     add1 = m.responses.append
     for _ in range(n):
@@ -870,6 +911,9 @@ def decode_produce_response_v1(buf: Buffer, pos: int) -> tuple[ProduceResponse, 
             raise null_value("TopicProduceResponse.PartitionResponses", pos)
         if n * 14 > end - pos:
             raise cut_short("TopicProduceResponse.PartitionResponses", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicProduceResponse.PartitionResponses", pos)
         x1.partition_responses = []
         add2 = x1.partition_responses.append
         stop = pos + n * 14
@@ -929,7 +973,7 @@ def encode_produce_response_v1(m: ProduceResponse, out: list[Chunk]) -> None:
     add(_pack_i(m.throttle_time_ms))
 
 
-def decode_produce_response_v2(buf: Buffer, pos: int) -> tuple[ProduceResponse, int]:
+def decode_produce_response_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ProduceResponse, int]:
     end = len(buf)
     m = new(ProduceResponse)
     if end - pos < 4:
@@ -940,6 +984,9 @@ def decode_produce_response_v2(buf: Buffer, pos: int) -> tuple[ProduceResponse, 
         raise null_value("ProduceResponse.Responses", pos)
     if n * 6 > end - pos:
         raise cut_short("ProduceResponse.Responses", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ProduceResponse.Responses", pos)
     m.responses = []
     add1 = m.responses.append
     for _ in range(n):
@@ -963,6 +1010,9 @@ def decode_produce_response_v2(buf: Buffer, pos: int) -> tuple[ProduceResponse, 
             raise null_value("TopicProduceResponse.PartitionResponses", pos)
         if n * 22 > end - pos:
             raise cut_short("TopicProduceResponse.PartitionResponses", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicProduceResponse.PartitionResponses", pos)
         x1.partition_responses = []
         add2 = x1.partition_responses.append
         stop = pos + n * 22
@@ -1021,7 +1071,7 @@ def encode_produce_response_v2(m: ProduceResponse, out: list[Chunk]) -> None:
     add(_pack_i(m.throttle_time_ms))
 
 
-def decode_produce_response_v5(buf: Buffer, pos: int) -> tuple[ProduceResponse, int]:
+def decode_produce_response_v5(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ProduceResponse, int]:
     end = len(buf)
     m = new(ProduceResponse)
     if end - pos < 4:
@@ -1032,6 +1082,9 @@ def decode_produce_response_v5(buf: Buffer, pos: int) -> tuple[ProduceResponse, 
         raise null_value("ProduceResponse.Responses", pos)
     if n * 6 > end - pos:
         raise cut_short("ProduceResponse.Responses", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ProduceResponse.Responses", pos)
     m.responses = []
     add1 = m.responses.append
     for _ in range(n):
@@ -1055,6 +1108,9 @@ def decode_produce_response_v5(buf: Buffer, pos: int) -> tuple[ProduceResponse, 
             raise null_value("TopicProduceResponse.PartitionResponses", pos)
         if n * 30 > end - pos:
             raise cut_short("TopicProduceResponse.PartitionResponses", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicProduceResponse.PartitionResponses", pos)
         x1.partition_responses = []
         add2 = x1.partition_responses.append
         stop = pos + n * 30
@@ -1112,7 +1168,7 @@ def encode_produce_response_v5(m: ProduceResponse, out: list[Chunk]) -> None:
     add(_pack_i(m.throttle_time_ms))
 
 
-def decode_produce_response_v8(buf: Buffer, pos: int) -> tuple[ProduceResponse, int]:
+def decode_produce_response_v8(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ProduceResponse, int]:
     end = len(buf)
     m = new(ProduceResponse)
     if end - pos < 4:
@@ -1123,6 +1179,9 @@ def decode_produce_response_v8(buf: Buffer, pos: int) -> tuple[ProduceResponse, 
         raise null_value("ProduceResponse.Responses", pos)
     if n * 6 > end - pos:
         raise cut_short("ProduceResponse.Responses", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ProduceResponse.Responses", pos)
     m.responses = []
     add1 = m.responses.append
     for _ in range(n):
@@ -1146,6 +1205,9 @@ def decode_produce_response_v8(buf: Buffer, pos: int) -> tuple[ProduceResponse, 
             raise null_value("TopicProduceResponse.PartitionResponses", pos)
         if n * 36 > end - pos:
             raise cut_short("TopicProduceResponse.PartitionResponses", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicProduceResponse.PartitionResponses", pos)
         x1.partition_responses = []
         add2 = x1.partition_responses.append
         for _ in range(n):
@@ -1158,6 +1220,9 @@ def decode_produce_response_v8(buf: Buffer, pos: int) -> tuple[ProduceResponse, 
                 raise null_value("PartitionProduceResponse.RecordErrors", pos)
             if n * 6 > end - pos:
                 raise cut_short("PartitionProduceResponse.RecordErrors", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("PartitionProduceResponse.RecordErrors", pos)
             x2.record_errors = []
             add3 = x2.record_errors.append
             for _ in range(n):
@@ -1259,7 +1324,7 @@ def encode_produce_response_v8(m: ProduceResponse, out: list[Chunk]) -> None:
     add(_pack_i(m.throttle_time_ms))
 
 
-def decode_produce_response_v9(buf: Buffer, pos: int) -> tuple[ProduceResponse, int]:
+def decode_produce_response_v9(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ProduceResponse, int]:
     end = len(buf)
     m = new(ProduceResponse)
     if pos >= end:
@@ -1273,6 +1338,9 @@ def decode_produce_response_v9(buf: Buffer, pos: int) -> tuple[ProduceResponse, 
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("ProduceResponse.Responses", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ProduceResponse.Responses", pos)
     m.responses = []
     add1 = m.responses.append
     for _ in range(n):
@@ -1301,6 +1369,9 @@ def decode_produce_response_v9(buf: Buffer, pos: int) -> tuple[ProduceResponse, 
         n -= 1
         if n * 33 > end - pos:
             raise cut_short("TopicProduceResponse.PartitionResponses", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicProduceResponse.PartitionResponses", pos)
         x1.partition_responses = []
         add2 = x1.partition_responses.append
         for _ in range(n):
@@ -1316,6 +1387,9 @@ def decode_produce_response_v9(buf: Buffer, pos: int) -> tuple[ProduceResponse, 
             n -= 1
             if n * 6 > end - pos:
                 raise cut_short("PartitionProduceResponse.RecordErrors", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("PartitionProduceResponse.RecordErrors", pos)
             x2.record_errors = []
             add3 = x2.record_errors.append
             for _ in range(n):
@@ -1339,7 +1413,8 @@ def decode_produce_response_v9(buf: Buffer, pos: int) -> tuple[ProduceResponse, 
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "BatchIndexAndErrorMessage")
+                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "BatchIndexAndErrorMessage", left)
+                    left -= len(x3.unknown_tagged_fields or ())
                 else:
                     x3.unknown_tagged_fields = None
                 add3(x3)
@@ -1362,7 +1437,8 @@ def decode_produce_response_v9(buf: Buffer, pos: int) -> tuple[ProduceResponse, 
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionProduceResponse")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionProduceResponse", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             x2.current_leader = _ProduceResponse_LeaderIdAndEpoch()
@@ -1372,7 +1448,8 @@ def decode_produce_response_v9(buf: Buffer, pos: int) -> tuple[ProduceResponse, 
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicProduceResponse")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicProduceResponse", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.topic_id = ZERO_UUID
@@ -1382,7 +1459,8 @@ def decode_produce_response_v9(buf: Buffer, pos: int) -> tuple[ProduceResponse, 
     m.throttle_time_ms, n = _unpack_from_iB(buf, pos)
     pos += 5
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ProduceResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ProduceResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.node_endpoints = []
@@ -1471,7 +1549,7 @@ def encode_produce_response_v9(m: ProduceResponse, out: list[Chunk]) -> None:
         add(_pack_iB(m.throttle_time_ms, 0))
 
 
-def decode_produce_response_v10(buf: Buffer, pos: int) -> tuple[ProduceResponse, int]:
+def decode_produce_response_v10(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ProduceResponse, int]:
     end = len(buf)
     m = new(ProduceResponse)
     if pos >= end:
@@ -1485,6 +1563,9 @@ def decode_produce_response_v10(buf: Buffer, pos: int) -> tuple[ProduceResponse,
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("ProduceResponse.Responses", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ProduceResponse.Responses", pos)
     m.responses = []
     add1 = m.responses.append
     for _ in range(n):
@@ -1513,6 +1594,9 @@ def decode_produce_response_v10(buf: Buffer, pos: int) -> tuple[ProduceResponse,
         n -= 1
         if n * 33 > end - pos:
             raise cut_short("TopicProduceResponse.PartitionResponses", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicProduceResponse.PartitionResponses", pos)
         x1.partition_responses = []
         add2 = x1.partition_responses.append
         for _ in range(n):
@@ -1528,6 +1612,9 @@ def decode_produce_response_v10(buf: Buffer, pos: int) -> tuple[ProduceResponse,
             n -= 1
             if n * 6 > end - pos:
                 raise cut_short("PartitionProduceResponse.RecordErrors", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("PartitionProduceResponse.RecordErrors", pos)
             x2.record_errors = []
             add3 = x2.record_errors.append
             for _ in range(n):
@@ -1551,7 +1638,8 @@ def decode_produce_response_v10(buf: Buffer, pos: int) -> tuple[ProduceResponse,
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "BatchIndexAndErrorMessage")
+                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "BatchIndexAndErrorMessage", left)
+                    left -= len(x3.unknown_tagged_fields or ())
                 else:
                     x3.unknown_tagged_fields = None
                 add3(x3)
@@ -1576,7 +1664,8 @@ def decode_produce_response_v10(buf: Buffer, pos: int) -> tuple[ProduceResponse,
             x2.current_leader = _ProduceResponse_LeaderIdAndEpoch()
             x2.unknown_tagged_fields = None
             if n:
-                tags1, after1 = read_tags(buf, pos - 1, end, "PartitionProduceResponse")
+                tags1, after1 = read_tags(buf, pos - 1, end, "PartitionProduceResponse", left)
+                left -= len(tags1)
                 unknown1: dict[int, bytes] = {}
                 for tag1, pos, end1 in tags1:
                     if tag1 == 0:
@@ -1586,7 +1675,8 @@ def decode_produce_response_v10(buf: Buffer, pos: int) -> tuple[ProduceResponse,
                         x4.leader_id, x4.leader_epoch, n = _unpack_from_iiB(buf, pos)
                         pos += 9
                         if n:
-                            x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "LeaderIdAndEpoch")
+                            x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "LeaderIdAndEpoch", left)
+                            left -= len(x4.unknown_tagged_fields or ())
                         else:
                             x4.unknown_tagged_fields = None
                         if pos != end1:
@@ -1602,7 +1692,8 @@ def decode_produce_response_v10(buf: Buffer, pos: int) -> tuple[ProduceResponse,
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicProduceResponse")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicProduceResponse", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.topic_id = ZERO_UUID
@@ -1614,7 +1705,8 @@ def decode_produce_response_v10(buf: Buffer, pos: int) -> tuple[ProduceResponse,
     m.node_endpoints = []
     m.unknown_tagged_fields = None
     if n:
-        tags2, after2 = read_tags(buf, pos - 1, end, "ProduceResponse")
+        tags2, after2 = read_tags(buf, pos - 1, end, "ProduceResponse", left)
+        left -= len(tags2)
         unknown2: dict[int, bytes] = {}
         for tag2, pos, end2 in tags2:
             if tag2 == 0:
@@ -1629,6 +1721,9 @@ def decode_produce_response_v10(buf: Buffer, pos: int) -> tuple[ProduceResponse,
                 n -= 1
                 if n * 11 > end2 - pos:
                     raise cut_short("ProduceResponse.NodeEndpoints", pos, end2)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("ProduceResponse.NodeEndpoints", pos)
                 m.node_endpoints = []
                 add4 = m.node_endpoints.append
                 for _ in range(n):
@@ -1665,7 +1760,8 @@ def decode_produce_response_v10(buf: Buffer, pos: int) -> tuple[ProduceResponse,
                     n = buf[pos]
                     pos += 1
                     if n:
-                        x5.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end2, "NodeEndpoint")
+                        x5.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end2, "NodeEndpoint", left)
+                        left -= len(x5.unknown_tagged_fields or ())
                     else:
                         x5.unknown_tagged_fields = None
                     add4(x5)
@@ -1809,7 +1905,7 @@ def encode_produce_response_v10(m: ProduceResponse, out: list[Chunk]) -> None:
         add(UVARINT[0])
 
 
-def decode_produce_response_v13(buf: Buffer, pos: int) -> tuple[ProduceResponse, int]:
+def decode_produce_response_v13(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ProduceResponse, int]:
     end = len(buf)
     m = new(ProduceResponse)
     if pos >= end:
@@ -1823,6 +1919,9 @@ def decode_produce_response_v13(buf: Buffer, pos: int) -> tuple[ProduceResponse,
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("ProduceResponse.Responses", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ProduceResponse.Responses", pos)
     m.responses = []
     add1 = m.responses.append
     for _ in range(n):
@@ -1838,6 +1937,9 @@ def decode_produce_response_v13(buf: Buffer, pos: int) -> tuple[ProduceResponse,
         n -= 1
         if n * 33 > end - pos:
             raise cut_short("TopicProduceResponse.PartitionResponses", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicProduceResponse.PartitionResponses", pos)
         x1.partition_responses = []
         add2 = x1.partition_responses.append
         for _ in range(n):
@@ -1853,6 +1955,9 @@ def decode_produce_response_v13(buf: Buffer, pos: int) -> tuple[ProduceResponse,
             n -= 1
             if n * 6 > end - pos:
                 raise cut_short("PartitionProduceResponse.RecordErrors", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("PartitionProduceResponse.RecordErrors", pos)
             x2.record_errors = []
             add3 = x2.record_errors.append
             for _ in range(n):
@@ -1876,7 +1981,8 @@ def decode_produce_response_v13(buf: Buffer, pos: int) -> tuple[ProduceResponse,
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "BatchIndexAndErrorMessage")
+                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "BatchIndexAndErrorMessage", left)
+                    left -= len(x3.unknown_tagged_fields or ())
                 else:
                     x3.unknown_tagged_fields = None
                 add3(x3)
@@ -1901,7 +2007,8 @@ def decode_produce_response_v13(buf: Buffer, pos: int) -> tuple[ProduceResponse,
             x2.current_leader = _ProduceResponse_LeaderIdAndEpoch()
             x2.unknown_tagged_fields = None
             if n:
-                tags1, after1 = read_tags(buf, pos - 1, end, "PartitionProduceResponse")
+                tags1, after1 = read_tags(buf, pos - 1, end, "PartitionProduceResponse", left)
+                left -= len(tags1)
                 unknown1: dict[int, bytes] = {}
                 for tag1, pos, end1 in tags1:
                     if tag1 == 0:
@@ -1911,7 +2018,8 @@ def decode_produce_response_v13(buf: Buffer, pos: int) -> tuple[ProduceResponse,
                         x4.leader_id, x4.leader_epoch, n = _unpack_from_iiB(buf, pos)
                         pos += 9
                         if n:
-                            x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "LeaderIdAndEpoch")
+                            x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "LeaderIdAndEpoch", left)
+                            left -= len(x4.unknown_tagged_fields or ())
                         else:
                             x4.unknown_tagged_fields = None
                         if pos != end1:
@@ -1927,7 +2035,8 @@ def decode_produce_response_v13(buf: Buffer, pos: int) -> tuple[ProduceResponse,
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicProduceResponse")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicProduceResponse", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.name = ""
@@ -1939,7 +2048,8 @@ def decode_produce_response_v13(buf: Buffer, pos: int) -> tuple[ProduceResponse,
     m.node_endpoints = []
     m.unknown_tagged_fields = None
     if n:
-        tags2, after2 = read_tags(buf, pos - 1, end, "ProduceResponse")
+        tags2, after2 = read_tags(buf, pos - 1, end, "ProduceResponse", left)
+        left -= len(tags2)
         unknown2: dict[int, bytes] = {}
         for tag2, pos, end2 in tags2:
             if tag2 == 0:
@@ -1954,6 +2064,9 @@ def decode_produce_response_v13(buf: Buffer, pos: int) -> tuple[ProduceResponse,
                 n -= 1
                 if n * 11 > end2 - pos:
                     raise cut_short("ProduceResponse.NodeEndpoints", pos, end2)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("ProduceResponse.NodeEndpoints", pos)
                 m.node_endpoints = []
                 add4 = m.node_endpoints.append
                 for _ in range(n):
@@ -1990,7 +2103,8 @@ def decode_produce_response_v13(buf: Buffer, pos: int) -> tuple[ProduceResponse,
                     n = buf[pos]
                     pos += 1
                     if n:
-                        x5.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end2, "NodeEndpoint")
+                        x5.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end2, "NodeEndpoint", left)
+                        left -= len(x5.unknown_tagged_fields or ())
                     else:
                         x5.unknown_tagged_fields = None
                     add4(x5)

@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -59,7 +60,7 @@ _pack_ihB = Struct(">ihB").pack
 _unpack_from_ihB = Struct(">ihB").unpack_from
 
 
-def decode_push_telemetry_request_v0(buf: Buffer, pos: int) -> tuple[PushTelemetryRequest, int]:
+def decode_push_telemetry_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[PushTelemetryRequest, int]:
     end = len(buf)
     m = new(PushTelemetryRequest)
     if end - pos < 23:
@@ -80,7 +81,8 @@ def decode_push_telemetry_request_v0(buf: Buffer, pos: int) -> tuple[PushTelemet
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PushTelemetryRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PushTelemetryRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -117,7 +119,7 @@ REQUEST: MessageCodec[PushTelemetryRequest] = MessageCodec(
 )
 
 
-def decode_push_telemetry_response_v0(buf: Buffer, pos: int) -> tuple[PushTelemetryResponse, int]:
+def decode_push_telemetry_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[PushTelemetryResponse, int]:
     end = len(buf)
     m = new(PushTelemetryResponse)
     if end - pos < 7:
@@ -125,7 +127,8 @@ def decode_push_telemetry_response_v0(buf: Buffer, pos: int) -> tuple[PushTeleme
     m.throttle_time_ms, m.error_code, n = _unpack_from_ihB(buf, pos)
     pos += 7
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PushTelemetryResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PushTelemetryResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -21,6 +22,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -129,7 +131,7 @@ _pack_qqbhB = Struct(">qqbhB").pack
 _unpack_from_qqbhB = Struct(">qqbhB").unpack_from
 
 
-def decode_read_share_group_state_request_v0(buf: Buffer, pos: int) -> tuple[ReadShareGroupStateRequest, int]:
+def decode_read_share_group_state_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ReadShareGroupStateRequest, int]:
     end = len(buf)
     m = new(ReadShareGroupStateRequest)
     if pos >= end:
@@ -156,6 +158,9 @@ def decode_read_share_group_state_request_v0(buf: Buffer, pos: int) -> tuple[Rea
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("ReadShareGroupStateRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ReadShareGroupStateRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -171,6 +176,9 @@ def decode_read_share_group_state_request_v0(buf: Buffer, pos: int) -> tuple[Rea
         n -= 1
         if n * 9 > end - pos:
             raise cut_short("ReadStateData.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ReadStateData.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -180,7 +188,8 @@ def decode_read_share_group_state_request_v0(buf: Buffer, pos: int) -> tuple[Rea
             x2.partition, x2.leader_epoch, n = _unpack_from_iiB(buf, pos)
             pos += 9
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -189,7 +198,8 @@ def decode_read_share_group_state_request_v0(buf: Buffer, pos: int) -> tuple[Rea
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReadStateData")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReadStateData", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -198,7 +208,8 @@ def decode_read_share_group_state_request_v0(buf: Buffer, pos: int) -> tuple[Rea
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReadShareGroupStateRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReadShareGroupStateRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -258,7 +269,7 @@ REQUEST: MessageCodec[ReadShareGroupStateRequest] = MessageCodec(
 )
 
 
-def decode_read_share_group_state_response_v0(buf: Buffer, pos: int) -> tuple[ReadShareGroupStateResponse, int]:
+def decode_read_share_group_state_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ReadShareGroupStateResponse, int]:
     end = len(buf)
     m = new(ReadShareGroupStateResponse)
     if pos >= end:
@@ -272,6 +283,9 @@ def decode_read_share_group_state_response_v0(buf: Buffer, pos: int) -> tuple[Re
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("ReadShareGroupStateResponse.Results", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ReadShareGroupStateResponse.Results", pos)
     m.results = []
     add1 = m.results.append
     for _ in range(n):
@@ -287,6 +301,9 @@ def decode_read_share_group_state_response_v0(buf: Buffer, pos: int) -> tuple[Re
         n -= 1
         if n * 21 > end - pos:
             raise cut_short("ReadStateResult.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ReadStateResult.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -316,6 +333,9 @@ def decode_read_share_group_state_response_v0(buf: Buffer, pos: int) -> tuple[Re
             n -= 1
             if n * 20 > end - pos:
                 raise cut_short("PartitionResult.StateBatches", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("PartitionResult.StateBatches", pos)
             x2.state_batches = []
             add3 = x2.state_batches.append
             for _ in range(n):
@@ -325,7 +345,8 @@ def decode_read_share_group_state_response_v0(buf: Buffer, pos: int) -> tuple[Re
                 x3.first_offset, x3.last_offset, x3.delivery_state, x3.delivery_count, n = _unpack_from_qqbhB(buf, pos)
                 pos += 20
                 if n:
-                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StateBatch")
+                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StateBatch", left)
+                    left -= len(x3.unknown_tagged_fields or ())
                 else:
                     x3.unknown_tagged_fields = None
                 add3(x3)
@@ -334,7 +355,8 @@ def decode_read_share_group_state_response_v0(buf: Buffer, pos: int) -> tuple[Re
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionResult")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionResult", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -343,7 +365,8 @@ def decode_read_share_group_state_response_v0(buf: Buffer, pos: int) -> tuple[Re
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReadStateResult")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReadStateResult", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -352,7 +375,8 @@ def decode_read_share_group_state_response_v0(buf: Buffer, pos: int) -> tuple[Re
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReadShareGroupStateResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReadShareGroupStateResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

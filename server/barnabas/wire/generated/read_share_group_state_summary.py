@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -21,6 +22,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -116,7 +118,7 @@ _pack_iiqiB = Struct(">iiqiB").pack
 _unpack_from_iiqiB = Struct(">iiqiB").unpack_from
 
 
-def decode_read_share_group_state_summary_request_v0(buf: Buffer, pos: int) -> tuple[ReadShareGroupStateSummaryRequest, int]:
+def decode_read_share_group_state_summary_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ReadShareGroupStateSummaryRequest, int]:
     end = len(buf)
     m = new(ReadShareGroupStateSummaryRequest)
     if pos >= end:
@@ -143,6 +145,9 @@ def decode_read_share_group_state_summary_request_v0(buf: Buffer, pos: int) -> t
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("ReadShareGroupStateSummaryRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ReadShareGroupStateSummaryRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -158,6 +163,9 @@ def decode_read_share_group_state_summary_request_v0(buf: Buffer, pos: int) -> t
         n -= 1
         if n * 9 > end - pos:
             raise cut_short("ReadStateSummaryData.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ReadStateSummaryData.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -167,7 +175,8 @@ def decode_read_share_group_state_summary_request_v0(buf: Buffer, pos: int) -> t
             x2.partition, x2.leader_epoch, n = _unpack_from_iiB(buf, pos)
             pos += 9
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -176,7 +185,8 @@ def decode_read_share_group_state_summary_request_v0(buf: Buffer, pos: int) -> t
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReadStateSummaryData")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReadStateSummaryData", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -185,7 +195,8 @@ def decode_read_share_group_state_summary_request_v0(buf: Buffer, pos: int) -> t
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReadShareGroupStateSummaryRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReadShareGroupStateSummaryRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -247,7 +258,7 @@ REQUEST: MessageCodec[ReadShareGroupStateSummaryRequest] = MessageCodec(
 )
 
 
-def decode_read_share_group_state_summary_response_v0(buf: Buffer, pos: int) -> tuple[ReadShareGroupStateSummaryResponse, int]:
+def decode_read_share_group_state_summary_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ReadShareGroupStateSummaryResponse, int]:
     end = len(buf)
     m = new(ReadShareGroupStateSummaryResponse)
     if pos >= end:
@@ -261,6 +272,9 @@ def decode_read_share_group_state_summary_response_v0(buf: Buffer, pos: int) -> 
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("ReadShareGroupStateSummaryResponse.Results", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ReadShareGroupStateSummaryResponse.Results", pos)
     m.results = []
     add1 = m.results.append
     for _ in range(n):
@@ -276,6 +290,9 @@ def decode_read_share_group_state_summary_response_v0(buf: Buffer, pos: int) -> 
         n -= 1
         if n * 24 > end - pos:
             raise cut_short("ReadStateSummaryResult.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ReadStateSummaryResult.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -299,7 +316,8 @@ def decode_read_share_group_state_summary_response_v0(buf: Buffer, pos: int) -> 
             x2.state_epoch, x2.leader_epoch, x2.start_offset, n = _unpack_from_iiqB(buf, pos)
             pos += 17
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionResult")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionResult", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             x2.delivery_complete_count = -1
@@ -309,7 +327,8 @@ def decode_read_share_group_state_summary_response_v0(buf: Buffer, pos: int) -> 
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReadStateSummaryResult")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReadStateSummaryResult", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -318,7 +337,8 @@ def decode_read_share_group_state_summary_response_v0(buf: Buffer, pos: int) -> 
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReadShareGroupStateSummaryResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReadShareGroupStateSummaryResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -371,7 +391,7 @@ def encode_read_share_group_state_summary_response_v0(m: ReadShareGroupStateSumm
         add(UVARINT[0])
 
 
-def decode_read_share_group_state_summary_response_v1(buf: Buffer, pos: int) -> tuple[ReadShareGroupStateSummaryResponse, int]:
+def decode_read_share_group_state_summary_response_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ReadShareGroupStateSummaryResponse, int]:
     end = len(buf)
     m = new(ReadShareGroupStateSummaryResponse)
     if pos >= end:
@@ -385,6 +405,9 @@ def decode_read_share_group_state_summary_response_v1(buf: Buffer, pos: int) -> 
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("ReadShareGroupStateSummaryResponse.Results", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ReadShareGroupStateSummaryResponse.Results", pos)
     m.results = []
     add1 = m.results.append
     for _ in range(n):
@@ -400,6 +423,9 @@ def decode_read_share_group_state_summary_response_v1(buf: Buffer, pos: int) -> 
         n -= 1
         if n * 28 > end - pos:
             raise cut_short("ReadStateSummaryResult.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ReadStateSummaryResult.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -423,7 +449,8 @@ def decode_read_share_group_state_summary_response_v1(buf: Buffer, pos: int) -> 
             x2.state_epoch, x2.leader_epoch, x2.start_offset, x2.delivery_complete_count, n = _unpack_from_iiqiB(buf, pos)
             pos += 21
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionResult")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionResult", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -432,7 +459,8 @@ def decode_read_share_group_state_summary_response_v1(buf: Buffer, pos: int) -> 
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReadStateSummaryResult")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReadStateSummaryResult", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -441,7 +469,8 @@ def decode_read_share_group_state_summary_response_v1(buf: Buffer, pos: int) -> 
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReadShareGroupStateSummaryResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ReadShareGroupStateSummaryResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

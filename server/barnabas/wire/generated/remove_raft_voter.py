@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -55,7 +56,7 @@ _pack_ihB = Struct(">ihB").pack
 _unpack_from_ihB = Struct(">ihB").unpack_from
 
 
-def decode_remove_raft_voter_request_v0(buf: Buffer, pos: int) -> tuple[RemoveRaftVoterRequest, int]:
+def decode_remove_raft_voter_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[RemoveRaftVoterRequest, int]:
     end = len(buf)
     m = new(RemoveRaftVoterRequest)
     if pos >= end:
@@ -77,7 +78,8 @@ def decode_remove_raft_voter_request_v0(buf: Buffer, pos: int) -> tuple[RemoveRa
     m.voter_id, m.voter_directory_id, n = _unpack_from_iuB(buf, pos)
     pos += 21
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "RemoveRaftVoterRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "RemoveRaftVoterRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -114,7 +116,7 @@ REQUEST: MessageCodec[RemoveRaftVoterRequest] = MessageCodec(
 )
 
 
-def decode_remove_raft_voter_response_v0(buf: Buffer, pos: int) -> tuple[RemoveRaftVoterResponse, int]:
+def decode_remove_raft_voter_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[RemoveRaftVoterResponse, int]:
     end = len(buf)
     m = new(RemoveRaftVoterResponse)
     if end - pos < 7:
@@ -136,7 +138,8 @@ def decode_remove_raft_voter_response_v0(buf: Buffer, pos: int) -> tuple[RemoveR
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "RemoveRaftVoterResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "RemoveRaftVoterResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -61,7 +62,7 @@ _pack_qB = Struct(">qB").pack
 _unpack_from_qB = Struct(">qB").unpack_from
 
 
-def decode_sasl_authenticate_request_v0(buf: Buffer, pos: int) -> tuple[SaslAuthenticateRequest, int]:
+def decode_sasl_authenticate_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[SaslAuthenticateRequest, int]:
     end = len(buf)
     m = new(SaslAuthenticateRequest)
     if end - pos < 4:
@@ -90,7 +91,7 @@ def encode_sasl_authenticate_request_v0(m: SaslAuthenticateRequest, out: list[Ch
         add(v1)
 
 
-def decode_sasl_authenticate_request_v2(buf: Buffer, pos: int) -> tuple[SaslAuthenticateRequest, int]:
+def decode_sasl_authenticate_request_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[SaslAuthenticateRequest, int]:
     end = len(buf)
     m = new(SaslAuthenticateRequest)
     if pos >= end:
@@ -111,7 +112,8 @@ def decode_sasl_authenticate_request_v2(buf: Buffer, pos: int) -> tuple[SaslAuth
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "SaslAuthenticateRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "SaslAuthenticateRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -149,7 +151,7 @@ REQUEST: MessageCodec[SaslAuthenticateRequest] = MessageCodec(
 )
 
 
-def decode_sasl_authenticate_response_v0(buf: Buffer, pos: int) -> tuple[SaslAuthenticateResponse, int]:
+def decode_sasl_authenticate_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[SaslAuthenticateResponse, int]:
     end = len(buf)
     m = new(SaslAuthenticateResponse)
     if end - pos < 4:
@@ -200,7 +202,7 @@ def encode_sasl_authenticate_response_v0(m: SaslAuthenticateResponse, out: list[
         add(v2)
 
 
-def decode_sasl_authenticate_response_v1(buf: Buffer, pos: int) -> tuple[SaslAuthenticateResponse, int]:
+def decode_sasl_authenticate_response_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[SaslAuthenticateResponse, int]:
     end = len(buf)
     m = new(SaslAuthenticateResponse)
     if end - pos < 4:
@@ -255,7 +257,7 @@ def encode_sasl_authenticate_response_v1(m: SaslAuthenticateResponse, out: list[
     add(_pack_q(m.session_lifetime_ms))
 
 
-def decode_sasl_authenticate_response_v2(buf: Buffer, pos: int) -> tuple[SaslAuthenticateResponse, int]:
+def decode_sasl_authenticate_response_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[SaslAuthenticateResponse, int]:
     end = len(buf)
     m = new(SaslAuthenticateResponse)
     if end - pos < 3:
@@ -290,7 +292,8 @@ def decode_sasl_authenticate_response_v2(buf: Buffer, pos: int) -> tuple[SaslAut
     m.session_lifetime_ms, n = _unpack_from_qB(buf, pos)
     pos += 9
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "SaslAuthenticateResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "SaslAuthenticateResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

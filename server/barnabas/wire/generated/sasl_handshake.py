@@ -8,12 +8,14 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     Buffer,
     Chunk,
     NullFieldError,
     cut_short,
     new,
     null_value,
+    too_many_entries,
 )
 
 
@@ -43,7 +45,7 @@ _pack_hi = Struct(">hi").pack
 _unpack_from_hi = Struct(">hi").unpack_from
 
 
-def decode_sasl_handshake_request_v0(buf: Buffer, pos: int) -> tuple[SaslHandshakeRequest, int]:
+def decode_sasl_handshake_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[SaslHandshakeRequest, int]:
     end = len(buf)
     m = new(SaslHandshakeRequest)
     if end - pos < 2:
@@ -86,7 +88,7 @@ REQUEST: MessageCodec[SaslHandshakeRequest] = MessageCodec(
 )
 
 
-def decode_sasl_handshake_response_v0(buf: Buffer, pos: int) -> tuple[SaslHandshakeResponse, int]:
+def decode_sasl_handshake_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[SaslHandshakeResponse, int]:
     end = len(buf)
     m = new(SaslHandshakeResponse)
     if end - pos < 6:
@@ -97,6 +99,9 @@ def decode_sasl_handshake_response_v0(buf: Buffer, pos: int) -> tuple[SaslHandsh
         raise null_value("SaslHandshakeResponse.Mechanisms", pos)
     if n * 2 > end - pos:
         raise cut_short("SaslHandshakeResponse.Mechanisms", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("SaslHandshakeResponse.Mechanisms", pos)
     m.mechanisms = []
     add1 = m.mechanisms.append
     for _ in range(n):

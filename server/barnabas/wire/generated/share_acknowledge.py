@@ -9,6 +9,7 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
     INT8S,
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -23,6 +24,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -170,7 +172,7 @@ _pack_qqB = Struct(">qqB").pack
 _unpack_from_qqB = Struct(">qqB").unpack_from
 
 
-def decode_share_acknowledge_request_v0(buf: Buffer, pos: int) -> tuple[ShareAcknowledgeRequest, int]:
+def decode_share_acknowledge_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ShareAcknowledgeRequest, int]:
     end = len(buf)
     m = new(ShareAcknowledgeRequest)
     if pos >= end:
@@ -212,6 +214,9 @@ def decode_share_acknowledge_request_v0(buf: Buffer, pos: int) -> tuple[ShareAck
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("ShareAcknowledgeRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ShareAcknowledgeRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -227,6 +232,9 @@ def decode_share_acknowledge_request_v0(buf: Buffer, pos: int) -> tuple[ShareAck
         n -= 1
         if n * 6 > end - pos:
             raise cut_short("AcknowledgeTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("AcknowledgeTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -242,6 +250,9 @@ def decode_share_acknowledge_request_v0(buf: Buffer, pos: int) -> tuple[ShareAck
             n -= 1
             if n * 18 > end - pos:
                 raise cut_short("AcknowledgePartition.AcknowledgementBatches", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("AcknowledgePartition.AcknowledgementBatches", pos)
             x2.acknowledgement_batches = []
             add3 = x2.acknowledgement_batches.append
             for _ in range(n):
@@ -257,6 +268,9 @@ def decode_share_acknowledge_request_v0(buf: Buffer, pos: int) -> tuple[ShareAck
                 n -= 1
                 if n > end - pos:
                     raise cut_short("AcknowledgementBatch.AcknowledgeTypes", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("AcknowledgementBatch.AcknowledgeTypes", pos)
                 x3.acknowledge_types = list(INT8S[n].unpack_from(buf, pos))
                 pos += n
                 if pos >= end:
@@ -264,7 +278,8 @@ def decode_share_acknowledge_request_v0(buf: Buffer, pos: int) -> tuple[ShareAck
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AcknowledgementBatch")
+                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AcknowledgementBatch", left)
+                    left -= len(x3.unknown_tagged_fields or ())
                 else:
                     x3.unknown_tagged_fields = None
                 add3(x3)
@@ -273,7 +288,8 @@ def decode_share_acknowledge_request_v0(buf: Buffer, pos: int) -> tuple[ShareAck
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AcknowledgePartition")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AcknowledgePartition", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -282,7 +298,8 @@ def decode_share_acknowledge_request_v0(buf: Buffer, pos: int) -> tuple[ShareAck
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AcknowledgeTopic")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AcknowledgeTopic", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -291,7 +308,8 @@ def decode_share_acknowledge_request_v0(buf: Buffer, pos: int) -> tuple[ShareAck
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareAcknowledgeRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareAcknowledgeRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.is_renew_ack = False
@@ -379,7 +397,7 @@ def encode_share_acknowledge_request_v0(m: ShareAcknowledgeRequest, out: list[Ch
         add(UVARINT[0])
 
 
-def decode_share_acknowledge_request_v2(buf: Buffer, pos: int) -> tuple[ShareAcknowledgeRequest, int]:
+def decode_share_acknowledge_request_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ShareAcknowledgeRequest, int]:
     end = len(buf)
     m = new(ShareAcknowledgeRequest)
     if pos >= end:
@@ -421,6 +439,9 @@ def decode_share_acknowledge_request_v2(buf: Buffer, pos: int) -> tuple[ShareAck
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("ShareAcknowledgeRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ShareAcknowledgeRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -436,6 +457,9 @@ def decode_share_acknowledge_request_v2(buf: Buffer, pos: int) -> tuple[ShareAck
         n -= 1
         if n * 6 > end - pos:
             raise cut_short("AcknowledgeTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("AcknowledgeTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -451,6 +475,9 @@ def decode_share_acknowledge_request_v2(buf: Buffer, pos: int) -> tuple[ShareAck
             n -= 1
             if n * 18 > end - pos:
                 raise cut_short("AcknowledgePartition.AcknowledgementBatches", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("AcknowledgePartition.AcknowledgementBatches", pos)
             x2.acknowledgement_batches = []
             add3 = x2.acknowledgement_batches.append
             for _ in range(n):
@@ -466,6 +493,9 @@ def decode_share_acknowledge_request_v2(buf: Buffer, pos: int) -> tuple[ShareAck
                 n -= 1
                 if n > end - pos:
                     raise cut_short("AcknowledgementBatch.AcknowledgeTypes", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("AcknowledgementBatch.AcknowledgeTypes", pos)
                 x3.acknowledge_types = list(INT8S[n].unpack_from(buf, pos))
                 pos += n
                 if pos >= end:
@@ -473,7 +503,8 @@ def decode_share_acknowledge_request_v2(buf: Buffer, pos: int) -> tuple[ShareAck
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AcknowledgementBatch")
+                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AcknowledgementBatch", left)
+                    left -= len(x3.unknown_tagged_fields or ())
                 else:
                     x3.unknown_tagged_fields = None
                 add3(x3)
@@ -482,7 +513,8 @@ def decode_share_acknowledge_request_v2(buf: Buffer, pos: int) -> tuple[ShareAck
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AcknowledgePartition")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AcknowledgePartition", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -491,7 +523,8 @@ def decode_share_acknowledge_request_v2(buf: Buffer, pos: int) -> tuple[ShareAck
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AcknowledgeTopic")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AcknowledgeTopic", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -500,7 +533,8 @@ def decode_share_acknowledge_request_v2(buf: Buffer, pos: int) -> tuple[ShareAck
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareAcknowledgeRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareAcknowledgeRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -601,7 +635,7 @@ REQUEST: MessageCodec[ShareAcknowledgeRequest] = MessageCodec(
 )
 
 
-def decode_share_acknowledge_response_v0(buf: Buffer, pos: int) -> tuple[ShareAcknowledgeResponse, int]:
+def decode_share_acknowledge_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ShareAcknowledgeResponse, int]:
     end = len(buf)
     m = new(ShareAcknowledgeResponse)
     if end - pos < 7:
@@ -629,6 +663,9 @@ def decode_share_acknowledge_response_v0(buf: Buffer, pos: int) -> tuple[ShareAc
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("ShareAcknowledgeResponse.Responses", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ShareAcknowledgeResponse.Responses", pos)
     m.responses = []
     add1 = m.responses.append
     for _ in range(n):
@@ -644,6 +681,9 @@ def decode_share_acknowledge_response_v0(buf: Buffer, pos: int) -> tuple[ShareAc
         n -= 1
         if n * 17 > end - pos:
             raise cut_short("ShareAcknowledgeTopicResponse.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ShareAcknowledgeTopicResponse.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -668,7 +708,8 @@ def decode_share_acknowledge_response_v0(buf: Buffer, pos: int) -> tuple[ShareAc
             x3.leader_id, x3.leader_epoch, n = _unpack_from_iiB(buf, pos)
             pos += 9
             if n:
-                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderIdAndEpoch")
+                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderIdAndEpoch", left)
+                left -= len(x3.unknown_tagged_fields or ())
             else:
                 x3.unknown_tagged_fields = None
             if pos >= end:
@@ -676,7 +717,8 @@ def decode_share_acknowledge_response_v0(buf: Buffer, pos: int) -> tuple[ShareAc
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -685,7 +727,8 @@ def decode_share_acknowledge_response_v0(buf: Buffer, pos: int) -> tuple[ShareAc
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareAcknowledgeTopicResponse")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareAcknowledgeTopicResponse", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -700,6 +743,9 @@ def decode_share_acknowledge_response_v0(buf: Buffer, pos: int) -> tuple[ShareAc
     n -= 1
     if n * 11 > end - pos:
         raise cut_short("ShareAcknowledgeResponse.NodeEndpoints", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ShareAcknowledgeResponse.NodeEndpoints", pos)
     m.node_endpoints = []
     add3 = m.node_endpoints.append
     for _ in range(n):
@@ -736,7 +782,8 @@ def decode_share_acknowledge_response_v0(buf: Buffer, pos: int) -> tuple[ShareAc
         n = buf[pos]
         pos += 1
         if n:
-            x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "NodeEndpoint")
+            x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "NodeEndpoint", left)
+            left -= len(x4.unknown_tagged_fields or ())
         else:
             x4.unknown_tagged_fields = None
         add3(x4)
@@ -745,7 +792,8 @@ def decode_share_acknowledge_response_v0(buf: Buffer, pos: int) -> tuple[ShareAc
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareAcknowledgeResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareAcknowledgeResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.acquisition_lock_timeout_ms = 0
@@ -852,7 +900,7 @@ def encode_share_acknowledge_response_v0(m: ShareAcknowledgeResponse, out: list[
         add(UVARINT[0])
 
 
-def decode_share_acknowledge_response_v2(buf: Buffer, pos: int) -> tuple[ShareAcknowledgeResponse, int]:
+def decode_share_acknowledge_response_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ShareAcknowledgeResponse, int]:
     end = len(buf)
     m = new(ShareAcknowledgeResponse)
     if end - pos < 7:
@@ -880,6 +928,9 @@ def decode_share_acknowledge_response_v2(buf: Buffer, pos: int) -> tuple[ShareAc
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("ShareAcknowledgeResponse.Responses", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ShareAcknowledgeResponse.Responses", pos)
     m.responses = []
     add1 = m.responses.append
     for _ in range(n):
@@ -895,6 +946,9 @@ def decode_share_acknowledge_response_v2(buf: Buffer, pos: int) -> tuple[ShareAc
         n -= 1
         if n * 17 > end - pos:
             raise cut_short("ShareAcknowledgeTopicResponse.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ShareAcknowledgeTopicResponse.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -919,7 +973,8 @@ def decode_share_acknowledge_response_v2(buf: Buffer, pos: int) -> tuple[ShareAc
             x3.leader_id, x3.leader_epoch, n = _unpack_from_iiB(buf, pos)
             pos += 9
             if n:
-                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderIdAndEpoch")
+                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderIdAndEpoch", left)
+                left -= len(x3.unknown_tagged_fields or ())
             else:
                 x3.unknown_tagged_fields = None
             if pos >= end:
@@ -927,7 +982,8 @@ def decode_share_acknowledge_response_v2(buf: Buffer, pos: int) -> tuple[ShareAc
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -936,7 +992,8 @@ def decode_share_acknowledge_response_v2(buf: Buffer, pos: int) -> tuple[ShareAc
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareAcknowledgeTopicResponse")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareAcknowledgeTopicResponse", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -951,6 +1008,9 @@ def decode_share_acknowledge_response_v2(buf: Buffer, pos: int) -> tuple[ShareAc
     n -= 1
     if n * 11 > end - pos:
         raise cut_short("ShareAcknowledgeResponse.NodeEndpoints", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ShareAcknowledgeResponse.NodeEndpoints", pos)
     m.node_endpoints = []
     add3 = m.node_endpoints.append
     for _ in range(n):
@@ -987,7 +1047,8 @@ def decode_share_acknowledge_response_v2(buf: Buffer, pos: int) -> tuple[ShareAc
         n = buf[pos]
         pos += 1
         if n:
-            x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "NodeEndpoint")
+            x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "NodeEndpoint", left)
+            left -= len(x4.unknown_tagged_fields or ())
         else:
             x4.unknown_tagged_fields = None
         add3(x4)
@@ -996,7 +1057,8 @@ def decode_share_acknowledge_response_v2(buf: Buffer, pos: int) -> tuple[ShareAc
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareAcknowledgeResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareAcknowledgeResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -10,6 +10,7 @@ from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
     INT8S,
     INT32S,
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -25,6 +26,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -232,7 +234,7 @@ _pack_qqhB = Struct(">qqhB").pack
 _unpack_from_qqhB = Struct(">qqhB").unpack_from
 
 
-def decode_share_fetch_request_v0(buf: Buffer, pos: int) -> tuple[ShareFetchRequest, int]:
+def decode_share_fetch_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ShareFetchRequest, int]:
     end = len(buf)
     m = new(ShareFetchRequest)
     if pos >= end:
@@ -274,6 +276,9 @@ def decode_share_fetch_request_v0(buf: Buffer, pos: int) -> tuple[ShareFetchRequ
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("ShareFetchRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ShareFetchRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -289,6 +294,9 @@ def decode_share_fetch_request_v0(buf: Buffer, pos: int) -> tuple[ShareFetchRequ
         n -= 1
         if n * 10 > end - pos:
             raise cut_short("FetchTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("FetchTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -304,6 +312,9 @@ def decode_share_fetch_request_v0(buf: Buffer, pos: int) -> tuple[ShareFetchRequ
             n -= 1
             if n * 18 > end - pos:
                 raise cut_short("FetchPartition.AcknowledgementBatches", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("FetchPartition.AcknowledgementBatches", pos)
             x2.acknowledgement_batches = []
             add3 = x2.acknowledgement_batches.append
             for _ in range(n):
@@ -319,6 +330,9 @@ def decode_share_fetch_request_v0(buf: Buffer, pos: int) -> tuple[ShareFetchRequ
                 n -= 1
                 if n > end - pos:
                     raise cut_short("AcknowledgementBatch.AcknowledgeTypes", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("AcknowledgementBatch.AcknowledgeTypes", pos)
                 x3.acknowledge_types = list(INT8S[n].unpack_from(buf, pos))
                 pos += n
                 if pos >= end:
@@ -326,7 +340,8 @@ def decode_share_fetch_request_v0(buf: Buffer, pos: int) -> tuple[ShareFetchRequ
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AcknowledgementBatch")
+                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AcknowledgementBatch", left)
+                    left -= len(x3.unknown_tagged_fields or ())
                 else:
                     x3.unknown_tagged_fields = None
                 add3(x3)
@@ -335,7 +350,8 @@ def decode_share_fetch_request_v0(buf: Buffer, pos: int) -> tuple[ShareFetchRequ
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchPartition")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchPartition", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -344,7 +360,8 @@ def decode_share_fetch_request_v0(buf: Buffer, pos: int) -> tuple[ShareFetchRequ
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchTopic")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchTopic", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -359,6 +376,9 @@ def decode_share_fetch_request_v0(buf: Buffer, pos: int) -> tuple[ShareFetchRequ
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("ShareFetchRequest.ForgottenTopicsData", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ShareFetchRequest.ForgottenTopicsData", pos)
     m.forgotten_topics_data = []
     add4 = m.forgotten_topics_data.append
     for _ in range(n):
@@ -374,6 +394,9 @@ def decode_share_fetch_request_v0(buf: Buffer, pos: int) -> tuple[ShareFetchRequ
         n -= 1
         if n * 4 > end - pos:
             raise cut_short("ForgottenTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ForgottenTopic.Partitions", pos)
         x4.partitions = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         if pos >= end:
@@ -381,7 +404,8 @@ def decode_share_fetch_request_v0(buf: Buffer, pos: int) -> tuple[ShareFetchRequ
         n = buf[pos]
         pos += 1
         if n:
-            x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ForgottenTopic")
+            x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ForgottenTopic", left)
+            left -= len(x4.unknown_tagged_fields or ())
         else:
             x4.unknown_tagged_fields = None
         add4(x4)
@@ -390,7 +414,8 @@ def decode_share_fetch_request_v0(buf: Buffer, pos: int) -> tuple[ShareFetchRequ
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareFetchRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareFetchRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.max_records = 0
@@ -506,7 +531,7 @@ def encode_share_fetch_request_v0(m: ShareFetchRequest, out: list[Chunk]) -> Non
         add(UVARINT[0])
 
 
-def decode_share_fetch_request_v1(buf: Buffer, pos: int) -> tuple[ShareFetchRequest, int]:
+def decode_share_fetch_request_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ShareFetchRequest, int]:
     end = len(buf)
     m = new(ShareFetchRequest)
     if pos >= end:
@@ -548,6 +573,9 @@ def decode_share_fetch_request_v1(buf: Buffer, pos: int) -> tuple[ShareFetchRequ
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("ShareFetchRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ShareFetchRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -563,6 +591,9 @@ def decode_share_fetch_request_v1(buf: Buffer, pos: int) -> tuple[ShareFetchRequ
         n -= 1
         if n * 6 > end - pos:
             raise cut_short("FetchTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("FetchTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -578,6 +609,9 @@ def decode_share_fetch_request_v1(buf: Buffer, pos: int) -> tuple[ShareFetchRequ
             n -= 1
             if n * 18 > end - pos:
                 raise cut_short("FetchPartition.AcknowledgementBatches", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("FetchPartition.AcknowledgementBatches", pos)
             x2.acknowledgement_batches = []
             add3 = x2.acknowledgement_batches.append
             for _ in range(n):
@@ -593,6 +627,9 @@ def decode_share_fetch_request_v1(buf: Buffer, pos: int) -> tuple[ShareFetchRequ
                 n -= 1
                 if n > end - pos:
                     raise cut_short("AcknowledgementBatch.AcknowledgeTypes", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("AcknowledgementBatch.AcknowledgeTypes", pos)
                 x3.acknowledge_types = list(INT8S[n].unpack_from(buf, pos))
                 pos += n
                 if pos >= end:
@@ -600,7 +637,8 @@ def decode_share_fetch_request_v1(buf: Buffer, pos: int) -> tuple[ShareFetchRequ
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AcknowledgementBatch")
+                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AcknowledgementBatch", left)
+                    left -= len(x3.unknown_tagged_fields or ())
                 else:
                     x3.unknown_tagged_fields = None
                 add3(x3)
@@ -609,7 +647,8 @@ def decode_share_fetch_request_v1(buf: Buffer, pos: int) -> tuple[ShareFetchRequ
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchPartition")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchPartition", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             x2.partition_max_bytes = 0
@@ -619,7 +658,8 @@ def decode_share_fetch_request_v1(buf: Buffer, pos: int) -> tuple[ShareFetchRequ
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchTopic")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchTopic", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -634,6 +674,9 @@ def decode_share_fetch_request_v1(buf: Buffer, pos: int) -> tuple[ShareFetchRequ
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("ShareFetchRequest.ForgottenTopicsData", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ShareFetchRequest.ForgottenTopicsData", pos)
     m.forgotten_topics_data = []
     add4 = m.forgotten_topics_data.append
     for _ in range(n):
@@ -649,6 +692,9 @@ def decode_share_fetch_request_v1(buf: Buffer, pos: int) -> tuple[ShareFetchRequ
         n -= 1
         if n * 4 > end - pos:
             raise cut_short("ForgottenTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ForgottenTopic.Partitions", pos)
         x4.partitions = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         if pos >= end:
@@ -656,7 +702,8 @@ def decode_share_fetch_request_v1(buf: Buffer, pos: int) -> tuple[ShareFetchRequ
         n = buf[pos]
         pos += 1
         if n:
-            x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ForgottenTopic")
+            x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ForgottenTopic", left)
+            left -= len(x4.unknown_tagged_fields or ())
         else:
             x4.unknown_tagged_fields = None
         add4(x4)
@@ -665,7 +712,8 @@ def decode_share_fetch_request_v1(buf: Buffer, pos: int) -> tuple[ShareFetchRequ
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareFetchRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareFetchRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.share_acquire_mode = 0
@@ -777,7 +825,7 @@ def encode_share_fetch_request_v1(m: ShareFetchRequest, out: list[Chunk]) -> Non
         add(UVARINT[0])
 
 
-def decode_share_fetch_request_v2(buf: Buffer, pos: int) -> tuple[ShareFetchRequest, int]:
+def decode_share_fetch_request_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ShareFetchRequest, int]:
     end = len(buf)
     m = new(ShareFetchRequest)
     if pos >= end:
@@ -819,6 +867,9 @@ def decode_share_fetch_request_v2(buf: Buffer, pos: int) -> tuple[ShareFetchRequ
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("ShareFetchRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ShareFetchRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -834,6 +885,9 @@ def decode_share_fetch_request_v2(buf: Buffer, pos: int) -> tuple[ShareFetchRequ
         n -= 1
         if n * 6 > end - pos:
             raise cut_short("FetchTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("FetchTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -849,6 +903,9 @@ def decode_share_fetch_request_v2(buf: Buffer, pos: int) -> tuple[ShareFetchRequ
             n -= 1
             if n * 18 > end - pos:
                 raise cut_short("FetchPartition.AcknowledgementBatches", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("FetchPartition.AcknowledgementBatches", pos)
             x2.acknowledgement_batches = []
             add3 = x2.acknowledgement_batches.append
             for _ in range(n):
@@ -864,6 +921,9 @@ def decode_share_fetch_request_v2(buf: Buffer, pos: int) -> tuple[ShareFetchRequ
                 n -= 1
                 if n > end - pos:
                     raise cut_short("AcknowledgementBatch.AcknowledgeTypes", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("AcknowledgementBatch.AcknowledgeTypes", pos)
                 x3.acknowledge_types = list(INT8S[n].unpack_from(buf, pos))
                 pos += n
                 if pos >= end:
@@ -871,7 +931,8 @@ def decode_share_fetch_request_v2(buf: Buffer, pos: int) -> tuple[ShareFetchRequ
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AcknowledgementBatch")
+                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AcknowledgementBatch", left)
+                    left -= len(x3.unknown_tagged_fields or ())
                 else:
                     x3.unknown_tagged_fields = None
                 add3(x3)
@@ -880,7 +941,8 @@ def decode_share_fetch_request_v2(buf: Buffer, pos: int) -> tuple[ShareFetchRequ
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchPartition")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchPartition", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             x2.partition_max_bytes = 0
@@ -890,7 +952,8 @@ def decode_share_fetch_request_v2(buf: Buffer, pos: int) -> tuple[ShareFetchRequ
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchTopic")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FetchTopic", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -905,6 +968,9 @@ def decode_share_fetch_request_v2(buf: Buffer, pos: int) -> tuple[ShareFetchRequ
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("ShareFetchRequest.ForgottenTopicsData", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ShareFetchRequest.ForgottenTopicsData", pos)
     m.forgotten_topics_data = []
     add4 = m.forgotten_topics_data.append
     for _ in range(n):
@@ -920,6 +986,9 @@ def decode_share_fetch_request_v2(buf: Buffer, pos: int) -> tuple[ShareFetchRequ
         n -= 1
         if n * 4 > end - pos:
             raise cut_short("ForgottenTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ForgottenTopic.Partitions", pos)
         x4.partitions = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         if pos >= end:
@@ -927,7 +996,8 @@ def decode_share_fetch_request_v2(buf: Buffer, pos: int) -> tuple[ShareFetchRequ
         n = buf[pos]
         pos += 1
         if n:
-            x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ForgottenTopic")
+            x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ForgottenTopic", left)
+            left -= len(x4.unknown_tagged_fields or ())
         else:
             x4.unknown_tagged_fields = None
         add4(x4)
@@ -936,7 +1006,8 @@ def decode_share_fetch_request_v2(buf: Buffer, pos: int) -> tuple[ShareFetchRequ
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareFetchRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareFetchRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -1060,7 +1131,7 @@ REQUEST: MessageCodec[ShareFetchRequest] = MessageCodec(
 )
 
 
-def decode_share_fetch_response_v0(buf: Buffer, pos: int) -> tuple[ShareFetchResponse, int]:
+def decode_share_fetch_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ShareFetchResponse, int]:
     view = memoryview(buf)
     end = len(buf)
     m = new(ShareFetchResponse)
@@ -1089,6 +1160,9 @@ def decode_share_fetch_response_v0(buf: Buffer, pos: int) -> tuple[ShareFetchRes
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("ShareFetchResponse.Responses", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ShareFetchResponse.Responses", pos)
     m.responses = []
     add1 = m.responses.append
     for _ in range(n):
@@ -1104,6 +1178,9 @@ def decode_share_fetch_response_v0(buf: Buffer, pos: int) -> tuple[ShareFetchRes
         n -= 1
         if n * 22 > end - pos:
             raise cut_short("ShareFetchableTopicResponse.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ShareFetchableTopicResponse.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -1142,7 +1219,8 @@ def decode_share_fetch_response_v0(buf: Buffer, pos: int) -> tuple[ShareFetchRes
             x3.leader_id, x3.leader_epoch, n = _unpack_from_iiB(buf, pos)
             pos += 9
             if n:
-                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderIdAndEpoch")
+                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderIdAndEpoch", left)
+                left -= len(x3.unknown_tagged_fields or ())
             else:
                 x3.unknown_tagged_fields = None
             if pos >= end:
@@ -1170,6 +1248,9 @@ def decode_share_fetch_response_v0(buf: Buffer, pos: int) -> tuple[ShareFetchRes
             n -= 1
             if n * 19 > end - pos:
                 raise cut_short("PartitionData.AcquiredRecords", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("PartitionData.AcquiredRecords", pos)
             x2.acquired_records = []
             add3 = x2.acquired_records.append
             for _ in range(n):
@@ -1179,7 +1260,8 @@ def decode_share_fetch_response_v0(buf: Buffer, pos: int) -> tuple[ShareFetchRes
                 x4.first_offset, x4.last_offset, x4.delivery_count, n = _unpack_from_qqhB(buf, pos)
                 pos += 19
                 if n:
-                    x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AcquiredRecords")
+                    x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AcquiredRecords", left)
+                    left -= len(x4.unknown_tagged_fields or ())
                 else:
                     x4.unknown_tagged_fields = None
                 add3(x4)
@@ -1188,7 +1270,8 @@ def decode_share_fetch_response_v0(buf: Buffer, pos: int) -> tuple[ShareFetchRes
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -1197,7 +1280,8 @@ def decode_share_fetch_response_v0(buf: Buffer, pos: int) -> tuple[ShareFetchRes
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareFetchableTopicResponse")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareFetchableTopicResponse", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -1212,6 +1296,9 @@ def decode_share_fetch_response_v0(buf: Buffer, pos: int) -> tuple[ShareFetchRes
     n -= 1
     if n * 11 > end - pos:
         raise cut_short("ShareFetchResponse.NodeEndpoints", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ShareFetchResponse.NodeEndpoints", pos)
     m.node_endpoints = []
     add4 = m.node_endpoints.append
     for _ in range(n):
@@ -1248,7 +1335,8 @@ def decode_share_fetch_response_v0(buf: Buffer, pos: int) -> tuple[ShareFetchRes
         n = buf[pos]
         pos += 1
         if n:
-            x5.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "NodeEndpoint")
+            x5.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "NodeEndpoint", left)
+            left -= len(x5.unknown_tagged_fields or ())
         else:
             x5.unknown_tagged_fields = None
         add4(x5)
@@ -1257,7 +1345,8 @@ def decode_share_fetch_response_v0(buf: Buffer, pos: int) -> tuple[ShareFetchRes
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareFetchResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareFetchResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.acquisition_lock_timeout_ms = 0
@@ -1398,7 +1487,7 @@ def encode_share_fetch_response_v0(m: ShareFetchResponse, out: list[Chunk]) -> N
         add(UVARINT[0])
 
 
-def decode_share_fetch_response_v1(buf: Buffer, pos: int) -> tuple[ShareFetchResponse, int]:
+def decode_share_fetch_response_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ShareFetchResponse, int]:
     view = memoryview(buf)
     end = len(buf)
     m = new(ShareFetchResponse)
@@ -1427,6 +1516,9 @@ def decode_share_fetch_response_v1(buf: Buffer, pos: int) -> tuple[ShareFetchRes
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("ShareFetchResponse.Responses", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ShareFetchResponse.Responses", pos)
     m.responses = []
     add1 = m.responses.append
     for _ in range(n):
@@ -1442,6 +1534,9 @@ def decode_share_fetch_response_v1(buf: Buffer, pos: int) -> tuple[ShareFetchRes
         n -= 1
         if n * 22 > end - pos:
             raise cut_short("ShareFetchableTopicResponse.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ShareFetchableTopicResponse.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -1480,7 +1575,8 @@ def decode_share_fetch_response_v1(buf: Buffer, pos: int) -> tuple[ShareFetchRes
             x3.leader_id, x3.leader_epoch, n = _unpack_from_iiB(buf, pos)
             pos += 9
             if n:
-                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderIdAndEpoch")
+                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderIdAndEpoch", left)
+                left -= len(x3.unknown_tagged_fields or ())
             else:
                 x3.unknown_tagged_fields = None
             if pos >= end:
@@ -1507,6 +1603,9 @@ def decode_share_fetch_response_v1(buf: Buffer, pos: int) -> tuple[ShareFetchRes
             n -= 1
             if n * 19 > end - pos:
                 raise cut_short("PartitionData.AcquiredRecords", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("PartitionData.AcquiredRecords", pos)
             x2.acquired_records = []
             add3 = x2.acquired_records.append
             for _ in range(n):
@@ -1516,7 +1615,8 @@ def decode_share_fetch_response_v1(buf: Buffer, pos: int) -> tuple[ShareFetchRes
                 x4.first_offset, x4.last_offset, x4.delivery_count, n = _unpack_from_qqhB(buf, pos)
                 pos += 19
                 if n:
-                    x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AcquiredRecords")
+                    x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "AcquiredRecords", left)
+                    left -= len(x4.unknown_tagged_fields or ())
                 else:
                     x4.unknown_tagged_fields = None
                 add3(x4)
@@ -1525,7 +1625,8 @@ def decode_share_fetch_response_v1(buf: Buffer, pos: int) -> tuple[ShareFetchRes
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -1534,7 +1635,8 @@ def decode_share_fetch_response_v1(buf: Buffer, pos: int) -> tuple[ShareFetchRes
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareFetchableTopicResponse")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareFetchableTopicResponse", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -1549,6 +1651,9 @@ def decode_share_fetch_response_v1(buf: Buffer, pos: int) -> tuple[ShareFetchRes
     n -= 1
     if n * 11 > end - pos:
         raise cut_short("ShareFetchResponse.NodeEndpoints", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ShareFetchResponse.NodeEndpoints", pos)
     m.node_endpoints = []
     add4 = m.node_endpoints.append
     for _ in range(n):
@@ -1585,7 +1690,8 @@ def decode_share_fetch_response_v1(buf: Buffer, pos: int) -> tuple[ShareFetchRes
         n = buf[pos]
         pos += 1
         if n:
-            x5.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "NodeEndpoint")
+            x5.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "NodeEndpoint", left)
+            left -= len(x5.unknown_tagged_fields or ())
         else:
             x5.unknown_tagged_fields = None
         add4(x5)
@@ -1594,7 +1700,8 @@ def decode_share_fetch_response_v1(buf: Buffer, pos: int) -> tuple[ShareFetchRes
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareFetchResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareFetchResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -9,6 +9,7 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
     INT32S,
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -22,6 +23,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -133,7 +135,7 @@ _pack_iiB = Struct(">iiB").pack
 _unpack_from_iiB = Struct(">iiB").unpack_from
 
 
-def decode_share_group_describe_request_v0(buf: Buffer, pos: int) -> tuple[ShareGroupDescribeRequest, int]:
+def decode_share_group_describe_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ShareGroupDescribeRequest, int]:
     end = len(buf)
     m = new(ShareGroupDescribeRequest)
     if pos >= end:
@@ -147,6 +149,9 @@ def decode_share_group_describe_request_v0(buf: Buffer, pos: int) -> tuple[Share
     n -= 1
     if n > end - pos:
         raise cut_short("ShareGroupDescribeRequest.GroupIds", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ShareGroupDescribeRequest.GroupIds", pos)
     m.group_ids = []
     add1 = m.group_ids.append
     for _ in range(n):
@@ -169,7 +174,8 @@ def decode_share_group_describe_request_v0(buf: Buffer, pos: int) -> tuple[Share
     m.include_authorized_operations, n = _unpack_from_tB(buf, pos)
     pos += 2
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareGroupDescribeRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareGroupDescribeRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -212,7 +218,7 @@ REQUEST: MessageCodec[ShareGroupDescribeRequest] = MessageCodec(
 )
 
 
-def decode_share_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[ShareGroupDescribeResponse, int]:
+def decode_share_group_describe_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ShareGroupDescribeResponse, int]:
     end = len(buf)
     m = new(ShareGroupDescribeResponse)
     if end - pos < 5:
@@ -226,6 +232,9 @@ def decode_share_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[Shar
     n -= 1
     if n * 20 > end - pos:
         raise cut_short("ShareGroupDescribeResponse.Groups", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ShareGroupDescribeResponse.Groups", pos)
     m.groups = []
     add1 = m.groups.append
     for _ in range(n):
@@ -294,6 +303,9 @@ def decode_share_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[Shar
         n -= 1
         if n * 12 > end - pos:
             raise cut_short("DescribedGroup.Members", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DescribedGroup.Members", pos)
         x1.members = []
         add2 = x1.members.append
         for _ in range(n):
@@ -362,6 +374,9 @@ def decode_share_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[Shar
             n -= 1
             if n > end - pos:
                 raise cut_short("Member.SubscribedTopicNames", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("Member.SubscribedTopicNames", pos)
             x2.subscribed_topic_names = []
             add3 = x2.subscribed_topic_names.append
             for _ in range(n):
@@ -391,6 +406,9 @@ def decode_share_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[Shar
             n -= 1
             if n * 19 > end - pos:
                 raise cut_short("Assignment.TopicPartitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("Assignment.TopicPartitions", pos)
             x3.topic_partitions = []
             add4 = x3.topic_partitions.append
             for _ in range(n):
@@ -419,6 +437,9 @@ def decode_share_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[Shar
                 n -= 1
                 if n * 4 > end - pos:
                     raise cut_short("TopicPartitions.Partitions", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("TopicPartitions.Partitions", pos)
                 x4.partitions = list(INT32S[n].unpack_from(buf, pos))
                 pos += n * 4
                 if pos >= end:
@@ -426,7 +447,8 @@ def decode_share_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[Shar
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicPartitions")
+                    x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicPartitions", left)
+                    left -= len(x4.unknown_tagged_fields or ())
                 else:
                     x4.unknown_tagged_fields = None
                 add4(x4)
@@ -435,7 +457,8 @@ def decode_share_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[Shar
             n = buf[pos]
             pos += 1
             if n:
-                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Assignment")
+                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Assignment", left)
+                left -= len(x3.unknown_tagged_fields or ())
             else:
                 x3.unknown_tagged_fields = None
             if pos >= end:
@@ -443,7 +466,8 @@ def decode_share_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[Shar
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Member")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Member", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -452,7 +476,8 @@ def decode_share_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[Shar
         x1.authorized_operations, n = _unpack_from_iB(buf, pos)
         pos += 5
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribedGroup")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribedGroup", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -461,7 +486,8 @@ def decode_share_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[Shar
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareGroupDescribeResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareGroupDescribeResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -9,6 +9,7 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
     INT32S,
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -23,6 +24,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -98,7 +100,7 @@ _pack_iib = Struct(">iib").pack
 _unpack_from_iib = Struct(">iib").unpack_from
 
 
-def decode_share_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[ShareGroupHeartbeatRequest, int]:
+def decode_share_group_heartbeat_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ShareGroupHeartbeatRequest, int]:
     end = len(buf)
     m = new(ShareGroupHeartbeatRequest)
     if pos >= end:
@@ -153,6 +155,9 @@ def decode_share_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[Shar
         n -= 1
         if n > end - pos:
             raise cut_short("ShareGroupHeartbeatRequest.SubscribedTopicNames", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("ShareGroupHeartbeatRequest.SubscribedTopicNames", pos)
         m.subscribed_topic_names = []
         add1 = m.subscribed_topic_names.append
         for _ in range(n):
@@ -175,7 +180,8 @@ def decode_share_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[Shar
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareGroupHeartbeatRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareGroupHeartbeatRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -242,7 +248,7 @@ REQUEST: MessageCodec[ShareGroupHeartbeatRequest] = MessageCodec(
 )
 
 
-def decode_share_group_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[ShareGroupHeartbeatResponse, int]:
+def decode_share_group_heartbeat_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ShareGroupHeartbeatResponse, int]:
     end = len(buf)
     m = new(ShareGroupHeartbeatResponse)
     if end - pos < 7:
@@ -292,6 +298,9 @@ def decode_share_group_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[Sha
         n -= 1
         if n * 18 > end - pos:
             raise cut_short("Assignment.TopicPartitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("Assignment.TopicPartitions", pos)
         x1.topic_partitions = []
         add1 = x1.topic_partitions.append
         for _ in range(n):
@@ -307,6 +316,9 @@ def decode_share_group_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[Sha
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("TopicPartitions.Partitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("TopicPartitions.Partitions", pos)
             x2.partitions = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -314,7 +326,8 @@ def decode_share_group_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[Sha
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicPartitions")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicPartitions", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add1(x2)
@@ -323,7 +336,8 @@ def decode_share_group_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[Sha
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Assignment")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Assignment", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
     if pos >= end:
@@ -331,7 +345,8 @@ def decode_share_group_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[Sha
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareGroupHeartbeatResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareGroupHeartbeatResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -9,6 +9,7 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
     INT32S,
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -22,6 +23,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -149,7 +151,7 @@ _pack_iiqB = Struct(">iiqB").pack
 _unpack_from_iiqB = Struct(">iiqB").unpack_from
 
 
-def decode_stop_replica_request_v0(buf: Buffer, pos: int) -> tuple[StopReplicaRequest, int]:
+def decode_stop_replica_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[StopReplicaRequest, int]:
     end = len(buf)
     m = new(StopReplicaRequest)
     if end - pos < 13:
@@ -160,6 +162,9 @@ def decode_stop_replica_request_v0(buf: Buffer, pos: int) -> tuple[StopReplicaRe
         raise null_value("StopReplicaRequest.UngroupedPartitions", pos)
     if n * 6 > end - pos:
         raise cut_short("StopReplicaRequest.UngroupedPartitions", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("StopReplicaRequest.UngroupedPartitions", pos)
     m.ungrouped_partitions = []
     add1 = m.ungrouped_partitions.append
     for _ in range(n):
@@ -213,7 +218,7 @@ def encode_stop_replica_request_v0(m: StopReplicaRequest, out: list[Chunk]) -> N
         add(_pack_i(x1.partition_index))
 
 
-def decode_stop_replica_request_v1(buf: Buffer, pos: int) -> tuple[StopReplicaRequest, int]:
+def decode_stop_replica_request_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[StopReplicaRequest, int]:
     end = len(buf)
     m = new(StopReplicaRequest)
     if end - pos < 21:
@@ -224,6 +229,9 @@ def decode_stop_replica_request_v1(buf: Buffer, pos: int) -> tuple[StopReplicaRe
         raise null_value("StopReplicaRequest.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("StopReplicaRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("StopReplicaRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -247,6 +255,9 @@ def decode_stop_replica_request_v1(buf: Buffer, pos: int) -> tuple[StopReplicaRe
             raise null_value("StopReplicaTopicV1.PartitionIndexes", pos)
         if n * 4 > end - pos:
             raise cut_short("StopReplicaTopicV1.PartitionIndexes", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("StopReplicaTopicV1.PartitionIndexes", pos)
         x1.partition_indexes = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         x1.unknown_tagged_fields = None
@@ -288,7 +299,7 @@ def encode_stop_replica_request_v1(m: StopReplicaRequest, out: list[Chunk]) -> N
             add(INT32S[len(v3)].pack(*v3))
 
 
-def decode_stop_replica_request_v2(buf: Buffer, pos: int) -> tuple[StopReplicaRequest, int]:
+def decode_stop_replica_request_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[StopReplicaRequest, int]:
     end = len(buf)
     m = new(StopReplicaRequest)
     if end - pos < 18:
@@ -302,6 +313,9 @@ def decode_stop_replica_request_v2(buf: Buffer, pos: int) -> tuple[StopReplicaRe
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("StopReplicaRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("StopReplicaRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -330,6 +344,9 @@ def decode_stop_replica_request_v2(buf: Buffer, pos: int) -> tuple[StopReplicaRe
         n -= 1
         if n * 4 > end - pos:
             raise cut_short("StopReplicaTopicV1.PartitionIndexes", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("StopReplicaTopicV1.PartitionIndexes", pos)
         x1.partition_indexes = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         if pos >= end:
@@ -337,7 +354,8 @@ def decode_stop_replica_request_v2(buf: Buffer, pos: int) -> tuple[StopReplicaRe
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StopReplicaTopicV1")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StopReplicaTopicV1", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -346,7 +364,8 @@ def decode_stop_replica_request_v2(buf: Buffer, pos: int) -> tuple[StopReplicaRe
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StopReplicaRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StopReplicaRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.is_kraft_controller = False
@@ -398,7 +417,7 @@ def encode_stop_replica_request_v2(m: StopReplicaRequest, out: list[Chunk]) -> N
         add(UVARINT[0])
 
 
-def decode_stop_replica_request_v3(buf: Buffer, pos: int) -> tuple[StopReplicaRequest, int]:
+def decode_stop_replica_request_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[StopReplicaRequest, int]:
     end = len(buf)
     m = new(StopReplicaRequest)
     if end - pos < 17:
@@ -412,6 +431,9 @@ def decode_stop_replica_request_v3(buf: Buffer, pos: int) -> tuple[StopReplicaRe
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("StopReplicaRequest.TopicStates", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("StopReplicaRequest.TopicStates", pos)
     m.topic_states = []
     add1 = m.topic_states.append
     for _ in range(n):
@@ -440,6 +462,9 @@ def decode_stop_replica_request_v3(buf: Buffer, pos: int) -> tuple[StopReplicaRe
         n -= 1
         if n * 10 > end - pos:
             raise cut_short("StopReplicaTopicState.PartitionStates", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("StopReplicaTopicState.PartitionStates", pos)
         x1.partition_states = []
         add2 = x1.partition_states.append
         for _ in range(n):
@@ -449,7 +474,8 @@ def decode_stop_replica_request_v3(buf: Buffer, pos: int) -> tuple[StopReplicaRe
             x2.partition_index, x2.leader_epoch, x2.delete_partition, n = _unpack_from_iitB(buf, pos)
             pos += 10
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StopReplicaPartitionState")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StopReplicaPartitionState", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -458,7 +484,8 @@ def decode_stop_replica_request_v3(buf: Buffer, pos: int) -> tuple[StopReplicaRe
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StopReplicaTopicState")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StopReplicaTopicState", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -467,7 +494,8 @@ def decode_stop_replica_request_v3(buf: Buffer, pos: int) -> tuple[StopReplicaRe
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StopReplicaRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StopReplicaRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.is_kraft_controller = False
@@ -527,7 +555,7 @@ def encode_stop_replica_request_v3(m: StopReplicaRequest, out: list[Chunk]) -> N
         add(UVARINT[0])
 
 
-def decode_stop_replica_request_v4(buf: Buffer, pos: int) -> tuple[StopReplicaRequest, int]:
+def decode_stop_replica_request_v4(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[StopReplicaRequest, int]:
     end = len(buf)
     m = new(StopReplicaRequest)
     if end - pos < 18:
@@ -541,6 +569,9 @@ def decode_stop_replica_request_v4(buf: Buffer, pos: int) -> tuple[StopReplicaRe
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("StopReplicaRequest.TopicStates", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("StopReplicaRequest.TopicStates", pos)
     m.topic_states = []
     add1 = m.topic_states.append
     for _ in range(n):
@@ -569,6 +600,9 @@ def decode_stop_replica_request_v4(buf: Buffer, pos: int) -> tuple[StopReplicaRe
         n -= 1
         if n * 10 > end - pos:
             raise cut_short("StopReplicaTopicState.PartitionStates", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("StopReplicaTopicState.PartitionStates", pos)
         x1.partition_states = []
         add2 = x1.partition_states.append
         for _ in range(n):
@@ -578,7 +612,8 @@ def decode_stop_replica_request_v4(buf: Buffer, pos: int) -> tuple[StopReplicaRe
             x2.partition_index, x2.leader_epoch, x2.delete_partition, n = _unpack_from_iitB(buf, pos)
             pos += 10
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StopReplicaPartitionState")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StopReplicaPartitionState", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -587,7 +622,8 @@ def decode_stop_replica_request_v4(buf: Buffer, pos: int) -> tuple[StopReplicaRe
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StopReplicaTopicState")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StopReplicaTopicState", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -596,7 +632,8 @@ def decode_stop_replica_request_v4(buf: Buffer, pos: int) -> tuple[StopReplicaRe
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StopReplicaRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StopReplicaRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.delete_partitions = False
@@ -673,7 +710,7 @@ REQUEST: MessageCodec[StopReplicaRequest] = MessageCodec(
 )
 
 
-def decode_stop_replica_response_v0(buf: Buffer, pos: int) -> tuple[StopReplicaResponse, int]:
+def decode_stop_replica_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[StopReplicaResponse, int]:
     end = len(buf)
     m = new(StopReplicaResponse)
     if end - pos < 6:
@@ -684,6 +721,9 @@ def decode_stop_replica_response_v0(buf: Buffer, pos: int) -> tuple[StopReplicaR
         raise null_value("StopReplicaResponse.PartitionErrors", pos)
     if n * 8 > end - pos:
         raise cut_short("StopReplicaResponse.PartitionErrors", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("StopReplicaResponse.PartitionErrors", pos)
     m.partition_errors = []
     add1 = m.partition_errors.append
     for _ in range(n):
@@ -727,7 +767,7 @@ def encode_stop_replica_response_v0(m: StopReplicaResponse, out: list[Chunk]) ->
         add(_pack_ih(x1.partition_index, x1.error_code))
 
 
-def decode_stop_replica_response_v2(buf: Buffer, pos: int) -> tuple[StopReplicaResponse, int]:
+def decode_stop_replica_response_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[StopReplicaResponse, int]:
     end = len(buf)
     m = new(StopReplicaResponse)
     if end - pos < 3:
@@ -741,6 +781,9 @@ def decode_stop_replica_response_v2(buf: Buffer, pos: int) -> tuple[StopReplicaR
     n -= 1
     if n * 8 > end - pos:
         raise cut_short("StopReplicaResponse.PartitionErrors", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("StopReplicaResponse.PartitionErrors", pos)
     m.partition_errors = []
     add1 = m.partition_errors.append
     for _ in range(n):
@@ -763,7 +806,8 @@ def decode_stop_replica_response_v2(buf: Buffer, pos: int) -> tuple[StopReplicaR
         x1.partition_index, x1.error_code, n = _unpack_from_ihB(buf, pos)
         pos += 7
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StopReplicaPartitionError")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StopReplicaPartitionError", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -772,7 +816,8 @@ def decode_stop_replica_response_v2(buf: Buffer, pos: int) -> tuple[StopReplicaR
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StopReplicaResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StopReplicaResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -9,6 +9,7 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
     INT32S,
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -22,6 +23,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -303,7 +305,7 @@ _pack_iqB = Struct(">iqB").pack
 _unpack_from_iqB = Struct(">iqB").unpack_from
 
 
-def decode_streams_group_describe_request_v0(buf: Buffer, pos: int) -> tuple[StreamsGroupDescribeRequest, int]:
+def decode_streams_group_describe_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[StreamsGroupDescribeRequest, int]:
     end = len(buf)
     m = new(StreamsGroupDescribeRequest)
     if pos >= end:
@@ -317,6 +319,9 @@ def decode_streams_group_describe_request_v0(buf: Buffer, pos: int) -> tuple[Str
     n -= 1
     if n > end - pos:
         raise cut_short("StreamsGroupDescribeRequest.GroupIds", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("StreamsGroupDescribeRequest.GroupIds", pos)
     m.group_ids = []
     add1 = m.group_ids.append
     for _ in range(n):
@@ -339,7 +344,8 @@ def decode_streams_group_describe_request_v0(buf: Buffer, pos: int) -> tuple[Str
     m.include_authorized_operations, n = _unpack_from_tB(buf, pos)
     pos += 2
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StreamsGroupDescribeRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StreamsGroupDescribeRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.include_topology_description = False
@@ -371,7 +377,7 @@ def encode_streams_group_describe_request_v0(m: StreamsGroupDescribeRequest, out
         add(_pack_tB(m.include_authorized_operations, 0))
 
 
-def decode_streams_group_describe_request_v1(buf: Buffer, pos: int) -> tuple[StreamsGroupDescribeRequest, int]:
+def decode_streams_group_describe_request_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[StreamsGroupDescribeRequest, int]:
     end = len(buf)
     m = new(StreamsGroupDescribeRequest)
     if pos >= end:
@@ -385,6 +391,9 @@ def decode_streams_group_describe_request_v1(buf: Buffer, pos: int) -> tuple[Str
     n -= 1
     if n > end - pos:
         raise cut_short("StreamsGroupDescribeRequest.GroupIds", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("StreamsGroupDescribeRequest.GroupIds", pos)
     m.group_ids = []
     add1 = m.group_ids.append
     for _ in range(n):
@@ -407,7 +416,8 @@ def decode_streams_group_describe_request_v1(buf: Buffer, pos: int) -> tuple[Str
     m.include_authorized_operations, m.include_topology_description, n = _unpack_from_ttB(buf, pos)
     pos += 3
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StreamsGroupDescribeRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StreamsGroupDescribeRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -450,7 +460,7 @@ REQUEST: MessageCodec[StreamsGroupDescribeRequest] = MessageCodec(
 )
 
 
-def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[StreamsGroupDescribeResponse, int]:
+def decode_streams_group_describe_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[StreamsGroupDescribeResponse, int]:
     end = len(buf)
     m = new(StreamsGroupDescribeResponse)
     if end - pos < 5:
@@ -464,6 +474,9 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
     n -= 1
     if n * 20 > end - pos:
         raise cut_short("StreamsGroupDescribeResponse.Groups", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("StreamsGroupDescribeResponse.Groups", pos)
     m.groups = []
     add1 = m.groups.append
     for _ in range(n):
@@ -528,6 +541,9 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
                 n -= 1
                 if n * 6 > end - pos:
                     raise cut_short("Topology.Subtopologies", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("Topology.Subtopologies", pos)
                 x2.subtopologies = []
                 add2 = x2.subtopologies.append
                 for _ in range(n):
@@ -556,6 +572,9 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
                     n -= 1
                     if n > end - pos:
                         raise cut_short("Subtopology.SourceTopics", pos, end)
+                    left -= n
+                    if left < 0:
+                        raise too_many_entries("Subtopology.SourceTopics", pos)
                     x3.source_topics = []
                     add3 = x3.source_topics.append
                     for _ in range(n):
@@ -584,6 +603,9 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
                     n -= 1
                     if n > end - pos:
                         raise cut_short("Subtopology.RepartitionSinkTopics", pos, end)
+                    left -= n
+                    if left < 0:
+                        raise too_many_entries("Subtopology.RepartitionSinkTopics", pos)
                     x3.repartition_sink_topics = []
                     add4 = x3.repartition_sink_topics.append
                     for _ in range(n):
@@ -612,6 +634,9 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
                     n -= 1
                     if n * 9 > end - pos:
                         raise cut_short("Subtopology.StateChangelogTopics", pos, end)
+                    left -= n
+                    if left < 0:
+                        raise too_many_entries("Subtopology.StateChangelogTopics", pos)
                     x3.state_changelog_topics = []
                     add5 = x3.state_changelog_topics.append
                     for _ in range(n):
@@ -640,6 +665,9 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
                         n -= 1
                         if n * 3 > end - pos:
                             raise cut_short("TopicInfo.TopicConfigs", pos, end)
+                        left -= n
+                        if left < 0:
+                            raise too_many_entries("TopicInfo.TopicConfigs", pos)
                         x4.topic_configs = []
                         add6 = x4.topic_configs.append
                         for _ in range(n):
@@ -675,7 +703,8 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
                             n = buf[pos]
                             pos += 1
                             if n:
-                                x5.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "KeyValue")
+                                x5.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "KeyValue", left)
+                                left -= len(x5.unknown_tagged_fields or ())
                             else:
                                 x5.unknown_tagged_fields = None
                             add6(x5)
@@ -684,7 +713,8 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
                         n = buf[pos]
                         pos += 1
                         if n:
-                            x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicInfo")
+                            x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicInfo", left)
+                            left -= len(x4.unknown_tagged_fields or ())
                         else:
                             x4.unknown_tagged_fields = None
                         add5(x4)
@@ -699,6 +729,9 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
                     n -= 1
                     if n * 9 > end - pos:
                         raise cut_short("Subtopology.RepartitionSourceTopics", pos, end)
+                    left -= n
+                    if left < 0:
+                        raise too_many_entries("Subtopology.RepartitionSourceTopics", pos)
                     x3.repartition_source_topics = []
                     add7 = x3.repartition_source_topics.append
                     for _ in range(n):
@@ -727,6 +760,9 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
                         n -= 1
                         if n * 3 > end - pos:
                             raise cut_short("TopicInfo.TopicConfigs", pos, end)
+                        left -= n
+                        if left < 0:
+                            raise too_many_entries("TopicInfo.TopicConfigs", pos)
                         x6.topic_configs = []
                         add8 = x6.topic_configs.append
                         for _ in range(n):
@@ -762,7 +798,8 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
                             n = buf[pos]
                             pos += 1
                             if n:
-                                x7.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "KeyValue")
+                                x7.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "KeyValue", left)
+                                left -= len(x7.unknown_tagged_fields or ())
                             else:
                                 x7.unknown_tagged_fields = None
                             add8(x7)
@@ -771,7 +808,8 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
                         n = buf[pos]
                         pos += 1
                         if n:
-                            x6.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicInfo")
+                            x6.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicInfo", left)
+                            left -= len(x6.unknown_tagged_fields or ())
                         else:
                             x6.unknown_tagged_fields = None
                         add7(x6)
@@ -780,7 +818,8 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
                     n = buf[pos]
                     pos += 1
                     if n:
-                        x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Subtopology")
+                        x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Subtopology", left)
+                        left -= len(x3.unknown_tagged_fields or ())
                     else:
                         x3.unknown_tagged_fields = None
                     add2(x3)
@@ -789,7 +828,8 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Topology")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Topology", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
         if pos >= end:
@@ -803,6 +843,9 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
         n -= 1
         if n * 28 > end - pos:
             raise cut_short("DescribedGroup.Members", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DescribedGroup.Members", pos)
         x1.members = []
         add9 = x1.members.append
         for _ in range(n):
@@ -913,7 +956,8 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
                 x9.port, n = _unpack_from_HB(buf, pos)
                 pos += 3
                 if n:
-                    x9.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Endpoint")
+                    x9.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Endpoint", left)
+                    left -= len(x9.unknown_tagged_fields or ())
                 else:
                     x9.unknown_tagged_fields = None
             if pos >= end:
@@ -927,6 +971,9 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
             n -= 1
             if n * 3 > end - pos:
                 raise cut_short("Member.ClientTags", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("Member.ClientTags", pos)
             x8.client_tags = []
             add10 = x8.client_tags.append
             for _ in range(n):
@@ -962,7 +1009,8 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x10.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "KeyValue")
+                    x10.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "KeyValue", left)
+                    left -= len(x10.unknown_tagged_fields or ())
                 else:
                     x10.unknown_tagged_fields = None
                 add10(x10)
@@ -977,6 +1025,9 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
             n -= 1
             if n * 14 > end - pos:
                 raise cut_short("Member.TaskOffsets", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("Member.TaskOffsets", pos)
             x8.task_offsets = []
             add11 = x8.task_offsets.append
             for _ in range(n):
@@ -999,7 +1050,8 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
                 x11.partition, x11.offset, n = _unpack_from_iqB(buf, pos)
                 pos += 13
                 if n:
-                    x11.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskOffset")
+                    x11.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskOffset", left)
+                    left -= len(x11.unknown_tagged_fields or ())
                 else:
                     x11.unknown_tagged_fields = None
                 add11(x11)
@@ -1014,6 +1066,9 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
             n -= 1
             if n * 14 > end - pos:
                 raise cut_short("Member.TaskEndOffsets", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("Member.TaskEndOffsets", pos)
             x8.task_end_offsets = []
             add12 = x8.task_end_offsets.append
             for _ in range(n):
@@ -1036,7 +1091,8 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
                 x12.partition, x12.offset, n = _unpack_from_iqB(buf, pos)
                 pos += 13
                 if n:
-                    x12.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskOffset")
+                    x12.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskOffset", left)
+                    left -= len(x12.unknown_tagged_fields or ())
                 else:
                     x12.unknown_tagged_fields = None
                 add12(x12)
@@ -1052,6 +1108,9 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
             n -= 1
             if n * 3 > end - pos:
                 raise cut_short("Assignment.ActiveTasks", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("Assignment.ActiveTasks", pos)
             x13.active_tasks = []
             add13 = x13.active_tasks.append
             for _ in range(n):
@@ -1080,6 +1139,9 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
                 n -= 1
                 if n * 4 > end - pos:
                     raise cut_short("TaskIds.Partitions", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("TaskIds.Partitions", pos)
                 x14.partitions = list(INT32S[n].unpack_from(buf, pos))
                 pos += n * 4
                 if pos >= end:
@@ -1087,7 +1149,8 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x14.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds")
+                    x14.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds", left)
+                    left -= len(x14.unknown_tagged_fields or ())
                 else:
                     x14.unknown_tagged_fields = None
                 add13(x14)
@@ -1102,6 +1165,9 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
             n -= 1
             if n * 3 > end - pos:
                 raise cut_short("Assignment.StandbyTasks", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("Assignment.StandbyTasks", pos)
             x13.standby_tasks = []
             add14 = x13.standby_tasks.append
             for _ in range(n):
@@ -1130,6 +1196,9 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
                 n -= 1
                 if n * 4 > end - pos:
                     raise cut_short("TaskIds.Partitions", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("TaskIds.Partitions", pos)
                 x15.partitions = list(INT32S[n].unpack_from(buf, pos))
                 pos += n * 4
                 if pos >= end:
@@ -1137,7 +1206,8 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x15.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds")
+                    x15.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds", left)
+                    left -= len(x15.unknown_tagged_fields or ())
                 else:
                     x15.unknown_tagged_fields = None
                 add14(x15)
@@ -1152,6 +1222,9 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
             n -= 1
             if n * 3 > end - pos:
                 raise cut_short("Assignment.WarmupTasks", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("Assignment.WarmupTasks", pos)
             x13.warmup_tasks = []
             add15 = x13.warmup_tasks.append
             for _ in range(n):
@@ -1180,6 +1253,9 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
                 n -= 1
                 if n * 4 > end - pos:
                     raise cut_short("TaskIds.Partitions", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("TaskIds.Partitions", pos)
                 x16.partitions = list(INT32S[n].unpack_from(buf, pos))
                 pos += n * 4
                 if pos >= end:
@@ -1187,7 +1263,8 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x16.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds")
+                    x16.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds", left)
+                    left -= len(x16.unknown_tagged_fields or ())
                 else:
                     x16.unknown_tagged_fields = None
                 add15(x16)
@@ -1196,7 +1273,8 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
             n = buf[pos]
             pos += 1
             if n:
-                x13.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Assignment")
+                x13.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Assignment", left)
+                left -= len(x13.unknown_tagged_fields or ())
             else:
                 x13.unknown_tagged_fields = None
             x17 = x8.target_assignment = new(_StreamsGroupDescribeResponse_Assignment)
@@ -1211,6 +1289,9 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
             n -= 1
             if n * 3 > end - pos:
                 raise cut_short("Assignment.ActiveTasks", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("Assignment.ActiveTasks", pos)
             x17.active_tasks = []
             add16 = x17.active_tasks.append
             for _ in range(n):
@@ -1239,6 +1320,9 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
                 n -= 1
                 if n * 4 > end - pos:
                     raise cut_short("TaskIds.Partitions", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("TaskIds.Partitions", pos)
                 x18.partitions = list(INT32S[n].unpack_from(buf, pos))
                 pos += n * 4
                 if pos >= end:
@@ -1246,7 +1330,8 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x18.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds")
+                    x18.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds", left)
+                    left -= len(x18.unknown_tagged_fields or ())
                 else:
                     x18.unknown_tagged_fields = None
                 add16(x18)
@@ -1261,6 +1346,9 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
             n -= 1
             if n * 3 > end - pos:
                 raise cut_short("Assignment.StandbyTasks", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("Assignment.StandbyTasks", pos)
             x17.standby_tasks = []
             add17 = x17.standby_tasks.append
             for _ in range(n):
@@ -1289,6 +1377,9 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
                 n -= 1
                 if n * 4 > end - pos:
                     raise cut_short("TaskIds.Partitions", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("TaskIds.Partitions", pos)
                 x19.partitions = list(INT32S[n].unpack_from(buf, pos))
                 pos += n * 4
                 if pos >= end:
@@ -1296,7 +1387,8 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x19.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds")
+                    x19.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds", left)
+                    left -= len(x19.unknown_tagged_fields or ())
                 else:
                     x19.unknown_tagged_fields = None
                 add17(x19)
@@ -1311,6 +1403,9 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
             n -= 1
             if n * 3 > end - pos:
                 raise cut_short("Assignment.WarmupTasks", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("Assignment.WarmupTasks", pos)
             x17.warmup_tasks = []
             add18 = x17.warmup_tasks.append
             for _ in range(n):
@@ -1339,6 +1434,9 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
                 n -= 1
                 if n * 4 > end - pos:
                     raise cut_short("TaskIds.Partitions", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("TaskIds.Partitions", pos)
                 x20.partitions = list(INT32S[n].unpack_from(buf, pos))
                 pos += n * 4
                 if pos >= end:
@@ -1346,7 +1444,8 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x20.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds")
+                    x20.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds", left)
+                    left -= len(x20.unknown_tagged_fields or ())
                 else:
                     x20.unknown_tagged_fields = None
                 add18(x20)
@@ -1355,7 +1454,8 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
             n = buf[pos]
             pos += 1
             if n:
-                x17.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Assignment")
+                x17.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Assignment", left)
+                left -= len(x17.unknown_tagged_fields or ())
             else:
                 x17.unknown_tagged_fields = None
             if end - pos < 2:
@@ -1363,7 +1463,8 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
             x8.is_classic, n = _unpack_from_tB(buf, pos)
             pos += 2
             if n:
-                x8.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Member")
+                x8.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Member", left)
+                left -= len(x8.unknown_tagged_fields or ())
             else:
                 x8.unknown_tagged_fields = None
             add9(x8)
@@ -1372,7 +1473,8 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
         x1.authorized_operations, n = _unpack_from_iB(buf, pos)
         pos += 5
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribedGroup")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribedGroup", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.topology_description = None
@@ -1384,7 +1486,8 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StreamsGroupDescribeResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StreamsGroupDescribeResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -1899,7 +2002,7 @@ def encode_streams_group_describe_response_v0(m: StreamsGroupDescribeResponse, o
         add(UVARINT[0])
 
 
-def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[StreamsGroupDescribeResponse, int]:
+def decode_streams_group_describe_response_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[StreamsGroupDescribeResponse, int]:
     end = len(buf)
     m = new(StreamsGroupDescribeResponse)
     if end - pos < 5:
@@ -1913,6 +2016,9 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
     n -= 1
     if n * 23 > end - pos:
         raise cut_short("StreamsGroupDescribeResponse.Groups", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("StreamsGroupDescribeResponse.Groups", pos)
     m.groups = []
     add1 = m.groups.append
     for _ in range(n):
@@ -1977,6 +2083,9 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                 n -= 1
                 if n * 6 > end - pos:
                     raise cut_short("Topology.Subtopologies", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("Topology.Subtopologies", pos)
                 x2.subtopologies = []
                 add2 = x2.subtopologies.append
                 for _ in range(n):
@@ -2005,6 +2114,9 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                     n -= 1
                     if n > end - pos:
                         raise cut_short("Subtopology.SourceTopics", pos, end)
+                    left -= n
+                    if left < 0:
+                        raise too_many_entries("Subtopology.SourceTopics", pos)
                     x3.source_topics = []
                     add3 = x3.source_topics.append
                     for _ in range(n):
@@ -2033,6 +2145,9 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                     n -= 1
                     if n > end - pos:
                         raise cut_short("Subtopology.RepartitionSinkTopics", pos, end)
+                    left -= n
+                    if left < 0:
+                        raise too_many_entries("Subtopology.RepartitionSinkTopics", pos)
                     x3.repartition_sink_topics = []
                     add4 = x3.repartition_sink_topics.append
                     for _ in range(n):
@@ -2061,6 +2176,9 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                     n -= 1
                     if n * 9 > end - pos:
                         raise cut_short("Subtopology.StateChangelogTopics", pos, end)
+                    left -= n
+                    if left < 0:
+                        raise too_many_entries("Subtopology.StateChangelogTopics", pos)
                     x3.state_changelog_topics = []
                     add5 = x3.state_changelog_topics.append
                     for _ in range(n):
@@ -2089,6 +2207,9 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                         n -= 1
                         if n * 3 > end - pos:
                             raise cut_short("TopicInfo.TopicConfigs", pos, end)
+                        left -= n
+                        if left < 0:
+                            raise too_many_entries("TopicInfo.TopicConfigs", pos)
                         x4.topic_configs = []
                         add6 = x4.topic_configs.append
                         for _ in range(n):
@@ -2124,7 +2245,8 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                             n = buf[pos]
                             pos += 1
                             if n:
-                                x5.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "KeyValue")
+                                x5.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "KeyValue", left)
+                                left -= len(x5.unknown_tagged_fields or ())
                             else:
                                 x5.unknown_tagged_fields = None
                             add6(x5)
@@ -2133,7 +2255,8 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                         n = buf[pos]
                         pos += 1
                         if n:
-                            x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicInfo")
+                            x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicInfo", left)
+                            left -= len(x4.unknown_tagged_fields or ())
                         else:
                             x4.unknown_tagged_fields = None
                         add5(x4)
@@ -2148,6 +2271,9 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                     n -= 1
                     if n * 9 > end - pos:
                         raise cut_short("Subtopology.RepartitionSourceTopics", pos, end)
+                    left -= n
+                    if left < 0:
+                        raise too_many_entries("Subtopology.RepartitionSourceTopics", pos)
                     x3.repartition_source_topics = []
                     add7 = x3.repartition_source_topics.append
                     for _ in range(n):
@@ -2176,6 +2302,9 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                         n -= 1
                         if n * 3 > end - pos:
                             raise cut_short("TopicInfo.TopicConfigs", pos, end)
+                        left -= n
+                        if left < 0:
+                            raise too_many_entries("TopicInfo.TopicConfigs", pos)
                         x6.topic_configs = []
                         add8 = x6.topic_configs.append
                         for _ in range(n):
@@ -2211,7 +2340,8 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                             n = buf[pos]
                             pos += 1
                             if n:
-                                x7.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "KeyValue")
+                                x7.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "KeyValue", left)
+                                left -= len(x7.unknown_tagged_fields or ())
                             else:
                                 x7.unknown_tagged_fields = None
                             add8(x7)
@@ -2220,7 +2350,8 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                         n = buf[pos]
                         pos += 1
                         if n:
-                            x6.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicInfo")
+                            x6.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicInfo", left)
+                            left -= len(x6.unknown_tagged_fields or ())
                         else:
                             x6.unknown_tagged_fields = None
                         add7(x6)
@@ -2229,7 +2360,8 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                     n = buf[pos]
                     pos += 1
                     if n:
-                        x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Subtopology")
+                        x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Subtopology", left)
+                        left -= len(x3.unknown_tagged_fields or ())
                     else:
                         x3.unknown_tagged_fields = None
                     add2(x3)
@@ -2238,7 +2370,8 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Topology")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Topology", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
         if pos >= end:
@@ -2252,6 +2385,9 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
         n -= 1
         if n * 28 > end - pos:
             raise cut_short("DescribedGroup.Members", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DescribedGroup.Members", pos)
         x1.members = []
         add9 = x1.members.append
         for _ in range(n):
@@ -2362,7 +2498,8 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                 x9.port, n = _unpack_from_HB(buf, pos)
                 pos += 3
                 if n:
-                    x9.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Endpoint")
+                    x9.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Endpoint", left)
+                    left -= len(x9.unknown_tagged_fields or ())
                 else:
                     x9.unknown_tagged_fields = None
             if pos >= end:
@@ -2376,6 +2513,9 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
             n -= 1
             if n * 3 > end - pos:
                 raise cut_short("Member.ClientTags", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("Member.ClientTags", pos)
             x8.client_tags = []
             add10 = x8.client_tags.append
             for _ in range(n):
@@ -2411,7 +2551,8 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x10.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "KeyValue")
+                    x10.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "KeyValue", left)
+                    left -= len(x10.unknown_tagged_fields or ())
                 else:
                     x10.unknown_tagged_fields = None
                 add10(x10)
@@ -2426,6 +2567,9 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
             n -= 1
             if n * 14 > end - pos:
                 raise cut_short("Member.TaskOffsets", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("Member.TaskOffsets", pos)
             x8.task_offsets = []
             add11 = x8.task_offsets.append
             for _ in range(n):
@@ -2448,7 +2592,8 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                 x11.partition, x11.offset, n = _unpack_from_iqB(buf, pos)
                 pos += 13
                 if n:
-                    x11.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskOffset")
+                    x11.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskOffset", left)
+                    left -= len(x11.unknown_tagged_fields or ())
                 else:
                     x11.unknown_tagged_fields = None
                 add11(x11)
@@ -2463,6 +2608,9 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
             n -= 1
             if n * 14 > end - pos:
                 raise cut_short("Member.TaskEndOffsets", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("Member.TaskEndOffsets", pos)
             x8.task_end_offsets = []
             add12 = x8.task_end_offsets.append
             for _ in range(n):
@@ -2485,7 +2633,8 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                 x12.partition, x12.offset, n = _unpack_from_iqB(buf, pos)
                 pos += 13
                 if n:
-                    x12.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskOffset")
+                    x12.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskOffset", left)
+                    left -= len(x12.unknown_tagged_fields or ())
                 else:
                     x12.unknown_tagged_fields = None
                 add12(x12)
@@ -2501,6 +2650,9 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
             n -= 1
             if n * 3 > end - pos:
                 raise cut_short("Assignment.ActiveTasks", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("Assignment.ActiveTasks", pos)
             x13.active_tasks = []
             add13 = x13.active_tasks.append
             for _ in range(n):
@@ -2529,6 +2681,9 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                 n -= 1
                 if n * 4 > end - pos:
                     raise cut_short("TaskIds.Partitions", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("TaskIds.Partitions", pos)
                 x14.partitions = list(INT32S[n].unpack_from(buf, pos))
                 pos += n * 4
                 if pos >= end:
@@ -2536,7 +2691,8 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x14.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds")
+                    x14.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds", left)
+                    left -= len(x14.unknown_tagged_fields or ())
                 else:
                     x14.unknown_tagged_fields = None
                 add13(x14)
@@ -2551,6 +2707,9 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
             n -= 1
             if n * 3 > end - pos:
                 raise cut_short("Assignment.StandbyTasks", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("Assignment.StandbyTasks", pos)
             x13.standby_tasks = []
             add14 = x13.standby_tasks.append
             for _ in range(n):
@@ -2579,6 +2738,9 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                 n -= 1
                 if n * 4 > end - pos:
                     raise cut_short("TaskIds.Partitions", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("TaskIds.Partitions", pos)
                 x15.partitions = list(INT32S[n].unpack_from(buf, pos))
                 pos += n * 4
                 if pos >= end:
@@ -2586,7 +2748,8 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x15.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds")
+                    x15.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds", left)
+                    left -= len(x15.unknown_tagged_fields or ())
                 else:
                     x15.unknown_tagged_fields = None
                 add14(x15)
@@ -2601,6 +2764,9 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
             n -= 1
             if n * 3 > end - pos:
                 raise cut_short("Assignment.WarmupTasks", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("Assignment.WarmupTasks", pos)
             x13.warmup_tasks = []
             add15 = x13.warmup_tasks.append
             for _ in range(n):
@@ -2629,6 +2795,9 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                 n -= 1
                 if n * 4 > end - pos:
                     raise cut_short("TaskIds.Partitions", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("TaskIds.Partitions", pos)
                 x16.partitions = list(INT32S[n].unpack_from(buf, pos))
                 pos += n * 4
                 if pos >= end:
@@ -2636,7 +2805,8 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x16.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds")
+                    x16.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds", left)
+                    left -= len(x16.unknown_tagged_fields or ())
                 else:
                     x16.unknown_tagged_fields = None
                 add15(x16)
@@ -2645,7 +2815,8 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
             n = buf[pos]
             pos += 1
             if n:
-                x13.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Assignment")
+                x13.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Assignment", left)
+                left -= len(x13.unknown_tagged_fields or ())
             else:
                 x13.unknown_tagged_fields = None
             x17 = x8.target_assignment = new(_StreamsGroupDescribeResponse_Assignment)
@@ -2660,6 +2831,9 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
             n -= 1
             if n * 3 > end - pos:
                 raise cut_short("Assignment.ActiveTasks", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("Assignment.ActiveTasks", pos)
             x17.active_tasks = []
             add16 = x17.active_tasks.append
             for _ in range(n):
@@ -2688,6 +2862,9 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                 n -= 1
                 if n * 4 > end - pos:
                     raise cut_short("TaskIds.Partitions", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("TaskIds.Partitions", pos)
                 x18.partitions = list(INT32S[n].unpack_from(buf, pos))
                 pos += n * 4
                 if pos >= end:
@@ -2695,7 +2872,8 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x18.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds")
+                    x18.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds", left)
+                    left -= len(x18.unknown_tagged_fields or ())
                 else:
                     x18.unknown_tagged_fields = None
                 add16(x18)
@@ -2710,6 +2888,9 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
             n -= 1
             if n * 3 > end - pos:
                 raise cut_short("Assignment.StandbyTasks", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("Assignment.StandbyTasks", pos)
             x17.standby_tasks = []
             add17 = x17.standby_tasks.append
             for _ in range(n):
@@ -2738,6 +2919,9 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                 n -= 1
                 if n * 4 > end - pos:
                     raise cut_short("TaskIds.Partitions", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("TaskIds.Partitions", pos)
                 x19.partitions = list(INT32S[n].unpack_from(buf, pos))
                 pos += n * 4
                 if pos >= end:
@@ -2745,7 +2929,8 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x19.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds")
+                    x19.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds", left)
+                    left -= len(x19.unknown_tagged_fields or ())
                 else:
                     x19.unknown_tagged_fields = None
                 add17(x19)
@@ -2760,6 +2945,9 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
             n -= 1
             if n * 3 > end - pos:
                 raise cut_short("Assignment.WarmupTasks", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("Assignment.WarmupTasks", pos)
             x17.warmup_tasks = []
             add18 = x17.warmup_tasks.append
             for _ in range(n):
@@ -2788,6 +2976,9 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                 n -= 1
                 if n * 4 > end - pos:
                     raise cut_short("TaskIds.Partitions", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("TaskIds.Partitions", pos)
                 x20.partitions = list(INT32S[n].unpack_from(buf, pos))
                 pos += n * 4
                 if pos >= end:
@@ -2795,7 +2986,8 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x20.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds")
+                    x20.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds", left)
+                    left -= len(x20.unknown_tagged_fields or ())
                 else:
                     x20.unknown_tagged_fields = None
                 add18(x20)
@@ -2804,7 +2996,8 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
             n = buf[pos]
             pos += 1
             if n:
-                x17.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Assignment")
+                x17.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Assignment", left)
+                left -= len(x17.unknown_tagged_fields or ())
             else:
                 x17.unknown_tagged_fields = None
             if end - pos < 2:
@@ -2812,7 +3005,8 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
             x8.is_classic, n = _unpack_from_tB(buf, pos)
             pos += 2
             if n:
-                x8.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Member")
+                x8.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Member", left)
+                left -= len(x8.unknown_tagged_fields or ())
             else:
                 x8.unknown_tagged_fields = None
             add9(x8)
@@ -2835,6 +3029,9 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
             n -= 1
             if n * 3 > end - pos:
                 raise cut_short("TopologyDescription.Subtopologies", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("TopologyDescription.Subtopologies", pos)
             x21.subtopologies = []
             add19 = x21.subtopologies.append
             for _ in range(n):
@@ -2863,6 +3060,9 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                 n -= 1
                 if n * 7 > end - pos:
                     raise cut_short("TopologyDescriptionSubtopology.Nodes", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("TopologyDescriptionSubtopology.Nodes", pos)
                 x22.nodes = []
                 add20 = x22.nodes.append
                 for _ in range(n):
@@ -2891,6 +3091,9 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                     n -= 1
                     if n > end - pos:
                         raise cut_short("TopologyDescriptionNode.SourceTopics", pos, end)
+                    left -= n
+                    if left < 0:
+                        raise too_many_entries("TopologyDescriptionNode.SourceTopics", pos)
                     x23.source_topics = []
                     add21 = x23.source_topics.append
                     for _ in range(n):
@@ -2933,6 +3136,9 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                     n -= 1
                     if n > end - pos:
                         raise cut_short("TopologyDescriptionNode.Stores", pos, end)
+                    left -= n
+                    if left < 0:
+                        raise too_many_entries("TopologyDescriptionNode.Stores", pos)
                     x23.stores = []
                     add22 = x23.stores.append
                     for _ in range(n):
@@ -2961,6 +3167,9 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                     n -= 1
                     if n > end - pos:
                         raise cut_short("TopologyDescriptionNode.Successors", pos, end)
+                    left -= n
+                    if left < 0:
+                        raise too_many_entries("TopologyDescriptionNode.Successors", pos)
                     x23.successors = []
                     add23 = x23.successors.append
                     for _ in range(n):
@@ -2983,7 +3192,8 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                     n = buf[pos]
                     pos += 1
                     if n:
-                        x23.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopologyDescriptionNode")
+                        x23.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopologyDescriptionNode", left)
+                        left -= len(x23.unknown_tagged_fields or ())
                     else:
                         x23.unknown_tagged_fields = None
                     add20(x23)
@@ -2992,7 +3202,8 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x22.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopologyDescriptionSubtopology")
+                    x22.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopologyDescriptionSubtopology", left)
+                    left -= len(x22.unknown_tagged_fields or ())
                 else:
                     x22.unknown_tagged_fields = None
                 add19(x22)
@@ -3007,6 +3218,9 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
             n -= 1
             if n * 15 > end - pos:
                 raise cut_short("TopologyDescription.GlobalStores", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("TopologyDescription.GlobalStores", pos)
             x21.global_stores = []
             add24 = x21.global_stores.append
             for _ in range(n):
@@ -3036,6 +3250,9 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                 n -= 1
                 if n > end - pos:
                     raise cut_short("TopologyDescriptionNode.SourceTopics", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("TopologyDescriptionNode.SourceTopics", pos)
                 x25.source_topics = []
                 add25 = x25.source_topics.append
                 for _ in range(n):
@@ -3078,6 +3295,9 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                 n -= 1
                 if n > end - pos:
                     raise cut_short("TopologyDescriptionNode.Stores", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("TopologyDescriptionNode.Stores", pos)
                 x25.stores = []
                 add26 = x25.stores.append
                 for _ in range(n):
@@ -3106,6 +3326,9 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                 n -= 1
                 if n > end - pos:
                     raise cut_short("TopologyDescriptionNode.Successors", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("TopologyDescriptionNode.Successors", pos)
                 x25.successors = []
                 add27 = x25.successors.append
                 for _ in range(n):
@@ -3128,7 +3351,8 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x25.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopologyDescriptionNode")
+                    x25.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopologyDescriptionNode", left)
+                    left -= len(x25.unknown_tagged_fields or ())
                 else:
                     x25.unknown_tagged_fields = None
                 x26 = x24.processor = new(_StreamsGroupDescribeResponse_TopologyDescriptionNode)
@@ -3156,6 +3380,9 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                 n -= 1
                 if n > end - pos:
                     raise cut_short("TopologyDescriptionNode.SourceTopics", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("TopologyDescriptionNode.SourceTopics", pos)
                 x26.source_topics = []
                 add28 = x26.source_topics.append
                 for _ in range(n):
@@ -3198,6 +3425,9 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                 n -= 1
                 if n > end - pos:
                     raise cut_short("TopologyDescriptionNode.Stores", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("TopologyDescriptionNode.Stores", pos)
                 x26.stores = []
                 add29 = x26.stores.append
                 for _ in range(n):
@@ -3226,6 +3456,9 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                 n -= 1
                 if n > end - pos:
                     raise cut_short("TopologyDescriptionNode.Successors", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("TopologyDescriptionNode.Successors", pos)
                 x26.successors = []
                 add30 = x26.successors.append
                 for _ in range(n):
@@ -3248,7 +3481,8 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x26.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopologyDescriptionNode")
+                    x26.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopologyDescriptionNode", left)
+                    left -= len(x26.unknown_tagged_fields or ())
                 else:
                     x26.unknown_tagged_fields = None
                 if pos >= end:
@@ -3256,7 +3490,8 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x24.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopologyDescriptionGlobalStore")
+                    x24.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopologyDescriptionGlobalStore", left)
+                    left -= len(x24.unknown_tagged_fields or ())
                 else:
                     x24.unknown_tagged_fields = None
                 add24(x24)
@@ -3265,7 +3500,8 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
             n = buf[pos]
             pos += 1
             if n:
-                x21.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopologyDescription")
+                x21.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopologyDescription", left)
+                left -= len(x21.unknown_tagged_fields or ())
             else:
                 x21.unknown_tagged_fields = None
         if end - pos < 2:
@@ -3287,7 +3523,8 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribedGroup")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribedGroup", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -3296,7 +3533,8 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StreamsGroupDescribeResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StreamsGroupDescribeResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -10,6 +10,7 @@ from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
     INT16S,
     INT32S,
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -24,6 +25,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -306,7 +308,7 @@ _pack_iqB = Struct(">iqB").pack
 _unpack_from_iqB = Struct(">iqB").unpack_from
 
 
-def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[StreamsGroupHeartbeatRequest, int]:
+def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[StreamsGroupHeartbeatRequest, int]:
     end = len(buf)
     m = new(StreamsGroupHeartbeatRequest)
     if pos >= end:
@@ -382,6 +384,9 @@ def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[St
         n -= 1
         if n * 8 > end - pos:
             raise cut_short("Topology.Subtopologies", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("Topology.Subtopologies", pos)
         x1.subtopologies = []
         add1 = x1.subtopologies.append
         for _ in range(n):
@@ -410,6 +415,9 @@ def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[St
             n -= 1
             if n > end - pos:
                 raise cut_short("Subtopology.SourceTopics", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("Subtopology.SourceTopics", pos)
             x2.source_topics = []
             add2 = x2.source_topics.append
             for _ in range(n):
@@ -438,6 +446,9 @@ def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[St
             n -= 1
             if n > end - pos:
                 raise cut_short("Subtopology.SourceTopicRegex", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("Subtopology.SourceTopicRegex", pos)
             x2.source_topic_regex = []
             add3 = x2.source_topic_regex.append
             for _ in range(n):
@@ -466,6 +477,9 @@ def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[St
             n -= 1
             if n * 9 > end - pos:
                 raise cut_short("Subtopology.StateChangelogTopics", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("Subtopology.StateChangelogTopics", pos)
             x2.state_changelog_topics = []
             add4 = x2.state_changelog_topics.append
             for _ in range(n):
@@ -494,6 +508,9 @@ def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[St
                 n -= 1
                 if n * 3 > end - pos:
                     raise cut_short("TopicInfo.TopicConfigs", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("TopicInfo.TopicConfigs", pos)
                 x3.topic_configs = []
                 add5 = x3.topic_configs.append
                 for _ in range(n):
@@ -529,7 +546,8 @@ def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[St
                     n = buf[pos]
                     pos += 1
                     if n:
-                        x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "KeyValue")
+                        x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "KeyValue", left)
+                        left -= len(x4.unknown_tagged_fields or ())
                     else:
                         x4.unknown_tagged_fields = None
                     add5(x4)
@@ -538,7 +556,8 @@ def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[St
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicInfo")
+                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicInfo", left)
+                    left -= len(x3.unknown_tagged_fields or ())
                 else:
                     x3.unknown_tagged_fields = None
                 add4(x3)
@@ -553,6 +572,9 @@ def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[St
             n -= 1
             if n > end - pos:
                 raise cut_short("Subtopology.RepartitionSinkTopics", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("Subtopology.RepartitionSinkTopics", pos)
             x2.repartition_sink_topics = []
             add6 = x2.repartition_sink_topics.append
             for _ in range(n):
@@ -581,6 +603,9 @@ def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[St
             n -= 1
             if n * 9 > end - pos:
                 raise cut_short("Subtopology.RepartitionSourceTopics", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("Subtopology.RepartitionSourceTopics", pos)
             x2.repartition_source_topics = []
             add7 = x2.repartition_source_topics.append
             for _ in range(n):
@@ -609,6 +634,9 @@ def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[St
                 n -= 1
                 if n * 3 > end - pos:
                     raise cut_short("TopicInfo.TopicConfigs", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("TopicInfo.TopicConfigs", pos)
                 x5.topic_configs = []
                 add8 = x5.topic_configs.append
                 for _ in range(n):
@@ -644,7 +672,8 @@ def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[St
                     n = buf[pos]
                     pos += 1
                     if n:
-                        x6.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "KeyValue")
+                        x6.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "KeyValue", left)
+                        left -= len(x6.unknown_tagged_fields or ())
                     else:
                         x6.unknown_tagged_fields = None
                     add8(x6)
@@ -653,7 +682,8 @@ def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[St
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x5.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicInfo")
+                    x5.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicInfo", left)
+                    left -= len(x5.unknown_tagged_fields or ())
                 else:
                     x5.unknown_tagged_fields = None
                 add7(x5)
@@ -668,6 +698,9 @@ def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[St
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("Subtopology.CopartitionGroups", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("Subtopology.CopartitionGroups", pos)
             x2.copartition_groups = []
             add9 = x2.copartition_groups.append
             for _ in range(n):
@@ -683,6 +716,9 @@ def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[St
                 n -= 1
                 if n * 2 > end - pos:
                     raise cut_short("CopartitionGroup.SourceTopics", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("CopartitionGroup.SourceTopics", pos)
                 x7.source_topics = list(INT16S[n].unpack_from(buf, pos))
                 pos += n * 2
                 if pos >= end:
@@ -696,6 +732,9 @@ def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[St
                 n -= 1
                 if n * 2 > end - pos:
                     raise cut_short("CopartitionGroup.SourceTopicRegex", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("CopartitionGroup.SourceTopicRegex", pos)
                 x7.source_topic_regex = list(INT16S[n].unpack_from(buf, pos))
                 pos += n * 2
                 if pos >= end:
@@ -709,6 +748,9 @@ def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[St
                 n -= 1
                 if n * 2 > end - pos:
                     raise cut_short("CopartitionGroup.RepartitionSourceTopics", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("CopartitionGroup.RepartitionSourceTopics", pos)
                 x7.repartition_source_topics = list(INT16S[n].unpack_from(buf, pos))
                 pos += n * 2
                 if pos >= end:
@@ -716,7 +758,8 @@ def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[St
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x7.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CopartitionGroup")
+                    x7.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CopartitionGroup", left)
+                    left -= len(x7.unknown_tagged_fields or ())
                 else:
                     x7.unknown_tagged_fields = None
                 add9(x7)
@@ -725,7 +768,8 @@ def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[St
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Subtopology")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Subtopology", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add1(x2)
@@ -734,7 +778,8 @@ def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[St
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Topology")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Topology", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
     if pos >= end:
@@ -749,6 +794,9 @@ def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[St
         n -= 1
         if n * 3 > end - pos:
             raise cut_short("StreamsGroupHeartbeatRequest.ActiveTasks", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("StreamsGroupHeartbeatRequest.ActiveTasks", pos)
         m.active_tasks = []
         add10 = m.active_tasks.append
         for _ in range(n):
@@ -777,6 +825,9 @@ def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[St
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("TaskIds.Partitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("TaskIds.Partitions", pos)
             x8.partitions = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -784,7 +835,8 @@ def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[St
             n = buf[pos]
             pos += 1
             if n:
-                x8.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds")
+                x8.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds", left)
+                left -= len(x8.unknown_tagged_fields or ())
             else:
                 x8.unknown_tagged_fields = None
             add10(x8)
@@ -800,6 +852,9 @@ def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[St
         n -= 1
         if n * 3 > end - pos:
             raise cut_short("StreamsGroupHeartbeatRequest.StandbyTasks", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("StreamsGroupHeartbeatRequest.StandbyTasks", pos)
         m.standby_tasks = []
         add11 = m.standby_tasks.append
         for _ in range(n):
@@ -828,6 +883,9 @@ def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[St
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("TaskIds.Partitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("TaskIds.Partitions", pos)
             x9.partitions = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -835,7 +893,8 @@ def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[St
             n = buf[pos]
             pos += 1
             if n:
-                x9.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds")
+                x9.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds", left)
+                left -= len(x9.unknown_tagged_fields or ())
             else:
                 x9.unknown_tagged_fields = None
             add11(x9)
@@ -851,6 +910,9 @@ def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[St
         n -= 1
         if n * 3 > end - pos:
             raise cut_short("StreamsGroupHeartbeatRequest.WarmupTasks", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("StreamsGroupHeartbeatRequest.WarmupTasks", pos)
         m.warmup_tasks = []
         add12 = m.warmup_tasks.append
         for _ in range(n):
@@ -879,6 +941,9 @@ def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[St
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("TaskIds.Partitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("TaskIds.Partitions", pos)
             x10.partitions = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -886,7 +951,8 @@ def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[St
             n = buf[pos]
             pos += 1
             if n:
-                x10.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds")
+                x10.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds", left)
+                left -= len(x10.unknown_tagged_fields or ())
             else:
                 x10.unknown_tagged_fields = None
             add12(x10)
@@ -930,7 +996,8 @@ def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[St
         x11.port, n = _unpack_from_HB(buf, pos)
         pos += 3
         if n:
-            x11.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Endpoint")
+            x11.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Endpoint", left)
+            left -= len(x11.unknown_tagged_fields or ())
         else:
             x11.unknown_tagged_fields = None
     if pos >= end:
@@ -945,6 +1012,9 @@ def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[St
         n -= 1
         if n * 3 > end - pos:
             raise cut_short("StreamsGroupHeartbeatRequest.ClientTags", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("StreamsGroupHeartbeatRequest.ClientTags", pos)
         m.client_tags = []
         add13 = m.client_tags.append
         for _ in range(n):
@@ -980,7 +1050,8 @@ def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[St
             n = buf[pos]
             pos += 1
             if n:
-                x12.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "KeyValue")
+                x12.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "KeyValue", left)
+                left -= len(x12.unknown_tagged_fields or ())
             else:
                 x12.unknown_tagged_fields = None
             add13(x12)
@@ -996,6 +1067,9 @@ def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[St
         n -= 1
         if n * 14 > end - pos:
             raise cut_short("StreamsGroupHeartbeatRequest.TaskOffsets", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("StreamsGroupHeartbeatRequest.TaskOffsets", pos)
         m.task_offsets = []
         add14 = m.task_offsets.append
         for _ in range(n):
@@ -1018,7 +1092,8 @@ def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[St
             x13.partition, x13.offset, n = _unpack_from_iqB(buf, pos)
             pos += 13
             if n:
-                x13.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskOffset")
+                x13.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskOffset", left)
+                left -= len(x13.unknown_tagged_fields or ())
             else:
                 x13.unknown_tagged_fields = None
             add14(x13)
@@ -1034,6 +1109,9 @@ def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[St
         n -= 1
         if n * 14 > end - pos:
             raise cut_short("StreamsGroupHeartbeatRequest.TaskEndOffsets", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("StreamsGroupHeartbeatRequest.TaskEndOffsets", pos)
         m.task_end_offsets = []
         add15 = m.task_end_offsets.append
         for _ in range(n):
@@ -1056,7 +1134,8 @@ def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[St
             x14.partition, x14.offset, n = _unpack_from_iqB(buf, pos)
             pos += 13
             if n:
-                x14.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskOffset")
+                x14.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskOffset", left)
+                left -= len(x14.unknown_tagged_fields or ())
             else:
                 x14.unknown_tagged_fields = None
             add15(x14)
@@ -1065,7 +1144,8 @@ def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[St
     m.shutdown_application, n = _unpack_from_tB(buf, pos)
     pos += 2
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StreamsGroupHeartbeatRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StreamsGroupHeartbeatRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -1479,7 +1559,7 @@ REQUEST: MessageCodec[StreamsGroupHeartbeatRequest] = MessageCodec(
 )
 
 
-def decode_streams_group_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[StreamsGroupHeartbeatResponse, int]:
+def decode_streams_group_heartbeat_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[StreamsGroupHeartbeatResponse, int]:
     end = len(buf)
     m = new(StreamsGroupHeartbeatResponse)
     if end - pos < 7:
@@ -1521,6 +1601,9 @@ def decode_streams_group_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[S
         n -= 1
         if n * 3 > end - pos:
             raise cut_short("StreamsGroupHeartbeatResponse.Status", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("StreamsGroupHeartbeatResponse.Status", pos)
         m.status = []
         add1 = m.status.append
         for _ in range(n):
@@ -1543,7 +1626,8 @@ def decode_streams_group_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[S
             n = buf[pos]
             pos += 1
             if n:
-                x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Status")
+                x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Status", left)
+                left -= len(x1.unknown_tagged_fields or ())
             else:
                 x1.unknown_tagged_fields = None
             add1(x1)
@@ -1559,6 +1643,9 @@ def decode_streams_group_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[S
         n -= 1
         if n * 3 > end - pos:
             raise cut_short("StreamsGroupHeartbeatResponse.ActiveTasks", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("StreamsGroupHeartbeatResponse.ActiveTasks", pos)
         m.active_tasks = []
         add2 = m.active_tasks.append
         for _ in range(n):
@@ -1587,6 +1674,9 @@ def decode_streams_group_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[S
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("TaskIds.Partitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("TaskIds.Partitions", pos)
             x2.partitions = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -1594,7 +1684,8 @@ def decode_streams_group_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[S
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -1610,6 +1701,9 @@ def decode_streams_group_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[S
         n -= 1
         if n * 3 > end - pos:
             raise cut_short("StreamsGroupHeartbeatResponse.StandbyTasks", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("StreamsGroupHeartbeatResponse.StandbyTasks", pos)
         m.standby_tasks = []
         add3 = m.standby_tasks.append
         for _ in range(n):
@@ -1638,6 +1732,9 @@ def decode_streams_group_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[S
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("TaskIds.Partitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("TaskIds.Partitions", pos)
             x3.partitions = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -1645,7 +1742,8 @@ def decode_streams_group_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[S
             n = buf[pos]
             pos += 1
             if n:
-                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds")
+                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds", left)
+                left -= len(x3.unknown_tagged_fields or ())
             else:
                 x3.unknown_tagged_fields = None
             add3(x3)
@@ -1661,6 +1759,9 @@ def decode_streams_group_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[S
         n -= 1
         if n * 3 > end - pos:
             raise cut_short("StreamsGroupHeartbeatResponse.WarmupTasks", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("StreamsGroupHeartbeatResponse.WarmupTasks", pos)
         m.warmup_tasks = []
         add4 = m.warmup_tasks.append
         for _ in range(n):
@@ -1689,6 +1790,9 @@ def decode_streams_group_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[S
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("TaskIds.Partitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("TaskIds.Partitions", pos)
             x4.partitions = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -1696,7 +1800,8 @@ def decode_streams_group_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[S
             n = buf[pos]
             pos += 1
             if n:
-                x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds")
+                x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds", left)
+                left -= len(x4.unknown_tagged_fields or ())
             else:
                 x4.unknown_tagged_fields = None
             add4(x4)
@@ -1712,6 +1817,9 @@ def decode_streams_group_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[S
         n -= 1
         if n * 7 > end - pos:
             raise cut_short("StreamsGroupHeartbeatResponse.PartitionsByUserEndpoint", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("StreamsGroupHeartbeatResponse.PartitionsByUserEndpoint", pos)
         m.partitions_by_user_endpoint = []
         add5 = m.partitions_by_user_endpoint.append
         for _ in range(n):
@@ -1735,7 +1843,8 @@ def decode_streams_group_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[S
             x6.port, n = _unpack_from_HB(buf, pos)
             pos += 3
             if n:
-                x6.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Endpoint")
+                x6.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Endpoint", left)
+                left -= len(x6.unknown_tagged_fields or ())
             else:
                 x6.unknown_tagged_fields = None
             if pos >= end:
@@ -1749,6 +1858,9 @@ def decode_streams_group_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[S
             n -= 1
             if n * 3 > end - pos:
                 raise cut_short("EndpointToPartitions.ActivePartitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("EndpointToPartitions.ActivePartitions", pos)
             x5.active_partitions = []
             add6 = x5.active_partitions.append
             for _ in range(n):
@@ -1777,6 +1889,9 @@ def decode_streams_group_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[S
                 n -= 1
                 if n * 4 > end - pos:
                     raise cut_short("TopicPartition.Partitions", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("TopicPartition.Partitions", pos)
                 x7.partitions = list(INT32S[n].unpack_from(buf, pos))
                 pos += n * 4
                 if pos >= end:
@@ -1784,7 +1899,8 @@ def decode_streams_group_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[S
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x7.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicPartition")
+                    x7.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicPartition", left)
+                    left -= len(x7.unknown_tagged_fields or ())
                 else:
                     x7.unknown_tagged_fields = None
                 add6(x7)
@@ -1799,6 +1915,9 @@ def decode_streams_group_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[S
             n -= 1
             if n * 3 > end - pos:
                 raise cut_short("EndpointToPartitions.StandbyPartitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("EndpointToPartitions.StandbyPartitions", pos)
             x5.standby_partitions = []
             add7 = x5.standby_partitions.append
             for _ in range(n):
@@ -1827,6 +1946,9 @@ def decode_streams_group_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[S
                 n -= 1
                 if n * 4 > end - pos:
                     raise cut_short("TopicPartition.Partitions", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("TopicPartition.Partitions", pos)
                 x8.partitions = list(INT32S[n].unpack_from(buf, pos))
                 pos += n * 4
                 if pos >= end:
@@ -1834,7 +1956,8 @@ def decode_streams_group_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[S
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x8.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicPartition")
+                    x8.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicPartition", left)
+                    left -= len(x8.unknown_tagged_fields or ())
                 else:
                     x8.unknown_tagged_fields = None
                 add7(x8)
@@ -1843,7 +1966,8 @@ def decode_streams_group_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[S
             n = buf[pos]
             pos += 1
             if n:
-                x5.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "EndpointToPartitions")
+                x5.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "EndpointToPartitions", left)
+                left -= len(x5.unknown_tagged_fields or ())
             else:
                 x5.unknown_tagged_fields = None
             add5(x5)
@@ -1852,7 +1976,8 @@ def decode_streams_group_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[S
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StreamsGroupHeartbeatResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StreamsGroupHeartbeatResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.acceptable_recovery_lag = -1
@@ -2064,7 +2189,7 @@ def encode_streams_group_heartbeat_response_v0(m: StreamsGroupHeartbeatResponse,
         add(UVARINT[0])
 
 
-def decode_streams_group_heartbeat_response_v1(buf: Buffer, pos: int) -> tuple[StreamsGroupHeartbeatResponse, int]:
+def decode_streams_group_heartbeat_response_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[StreamsGroupHeartbeatResponse, int]:
     end = len(buf)
     m = new(StreamsGroupHeartbeatResponse)
     if end - pos < 7:
@@ -2106,6 +2231,9 @@ def decode_streams_group_heartbeat_response_v1(buf: Buffer, pos: int) -> tuple[S
         n -= 1
         if n * 3 > end - pos:
             raise cut_short("StreamsGroupHeartbeatResponse.Status", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("StreamsGroupHeartbeatResponse.Status", pos)
         m.status = []
         add1 = m.status.append
         for _ in range(n):
@@ -2128,7 +2256,8 @@ def decode_streams_group_heartbeat_response_v1(buf: Buffer, pos: int) -> tuple[S
             n = buf[pos]
             pos += 1
             if n:
-                x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Status")
+                x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Status", left)
+                left -= len(x1.unknown_tagged_fields or ())
             else:
                 x1.unknown_tagged_fields = None
             add1(x1)
@@ -2144,6 +2273,9 @@ def decode_streams_group_heartbeat_response_v1(buf: Buffer, pos: int) -> tuple[S
         n -= 1
         if n * 3 > end - pos:
             raise cut_short("StreamsGroupHeartbeatResponse.ActiveTasks", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("StreamsGroupHeartbeatResponse.ActiveTasks", pos)
         m.active_tasks = []
         add2 = m.active_tasks.append
         for _ in range(n):
@@ -2172,6 +2304,9 @@ def decode_streams_group_heartbeat_response_v1(buf: Buffer, pos: int) -> tuple[S
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("TaskIds.Partitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("TaskIds.Partitions", pos)
             x2.partitions = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -2179,7 +2314,8 @@ def decode_streams_group_heartbeat_response_v1(buf: Buffer, pos: int) -> tuple[S
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -2195,6 +2331,9 @@ def decode_streams_group_heartbeat_response_v1(buf: Buffer, pos: int) -> tuple[S
         n -= 1
         if n * 3 > end - pos:
             raise cut_short("StreamsGroupHeartbeatResponse.StandbyTasks", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("StreamsGroupHeartbeatResponse.StandbyTasks", pos)
         m.standby_tasks = []
         add3 = m.standby_tasks.append
         for _ in range(n):
@@ -2223,6 +2362,9 @@ def decode_streams_group_heartbeat_response_v1(buf: Buffer, pos: int) -> tuple[S
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("TaskIds.Partitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("TaskIds.Partitions", pos)
             x3.partitions = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -2230,7 +2372,8 @@ def decode_streams_group_heartbeat_response_v1(buf: Buffer, pos: int) -> tuple[S
             n = buf[pos]
             pos += 1
             if n:
-                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds")
+                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds", left)
+                left -= len(x3.unknown_tagged_fields or ())
             else:
                 x3.unknown_tagged_fields = None
             add3(x3)
@@ -2246,6 +2389,9 @@ def decode_streams_group_heartbeat_response_v1(buf: Buffer, pos: int) -> tuple[S
         n -= 1
         if n * 3 > end - pos:
             raise cut_short("StreamsGroupHeartbeatResponse.WarmupTasks", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("StreamsGroupHeartbeatResponse.WarmupTasks", pos)
         m.warmup_tasks = []
         add4 = m.warmup_tasks.append
         for _ in range(n):
@@ -2274,6 +2420,9 @@ def decode_streams_group_heartbeat_response_v1(buf: Buffer, pos: int) -> tuple[S
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("TaskIds.Partitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("TaskIds.Partitions", pos)
             x4.partitions = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -2281,7 +2430,8 @@ def decode_streams_group_heartbeat_response_v1(buf: Buffer, pos: int) -> tuple[S
             n = buf[pos]
             pos += 1
             if n:
-                x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds")
+                x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds", left)
+                left -= len(x4.unknown_tagged_fields or ())
             else:
                 x4.unknown_tagged_fields = None
             add4(x4)
@@ -2297,6 +2447,9 @@ def decode_streams_group_heartbeat_response_v1(buf: Buffer, pos: int) -> tuple[S
         n -= 1
         if n * 7 > end - pos:
             raise cut_short("StreamsGroupHeartbeatResponse.PartitionsByUserEndpoint", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("StreamsGroupHeartbeatResponse.PartitionsByUserEndpoint", pos)
         m.partitions_by_user_endpoint = []
         add5 = m.partitions_by_user_endpoint.append
         for _ in range(n):
@@ -2320,7 +2473,8 @@ def decode_streams_group_heartbeat_response_v1(buf: Buffer, pos: int) -> tuple[S
             x6.port, n = _unpack_from_HB(buf, pos)
             pos += 3
             if n:
-                x6.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Endpoint")
+                x6.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Endpoint", left)
+                left -= len(x6.unknown_tagged_fields or ())
             else:
                 x6.unknown_tagged_fields = None
             if pos >= end:
@@ -2334,6 +2488,9 @@ def decode_streams_group_heartbeat_response_v1(buf: Buffer, pos: int) -> tuple[S
             n -= 1
             if n * 3 > end - pos:
                 raise cut_short("EndpointToPartitions.ActivePartitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("EndpointToPartitions.ActivePartitions", pos)
             x5.active_partitions = []
             add6 = x5.active_partitions.append
             for _ in range(n):
@@ -2362,6 +2519,9 @@ def decode_streams_group_heartbeat_response_v1(buf: Buffer, pos: int) -> tuple[S
                 n -= 1
                 if n * 4 > end - pos:
                     raise cut_short("TopicPartition.Partitions", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("TopicPartition.Partitions", pos)
                 x7.partitions = list(INT32S[n].unpack_from(buf, pos))
                 pos += n * 4
                 if pos >= end:
@@ -2369,7 +2529,8 @@ def decode_streams_group_heartbeat_response_v1(buf: Buffer, pos: int) -> tuple[S
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x7.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicPartition")
+                    x7.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicPartition", left)
+                    left -= len(x7.unknown_tagged_fields or ())
                 else:
                     x7.unknown_tagged_fields = None
                 add6(x7)
@@ -2384,6 +2545,9 @@ def decode_streams_group_heartbeat_response_v1(buf: Buffer, pos: int) -> tuple[S
             n -= 1
             if n * 3 > end - pos:
                 raise cut_short("EndpointToPartitions.StandbyPartitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("EndpointToPartitions.StandbyPartitions", pos)
             x5.standby_partitions = []
             add7 = x5.standby_partitions.append
             for _ in range(n):
@@ -2412,6 +2576,9 @@ def decode_streams_group_heartbeat_response_v1(buf: Buffer, pos: int) -> tuple[S
                 n -= 1
                 if n * 4 > end - pos:
                     raise cut_short("TopicPartition.Partitions", pos, end)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("TopicPartition.Partitions", pos)
                 x8.partitions = list(INT32S[n].unpack_from(buf, pos))
                 pos += n * 4
                 if pos >= end:
@@ -2419,7 +2586,8 @@ def decode_streams_group_heartbeat_response_v1(buf: Buffer, pos: int) -> tuple[S
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x8.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicPartition")
+                    x8.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicPartition", left)
+                    left -= len(x8.unknown_tagged_fields or ())
                 else:
                     x8.unknown_tagged_fields = None
                 add7(x8)
@@ -2428,7 +2596,8 @@ def decode_streams_group_heartbeat_response_v1(buf: Buffer, pos: int) -> tuple[S
             n = buf[pos]
             pos += 1
             if n:
-                x5.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "EndpointToPartitions")
+                x5.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "EndpointToPartitions", left)
+                left -= len(x5.unknown_tagged_fields or ())
             else:
                 x5.unknown_tagged_fields = None
             add5(x5)
@@ -2437,7 +2606,8 @@ def decode_streams_group_heartbeat_response_v1(buf: Buffer, pos: int) -> tuple[S
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StreamsGroupHeartbeatResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StreamsGroupHeartbeatResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.acceptable_recovery_lag_legacy = 0

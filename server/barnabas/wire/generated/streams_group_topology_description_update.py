@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -20,6 +21,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -114,7 +116,7 @@ _pack_ihB = Struct(">ihB").pack
 _unpack_from_ihB = Struct(">ihB").unpack_from
 
 
-def decode_streams_group_topology_description_update_request_v0(buf: Buffer, pos: int) -> tuple[StreamsGroupTopologyDescriptionUpdateRequest, int]:
+def decode_streams_group_topology_description_update_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[StreamsGroupTopologyDescriptionUpdateRequest, int]:
     end = len(buf)
     m = new(StreamsGroupTopologyDescriptionUpdateRequest)
     if pos >= end:
@@ -159,6 +161,9 @@ def decode_streams_group_topology_description_update_request_v0(buf: Buffer, pos
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("TopologyDescription.Subtopologies", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("TopologyDescription.Subtopologies", pos)
     x1.subtopologies = []
     add1 = x1.subtopologies.append
     for _ in range(n):
@@ -187,6 +192,9 @@ def decode_streams_group_topology_description_update_request_v0(buf: Buffer, pos
         n -= 1
         if n * 7 > end - pos:
             raise cut_short("TopologyDescriptionSubtopology.Nodes", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopologyDescriptionSubtopology.Nodes", pos)
         x2.nodes = []
         add2 = x2.nodes.append
         for _ in range(n):
@@ -215,6 +223,9 @@ def decode_streams_group_topology_description_update_request_v0(buf: Buffer, pos
             n -= 1
             if n > end - pos:
                 raise cut_short("TopologyDescriptionNode.SourceTopics", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("TopologyDescriptionNode.SourceTopics", pos)
             x3.source_topics = []
             add3 = x3.source_topics.append
             for _ in range(n):
@@ -257,6 +268,9 @@ def decode_streams_group_topology_description_update_request_v0(buf: Buffer, pos
             n -= 1
             if n > end - pos:
                 raise cut_short("TopologyDescriptionNode.Stores", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("TopologyDescriptionNode.Stores", pos)
             x3.stores = []
             add4 = x3.stores.append
             for _ in range(n):
@@ -285,6 +299,9 @@ def decode_streams_group_topology_description_update_request_v0(buf: Buffer, pos
             n -= 1
             if n > end - pos:
                 raise cut_short("TopologyDescriptionNode.Successors", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("TopologyDescriptionNode.Successors", pos)
             x3.successors = []
             add5 = x3.successors.append
             for _ in range(n):
@@ -307,7 +324,8 @@ def decode_streams_group_topology_description_update_request_v0(buf: Buffer, pos
             n = buf[pos]
             pos += 1
             if n:
-                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopologyDescriptionNode")
+                x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopologyDescriptionNode", left)
+                left -= len(x3.unknown_tagged_fields or ())
             else:
                 x3.unknown_tagged_fields = None
             add2(x3)
@@ -316,7 +334,8 @@ def decode_streams_group_topology_description_update_request_v0(buf: Buffer, pos
         n = buf[pos]
         pos += 1
         if n:
-            x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopologyDescriptionSubtopology")
+            x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopologyDescriptionSubtopology", left)
+            left -= len(x2.unknown_tagged_fields or ())
         else:
             x2.unknown_tagged_fields = None
         add1(x2)
@@ -331,6 +350,9 @@ def decode_streams_group_topology_description_update_request_v0(buf: Buffer, pos
     n -= 1
     if n * 15 > end - pos:
         raise cut_short("TopologyDescription.GlobalStores", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("TopologyDescription.GlobalStores", pos)
     x1.global_stores = []
     add6 = x1.global_stores.append
     for _ in range(n):
@@ -360,6 +382,9 @@ def decode_streams_group_topology_description_update_request_v0(buf: Buffer, pos
         n -= 1
         if n > end - pos:
             raise cut_short("TopologyDescriptionNode.SourceTopics", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopologyDescriptionNode.SourceTopics", pos)
         x5.source_topics = []
         add7 = x5.source_topics.append
         for _ in range(n):
@@ -402,6 +427,9 @@ def decode_streams_group_topology_description_update_request_v0(buf: Buffer, pos
         n -= 1
         if n > end - pos:
             raise cut_short("TopologyDescriptionNode.Stores", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopologyDescriptionNode.Stores", pos)
         x5.stores = []
         add8 = x5.stores.append
         for _ in range(n):
@@ -430,6 +458,9 @@ def decode_streams_group_topology_description_update_request_v0(buf: Buffer, pos
         n -= 1
         if n > end - pos:
             raise cut_short("TopologyDescriptionNode.Successors", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopologyDescriptionNode.Successors", pos)
         x5.successors = []
         add9 = x5.successors.append
         for _ in range(n):
@@ -452,7 +483,8 @@ def decode_streams_group_topology_description_update_request_v0(buf: Buffer, pos
         n = buf[pos]
         pos += 1
         if n:
-            x5.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopologyDescriptionNode")
+            x5.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopologyDescriptionNode", left)
+            left -= len(x5.unknown_tagged_fields or ())
         else:
             x5.unknown_tagged_fields = None
         x6 = x4.processor = new(_StreamsGroupTopologyDescriptionUpdateRequest_TopologyDescriptionNode)
@@ -480,6 +512,9 @@ def decode_streams_group_topology_description_update_request_v0(buf: Buffer, pos
         n -= 1
         if n > end - pos:
             raise cut_short("TopologyDescriptionNode.SourceTopics", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopologyDescriptionNode.SourceTopics", pos)
         x6.source_topics = []
         add10 = x6.source_topics.append
         for _ in range(n):
@@ -522,6 +557,9 @@ def decode_streams_group_topology_description_update_request_v0(buf: Buffer, pos
         n -= 1
         if n > end - pos:
             raise cut_short("TopologyDescriptionNode.Stores", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopologyDescriptionNode.Stores", pos)
         x6.stores = []
         add11 = x6.stores.append
         for _ in range(n):
@@ -550,6 +588,9 @@ def decode_streams_group_topology_description_update_request_v0(buf: Buffer, pos
         n -= 1
         if n > end - pos:
             raise cut_short("TopologyDescriptionNode.Successors", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopologyDescriptionNode.Successors", pos)
         x6.successors = []
         add12 = x6.successors.append
         for _ in range(n):
@@ -572,7 +613,8 @@ def decode_streams_group_topology_description_update_request_v0(buf: Buffer, pos
         n = buf[pos]
         pos += 1
         if n:
-            x6.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopologyDescriptionNode")
+            x6.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopologyDescriptionNode", left)
+            left -= len(x6.unknown_tagged_fields or ())
         else:
             x6.unknown_tagged_fields = None
         if pos >= end:
@@ -580,7 +622,8 @@ def decode_streams_group_topology_description_update_request_v0(buf: Buffer, pos
         n = buf[pos]
         pos += 1
         if n:
-            x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopologyDescriptionGlobalStore")
+            x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopologyDescriptionGlobalStore", left)
+            left -= len(x4.unknown_tagged_fields or ())
         else:
             x4.unknown_tagged_fields = None
         add6(x4)
@@ -589,7 +632,8 @@ def decode_streams_group_topology_description_update_request_v0(buf: Buffer, pos
     n = buf[pos]
     pos += 1
     if n:
-        x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopologyDescription")
+        x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopologyDescription", left)
+        left -= len(x1.unknown_tagged_fields or ())
     else:
         x1.unknown_tagged_fields = None
     if pos >= end:
@@ -597,7 +641,8 @@ def decode_streams_group_topology_description_update_request_v0(buf: Buffer, pos
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StreamsGroupTopologyDescriptionUpdateRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StreamsGroupTopologyDescriptionUpdateRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -877,7 +922,7 @@ REQUEST: MessageCodec[StreamsGroupTopologyDescriptionUpdateRequest] = MessageCod
 )
 
 
-def decode_streams_group_topology_description_update_response_v0(buf: Buffer, pos: int) -> tuple[StreamsGroupTopologyDescriptionUpdateResponse, int]:
+def decode_streams_group_topology_description_update_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[StreamsGroupTopologyDescriptionUpdateResponse, int]:
     end = len(buf)
     m = new(StreamsGroupTopologyDescriptionUpdateResponse)
     if end - pos < 7:
@@ -899,7 +944,8 @@ def decode_streams_group_topology_description_update_response_v0(buf: Buffer, po
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StreamsGroupTopologyDescriptionUpdateResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StreamsGroupTopologyDescriptionUpdateResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -21,6 +22,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -90,7 +92,7 @@ _pack_ihi = Struct(">ihi").pack
 _unpack_from_ihi = Struct(">ihi").unpack_from
 
 
-def decode_sync_group_request_v0(buf: Buffer, pos: int) -> tuple[SyncGroupRequest, int]:
+def decode_sync_group_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[SyncGroupRequest, int]:
     end = len(buf)
     m = new(SyncGroupRequest)
     if end - pos < 2:
@@ -123,6 +125,9 @@ def decode_sync_group_request_v0(buf: Buffer, pos: int) -> tuple[SyncGroupReques
         raise null_value("SyncGroupRequest.Assignments", pos)
     if n * 6 > end - pos:
         raise cut_short("SyncGroupRequest.Assignments", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("SyncGroupRequest.Assignments", pos)
     m.assignments = []
     add1 = m.assignments.append
     for _ in range(n):
@@ -198,7 +203,7 @@ def encode_sync_group_request_v0(m: SyncGroupRequest, out: list[Chunk]) -> None:
             add(v5)
 
 
-def decode_sync_group_request_v3(buf: Buffer, pos: int) -> tuple[SyncGroupRequest, int]:
+def decode_sync_group_request_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[SyncGroupRequest, int]:
     end = len(buf)
     m = new(SyncGroupRequest)
     if end - pos < 2:
@@ -243,6 +248,9 @@ def decode_sync_group_request_v3(buf: Buffer, pos: int) -> tuple[SyncGroupReques
         raise null_value("SyncGroupRequest.Assignments", pos)
     if n * 6 > end - pos:
         raise cut_short("SyncGroupRequest.Assignments", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("SyncGroupRequest.Assignments", pos)
     m.assignments = []
     add1 = m.assignments.append
     for _ in range(n):
@@ -324,7 +332,7 @@ def encode_sync_group_request_v3(m: SyncGroupRequest, out: list[Chunk]) -> None:
             add(v6)
 
 
-def decode_sync_group_request_v4(buf: Buffer, pos: int) -> tuple[SyncGroupRequest, int]:
+def decode_sync_group_request_v4(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[SyncGroupRequest, int]:
     end = len(buf)
     m = new(SyncGroupRequest)
     if pos >= end:
@@ -378,6 +386,9 @@ def decode_sync_group_request_v4(buf: Buffer, pos: int) -> tuple[SyncGroupReques
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("SyncGroupRequest.Assignments", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("SyncGroupRequest.Assignments", pos)
     m.assignments = []
     add1 = m.assignments.append
     for _ in range(n):
@@ -413,7 +424,8 @@ def decode_sync_group_request_v4(buf: Buffer, pos: int) -> tuple[SyncGroupReques
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "SyncGroupRequestAssignment")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "SyncGroupRequestAssignment", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -422,7 +434,8 @@ def decode_sync_group_request_v4(buf: Buffer, pos: int) -> tuple[SyncGroupReques
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "SyncGroupRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "SyncGroupRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.protocol_type = None
@@ -490,7 +503,7 @@ def encode_sync_group_request_v4(m: SyncGroupRequest, out: list[Chunk]) -> None:
         add(UVARINT[0])
 
 
-def decode_sync_group_request_v5(buf: Buffer, pos: int) -> tuple[SyncGroupRequest, int]:
+def decode_sync_group_request_v5(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[SyncGroupRequest, int]:
     end = len(buf)
     m = new(SyncGroupRequest)
     if pos >= end:
@@ -572,6 +585,9 @@ def decode_sync_group_request_v5(buf: Buffer, pos: int) -> tuple[SyncGroupReques
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("SyncGroupRequest.Assignments", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("SyncGroupRequest.Assignments", pos)
     m.assignments = []
     add1 = m.assignments.append
     for _ in range(n):
@@ -607,7 +623,8 @@ def decode_sync_group_request_v5(buf: Buffer, pos: int) -> tuple[SyncGroupReques
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "SyncGroupRequestAssignment")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "SyncGroupRequestAssignment", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -616,7 +633,8 @@ def decode_sync_group_request_v5(buf: Buffer, pos: int) -> tuple[SyncGroupReques
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "SyncGroupRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "SyncGroupRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -722,7 +740,7 @@ REQUEST: MessageCodec[SyncGroupRequest] = MessageCodec(
 )
 
 
-def decode_sync_group_response_v0(buf: Buffer, pos: int) -> tuple[SyncGroupResponse, int]:
+def decode_sync_group_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[SyncGroupResponse, int]:
     end = len(buf)
     m = new(SyncGroupResponse)
     if end - pos < 6:
@@ -754,7 +772,7 @@ def encode_sync_group_response_v0(m: SyncGroupResponse, out: list[Chunk]) -> Non
         add(v1)
 
 
-def decode_sync_group_response_v1(buf: Buffer, pos: int) -> tuple[SyncGroupResponse, int]:
+def decode_sync_group_response_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[SyncGroupResponse, int]:
     end = len(buf)
     m = new(SyncGroupResponse)
     if end - pos < 10:
@@ -785,7 +803,7 @@ def encode_sync_group_response_v1(m: SyncGroupResponse, out: list[Chunk]) -> Non
         add(v1)
 
 
-def decode_sync_group_response_v4(buf: Buffer, pos: int) -> tuple[SyncGroupResponse, int]:
+def decode_sync_group_response_v4(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[SyncGroupResponse, int]:
     end = len(buf)
     m = new(SyncGroupResponse)
     if end - pos < 7:
@@ -806,7 +824,8 @@ def decode_sync_group_response_v4(buf: Buffer, pos: int) -> tuple[SyncGroupRespo
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "SyncGroupResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "SyncGroupResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.protocol_type = None
@@ -833,7 +852,7 @@ def encode_sync_group_response_v4(m: SyncGroupResponse, out: list[Chunk]) -> Non
         add(UVARINT[0])
 
 
-def decode_sync_group_response_v5(buf: Buffer, pos: int) -> tuple[SyncGroupResponse, int]:
+def decode_sync_group_response_v5(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[SyncGroupResponse, int]:
     end = len(buf)
     m = new(SyncGroupResponse)
     if end - pos < 7:
@@ -882,7 +901,8 @@ def decode_sync_group_response_v5(buf: Buffer, pos: int) -> tuple[SyncGroupRespo
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "SyncGroupResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "SyncGroupResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

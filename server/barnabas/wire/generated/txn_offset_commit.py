@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -22,6 +23,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -140,7 +142,7 @@ _pack_qhiB = Struct(">qhiB").pack
 _unpack_from_qhiB = Struct(">qhiB").unpack_from
 
 
-def decode_txn_offset_commit_request_v0(buf: Buffer, pos: int) -> tuple[TxnOffsetCommitRequest, int]:
+def decode_txn_offset_commit_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[TxnOffsetCommitRequest, int]:
     end = len(buf)
     m = new(TxnOffsetCommitRequest)
     if end - pos < 2:
@@ -173,6 +175,9 @@ def decode_txn_offset_commit_request_v0(buf: Buffer, pos: int) -> tuple[TxnOffse
         raise null_value("TxnOffsetCommitRequest.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("TxnOffsetCommitRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("TxnOffsetCommitRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -196,6 +201,9 @@ def decode_txn_offset_commit_request_v0(buf: Buffer, pos: int) -> tuple[TxnOffse
             raise null_value("TxnOffsetCommitRequestTopic.Partitions", pos)
         if n * 14 > end - pos:
             raise cut_short("TxnOffsetCommitRequestTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TxnOffsetCommitRequestTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -277,7 +285,7 @@ def encode_txn_offset_commit_request_v0(m: TxnOffsetCommitRequest, out: list[Chu
             add(d4)
 
 
-def decode_txn_offset_commit_request_v2(buf: Buffer, pos: int) -> tuple[TxnOffsetCommitRequest, int]:
+def decode_txn_offset_commit_request_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[TxnOffsetCommitRequest, int]:
     end = len(buf)
     m = new(TxnOffsetCommitRequest)
     if end - pos < 2:
@@ -310,6 +318,9 @@ def decode_txn_offset_commit_request_v2(buf: Buffer, pos: int) -> tuple[TxnOffse
         raise null_value("TxnOffsetCommitRequest.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("TxnOffsetCommitRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("TxnOffsetCommitRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -333,6 +344,9 @@ def decode_txn_offset_commit_request_v2(buf: Buffer, pos: int) -> tuple[TxnOffse
             raise null_value("TxnOffsetCommitRequestTopic.Partitions", pos)
         if n * 18 > end - pos:
             raise cut_short("TxnOffsetCommitRequestTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TxnOffsetCommitRequestTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -413,7 +427,7 @@ def encode_txn_offset_commit_request_v2(m: TxnOffsetCommitRequest, out: list[Chu
             add(d4)
 
 
-def decode_txn_offset_commit_request_v3(buf: Buffer, pos: int) -> tuple[TxnOffsetCommitRequest, int]:
+def decode_txn_offset_commit_request_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[TxnOffsetCommitRequest, int]:
     end = len(buf)
     m = new(TxnOffsetCommitRequest)
     if pos >= end:
@@ -480,6 +494,9 @@ def decode_txn_offset_commit_request_v3(buf: Buffer, pos: int) -> tuple[TxnOffse
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("TxnOffsetCommitRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("TxnOffsetCommitRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -508,6 +525,9 @@ def decode_txn_offset_commit_request_v3(buf: Buffer, pos: int) -> tuple[TxnOffse
         n -= 1
         if n * 18 > end - pos:
             raise cut_short("TxnOffsetCommitRequestTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TxnOffsetCommitRequestTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -531,7 +551,8 @@ def decode_txn_offset_commit_request_v3(buf: Buffer, pos: int) -> tuple[TxnOffse
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TxnOffsetCommitRequestPartition")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TxnOffsetCommitRequestPartition", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -540,7 +561,8 @@ def decode_txn_offset_commit_request_v3(buf: Buffer, pos: int) -> tuple[TxnOffse
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TxnOffsetCommitRequestTopic")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TxnOffsetCommitRequestTopic", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.topic_id = ZERO_UUID
@@ -550,7 +572,8 @@ def decode_txn_offset_commit_request_v3(buf: Buffer, pos: int) -> tuple[TxnOffse
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TxnOffsetCommitRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TxnOffsetCommitRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -639,7 +662,7 @@ def encode_txn_offset_commit_request_v3(m: TxnOffsetCommitRequest, out: list[Chu
         add(UVARINT[0])
 
 
-def decode_txn_offset_commit_request_v6(buf: Buffer, pos: int) -> tuple[TxnOffsetCommitRequest, int]:
+def decode_txn_offset_commit_request_v6(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[TxnOffsetCommitRequest, int]:
     end = len(buf)
     m = new(TxnOffsetCommitRequest)
     if pos >= end:
@@ -706,6 +729,9 @@ def decode_txn_offset_commit_request_v6(buf: Buffer, pos: int) -> tuple[TxnOffse
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("TxnOffsetCommitRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("TxnOffsetCommitRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -721,6 +747,9 @@ def decode_txn_offset_commit_request_v6(buf: Buffer, pos: int) -> tuple[TxnOffse
         n -= 1
         if n * 18 > end - pos:
             raise cut_short("TxnOffsetCommitRequestTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TxnOffsetCommitRequestTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -744,7 +773,8 @@ def decode_txn_offset_commit_request_v6(buf: Buffer, pos: int) -> tuple[TxnOffse
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TxnOffsetCommitRequestPartition")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TxnOffsetCommitRequestPartition", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -753,7 +783,8 @@ def decode_txn_offset_commit_request_v6(buf: Buffer, pos: int) -> tuple[TxnOffse
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TxnOffsetCommitRequestTopic")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TxnOffsetCommitRequestTopic", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.name = ""
@@ -763,7 +794,8 @@ def decode_txn_offset_commit_request_v6(buf: Buffer, pos: int) -> tuple[TxnOffse
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TxnOffsetCommitRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TxnOffsetCommitRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -872,7 +904,7 @@ REQUEST: MessageCodec[TxnOffsetCommitRequest] = MessageCodec(
 )
 
 
-def decode_txn_offset_commit_response_v0(buf: Buffer, pos: int) -> tuple[TxnOffsetCommitResponse, int]:
+def decode_txn_offset_commit_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[TxnOffsetCommitResponse, int]:
     end = len(buf)
     m = new(TxnOffsetCommitResponse)
     if end - pos < 8:
@@ -883,6 +915,9 @@ def decode_txn_offset_commit_response_v0(buf: Buffer, pos: int) -> tuple[TxnOffs
         raise null_value("TxnOffsetCommitResponse.Topics", pos)
     if n * 6 > end - pos:
         raise cut_short("TxnOffsetCommitResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("TxnOffsetCommitResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -906,6 +941,9 @@ def decode_txn_offset_commit_response_v0(buf: Buffer, pos: int) -> tuple[TxnOffs
             raise null_value("TxnOffsetCommitResponseTopic.Partitions", pos)
         if n * 6 > end - pos:
             raise cut_short("TxnOffsetCommitResponseTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TxnOffsetCommitResponseTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         stop = pos + n * 6
@@ -946,7 +984,7 @@ def encode_txn_offset_commit_response_v0(m: TxnOffsetCommitResponse, out: list[C
             add(_pack_ih(x2.partition_index, x2.error_code))
 
 
-def decode_txn_offset_commit_response_v3(buf: Buffer, pos: int) -> tuple[TxnOffsetCommitResponse, int]:
+def decode_txn_offset_commit_response_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[TxnOffsetCommitResponse, int]:
     end = len(buf)
     m = new(TxnOffsetCommitResponse)
     if end - pos < 5:
@@ -960,6 +998,9 @@ def decode_txn_offset_commit_response_v3(buf: Buffer, pos: int) -> tuple[TxnOffs
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("TxnOffsetCommitResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("TxnOffsetCommitResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -988,6 +1029,9 @@ def decode_txn_offset_commit_response_v3(buf: Buffer, pos: int) -> tuple[TxnOffs
         n -= 1
         if n * 7 > end - pos:
             raise cut_short("TxnOffsetCommitResponseTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TxnOffsetCommitResponseTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -997,7 +1041,8 @@ def decode_txn_offset_commit_response_v3(buf: Buffer, pos: int) -> tuple[TxnOffs
             x2.partition_index, x2.error_code, n = _unpack_from_ihB(buf, pos)
             pos += 7
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TxnOffsetCommitResponsePartition")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TxnOffsetCommitResponsePartition", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -1006,7 +1051,8 @@ def decode_txn_offset_commit_response_v3(buf: Buffer, pos: int) -> tuple[TxnOffs
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TxnOffsetCommitResponseTopic")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TxnOffsetCommitResponseTopic", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.topic_id = ZERO_UUID
@@ -1016,7 +1062,8 @@ def decode_txn_offset_commit_response_v3(buf: Buffer, pos: int) -> tuple[TxnOffs
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TxnOffsetCommitResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TxnOffsetCommitResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -1064,7 +1111,7 @@ def encode_txn_offset_commit_response_v3(m: TxnOffsetCommitResponse, out: list[C
         add(UVARINT[0])
 
 
-def decode_txn_offset_commit_response_v6(buf: Buffer, pos: int) -> tuple[TxnOffsetCommitResponse, int]:
+def decode_txn_offset_commit_response_v6(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[TxnOffsetCommitResponse, int]:
     end = len(buf)
     m = new(TxnOffsetCommitResponse)
     if end - pos < 5:
@@ -1078,6 +1125,9 @@ def decode_txn_offset_commit_response_v6(buf: Buffer, pos: int) -> tuple[TxnOffs
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("TxnOffsetCommitResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("TxnOffsetCommitResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -1093,6 +1143,9 @@ def decode_txn_offset_commit_response_v6(buf: Buffer, pos: int) -> tuple[TxnOffs
         n -= 1
         if n * 7 > end - pos:
             raise cut_short("TxnOffsetCommitResponseTopic.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TxnOffsetCommitResponseTopic.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -1102,7 +1155,8 @@ def decode_txn_offset_commit_response_v6(buf: Buffer, pos: int) -> tuple[TxnOffs
             x2.partition_index, x2.error_code, n = _unpack_from_ihB(buf, pos)
             pos += 7
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TxnOffsetCommitResponsePartition")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TxnOffsetCommitResponsePartition", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -1111,7 +1165,8 @@ def decode_txn_offset_commit_response_v6(buf: Buffer, pos: int) -> tuple[TxnOffs
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TxnOffsetCommitResponseTopic")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TxnOffsetCommitResponseTopic", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.name = ""
@@ -1121,7 +1176,8 @@ def decode_txn_offset_commit_response_v6(buf: Buffer, pos: int) -> tuple[TxnOffs
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TxnOffsetCommitResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TxnOffsetCommitResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -50,7 +51,7 @@ _pack_ihB = Struct(">ihB").pack
 _unpack_from_ihB = Struct(">ihB").unpack_from
 
 
-def decode_unregister_broker_request_v0(buf: Buffer, pos: int) -> tuple[UnregisterBrokerRequest, int]:
+def decode_unregister_broker_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[UnregisterBrokerRequest, int]:
     end = len(buf)
     m = new(UnregisterBrokerRequest)
     if end - pos < 5:
@@ -58,7 +59,8 @@ def decode_unregister_broker_request_v0(buf: Buffer, pos: int) -> tuple[Unregist
     m.broker_id, n = _unpack_from_iB(buf, pos)
     pos += 5
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UnregisterBrokerRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UnregisterBrokerRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -86,7 +88,7 @@ REQUEST: MessageCodec[UnregisterBrokerRequest] = MessageCodec(
 )
 
 
-def decode_unregister_broker_response_v0(buf: Buffer, pos: int) -> tuple[UnregisterBrokerResponse, int]:
+def decode_unregister_broker_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[UnregisterBrokerResponse, int]:
     end = len(buf)
     m = new(UnregisterBrokerResponse)
     if end - pos < 7:
@@ -108,7 +110,8 @@ def decode_unregister_broker_response_v0(buf: Buffer, pos: int) -> tuple[Unregis
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UnregisterBrokerResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UnregisterBrokerResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -50,7 +51,7 @@ _pack_ihB = Struct(">ihB").pack
 _unpack_from_ihB = Struct(">ihB").unpack_from
 
 
-def decode_unregister_controller_request_v0(buf: Buffer, pos: int) -> tuple[UnregisterControllerRequest, int]:
+def decode_unregister_controller_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[UnregisterControllerRequest, int]:
     end = len(buf)
     m = new(UnregisterControllerRequest)
     if end - pos < 5:
@@ -58,7 +59,8 @@ def decode_unregister_controller_request_v0(buf: Buffer, pos: int) -> tuple[Unre
     m.controller_id, n = _unpack_from_iB(buf, pos)
     pos += 5
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UnregisterControllerRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UnregisterControllerRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -86,7 +88,7 @@ REQUEST: MessageCodec[UnregisterControllerRequest] = MessageCodec(
 )
 
 
-def decode_unregister_controller_response_v0(buf: Buffer, pos: int) -> tuple[UnregisterControllerResponse, int]:
+def decode_unregister_controller_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[UnregisterControllerResponse, int]:
     end = len(buf)
     m = new(UnregisterControllerResponse)
     if end - pos < 7:
@@ -108,7 +110,8 @@ def decode_unregister_controller_response_v0(buf: Buffer, pos: int) -> tuple[Unr
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UnregisterControllerResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UnregisterControllerResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -21,6 +22,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -101,7 +103,7 @@ _pack_ihB = Struct(">ihB").pack
 _unpack_from_ihB = Struct(">ihB").unpack_from
 
 
-def decode_update_features_request_v0(buf: Buffer, pos: int) -> tuple[UpdateFeaturesRequest, int]:
+def decode_update_features_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[UpdateFeaturesRequest, int]:
     end = len(buf)
     m = new(UpdateFeaturesRequest)
     if end - pos < 5:
@@ -115,6 +117,9 @@ def decode_update_features_request_v0(buf: Buffer, pos: int) -> tuple[UpdateFeat
     n -= 1
     if n * 5 > end - pos:
         raise cut_short("UpdateFeaturesRequest.FeatureUpdates", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("UpdateFeaturesRequest.FeatureUpdates", pos)
     m.feature_updates = []
     add1 = m.feature_updates.append
     for _ in range(n):
@@ -137,7 +142,8 @@ def decode_update_features_request_v0(buf: Buffer, pos: int) -> tuple[UpdateFeat
         x1.max_version_level, x1.allow_downgrade, n = _unpack_from_htB(buf, pos)
         pos += 4
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FeatureUpdateKey")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FeatureUpdateKey", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.upgrade_type = 1
@@ -147,7 +153,8 @@ def decode_update_features_request_v0(buf: Buffer, pos: int) -> tuple[UpdateFeat
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateFeaturesRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateFeaturesRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.validate_only = False
@@ -189,7 +196,7 @@ def encode_update_features_request_v0(m: UpdateFeaturesRequest, out: list[Chunk]
         add(UVARINT[0])
 
 
-def decode_update_features_request_v1(buf: Buffer, pos: int) -> tuple[UpdateFeaturesRequest, int]:
+def decode_update_features_request_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[UpdateFeaturesRequest, int]:
     end = len(buf)
     m = new(UpdateFeaturesRequest)
     if end - pos < 5:
@@ -203,6 +210,9 @@ def decode_update_features_request_v1(buf: Buffer, pos: int) -> tuple[UpdateFeat
     n -= 1
     if n * 5 > end - pos:
         raise cut_short("UpdateFeaturesRequest.FeatureUpdates", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("UpdateFeaturesRequest.FeatureUpdates", pos)
     m.feature_updates = []
     add1 = m.feature_updates.append
     for _ in range(n):
@@ -225,7 +235,8 @@ def decode_update_features_request_v1(buf: Buffer, pos: int) -> tuple[UpdateFeat
         x1.max_version_level, x1.upgrade_type, n = _unpack_from_hbB(buf, pos)
         pos += 4
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FeatureUpdateKey")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "FeatureUpdateKey", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.allow_downgrade = False
@@ -235,7 +246,8 @@ def decode_update_features_request_v1(buf: Buffer, pos: int) -> tuple[UpdateFeat
     m.validate_only, n = _unpack_from_tB(buf, pos)
     pos += 2
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateFeaturesRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateFeaturesRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -291,7 +303,7 @@ REQUEST: MessageCodec[UpdateFeaturesRequest] = MessageCodec(
 )
 
 
-def decode_update_features_response_v0(buf: Buffer, pos: int) -> tuple[UpdateFeaturesResponse, int]:
+def decode_update_features_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[UpdateFeaturesResponse, int]:
     end = len(buf)
     m = new(UpdateFeaturesResponse)
     if end - pos < 7:
@@ -319,6 +331,9 @@ def decode_update_features_response_v0(buf: Buffer, pos: int) -> tuple[UpdateFea
     n -= 1
     if n * 5 > end - pos:
         raise cut_short("UpdateFeaturesResponse.Results", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("UpdateFeaturesResponse.Results", pos)
     m.results = []
     add1 = m.results.append
     for _ in range(n):
@@ -355,7 +370,8 @@ def decode_update_features_response_v0(buf: Buffer, pos: int) -> tuple[UpdateFea
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdatableFeatureResult")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdatableFeatureResult", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -364,7 +380,8 @@ def decode_update_features_response_v0(buf: Buffer, pos: int) -> tuple[UpdateFea
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateFeaturesResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateFeaturesResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -421,7 +438,7 @@ def encode_update_features_response_v0(m: UpdateFeaturesResponse, out: list[Chun
         add(UVARINT[0])
 
 
-def decode_update_features_response_v2(buf: Buffer, pos: int) -> tuple[UpdateFeaturesResponse, int]:
+def decode_update_features_response_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[UpdateFeaturesResponse, int]:
     end = len(buf)
     m = new(UpdateFeaturesResponse)
     if end - pos < 7:
@@ -443,7 +460,8 @@ def decode_update_features_response_v2(buf: Buffer, pos: int) -> tuple[UpdateFea
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateFeaturesResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateFeaturesResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.results = []

@@ -9,6 +9,7 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
     INT32S,
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -26,6 +27,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -166,7 +168,7 @@ _pack_iiqi = Struct(">iiqi").pack
 _unpack_from_iiqi = Struct(">iiqi").unpack_from
 
 
-def decode_update_metadata_request_v0(buf: Buffer, pos: int) -> tuple[UpdateMetadataRequest, int]:
+def decode_update_metadata_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[UpdateMetadataRequest, int]:
     end = len(buf)
     m = new(UpdateMetadataRequest)
     if end - pos < 12:
@@ -177,6 +179,9 @@ def decode_update_metadata_request_v0(buf: Buffer, pos: int) -> tuple[UpdateMeta
         raise null_value("UpdateMetadataRequest.UngroupedPartitionStates", pos)
     if n * 30 > end - pos:
         raise cut_short("UpdateMetadataRequest.UngroupedPartitionStates", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("UpdateMetadataRequest.UngroupedPartitionStates", pos)
     m.ungrouped_partition_states = []
     add1 = m.ungrouped_partition_states.append
     for _ in range(n):
@@ -200,6 +205,9 @@ def decode_update_metadata_request_v0(buf: Buffer, pos: int) -> tuple[UpdateMeta
             raise null_value("UpdateMetadataPartitionState.Isr", pos)
         if n * 4 > end - pos:
             raise cut_short("UpdateMetadataPartitionState.Isr", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("UpdateMetadataPartitionState.Isr", pos)
         x1.isr = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         if end - pos < 8:
@@ -210,6 +218,9 @@ def decode_update_metadata_request_v0(buf: Buffer, pos: int) -> tuple[UpdateMeta
             raise null_value("UpdateMetadataPartitionState.Replicas", pos)
         if n * 4 > end - pos:
             raise cut_short("UpdateMetadataPartitionState.Replicas", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("UpdateMetadataPartitionState.Replicas", pos)
         x1.replicas = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         x1.offline_replicas = []
@@ -223,6 +234,9 @@ def decode_update_metadata_request_v0(buf: Buffer, pos: int) -> tuple[UpdateMeta
         raise null_value("UpdateMetadataRequest.LiveBrokers", pos)
     if n * 10 > end - pos:
         raise cut_short("UpdateMetadataRequest.LiveBrokers", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("UpdateMetadataRequest.LiveBrokers", pos)
     m.live_brokers = []
     add2 = m.live_brokers.append
     for _ in range(n):
@@ -305,7 +319,7 @@ def encode_update_metadata_request_v0(m: UpdateMetadataRequest, out: list[Chunk]
         add(_pack_i(x2.v0_port))
 
 
-def decode_update_metadata_request_v1(buf: Buffer, pos: int) -> tuple[UpdateMetadataRequest, int]:
+def decode_update_metadata_request_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[UpdateMetadataRequest, int]:
     end = len(buf)
     m = new(UpdateMetadataRequest)
     if end - pos < 12:
@@ -316,6 +330,9 @@ def decode_update_metadata_request_v1(buf: Buffer, pos: int) -> tuple[UpdateMeta
         raise null_value("UpdateMetadataRequest.UngroupedPartitionStates", pos)
     if n * 30 > end - pos:
         raise cut_short("UpdateMetadataRequest.UngroupedPartitionStates", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("UpdateMetadataRequest.UngroupedPartitionStates", pos)
     m.ungrouped_partition_states = []
     add1 = m.ungrouped_partition_states.append
     for _ in range(n):
@@ -339,6 +356,9 @@ def decode_update_metadata_request_v1(buf: Buffer, pos: int) -> tuple[UpdateMeta
             raise null_value("UpdateMetadataPartitionState.Isr", pos)
         if n * 4 > end - pos:
             raise cut_short("UpdateMetadataPartitionState.Isr", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("UpdateMetadataPartitionState.Isr", pos)
         x1.isr = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         if end - pos < 8:
@@ -349,6 +369,9 @@ def decode_update_metadata_request_v1(buf: Buffer, pos: int) -> tuple[UpdateMeta
             raise null_value("UpdateMetadataPartitionState.Replicas", pos)
         if n * 4 > end - pos:
             raise cut_short("UpdateMetadataPartitionState.Replicas", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("UpdateMetadataPartitionState.Replicas", pos)
         x1.replicas = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         x1.offline_replicas = []
@@ -362,6 +385,9 @@ def decode_update_metadata_request_v1(buf: Buffer, pos: int) -> tuple[UpdateMeta
         raise null_value("UpdateMetadataRequest.LiveBrokers", pos)
     if n * 8 > end - pos:
         raise cut_short("UpdateMetadataRequest.LiveBrokers", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("UpdateMetadataRequest.LiveBrokers", pos)
     m.live_brokers = []
     add2 = m.live_brokers.append
     for _ in range(n):
@@ -374,6 +400,9 @@ def decode_update_metadata_request_v1(buf: Buffer, pos: int) -> tuple[UpdateMeta
             raise null_value("UpdateMetadataBroker.Endpoints", pos)
         if n * 8 > end - pos:
             raise cut_short("UpdateMetadataBroker.Endpoints", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("UpdateMetadataBroker.Endpoints", pos)
         x2.endpoints = []
         add3 = x2.endpoints.append
         for _ in range(n):
@@ -466,7 +495,7 @@ def encode_update_metadata_request_v1(m: UpdateMetadataRequest, out: list[Chunk]
             add(_pack_h(x3.security_protocol))
 
 
-def decode_update_metadata_request_v2(buf: Buffer, pos: int) -> tuple[UpdateMetadataRequest, int]:
+def decode_update_metadata_request_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[UpdateMetadataRequest, int]:
     end = len(buf)
     m = new(UpdateMetadataRequest)
     if end - pos < 12:
@@ -477,6 +506,9 @@ def decode_update_metadata_request_v2(buf: Buffer, pos: int) -> tuple[UpdateMeta
         raise null_value("UpdateMetadataRequest.UngroupedPartitionStates", pos)
     if n * 30 > end - pos:
         raise cut_short("UpdateMetadataRequest.UngroupedPartitionStates", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("UpdateMetadataRequest.UngroupedPartitionStates", pos)
     m.ungrouped_partition_states = []
     add1 = m.ungrouped_partition_states.append
     for _ in range(n):
@@ -500,6 +532,9 @@ def decode_update_metadata_request_v2(buf: Buffer, pos: int) -> tuple[UpdateMeta
             raise null_value("UpdateMetadataPartitionState.Isr", pos)
         if n * 4 > end - pos:
             raise cut_short("UpdateMetadataPartitionState.Isr", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("UpdateMetadataPartitionState.Isr", pos)
         x1.isr = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         if end - pos < 8:
@@ -510,6 +545,9 @@ def decode_update_metadata_request_v2(buf: Buffer, pos: int) -> tuple[UpdateMeta
             raise null_value("UpdateMetadataPartitionState.Replicas", pos)
         if n * 4 > end - pos:
             raise cut_short("UpdateMetadataPartitionState.Replicas", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("UpdateMetadataPartitionState.Replicas", pos)
         x1.replicas = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         x1.offline_replicas = []
@@ -523,6 +561,9 @@ def decode_update_metadata_request_v2(buf: Buffer, pos: int) -> tuple[UpdateMeta
         raise null_value("UpdateMetadataRequest.LiveBrokers", pos)
     if n * 10 > end - pos:
         raise cut_short("UpdateMetadataRequest.LiveBrokers", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("UpdateMetadataRequest.LiveBrokers", pos)
     m.live_brokers = []
     add2 = m.live_brokers.append
     for _ in range(n):
@@ -535,6 +576,9 @@ def decode_update_metadata_request_v2(buf: Buffer, pos: int) -> tuple[UpdateMeta
             raise null_value("UpdateMetadataBroker.Endpoints", pos)
         if n * 8 > end - pos:
             raise cut_short("UpdateMetadataBroker.Endpoints", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("UpdateMetadataBroker.Endpoints", pos)
         x2.endpoints = []
         add3 = x2.endpoints.append
         for _ in range(n):
@@ -647,7 +691,7 @@ def encode_update_metadata_request_v2(m: UpdateMetadataRequest, out: list[Chunk]
         add(d3)
 
 
-def decode_update_metadata_request_v3(buf: Buffer, pos: int) -> tuple[UpdateMetadataRequest, int]:
+def decode_update_metadata_request_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[UpdateMetadataRequest, int]:
     end = len(buf)
     m = new(UpdateMetadataRequest)
     if end - pos < 12:
@@ -658,6 +702,9 @@ def decode_update_metadata_request_v3(buf: Buffer, pos: int) -> tuple[UpdateMeta
         raise null_value("UpdateMetadataRequest.UngroupedPartitionStates", pos)
     if n * 30 > end - pos:
         raise cut_short("UpdateMetadataRequest.UngroupedPartitionStates", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("UpdateMetadataRequest.UngroupedPartitionStates", pos)
     m.ungrouped_partition_states = []
     add1 = m.ungrouped_partition_states.append
     for _ in range(n):
@@ -681,6 +728,9 @@ def decode_update_metadata_request_v3(buf: Buffer, pos: int) -> tuple[UpdateMeta
             raise null_value("UpdateMetadataPartitionState.Isr", pos)
         if n * 4 > end - pos:
             raise cut_short("UpdateMetadataPartitionState.Isr", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("UpdateMetadataPartitionState.Isr", pos)
         x1.isr = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         if end - pos < 8:
@@ -691,6 +741,9 @@ def decode_update_metadata_request_v3(buf: Buffer, pos: int) -> tuple[UpdateMeta
             raise null_value("UpdateMetadataPartitionState.Replicas", pos)
         if n * 4 > end - pos:
             raise cut_short("UpdateMetadataPartitionState.Replicas", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("UpdateMetadataPartitionState.Replicas", pos)
         x1.replicas = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         x1.offline_replicas = []
@@ -704,6 +757,9 @@ def decode_update_metadata_request_v3(buf: Buffer, pos: int) -> tuple[UpdateMeta
         raise null_value("UpdateMetadataRequest.LiveBrokers", pos)
     if n * 10 > end - pos:
         raise cut_short("UpdateMetadataRequest.LiveBrokers", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("UpdateMetadataRequest.LiveBrokers", pos)
     m.live_brokers = []
     add2 = m.live_brokers.append
     for _ in range(n):
@@ -716,6 +772,9 @@ def decode_update_metadata_request_v3(buf: Buffer, pos: int) -> tuple[UpdateMeta
             raise null_value("UpdateMetadataBroker.Endpoints", pos)
         if n * 10 > end - pos:
             raise cut_short("UpdateMetadataBroker.Endpoints", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("UpdateMetadataBroker.Endpoints", pos)
         x2.endpoints = []
         add3 = x2.endpoints.append
         for _ in range(n):
@@ -845,7 +904,7 @@ def encode_update_metadata_request_v3(m: UpdateMetadataRequest, out: list[Chunk]
         add(d4)
 
 
-def decode_update_metadata_request_v4(buf: Buffer, pos: int) -> tuple[UpdateMetadataRequest, int]:
+def decode_update_metadata_request_v4(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[UpdateMetadataRequest, int]:
     end = len(buf)
     m = new(UpdateMetadataRequest)
     if end - pos < 12:
@@ -856,6 +915,9 @@ def decode_update_metadata_request_v4(buf: Buffer, pos: int) -> tuple[UpdateMeta
         raise null_value("UpdateMetadataRequest.UngroupedPartitionStates", pos)
     if n * 34 > end - pos:
         raise cut_short("UpdateMetadataRequest.UngroupedPartitionStates", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("UpdateMetadataRequest.UngroupedPartitionStates", pos)
     m.ungrouped_partition_states = []
     add1 = m.ungrouped_partition_states.append
     for _ in range(n):
@@ -879,6 +941,9 @@ def decode_update_metadata_request_v4(buf: Buffer, pos: int) -> tuple[UpdateMeta
             raise null_value("UpdateMetadataPartitionState.Isr", pos)
         if n * 4 > end - pos:
             raise cut_short("UpdateMetadataPartitionState.Isr", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("UpdateMetadataPartitionState.Isr", pos)
         x1.isr = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         if end - pos < 8:
@@ -889,6 +954,9 @@ def decode_update_metadata_request_v4(buf: Buffer, pos: int) -> tuple[UpdateMeta
             raise null_value("UpdateMetadataPartitionState.Replicas", pos)
         if n * 4 > end - pos:
             raise cut_short("UpdateMetadataPartitionState.Replicas", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("UpdateMetadataPartitionState.Replicas", pos)
         x1.replicas = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         if end - pos < 4:
@@ -899,6 +967,9 @@ def decode_update_metadata_request_v4(buf: Buffer, pos: int) -> tuple[UpdateMeta
             raise null_value("UpdateMetadataPartitionState.OfflineReplicas", pos)
         if n * 4 > end - pos:
             raise cut_short("UpdateMetadataPartitionState.OfflineReplicas", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("UpdateMetadataPartitionState.OfflineReplicas", pos)
         x1.offline_replicas = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         x1.unknown_tagged_fields = None
@@ -911,6 +982,9 @@ def decode_update_metadata_request_v4(buf: Buffer, pos: int) -> tuple[UpdateMeta
         raise null_value("UpdateMetadataRequest.LiveBrokers", pos)
     if n * 10 > end - pos:
         raise cut_short("UpdateMetadataRequest.LiveBrokers", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("UpdateMetadataRequest.LiveBrokers", pos)
     m.live_brokers = []
     add2 = m.live_brokers.append
     for _ in range(n):
@@ -923,6 +997,9 @@ def decode_update_metadata_request_v4(buf: Buffer, pos: int) -> tuple[UpdateMeta
             raise null_value("UpdateMetadataBroker.Endpoints", pos)
         if n * 10 > end - pos:
             raise cut_short("UpdateMetadataBroker.Endpoints", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("UpdateMetadataBroker.Endpoints", pos)
         x2.endpoints = []
         add3 = x2.endpoints.append
         for _ in range(n):
@@ -1059,7 +1136,7 @@ def encode_update_metadata_request_v4(m: UpdateMetadataRequest, out: list[Chunk]
         add(d4)
 
 
-def decode_update_metadata_request_v5(buf: Buffer, pos: int) -> tuple[UpdateMetadataRequest, int]:
+def decode_update_metadata_request_v5(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[UpdateMetadataRequest, int]:
     end = len(buf)
     m = new(UpdateMetadataRequest)
     if end - pos < 20:
@@ -1070,6 +1147,9 @@ def decode_update_metadata_request_v5(buf: Buffer, pos: int) -> tuple[UpdateMeta
         raise null_value("UpdateMetadataRequest.TopicStates", pos)
     if n * 6 > end - pos:
         raise cut_short("UpdateMetadataRequest.TopicStates", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("UpdateMetadataRequest.TopicStates", pos)
     m.topic_states = []
     add1 = m.topic_states.append
     for _ in range(n):
@@ -1093,6 +1173,9 @@ def decode_update_metadata_request_v5(buf: Buffer, pos: int) -> tuple[UpdateMeta
             raise null_value("UpdateMetadataTopicState.PartitionStates", pos)
         if n * 32 > end - pos:
             raise cut_short("UpdateMetadataTopicState.PartitionStates", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("UpdateMetadataTopicState.PartitionStates", pos)
         x1.partition_states = []
         add2 = x1.partition_states.append
         for _ in range(n):
@@ -1105,6 +1188,9 @@ def decode_update_metadata_request_v5(buf: Buffer, pos: int) -> tuple[UpdateMeta
                 raise null_value("UpdateMetadataPartitionState.Isr", pos)
             if n * 4 > end - pos:
                 raise cut_short("UpdateMetadataPartitionState.Isr", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("UpdateMetadataPartitionState.Isr", pos)
             x2.isr = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if end - pos < 8:
@@ -1115,6 +1201,9 @@ def decode_update_metadata_request_v5(buf: Buffer, pos: int) -> tuple[UpdateMeta
                 raise null_value("UpdateMetadataPartitionState.Replicas", pos)
             if n * 4 > end - pos:
                 raise cut_short("UpdateMetadataPartitionState.Replicas", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("UpdateMetadataPartitionState.Replicas", pos)
             x2.replicas = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if end - pos < 4:
@@ -1125,6 +1214,9 @@ def decode_update_metadata_request_v5(buf: Buffer, pos: int) -> tuple[UpdateMeta
                 raise null_value("UpdateMetadataPartitionState.OfflineReplicas", pos)
             if n * 4 > end - pos:
                 raise cut_short("UpdateMetadataPartitionState.OfflineReplicas", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("UpdateMetadataPartitionState.OfflineReplicas", pos)
             x2.offline_replicas = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             x2.topic_name = ""
@@ -1141,6 +1233,9 @@ def decode_update_metadata_request_v5(buf: Buffer, pos: int) -> tuple[UpdateMeta
         raise null_value("UpdateMetadataRequest.LiveBrokers", pos)
     if n * 10 > end - pos:
         raise cut_short("UpdateMetadataRequest.LiveBrokers", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("UpdateMetadataRequest.LiveBrokers", pos)
     m.live_brokers = []
     add3 = m.live_brokers.append
     for _ in range(n):
@@ -1153,6 +1248,9 @@ def decode_update_metadata_request_v5(buf: Buffer, pos: int) -> tuple[UpdateMeta
             raise null_value("UpdateMetadataBroker.Endpoints", pos)
         if n * 10 > end - pos:
             raise cut_short("UpdateMetadataBroker.Endpoints", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("UpdateMetadataBroker.Endpoints", pos)
         x3.endpoints = []
         add4 = x3.endpoints.append
         for _ in range(n):
@@ -1294,7 +1392,7 @@ def encode_update_metadata_request_v5(m: UpdateMetadataRequest, out: list[Chunk]
         add(d4)
 
 
-def decode_update_metadata_request_v6(buf: Buffer, pos: int) -> tuple[UpdateMetadataRequest, int]:
+def decode_update_metadata_request_v6(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[UpdateMetadataRequest, int]:
     end = len(buf)
     m = new(UpdateMetadataRequest)
     if end - pos < 17:
@@ -1308,6 +1406,9 @@ def decode_update_metadata_request_v6(buf: Buffer, pos: int) -> tuple[UpdateMeta
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("UpdateMetadataRequest.TopicStates", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("UpdateMetadataRequest.TopicStates", pos)
     m.topic_states = []
     add1 = m.topic_states.append
     for _ in range(n):
@@ -1336,6 +1437,9 @@ def decode_update_metadata_request_v6(buf: Buffer, pos: int) -> tuple[UpdateMeta
         n -= 1
         if n * 24 > end - pos:
             raise cut_short("UpdateMetadataTopicState.PartitionStates", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("UpdateMetadataTopicState.PartitionStates", pos)
         x1.partition_states = []
         add2 = x1.partition_states.append
         for _ in range(n):
@@ -1351,6 +1455,9 @@ def decode_update_metadata_request_v6(buf: Buffer, pos: int) -> tuple[UpdateMeta
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("UpdateMetadataPartitionState.Isr", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("UpdateMetadataPartitionState.Isr", pos)
             x2.isr = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if end - pos < 5:
@@ -1364,6 +1471,9 @@ def decode_update_metadata_request_v6(buf: Buffer, pos: int) -> tuple[UpdateMeta
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("UpdateMetadataPartitionState.Replicas", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("UpdateMetadataPartitionState.Replicas", pos)
             x2.replicas = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -1377,6 +1487,9 @@ def decode_update_metadata_request_v6(buf: Buffer, pos: int) -> tuple[UpdateMeta
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("UpdateMetadataPartitionState.OfflineReplicas", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("UpdateMetadataPartitionState.OfflineReplicas", pos)
             x2.offline_replicas = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -1384,7 +1497,8 @@ def decode_update_metadata_request_v6(buf: Buffer, pos: int) -> tuple[UpdateMeta
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateMetadataPartitionState")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateMetadataPartitionState", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             x2.topic_name = ""
@@ -1394,7 +1508,8 @@ def decode_update_metadata_request_v6(buf: Buffer, pos: int) -> tuple[UpdateMeta
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateMetadataTopicState")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateMetadataTopicState", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.topic_id = ZERO_UUID
@@ -1410,6 +1525,9 @@ def decode_update_metadata_request_v6(buf: Buffer, pos: int) -> tuple[UpdateMeta
     n -= 1
     if n * 7 > end - pos:
         raise cut_short("UpdateMetadataRequest.LiveBrokers", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("UpdateMetadataRequest.LiveBrokers", pos)
     m.live_brokers = []
     add3 = m.live_brokers.append
     for _ in range(n):
@@ -1425,6 +1543,9 @@ def decode_update_metadata_request_v6(buf: Buffer, pos: int) -> tuple[UpdateMeta
         n -= 1
         if n * 9 > end - pos:
             raise cut_short("UpdateMetadataBroker.Endpoints", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("UpdateMetadataBroker.Endpoints", pos)
         x3.endpoints = []
         add4 = x3.endpoints.append
         for _ in range(n):
@@ -1460,7 +1581,8 @@ def decode_update_metadata_request_v6(buf: Buffer, pos: int) -> tuple[UpdateMeta
             x4.security_protocol, n = _unpack_from_hB(buf, pos)
             pos += 3
             if n:
-                x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateMetadataEndpoint")
+                x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateMetadataEndpoint", left)
+                left -= len(x4.unknown_tagged_fields or ())
             else:
                 x4.unknown_tagged_fields = None
             add4(x4)
@@ -1483,7 +1605,8 @@ def decode_update_metadata_request_v6(buf: Buffer, pos: int) -> tuple[UpdateMeta
         n = buf[pos]
         pos += 1
         if n:
-            x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateMetadataBroker")
+            x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateMetadataBroker", left)
+            left -= len(x3.unknown_tagged_fields or ())
         else:
             x3.unknown_tagged_fields = None
         x3.v0_host = ""
@@ -1494,7 +1617,8 @@ def decode_update_metadata_request_v6(buf: Buffer, pos: int) -> tuple[UpdateMeta
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateMetadataRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateMetadataRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.is_kraft_controller = False
@@ -1629,7 +1753,7 @@ def encode_update_metadata_request_v6(m: UpdateMetadataRequest, out: list[Chunk]
         add(UVARINT[0])
 
 
-def decode_update_metadata_request_v7(buf: Buffer, pos: int) -> tuple[UpdateMetadataRequest, int]:
+def decode_update_metadata_request_v7(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[UpdateMetadataRequest, int]:
     end = len(buf)
     m = new(UpdateMetadataRequest)
     if end - pos < 17:
@@ -1643,6 +1767,9 @@ def decode_update_metadata_request_v7(buf: Buffer, pos: int) -> tuple[UpdateMeta
     n -= 1
     if n * 19 > end - pos:
         raise cut_short("UpdateMetadataRequest.TopicStates", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("UpdateMetadataRequest.TopicStates", pos)
     m.topic_states = []
     add1 = m.topic_states.append
     for _ in range(n):
@@ -1671,6 +1798,9 @@ def decode_update_metadata_request_v7(buf: Buffer, pos: int) -> tuple[UpdateMeta
         n -= 1
         if n * 24 > end - pos:
             raise cut_short("UpdateMetadataTopicState.PartitionStates", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("UpdateMetadataTopicState.PartitionStates", pos)
         x1.partition_states = []
         add2 = x1.partition_states.append
         for _ in range(n):
@@ -1686,6 +1816,9 @@ def decode_update_metadata_request_v7(buf: Buffer, pos: int) -> tuple[UpdateMeta
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("UpdateMetadataPartitionState.Isr", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("UpdateMetadataPartitionState.Isr", pos)
             x2.isr = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if end - pos < 5:
@@ -1699,6 +1832,9 @@ def decode_update_metadata_request_v7(buf: Buffer, pos: int) -> tuple[UpdateMeta
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("UpdateMetadataPartitionState.Replicas", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("UpdateMetadataPartitionState.Replicas", pos)
             x2.replicas = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -1712,6 +1848,9 @@ def decode_update_metadata_request_v7(buf: Buffer, pos: int) -> tuple[UpdateMeta
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("UpdateMetadataPartitionState.OfflineReplicas", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("UpdateMetadataPartitionState.OfflineReplicas", pos)
             x2.offline_replicas = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -1719,7 +1858,8 @@ def decode_update_metadata_request_v7(buf: Buffer, pos: int) -> tuple[UpdateMeta
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateMetadataPartitionState")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateMetadataPartitionState", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             x2.topic_name = ""
@@ -1729,7 +1869,8 @@ def decode_update_metadata_request_v7(buf: Buffer, pos: int) -> tuple[UpdateMeta
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateMetadataTopicState")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateMetadataTopicState", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -1744,6 +1885,9 @@ def decode_update_metadata_request_v7(buf: Buffer, pos: int) -> tuple[UpdateMeta
     n -= 1
     if n * 7 > end - pos:
         raise cut_short("UpdateMetadataRequest.LiveBrokers", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("UpdateMetadataRequest.LiveBrokers", pos)
     m.live_brokers = []
     add3 = m.live_brokers.append
     for _ in range(n):
@@ -1759,6 +1903,9 @@ def decode_update_metadata_request_v7(buf: Buffer, pos: int) -> tuple[UpdateMeta
         n -= 1
         if n * 9 > end - pos:
             raise cut_short("UpdateMetadataBroker.Endpoints", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("UpdateMetadataBroker.Endpoints", pos)
         x3.endpoints = []
         add4 = x3.endpoints.append
         for _ in range(n):
@@ -1794,7 +1941,8 @@ def decode_update_metadata_request_v7(buf: Buffer, pos: int) -> tuple[UpdateMeta
             x4.security_protocol, n = _unpack_from_hB(buf, pos)
             pos += 3
             if n:
-                x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateMetadataEndpoint")
+                x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateMetadataEndpoint", left)
+                left -= len(x4.unknown_tagged_fields or ())
             else:
                 x4.unknown_tagged_fields = None
             add4(x4)
@@ -1817,7 +1965,8 @@ def decode_update_metadata_request_v7(buf: Buffer, pos: int) -> tuple[UpdateMeta
         n = buf[pos]
         pos += 1
         if n:
-            x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateMetadataBroker")
+            x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateMetadataBroker", left)
+            left -= len(x3.unknown_tagged_fields or ())
         else:
             x3.unknown_tagged_fields = None
         x3.v0_host = ""
@@ -1828,7 +1977,8 @@ def decode_update_metadata_request_v7(buf: Buffer, pos: int) -> tuple[UpdateMeta
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateMetadataRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateMetadataRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.is_kraft_controller = False
@@ -1966,7 +2116,7 @@ def encode_update_metadata_request_v7(m: UpdateMetadataRequest, out: list[Chunk]
         add(UVARINT[0])
 
 
-def decode_update_metadata_request_v8(buf: Buffer, pos: int) -> tuple[UpdateMetadataRequest, int]:
+def decode_update_metadata_request_v8(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[UpdateMetadataRequest, int]:
     end = len(buf)
     m = new(UpdateMetadataRequest)
     if end - pos < 18:
@@ -1980,6 +2130,9 @@ def decode_update_metadata_request_v8(buf: Buffer, pos: int) -> tuple[UpdateMeta
     n -= 1
     if n * 19 > end - pos:
         raise cut_short("UpdateMetadataRequest.TopicStates", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("UpdateMetadataRequest.TopicStates", pos)
     m.topic_states = []
     add1 = m.topic_states.append
     for _ in range(n):
@@ -2008,6 +2161,9 @@ def decode_update_metadata_request_v8(buf: Buffer, pos: int) -> tuple[UpdateMeta
         n -= 1
         if n * 24 > end - pos:
             raise cut_short("UpdateMetadataTopicState.PartitionStates", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("UpdateMetadataTopicState.PartitionStates", pos)
         x1.partition_states = []
         add2 = x1.partition_states.append
         for _ in range(n):
@@ -2023,6 +2179,9 @@ def decode_update_metadata_request_v8(buf: Buffer, pos: int) -> tuple[UpdateMeta
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("UpdateMetadataPartitionState.Isr", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("UpdateMetadataPartitionState.Isr", pos)
             x2.isr = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if end - pos < 5:
@@ -2036,6 +2195,9 @@ def decode_update_metadata_request_v8(buf: Buffer, pos: int) -> tuple[UpdateMeta
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("UpdateMetadataPartitionState.Replicas", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("UpdateMetadataPartitionState.Replicas", pos)
             x2.replicas = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -2049,6 +2211,9 @@ def decode_update_metadata_request_v8(buf: Buffer, pos: int) -> tuple[UpdateMeta
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("UpdateMetadataPartitionState.OfflineReplicas", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("UpdateMetadataPartitionState.OfflineReplicas", pos)
             x2.offline_replicas = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -2056,7 +2221,8 @@ def decode_update_metadata_request_v8(buf: Buffer, pos: int) -> tuple[UpdateMeta
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateMetadataPartitionState")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateMetadataPartitionState", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             x2.topic_name = ""
@@ -2066,7 +2232,8 @@ def decode_update_metadata_request_v8(buf: Buffer, pos: int) -> tuple[UpdateMeta
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateMetadataTopicState")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateMetadataTopicState", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -2081,6 +2248,9 @@ def decode_update_metadata_request_v8(buf: Buffer, pos: int) -> tuple[UpdateMeta
     n -= 1
     if n * 7 > end - pos:
         raise cut_short("UpdateMetadataRequest.LiveBrokers", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("UpdateMetadataRequest.LiveBrokers", pos)
     m.live_brokers = []
     add3 = m.live_brokers.append
     for _ in range(n):
@@ -2096,6 +2266,9 @@ def decode_update_metadata_request_v8(buf: Buffer, pos: int) -> tuple[UpdateMeta
         n -= 1
         if n * 9 > end - pos:
             raise cut_short("UpdateMetadataBroker.Endpoints", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("UpdateMetadataBroker.Endpoints", pos)
         x3.endpoints = []
         add4 = x3.endpoints.append
         for _ in range(n):
@@ -2131,7 +2304,8 @@ def decode_update_metadata_request_v8(buf: Buffer, pos: int) -> tuple[UpdateMeta
             x4.security_protocol, n = _unpack_from_hB(buf, pos)
             pos += 3
             if n:
-                x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateMetadataEndpoint")
+                x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateMetadataEndpoint", left)
+                left -= len(x4.unknown_tagged_fields or ())
             else:
                 x4.unknown_tagged_fields = None
             add4(x4)
@@ -2154,7 +2328,8 @@ def decode_update_metadata_request_v8(buf: Buffer, pos: int) -> tuple[UpdateMeta
         n = buf[pos]
         pos += 1
         if n:
-            x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateMetadataBroker")
+            x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateMetadataBroker", left)
+            left -= len(x3.unknown_tagged_fields or ())
         else:
             x3.unknown_tagged_fields = None
         x3.v0_host = ""
@@ -2167,7 +2342,8 @@ def decode_update_metadata_request_v8(buf: Buffer, pos: int) -> tuple[UpdateMeta
     m.type = 0
     m.unknown_tagged_fields = None
     if n:
-        tags1, after1 = read_tags(buf, pos - 1, end, "UpdateMetadataRequest")
+        tags1, after1 = read_tags(buf, pos - 1, end, "UpdateMetadataRequest", left)
+        left -= len(tags1)
         unknown1: dict[int, bytes] = {}
         for tag1, pos, end1 in tags1:
             if tag1 == 0:
@@ -2345,7 +2521,7 @@ REQUEST: MessageCodec[UpdateMetadataRequest] = MessageCodec(
 )
 
 
-def decode_update_metadata_response_v0(buf: Buffer, pos: int) -> tuple[UpdateMetadataResponse, int]:
+def decode_update_metadata_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[UpdateMetadataResponse, int]:
     end = len(buf)
     m = new(UpdateMetadataResponse)
     if end - pos < 2:
@@ -2361,7 +2537,7 @@ def encode_update_metadata_response_v0(m: UpdateMetadataResponse, out: list[Chun
     add(_pack_h(m.error_code))
 
 
-def decode_update_metadata_response_v6(buf: Buffer, pos: int) -> tuple[UpdateMetadataResponse, int]:
+def decode_update_metadata_response_v6(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[UpdateMetadataResponse, int]:
     end = len(buf)
     m = new(UpdateMetadataResponse)
     if end - pos < 3:
@@ -2369,7 +2545,8 @@ def decode_update_metadata_response_v6(buf: Buffer, pos: int) -> tuple[UpdateMet
     m.error_code, n = _unpack_from_hB(buf, pos)
     pos += 3
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateMetadataResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateMetadataResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

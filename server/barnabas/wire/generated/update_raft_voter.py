@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -24,6 +25,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -118,7 +120,7 @@ _pack_iiB = Struct(">iiB").pack
 _unpack_from_iiB = Struct(">iiB").unpack_from
 
 
-def decode_update_raft_voter_request_v0(buf: Buffer, pos: int) -> tuple[UpdateRaftVoterRequest, int]:
+def decode_update_raft_voter_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[UpdateRaftVoterRequest, int]:
     end = len(buf)
     m = new(UpdateRaftVoterRequest)
     if pos >= end:
@@ -146,6 +148,9 @@ def decode_update_raft_voter_request_v0(buf: Buffer, pos: int) -> tuple[UpdateRa
     n -= 1
     if n * 5 > end - pos:
         raise cut_short("UpdateRaftVoterRequest.Listeners", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("UpdateRaftVoterRequest.Listeners", pos)
     m.listeners = []
     add1 = m.listeners.append
     for _ in range(n):
@@ -181,7 +186,8 @@ def decode_update_raft_voter_request_v0(buf: Buffer, pos: int) -> tuple[UpdateRa
         x1.port, n = _unpack_from_HB(buf, pos)
         pos += 3
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Listener")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Listener", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -191,7 +197,8 @@ def decode_update_raft_voter_request_v0(buf: Buffer, pos: int) -> tuple[UpdateRa
     x2.min_supported_version, x2.max_supported_version, n = _unpack_from_hhB(buf, pos)
     pos += 5
     if n:
-        x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "KRaftVersionFeature")
+        x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "KRaftVersionFeature", left)
+        left -= len(x2.unknown_tagged_fields or ())
     else:
         x2.unknown_tagged_fields = None
     if pos >= end:
@@ -199,7 +206,8 @@ def decode_update_raft_voter_request_v0(buf: Buffer, pos: int) -> tuple[UpdateRa
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateRaftVoterRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "UpdateRaftVoterRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -273,7 +281,7 @@ REQUEST: MessageCodec[UpdateRaftVoterRequest] = MessageCodec(
 )
 
 
-def decode_update_raft_voter_response_v0(buf: Buffer, pos: int) -> tuple[UpdateRaftVoterResponse, int]:
+def decode_update_raft_voter_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[UpdateRaftVoterResponse, int]:
     end = len(buf)
     m = new(UpdateRaftVoterResponse)
     if end - pos < 7:
@@ -283,7 +291,8 @@ def decode_update_raft_voter_response_v0(buf: Buffer, pos: int) -> tuple[UpdateR
     m.current_leader = _UpdateRaftVoterResponse_CurrentLeader()
     m.unknown_tagged_fields = None
     if n:
-        tags1, after1 = read_tags(buf, pos - 1, end, "UpdateRaftVoterResponse")
+        tags1, after1 = read_tags(buf, pos - 1, end, "UpdateRaftVoterResponse", left)
+        left -= len(tags1)
         unknown1: dict[int, bytes] = {}
         for tag1, pos, end1 in tags1:
             if tag1 == 0:
@@ -306,7 +315,8 @@ def decode_update_raft_voter_response_v0(buf: Buffer, pos: int) -> tuple[UpdateR
                 x1.port, n = _unpack_from_iB(buf, pos)
                 pos += 5
                 if n:
-                    x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "CurrentLeader")
+                    x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "CurrentLeader", left)
+                    left -= len(x1.unknown_tagged_fields or ())
                 else:
                     x1.unknown_tagged_fields = None
                 if pos != end1:

@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -25,6 +26,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -153,7 +155,7 @@ _pack_iiiiqB = Struct(">iiiiqB").pack
 _unpack_from_iiiiqB = Struct(">iiiiqB").unpack_from
 
 
-def decode_vote_request_v0(buf: Buffer, pos: int) -> tuple[VoteRequest, int]:
+def decode_vote_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[VoteRequest, int]:
     end = len(buf)
     m = new(VoteRequest)
     if pos >= end:
@@ -181,6 +183,9 @@ def decode_vote_request_v0(buf: Buffer, pos: int) -> tuple[VoteRequest, int]:
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("VoteRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("VoteRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -209,6 +214,9 @@ def decode_vote_request_v0(buf: Buffer, pos: int) -> tuple[VoteRequest, int]:
         n -= 1
         if n * 25 > end - pos:
             raise cut_short("TopicData.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicData.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -218,7 +226,8 @@ def decode_vote_request_v0(buf: Buffer, pos: int) -> tuple[VoteRequest, int]:
             x2.partition_index, x2.replica_epoch, x2.replica_id, x2.last_offset_epoch, x2.last_offset, n = _unpack_from_iiiiqB(buf, pos)
             pos += 25
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             x2.replica_directory_id = ZERO_UUID
@@ -230,7 +239,8 @@ def decode_vote_request_v0(buf: Buffer, pos: int) -> tuple[VoteRequest, int]:
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -239,7 +249,8 @@ def decode_vote_request_v0(buf: Buffer, pos: int) -> tuple[VoteRequest, int]:
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "VoteRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "VoteRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.voter_id = -1
@@ -296,7 +307,7 @@ def encode_vote_request_v0(m: VoteRequest, out: list[Chunk]) -> None:
         add(UVARINT[0])
 
 
-def decode_vote_request_v1(buf: Buffer, pos: int) -> tuple[VoteRequest, int]:
+def decode_vote_request_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[VoteRequest, int]:
     end = len(buf)
     m = new(VoteRequest)
     if pos >= end:
@@ -324,6 +335,9 @@ def decode_vote_request_v1(buf: Buffer, pos: int) -> tuple[VoteRequest, int]:
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("VoteRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("VoteRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -352,6 +366,9 @@ def decode_vote_request_v1(buf: Buffer, pos: int) -> tuple[VoteRequest, int]:
         n -= 1
         if n * 57 > end - pos:
             raise cut_short("TopicData.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicData.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -361,7 +378,8 @@ def decode_vote_request_v1(buf: Buffer, pos: int) -> tuple[VoteRequest, int]:
             x2.partition_index, x2.replica_epoch, x2.replica_id, x2.replica_directory_id, x2.voter_directory_id, x2.last_offset_epoch, x2.last_offset, n = _unpack_from_iiiuuiqB(buf, pos)
             pos += 57
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             x2.pre_vote = False
@@ -371,7 +389,8 @@ def decode_vote_request_v1(buf: Buffer, pos: int) -> tuple[VoteRequest, int]:
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -380,7 +399,8 @@ def decode_vote_request_v1(buf: Buffer, pos: int) -> tuple[VoteRequest, int]:
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "VoteRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "VoteRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -439,7 +459,7 @@ def encode_vote_request_v1(m: VoteRequest, out: list[Chunk]) -> None:
         add(UVARINT[0])
 
 
-def decode_vote_request_v2(buf: Buffer, pos: int) -> tuple[VoteRequest, int]:
+def decode_vote_request_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[VoteRequest, int]:
     end = len(buf)
     m = new(VoteRequest)
     if pos >= end:
@@ -467,6 +487,9 @@ def decode_vote_request_v2(buf: Buffer, pos: int) -> tuple[VoteRequest, int]:
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("VoteRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("VoteRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -495,6 +518,9 @@ def decode_vote_request_v2(buf: Buffer, pos: int) -> tuple[VoteRequest, int]:
         n -= 1
         if n * 58 > end - pos:
             raise cut_short("TopicData.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicData.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -504,7 +530,8 @@ def decode_vote_request_v2(buf: Buffer, pos: int) -> tuple[VoteRequest, int]:
             x2.partition_index, x2.replica_epoch, x2.replica_id, x2.replica_directory_id, x2.voter_directory_id, x2.last_offset_epoch, x2.last_offset, x2.pre_vote, n = _unpack_from_iiiuuiqtB(buf, pos)
             pos += 58
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -513,7 +540,8 @@ def decode_vote_request_v2(buf: Buffer, pos: int) -> tuple[VoteRequest, int]:
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -522,7 +550,8 @@ def decode_vote_request_v2(buf: Buffer, pos: int) -> tuple[VoteRequest, int]:
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "VoteRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "VoteRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -595,7 +624,7 @@ REQUEST: MessageCodec[VoteRequest] = MessageCodec(
 )
 
 
-def decode_vote_response_v0(buf: Buffer, pos: int) -> tuple[VoteResponse, int]:
+def decode_vote_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[VoteResponse, int]:
     end = len(buf)
     m = new(VoteResponse)
     if end - pos < 3:
@@ -609,6 +638,9 @@ def decode_vote_response_v0(buf: Buffer, pos: int) -> tuple[VoteResponse, int]:
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("VoteResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("VoteResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -637,6 +669,9 @@ def decode_vote_response_v0(buf: Buffer, pos: int) -> tuple[VoteResponse, int]:
         n -= 1
         if n * 16 > end - pos:
             raise cut_short("TopicData.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicData.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -646,7 +681,8 @@ def decode_vote_response_v0(buf: Buffer, pos: int) -> tuple[VoteResponse, int]:
             x2.partition_index, x2.error_code, x2.leader_id, x2.leader_epoch, x2.vote_granted, n = _unpack_from_ihiitB(buf, pos)
             pos += 16
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -655,7 +691,8 @@ def decode_vote_response_v0(buf: Buffer, pos: int) -> tuple[VoteResponse, int]:
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -664,7 +701,8 @@ def decode_vote_response_v0(buf: Buffer, pos: int) -> tuple[VoteResponse, int]:
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "VoteResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "VoteResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.node_endpoints = []
@@ -715,7 +753,7 @@ def encode_vote_response_v0(m: VoteResponse, out: list[Chunk]) -> None:
         add(UVARINT[0])
 
 
-def decode_vote_response_v1(buf: Buffer, pos: int) -> tuple[VoteResponse, int]:
+def decode_vote_response_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[VoteResponse, int]:
     end = len(buf)
     m = new(VoteResponse)
     if end - pos < 3:
@@ -729,6 +767,9 @@ def decode_vote_response_v1(buf: Buffer, pos: int) -> tuple[VoteResponse, int]:
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("VoteResponse.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("VoteResponse.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -757,6 +798,9 @@ def decode_vote_response_v1(buf: Buffer, pos: int) -> tuple[VoteResponse, int]:
         n -= 1
         if n * 16 > end - pos:
             raise cut_short("TopicData.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicData.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -766,7 +810,8 @@ def decode_vote_response_v1(buf: Buffer, pos: int) -> tuple[VoteResponse, int]:
             x2.partition_index, x2.error_code, x2.leader_id, x2.leader_epoch, x2.vote_granted, n = _unpack_from_ihiitB(buf, pos)
             pos += 16
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -775,7 +820,8 @@ def decode_vote_response_v1(buf: Buffer, pos: int) -> tuple[VoteResponse, int]:
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicData", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -786,7 +832,8 @@ def decode_vote_response_v1(buf: Buffer, pos: int) -> tuple[VoteResponse, int]:
     m.node_endpoints = []
     m.unknown_tagged_fields = None
     if n:
-        tags1, after1 = read_tags(buf, pos - 1, end, "VoteResponse")
+        tags1, after1 = read_tags(buf, pos - 1, end, "VoteResponse", left)
+        left -= len(tags1)
         unknown1: dict[int, bytes] = {}
         for tag1, pos, end1 in tags1:
             if tag1 == 0:
@@ -801,6 +848,9 @@ def decode_vote_response_v1(buf: Buffer, pos: int) -> tuple[VoteResponse, int]:
                 n -= 1
                 if n * 8 > end1 - pos:
                     raise cut_short("VoteResponse.NodeEndpoints", pos, end1)
+                left -= n
+                if left < 0:
+                    raise too_many_entries("VoteResponse.NodeEndpoints", pos)
                 m.node_endpoints = []
                 add3 = m.node_endpoints.append
                 for _ in range(n):
@@ -823,7 +873,8 @@ def decode_vote_response_v1(buf: Buffer, pos: int) -> tuple[VoteResponse, int]:
                     x3.port, n = _unpack_from_HB(buf, pos)
                     pos += 3
                     if n:
-                        x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "NodeEndpoint")
+                        x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "NodeEndpoint", left)
+                        left -= len(x3.unknown_tagged_fields or ())
                     else:
                         x3.unknown_tagged_fields = None
                     add3(x3)

@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -21,6 +22,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -131,7 +133,7 @@ _pack_qqbhB = Struct(">qqbhB").pack
 _unpack_from_qqbhB = Struct(">qqbhB").unpack_from
 
 
-def decode_write_share_group_state_request_v0(buf: Buffer, pos: int) -> tuple[WriteShareGroupStateRequest, int]:
+def decode_write_share_group_state_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[WriteShareGroupStateRequest, int]:
     end = len(buf)
     m = new(WriteShareGroupStateRequest)
     if pos >= end:
@@ -158,6 +160,9 @@ def decode_write_share_group_state_request_v0(buf: Buffer, pos: int) -> tuple[Wr
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("WriteShareGroupStateRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("WriteShareGroupStateRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -173,6 +178,9 @@ def decode_write_share_group_state_request_v0(buf: Buffer, pos: int) -> tuple[Wr
         n -= 1
         if n * 22 > end - pos:
             raise cut_short("WriteStateData.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("WriteStateData.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -188,6 +196,9 @@ def decode_write_share_group_state_request_v0(buf: Buffer, pos: int) -> tuple[Wr
             n -= 1
             if n * 20 > end - pos:
                 raise cut_short("PartitionData.StateBatches", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("PartitionData.StateBatches", pos)
             x2.state_batches = []
             add3 = x2.state_batches.append
             for _ in range(n):
@@ -197,7 +208,8 @@ def decode_write_share_group_state_request_v0(buf: Buffer, pos: int) -> tuple[Wr
                 x3.first_offset, x3.last_offset, x3.delivery_state, x3.delivery_count, n = _unpack_from_qqbhB(buf, pos)
                 pos += 20
                 if n:
-                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StateBatch")
+                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StateBatch", left)
+                    left -= len(x3.unknown_tagged_fields or ())
                 else:
                     x3.unknown_tagged_fields = None
                 add3(x3)
@@ -206,7 +218,8 @@ def decode_write_share_group_state_request_v0(buf: Buffer, pos: int) -> tuple[Wr
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             x2.delivery_complete_count = -1
@@ -216,7 +229,8 @@ def decode_write_share_group_state_request_v0(buf: Buffer, pos: int) -> tuple[Wr
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "WriteStateData")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "WriteStateData", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -225,7 +239,8 @@ def decode_write_share_group_state_request_v0(buf: Buffer, pos: int) -> tuple[Wr
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "WriteShareGroupStateRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "WriteShareGroupStateRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -287,7 +302,7 @@ def encode_write_share_group_state_request_v0(m: WriteShareGroupStateRequest, ou
         add(UVARINT[0])
 
 
-def decode_write_share_group_state_request_v1(buf: Buffer, pos: int) -> tuple[WriteShareGroupStateRequest, int]:
+def decode_write_share_group_state_request_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[WriteShareGroupStateRequest, int]:
     end = len(buf)
     m = new(WriteShareGroupStateRequest)
     if pos >= end:
@@ -314,6 +329,9 @@ def decode_write_share_group_state_request_v1(buf: Buffer, pos: int) -> tuple[Wr
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("WriteShareGroupStateRequest.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("WriteShareGroupStateRequest.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -329,6 +347,9 @@ def decode_write_share_group_state_request_v1(buf: Buffer, pos: int) -> tuple[Wr
         n -= 1
         if n * 26 > end - pos:
             raise cut_short("WriteStateData.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("WriteStateData.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -344,6 +365,9 @@ def decode_write_share_group_state_request_v1(buf: Buffer, pos: int) -> tuple[Wr
             n -= 1
             if n * 20 > end - pos:
                 raise cut_short("PartitionData.StateBatches", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("PartitionData.StateBatches", pos)
             x2.state_batches = []
             add3 = x2.state_batches.append
             for _ in range(n):
@@ -353,7 +377,8 @@ def decode_write_share_group_state_request_v1(buf: Buffer, pos: int) -> tuple[Wr
                 x3.first_offset, x3.last_offset, x3.delivery_state, x3.delivery_count, n = _unpack_from_qqbhB(buf, pos)
                 pos += 20
                 if n:
-                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StateBatch")
+                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StateBatch", left)
+                    left -= len(x3.unknown_tagged_fields or ())
                 else:
                     x3.unknown_tagged_fields = None
                 add3(x3)
@@ -362,7 +387,8 @@ def decode_write_share_group_state_request_v1(buf: Buffer, pos: int) -> tuple[Wr
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionData", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -371,7 +397,8 @@ def decode_write_share_group_state_request_v1(buf: Buffer, pos: int) -> tuple[Wr
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "WriteStateData")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "WriteStateData", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -380,7 +407,8 @@ def decode_write_share_group_state_request_v1(buf: Buffer, pos: int) -> tuple[Wr
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "WriteShareGroupStateRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "WriteShareGroupStateRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -456,7 +484,7 @@ REQUEST: MessageCodec[WriteShareGroupStateRequest] = MessageCodec(
 )
 
 
-def decode_write_share_group_state_response_v0(buf: Buffer, pos: int) -> tuple[WriteShareGroupStateResponse, int]:
+def decode_write_share_group_state_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[WriteShareGroupStateResponse, int]:
     end = len(buf)
     m = new(WriteShareGroupStateResponse)
     if pos >= end:
@@ -470,6 +498,9 @@ def decode_write_share_group_state_response_v0(buf: Buffer, pos: int) -> tuple[W
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("WriteShareGroupStateResponse.Results", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("WriteShareGroupStateResponse.Results", pos)
     m.results = []
     add1 = m.results.append
     for _ in range(n):
@@ -485,6 +516,9 @@ def decode_write_share_group_state_response_v0(buf: Buffer, pos: int) -> tuple[W
         n -= 1
         if n * 8 > end - pos:
             raise cut_short("WriteStateResult.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("WriteStateResult.Partitions", pos)
         x1.partitions = []
         add2 = x1.partitions.append
         for _ in range(n):
@@ -508,7 +542,8 @@ def decode_write_share_group_state_response_v0(buf: Buffer, pos: int) -> tuple[W
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionResult")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionResult", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -517,7 +552,8 @@ def decode_write_share_group_state_response_v0(buf: Buffer, pos: int) -> tuple[W
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "WriteStateResult")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "WriteStateResult", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -526,7 +562,8 @@ def decode_write_share_group_state_response_v0(buf: Buffer, pos: int) -> tuple[W
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "WriteShareGroupStateResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "WriteShareGroupStateResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -9,6 +9,7 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
     INT32S,
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -21,6 +22,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -131,7 +133,7 @@ _pack_qi = Struct(">qi").pack
 _unpack_from_qi = Struct(">qi").unpack_from
 
 
-def decode_write_txn_markers_request_v0(buf: Buffer, pos: int) -> tuple[WriteTxnMarkersRequest, int]:
+def decode_write_txn_markers_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[WriteTxnMarkersRequest, int]:
     end = len(buf)
     m = new(WriteTxnMarkersRequest)
     if end - pos < 4:
@@ -142,6 +144,9 @@ def decode_write_txn_markers_request_v0(buf: Buffer, pos: int) -> tuple[WriteTxn
         raise null_value("WriteTxnMarkersRequest.Markers", pos)
     if n * 19 > end - pos:
         raise cut_short("WriteTxnMarkersRequest.Markers", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("WriteTxnMarkersRequest.Markers", pos)
     m.markers = []
     add1 = m.markers.append
     for _ in range(n):
@@ -154,6 +159,9 @@ def decode_write_txn_markers_request_v0(buf: Buffer, pos: int) -> tuple[WriteTxn
             raise null_value("WritableTxnMarker.Topics", pos)
         if n * 6 > end - pos:
             raise cut_short("WritableTxnMarker.Topics", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("WritableTxnMarker.Topics", pos)
         x1.topics = []
         add2 = x1.topics.append
         for _ in range(n):
@@ -177,6 +185,9 @@ def decode_write_txn_markers_request_v0(buf: Buffer, pos: int) -> tuple[WriteTxn
                 raise null_value("WritableTxnMarkerTopic.PartitionIndexes", pos)
             if n * 4 > end - pos:
                 raise cut_short("WritableTxnMarkerTopic.PartitionIndexes", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("WritableTxnMarkerTopic.PartitionIndexes", pos)
             x2.partition_indexes = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             x2.unknown_tagged_fields = None
@@ -223,7 +234,7 @@ def encode_write_txn_markers_request_v0(m: WriteTxnMarkersRequest, out: list[Chu
         add(_pack_i(x1.coordinator_epoch))
 
 
-def decode_write_txn_markers_request_v1(buf: Buffer, pos: int) -> tuple[WriteTxnMarkersRequest, int]:
+def decode_write_txn_markers_request_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[WriteTxnMarkersRequest, int]:
     end = len(buf)
     m = new(WriteTxnMarkersRequest)
     if pos >= end:
@@ -237,6 +248,9 @@ def decode_write_txn_markers_request_v1(buf: Buffer, pos: int) -> tuple[WriteTxn
     n -= 1
     if n * 17 > end - pos:
         raise cut_short("WriteTxnMarkersRequest.Markers", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("WriteTxnMarkersRequest.Markers", pos)
     m.markers = []
     add1 = m.markers.append
     for _ in range(n):
@@ -252,6 +266,9 @@ def decode_write_txn_markers_request_v1(buf: Buffer, pos: int) -> tuple[WriteTxn
         n -= 1
         if n * 3 > end - pos:
             raise cut_short("WritableTxnMarker.Topics", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("WritableTxnMarker.Topics", pos)
         x1.topics = []
         add2 = x1.topics.append
         for _ in range(n):
@@ -280,6 +297,9 @@ def decode_write_txn_markers_request_v1(buf: Buffer, pos: int) -> tuple[WriteTxn
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("WritableTxnMarkerTopic.PartitionIndexes", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("WritableTxnMarkerTopic.PartitionIndexes", pos)
             x2.partition_indexes = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -287,7 +307,8 @@ def decode_write_txn_markers_request_v1(buf: Buffer, pos: int) -> tuple[WriteTxn
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "WritableTxnMarkerTopic")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "WritableTxnMarkerTopic", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -296,7 +317,8 @@ def decode_write_txn_markers_request_v1(buf: Buffer, pos: int) -> tuple[WriteTxn
         x1.coordinator_epoch, n = _unpack_from_iB(buf, pos)
         pos += 5
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "WritableTxnMarker")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "WritableTxnMarker", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.transaction_version = 0
@@ -306,7 +328,8 @@ def decode_write_txn_markers_request_v1(buf: Buffer, pos: int) -> tuple[WriteTxn
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "WriteTxnMarkersRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "WriteTxnMarkersRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -361,7 +384,7 @@ def encode_write_txn_markers_request_v1(m: WriteTxnMarkersRequest, out: list[Chu
         add(UVARINT[0])
 
 
-def decode_write_txn_markers_request_v2(buf: Buffer, pos: int) -> tuple[WriteTxnMarkersRequest, int]:
+def decode_write_txn_markers_request_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[WriteTxnMarkersRequest, int]:
     end = len(buf)
     m = new(WriteTxnMarkersRequest)
     if pos >= end:
@@ -375,6 +398,9 @@ def decode_write_txn_markers_request_v2(buf: Buffer, pos: int) -> tuple[WriteTxn
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("WriteTxnMarkersRequest.Markers", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("WriteTxnMarkersRequest.Markers", pos)
     m.markers = []
     add1 = m.markers.append
     for _ in range(n):
@@ -390,6 +416,9 @@ def decode_write_txn_markers_request_v2(buf: Buffer, pos: int) -> tuple[WriteTxn
         n -= 1
         if n * 3 > end - pos:
             raise cut_short("WritableTxnMarker.Topics", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("WritableTxnMarker.Topics", pos)
         x1.topics = []
         add2 = x1.topics.append
         for _ in range(n):
@@ -418,6 +447,9 @@ def decode_write_txn_markers_request_v2(buf: Buffer, pos: int) -> tuple[WriteTxn
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("WritableTxnMarkerTopic.PartitionIndexes", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("WritableTxnMarkerTopic.PartitionIndexes", pos)
             x2.partition_indexes = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -425,7 +457,8 @@ def decode_write_txn_markers_request_v2(buf: Buffer, pos: int) -> tuple[WriteTxn
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "WritableTxnMarkerTopic")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "WritableTxnMarkerTopic", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -434,7 +467,8 @@ def decode_write_txn_markers_request_v2(buf: Buffer, pos: int) -> tuple[WriteTxn
         x1.coordinator_epoch, x1.transaction_version, n = _unpack_from_ibB(buf, pos)
         pos += 6
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "WritableTxnMarker")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "WritableTxnMarker", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -443,7 +477,8 @@ def decode_write_txn_markers_request_v2(buf: Buffer, pos: int) -> tuple[WriteTxn
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "WriteTxnMarkersRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "WriteTxnMarkersRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -514,7 +549,7 @@ REQUEST: MessageCodec[WriteTxnMarkersRequest] = MessageCodec(
 )
 
 
-def decode_write_txn_markers_response_v0(buf: Buffer, pos: int) -> tuple[WriteTxnMarkersResponse, int]:
+def decode_write_txn_markers_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[WriteTxnMarkersResponse, int]:
     end = len(buf)
     m = new(WriteTxnMarkersResponse)
     if end - pos < 4:
@@ -525,6 +560,9 @@ def decode_write_txn_markers_response_v0(buf: Buffer, pos: int) -> tuple[WriteTx
         raise null_value("WriteTxnMarkersResponse.Markers", pos)
     if n * 12 > end - pos:
         raise cut_short("WriteTxnMarkersResponse.Markers", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("WriteTxnMarkersResponse.Markers", pos)
     m.markers = []
     add1 = m.markers.append
     for _ in range(n):
@@ -537,6 +575,9 @@ def decode_write_txn_markers_response_v0(buf: Buffer, pos: int) -> tuple[WriteTx
             raise null_value("WritableTxnMarkerResult.Topics", pos)
         if n * 6 > end - pos:
             raise cut_short("WritableTxnMarkerResult.Topics", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("WritableTxnMarkerResult.Topics", pos)
         x1.topics = []
         add2 = x1.topics.append
         for _ in range(n):
@@ -560,6 +601,9 @@ def decode_write_txn_markers_response_v0(buf: Buffer, pos: int) -> tuple[WriteTx
                 raise null_value("WritableTxnMarkerTopicResult.Partitions", pos)
             if n * 6 > end - pos:
                 raise cut_short("WritableTxnMarkerTopicResult.Partitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("WritableTxnMarkerTopicResult.Partitions", pos)
             x2.partitions = []
             add3 = x2.partitions.append
             stop = pos + n * 6
@@ -607,7 +651,7 @@ def encode_write_txn_markers_response_v0(m: WriteTxnMarkersResponse, out: list[C
                 add(_pack_ih(x3.partition_index, x3.error_code))
 
 
-def decode_write_txn_markers_response_v1(buf: Buffer, pos: int) -> tuple[WriteTxnMarkersResponse, int]:
+def decode_write_txn_markers_response_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[WriteTxnMarkersResponse, int]:
     end = len(buf)
     m = new(WriteTxnMarkersResponse)
     if pos >= end:
@@ -621,6 +665,9 @@ def decode_write_txn_markers_response_v1(buf: Buffer, pos: int) -> tuple[WriteTx
     n -= 1
     if n * 10 > end - pos:
         raise cut_short("WriteTxnMarkersResponse.Markers", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("WriteTxnMarkersResponse.Markers", pos)
     m.markers = []
     add1 = m.markers.append
     for _ in range(n):
@@ -636,6 +683,9 @@ def decode_write_txn_markers_response_v1(buf: Buffer, pos: int) -> tuple[WriteTx
         n -= 1
         if n * 3 > end - pos:
             raise cut_short("WritableTxnMarkerResult.Topics", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("WritableTxnMarkerResult.Topics", pos)
         x1.topics = []
         add2 = x1.topics.append
         for _ in range(n):
@@ -664,6 +714,9 @@ def decode_write_txn_markers_response_v1(buf: Buffer, pos: int) -> tuple[WriteTx
             n -= 1
             if n * 7 > end - pos:
                 raise cut_short("WritableTxnMarkerTopicResult.Partitions", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("WritableTxnMarkerTopicResult.Partitions", pos)
             x2.partitions = []
             add3 = x2.partitions.append
             for _ in range(n):
@@ -673,7 +726,8 @@ def decode_write_txn_markers_response_v1(buf: Buffer, pos: int) -> tuple[WriteTx
                 x3.partition_index, x3.error_code, n = _unpack_from_ihB(buf, pos)
                 pos += 7
                 if n:
-                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "WritableTxnMarkerPartitionResult")
+                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "WritableTxnMarkerPartitionResult", left)
+                    left -= len(x3.unknown_tagged_fields or ())
                 else:
                     x3.unknown_tagged_fields = None
                 add3(x3)
@@ -682,7 +736,8 @@ def decode_write_txn_markers_response_v1(buf: Buffer, pos: int) -> tuple[WriteTx
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "WritableTxnMarkerTopicResult")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "WritableTxnMarkerTopicResult", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -691,7 +746,8 @@ def decode_write_txn_markers_response_v1(buf: Buffer, pos: int) -> tuple[WriteTx
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "WritableTxnMarkerResult")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "WritableTxnMarkerResult", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -700,7 +756,8 @@ def decode_write_txn_markers_response_v1(buf: Buffer, pos: int) -> tuple[WriteTx
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "WriteTxnMarkersResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "WriteTxnMarkersResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

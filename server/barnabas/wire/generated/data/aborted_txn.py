@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     Buffer,
     Chunk,
     cut_short,
@@ -34,7 +35,7 @@ _pack_qqqq = Struct(">qqqq").pack
 _unpack_from_qqqq = Struct(">qqqq").unpack_from
 
 
-def decode_aborted_txn_v0(buf: Buffer, pos: int) -> tuple[AbortedTxn, int]:
+def decode_aborted_txn_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[AbortedTxn, int]:
     end = len(buf)
     m = new(AbortedTxn)
     if end - pos < 32:

@@ -9,12 +9,14 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
     INT32S,
+    NO_LIMIT,
     Buffer,
     Chunk,
     NullFieldError,
     cut_short,
     new,
     null_value,
+    too_many_entries,
 )
 
 
@@ -46,7 +48,7 @@ _pack_i = Struct(">i").pack
 _unpack_from_i = Struct(">i").unpack_from
 
 
-def decode_consumer_protocol_assignment_v0(buf: Buffer, pos: int) -> tuple[ConsumerProtocolAssignment, int]:
+def decode_consumer_protocol_assignment_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ConsumerProtocolAssignment, int]:
     end = len(buf)
     m = new(ConsumerProtocolAssignment)
     if end - pos < 4:
@@ -57,6 +59,9 @@ def decode_consumer_protocol_assignment_v0(buf: Buffer, pos: int) -> tuple[Consu
         raise null_value("ConsumerProtocolAssignment.AssignedPartitions", pos)
     if n * 6 > end - pos:
         raise cut_short("ConsumerProtocolAssignment.AssignedPartitions", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ConsumerProtocolAssignment.AssignedPartitions", pos)
     m.assigned_partitions = []
     add1 = m.assigned_partitions.append
     for _ in range(n):
@@ -80,6 +85,9 @@ def decode_consumer_protocol_assignment_v0(buf: Buffer, pos: int) -> tuple[Consu
             raise null_value("TopicPartition.Partitions", pos)
         if n * 4 > end - pos:
             raise cut_short("TopicPartition.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicPartition.Partitions", pos)
         x1.partitions = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         x1.unknown_tagged_fields = None

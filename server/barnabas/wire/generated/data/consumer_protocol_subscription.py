@@ -9,12 +9,14 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
     INT32S,
+    NO_LIMIT,
     Buffer,
     Chunk,
     NullFieldError,
     cut_short,
     new,
     null_value,
+    too_many_entries,
 )
 
 
@@ -54,7 +56,7 @@ _pack_ih = Struct(">ih").pack
 _unpack_from_ih = Struct(">ih").unpack_from
 
 
-def decode_consumer_protocol_subscription_v0(buf: Buffer, pos: int) -> tuple[ConsumerProtocolSubscription, int]:
+def decode_consumer_protocol_subscription_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ConsumerProtocolSubscription, int]:
     end = len(buf)
     m = new(ConsumerProtocolSubscription)
     if end - pos < 4:
@@ -65,6 +67,9 @@ def decode_consumer_protocol_subscription_v0(buf: Buffer, pos: int) -> tuple[Con
         raise null_value("ConsumerProtocolSubscription.Topics", pos)
     if n * 2 > end - pos:
         raise cut_short("ConsumerProtocolSubscription.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ConsumerProtocolSubscription.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -124,7 +129,7 @@ def encode_consumer_protocol_subscription_v0(m: ConsumerProtocolSubscription, ou
         add(v3)
 
 
-def decode_consumer_protocol_subscription_v1(buf: Buffer, pos: int) -> tuple[ConsumerProtocolSubscription, int]:
+def decode_consumer_protocol_subscription_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ConsumerProtocolSubscription, int]:
     end = len(buf)
     m = new(ConsumerProtocolSubscription)
     if end - pos < 4:
@@ -135,6 +140,9 @@ def decode_consumer_protocol_subscription_v1(buf: Buffer, pos: int) -> tuple[Con
         raise null_value("ConsumerProtocolSubscription.Topics", pos)
     if n * 2 > end - pos:
         raise cut_short("ConsumerProtocolSubscription.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ConsumerProtocolSubscription.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -170,6 +178,9 @@ def decode_consumer_protocol_subscription_v1(buf: Buffer, pos: int) -> tuple[Con
         raise null_value("ConsumerProtocolSubscription.OwnedPartitions", pos)
     if n * 6 > end - pos:
         raise cut_short("ConsumerProtocolSubscription.OwnedPartitions", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ConsumerProtocolSubscription.OwnedPartitions", pos)
     m.owned_partitions = []
     add2 = m.owned_partitions.append
     for _ in range(n):
@@ -193,6 +204,9 @@ def decode_consumer_protocol_subscription_v1(buf: Buffer, pos: int) -> tuple[Con
             raise null_value("TopicPartition.Partitions", pos)
         if n * 4 > end - pos:
             raise cut_short("TopicPartition.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicPartition.Partitions", pos)
         x1.partitions = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         x1.unknown_tagged_fields = None
@@ -248,7 +262,7 @@ def encode_consumer_protocol_subscription_v1(m: ConsumerProtocolSubscription, ou
             add(INT32S[len(v6)].pack(*v6))
 
 
-def decode_consumer_protocol_subscription_v2(buf: Buffer, pos: int) -> tuple[ConsumerProtocolSubscription, int]:
+def decode_consumer_protocol_subscription_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ConsumerProtocolSubscription, int]:
     end = len(buf)
     m = new(ConsumerProtocolSubscription)
     if end - pos < 4:
@@ -259,6 +273,9 @@ def decode_consumer_protocol_subscription_v2(buf: Buffer, pos: int) -> tuple[Con
         raise null_value("ConsumerProtocolSubscription.Topics", pos)
     if n * 2 > end - pos:
         raise cut_short("ConsumerProtocolSubscription.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ConsumerProtocolSubscription.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -294,6 +311,9 @@ def decode_consumer_protocol_subscription_v2(buf: Buffer, pos: int) -> tuple[Con
         raise null_value("ConsumerProtocolSubscription.OwnedPartitions", pos)
     if n * 6 > end - pos:
         raise cut_short("ConsumerProtocolSubscription.OwnedPartitions", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ConsumerProtocolSubscription.OwnedPartitions", pos)
     m.owned_partitions = []
     add2 = m.owned_partitions.append
     for _ in range(n):
@@ -317,6 +337,9 @@ def decode_consumer_protocol_subscription_v2(buf: Buffer, pos: int) -> tuple[Con
             raise null_value("TopicPartition.Partitions", pos)
         if n * 4 > end - pos:
             raise cut_short("TopicPartition.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicPartition.Partitions", pos)
         x1.partitions = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         x1.unknown_tagged_fields = None
@@ -376,7 +399,7 @@ def encode_consumer_protocol_subscription_v2(m: ConsumerProtocolSubscription, ou
     add(_pack_i(m.generation_id))
 
 
-def decode_consumer_protocol_subscription_v3(buf: Buffer, pos: int) -> tuple[ConsumerProtocolSubscription, int]:
+def decode_consumer_protocol_subscription_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ConsumerProtocolSubscription, int]:
     end = len(buf)
     m = new(ConsumerProtocolSubscription)
     if end - pos < 4:
@@ -387,6 +410,9 @@ def decode_consumer_protocol_subscription_v3(buf: Buffer, pos: int) -> tuple[Con
         raise null_value("ConsumerProtocolSubscription.Topics", pos)
     if n * 2 > end - pos:
         raise cut_short("ConsumerProtocolSubscription.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ConsumerProtocolSubscription.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -422,6 +448,9 @@ def decode_consumer_protocol_subscription_v3(buf: Buffer, pos: int) -> tuple[Con
         raise null_value("ConsumerProtocolSubscription.OwnedPartitions", pos)
     if n * 6 > end - pos:
         raise cut_short("ConsumerProtocolSubscription.OwnedPartitions", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ConsumerProtocolSubscription.OwnedPartitions", pos)
     m.owned_partitions = []
     add2 = m.owned_partitions.append
     for _ in range(n):
@@ -445,6 +474,9 @@ def decode_consumer_protocol_subscription_v3(buf: Buffer, pos: int) -> tuple[Con
             raise null_value("TopicPartition.Partitions", pos)
         if n * 4 > end - pos:
             raise cut_short("TopicPartition.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicPartition.Partitions", pos)
         x1.partitions = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         x1.unknown_tagged_fields = None

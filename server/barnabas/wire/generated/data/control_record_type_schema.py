@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     Buffer,
     Chunk,
     cut_short,
@@ -28,7 +29,7 @@ _pack_h = Struct(">h").pack
 _unpack_from_h = Struct(">h").unpack_from
 
 
-def decode_control_record_type_schema_v0(buf: Buffer, pos: int) -> tuple[ControlRecordTypeSchema, int]:
+def decode_control_record_type_schema_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ControlRecordTypeSchema, int]:
     end = len(buf)
     m = new(ControlRecordTypeSchema)
     if end - pos < 2:

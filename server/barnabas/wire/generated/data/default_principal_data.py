@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -40,7 +41,7 @@ _pack_tB = Struct(">?B").pack
 _unpack_from_tB = Struct(">?B").unpack_from
 
 
-def decode_default_principal_data_v0(buf: Buffer, pos: int) -> tuple[DefaultPrincipalData, int]:
+def decode_default_principal_data_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DefaultPrincipalData, int]:
     end = len(buf)
     m = new(DefaultPrincipalData)
     if pos >= end:
@@ -74,7 +75,8 @@ def decode_default_principal_data_v0(buf: Buffer, pos: int) -> tuple[DefaultPrin
     m.token_authenticated, n = _unpack_from_tB(buf, pos)
     pos += 2
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DefaultPrincipalData")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DefaultPrincipalData", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

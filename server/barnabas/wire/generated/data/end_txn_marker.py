@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     Buffer,
     Chunk,
     cut_short,
@@ -28,7 +29,7 @@ _pack_i = Struct(">i").pack
 _unpack_from_i = Struct(">i").unpack_from
 
 
-def decode_end_txn_marker_v0(buf: Buffer, pos: int) -> tuple[EndTxnMarker, int]:
+def decode_end_txn_marker_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[EndTxnMarker, int]:
     end = len(buf)
     m = new(EndTxnMarker)
     if end - pos < 4:

@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     Buffer,
     Chunk,
     cut_short,
@@ -33,7 +34,7 @@ _pack_hhB = Struct(">hhB").pack
 _unpack_from_hhB = Struct(">hhB").unpack_from
 
 
-def decode_kraft_version_record_v0(buf: Buffer, pos: int) -> tuple[KRaftVersionRecord, int]:
+def decode_kraft_version_record_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[KRaftVersionRecord, int]:
     end = len(buf)
     m = new(KRaftVersionRecord)
     if end - pos < 5:
@@ -41,7 +42,8 @@ def decode_kraft_version_record_v0(buf: Buffer, pos: int) -> tuple[KRaftVersionR
     m.version, m.kraft_version, n = _unpack_from_hhB(buf, pos)
     pos += 5
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "KRaftVersionRecord")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "KRaftVersionRecord", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

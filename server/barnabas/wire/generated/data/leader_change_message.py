@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -20,6 +21,7 @@ from barnabas.wire.primitives import (
     null_value,
     read_unknown_tags,
     read_uvarint,
+    too_many_entries,
     write_tags,
 )
 
@@ -61,7 +63,7 @@ _pack_iB = Struct(">iB").pack
 _unpack_from_iB = Struct(">iB").unpack_from
 
 
-def decode_leader_change_message_v0(buf: Buffer, pos: int) -> tuple[LeaderChangeMessage, int]:
+def decode_leader_change_message_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[LeaderChangeMessage, int]:
     end = len(buf)
     m = new(LeaderChangeMessage)
     if end - pos < 7:
@@ -75,6 +77,9 @@ def decode_leader_change_message_v0(buf: Buffer, pos: int) -> tuple[LeaderChange
     n -= 1
     if n * 5 > end - pos:
         raise cut_short("LeaderChangeMessage.Voters", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("LeaderChangeMessage.Voters", pos)
     m.voters = []
     add1 = m.voters.append
     for _ in range(n):
@@ -84,7 +89,8 @@ def decode_leader_change_message_v0(buf: Buffer, pos: int) -> tuple[LeaderChange
         x1.voter_id, n = _unpack_from_iB(buf, pos)
         pos += 5
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Voter")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Voter", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.voter_directory_id = ZERO_UUID
@@ -100,6 +106,9 @@ def decode_leader_change_message_v0(buf: Buffer, pos: int) -> tuple[LeaderChange
     n -= 1
     if n * 5 > end - pos:
         raise cut_short("LeaderChangeMessage.GrantingVoters", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("LeaderChangeMessage.GrantingVoters", pos)
     m.granting_voters = []
     add2 = m.granting_voters.append
     for _ in range(n):
@@ -109,7 +118,8 @@ def decode_leader_change_message_v0(buf: Buffer, pos: int) -> tuple[LeaderChange
         x2.voter_id, n = _unpack_from_iB(buf, pos)
         pos += 5
         if n:
-            x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Voter")
+            x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Voter", left)
+            left -= len(x2.unknown_tagged_fields or ())
         else:
             x2.unknown_tagged_fields = None
         x2.voter_directory_id = ZERO_UUID
@@ -119,7 +129,8 @@ def decode_leader_change_message_v0(buf: Buffer, pos: int) -> tuple[LeaderChange
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderChangeMessage")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderChangeMessage", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -165,7 +176,7 @@ def encode_leader_change_message_v0(m: LeaderChangeMessage, out: list[Chunk]) ->
         add(UVARINT[0])
 
 
-def decode_leader_change_message_v1(buf: Buffer, pos: int) -> tuple[LeaderChangeMessage, int]:
+def decode_leader_change_message_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[LeaderChangeMessage, int]:
     end = len(buf)
     m = new(LeaderChangeMessage)
     if end - pos < 7:
@@ -179,6 +190,9 @@ def decode_leader_change_message_v1(buf: Buffer, pos: int) -> tuple[LeaderChange
     n -= 1
     if n * 21 > end - pos:
         raise cut_short("LeaderChangeMessage.Voters", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("LeaderChangeMessage.Voters", pos)
     m.voters = []
     add1 = m.voters.append
     for _ in range(n):
@@ -188,7 +202,8 @@ def decode_leader_change_message_v1(buf: Buffer, pos: int) -> tuple[LeaderChange
         x1.voter_id, x1.voter_directory_id, n = _unpack_from_iuB(buf, pos)
         pos += 21
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Voter")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Voter", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -203,6 +218,9 @@ def decode_leader_change_message_v1(buf: Buffer, pos: int) -> tuple[LeaderChange
     n -= 1
     if n * 21 > end - pos:
         raise cut_short("LeaderChangeMessage.GrantingVoters", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("LeaderChangeMessage.GrantingVoters", pos)
     m.granting_voters = []
     add2 = m.granting_voters.append
     for _ in range(n):
@@ -212,7 +230,8 @@ def decode_leader_change_message_v1(buf: Buffer, pos: int) -> tuple[LeaderChange
         x2.voter_id, x2.voter_directory_id, n = _unpack_from_iuB(buf, pos)
         pos += 21
         if n:
-            x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Voter")
+            x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Voter", left)
+            left -= len(x2.unknown_tagged_fields or ())
         else:
             x2.unknown_tagged_fields = None
         add2(x2)
@@ -221,7 +240,8 @@ def decode_leader_change_message_v1(buf: Buffer, pos: int) -> tuple[LeaderChange
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderChangeMessage")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "LeaderChangeMessage", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

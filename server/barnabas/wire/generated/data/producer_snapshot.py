@@ -8,12 +8,14 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     Buffer,
     Chunk,
     NullFieldError,
     cut_short,
     new,
     null_value,
+    too_many_entries,
 )
 
 
@@ -57,7 +59,7 @@ _iter_unpack_qhiqiqiq = Struct(">qhiqiqiq").iter_unpack
 _pack_qhiqiqiq = Struct(">qhiqiqiq").pack
 
 
-def decode_producer_snapshot_v1(buf: Buffer, pos: int) -> tuple[ProducerSnapshot, int]:
+def decode_producer_snapshot_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ProducerSnapshot, int]:
     end = len(buf)
     m = new(ProducerSnapshot)
     if end - pos < 8:
@@ -68,6 +70,9 @@ def decode_producer_snapshot_v1(buf: Buffer, pos: int) -> tuple[ProducerSnapshot
         raise null_value("ProducerSnapshot.ProducerEntries", pos)
     if n * 46 > end - pos:
         raise cut_short("ProducerSnapshot.ProducerEntries", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ProducerSnapshot.ProducerEntries", pos)
     m.producer_entries = []
     add1 = m.producer_entries.append
     stop = pos + n * 46

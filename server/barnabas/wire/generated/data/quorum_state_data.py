@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -22,6 +23,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -67,7 +69,7 @@ _pack_iiiqB = Struct(">iiiqB").pack
 _unpack_from_iiiqB = Struct(">iiiqB").unpack_from
 
 
-def decode_quorum_state_data_v0(buf: Buffer, pos: int) -> tuple[QuorumStateData, int]:
+def decode_quorum_state_data_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[QuorumStateData, int]:
     end = len(buf)
     m = new(QuorumStateData)
     if pos >= end:
@@ -95,6 +97,9 @@ def decode_quorum_state_data_v0(buf: Buffer, pos: int) -> tuple[QuorumStateData,
         n -= 1
         if n * 5 > end - pos:
             raise cut_short("QuorumStateData.CurrentVoters", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("QuorumStateData.CurrentVoters", pos)
         m.current_voters = []
         add1 = m.current_voters.append
         for _ in range(n):
@@ -104,7 +109,8 @@ def decode_quorum_state_data_v0(buf: Buffer, pos: int) -> tuple[QuorumStateData,
             x1.voter_id, n = _unpack_from_iB(buf, pos)
             pos += 5
             if n:
-                x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Voter")
+                x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Voter", left)
+                left -= len(x1.unknown_tagged_fields or ())
             else:
                 x1.unknown_tagged_fields = None
             add1(x1)
@@ -113,7 +119,8 @@ def decode_quorum_state_data_v0(buf: Buffer, pos: int) -> tuple[QuorumStateData,
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "QuorumStateData")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "QuorumStateData", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.voted_directory_id = ZERO_UUID
@@ -152,7 +159,7 @@ def encode_quorum_state_data_v0(m: QuorumStateData, out: list[Chunk]) -> None:
         add(UVARINT[0])
 
 
-def decode_quorum_state_data_v1(buf: Buffer, pos: int) -> tuple[QuorumStateData, int]:
+def decode_quorum_state_data_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[QuorumStateData, int]:
     end = len(buf)
     m = new(QuorumStateData)
     if end - pos < 29:
@@ -160,7 +167,8 @@ def decode_quorum_state_data_v1(buf: Buffer, pos: int) -> tuple[QuorumStateData,
     m.leader_id, m.leader_epoch, m.voted_id, m.voted_directory_id, n = _unpack_from_iiiuB(buf, pos)
     pos += 29
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "QuorumStateData")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "QuorumStateData", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.cluster_id = ""

@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     Buffer,
     Chunk,
     cut_short,
@@ -31,7 +32,7 @@ _pack_hB = Struct(">hB").pack
 _unpack_from_hB = Struct(">hB").unpack_from
 
 
-def decode_snapshot_footer_record_v0(buf: Buffer, pos: int) -> tuple[SnapshotFooterRecord, int]:
+def decode_snapshot_footer_record_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[SnapshotFooterRecord, int]:
     end = len(buf)
     m = new(SnapshotFooterRecord)
     if end - pos < 3:
@@ -39,7 +40,8 @@ def decode_snapshot_footer_record_v0(buf: Buffer, pos: int) -> tuple[SnapshotFoo
     m.version, n = _unpack_from_hB(buf, pos)
     pos += 3
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "SnapshotFooterRecord")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "SnapshotFooterRecord", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

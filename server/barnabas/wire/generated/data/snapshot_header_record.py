@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     Buffer,
     Chunk,
     cut_short,
@@ -33,7 +34,7 @@ _pack_hqB = Struct(">hqB").pack
 _unpack_from_hqB = Struct(">hqB").unpack_from
 
 
-def decode_snapshot_header_record_v0(buf: Buffer, pos: int) -> tuple[SnapshotHeaderRecord, int]:
+def decode_snapshot_header_record_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[SnapshotHeaderRecord, int]:
     end = len(buf)
     m = new(SnapshotHeaderRecord)
     if end - pos < 11:
@@ -41,7 +42,8 @@ def decode_snapshot_header_record_v0(buf: Buffer, pos: int) -> tuple[SnapshotHea
     m.version, m.last_contained_log_timestamp, n = _unpack_from_hqB(buf, pos)
     pos += 11
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "SnapshotHeaderRecord")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "SnapshotHeaderRecord", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -21,6 +22,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -89,7 +91,7 @@ _pack_iuB = Struct(">i16sB").pack
 _unpack_from_iuB = Struct(">i16sB").unpack_from
 
 
-def decode_voters_record_v0(buf: Buffer, pos: int) -> tuple[VotersRecord, int]:
+def decode_voters_record_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[VotersRecord, int]:
     end = len(buf)
     m = new(VotersRecord)
     if end - pos < 3:
@@ -103,6 +105,9 @@ def decode_voters_record_v0(buf: Buffer, pos: int) -> tuple[VotersRecord, int]:
     n -= 1
     if n * 27 > end - pos:
         raise cut_short("VotersRecord.Voters", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("VotersRecord.Voters", pos)
     m.voters = []
     add1 = m.voters.append
     for _ in range(n):
@@ -118,6 +123,9 @@ def decode_voters_record_v0(buf: Buffer, pos: int) -> tuple[VotersRecord, int]:
         n -= 1
         if n * 5 > end - pos:
             raise cut_short("Voter.Endpoints", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("Voter.Endpoints", pos)
         x1.endpoints = []
         add2 = x1.endpoints.append
         for _ in range(n):
@@ -153,7 +161,8 @@ def decode_voters_record_v0(buf: Buffer, pos: int) -> tuple[VotersRecord, int]:
             x2.port, n = _unpack_from_HB(buf, pos)
             pos += 3
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Endpoint")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Endpoint", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -163,7 +172,8 @@ def decode_voters_record_v0(buf: Buffer, pos: int) -> tuple[VotersRecord, int]:
         x3.min_supported_version, x3.max_supported_version, n = _unpack_from_hhB(buf, pos)
         pos += 5
         if n:
-            x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "KRaftVersionFeature")
+            x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "KRaftVersionFeature", left)
+            left -= len(x3.unknown_tagged_fields or ())
         else:
             x3.unknown_tagged_fields = None
         if pos >= end:
@@ -171,7 +181,8 @@ def decode_voters_record_v0(buf: Buffer, pos: int) -> tuple[VotersRecord, int]:
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Voter")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Voter", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -180,7 +191,8 @@ def decode_voters_record_v0(buf: Buffer, pos: int) -> tuple[VotersRecord, int]:
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "VotersRecord")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "VotersRecord", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

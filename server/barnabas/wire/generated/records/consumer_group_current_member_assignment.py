@@ -9,6 +9,7 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec, RecordType
 from barnabas.wire.primitives import (
     INT32S,
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -23,6 +24,7 @@ from barnabas.wire.primitives import (
     read_tags,
     read_unknown_tags,
     read_uvarint,
+    too_many_entries,
     write_tags,
 )
 
@@ -78,7 +80,7 @@ _pack_iibB = Struct(">iibB").pack
 _unpack_from_iibB = Struct(">iibB").unpack_from
 
 
-def decode_consumer_group_current_member_assignment_key_v0(buf: Buffer, pos: int) -> tuple[ConsumerGroupCurrentMemberAssignmentKey, int]:
+def decode_consumer_group_current_member_assignment_key_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ConsumerGroupCurrentMemberAssignmentKey, int]:
     end = len(buf)
     m = new(ConsumerGroupCurrentMemberAssignmentKey)
     if end - pos < 2:
@@ -137,7 +139,7 @@ KEY: MessageCodec[ConsumerGroupCurrentMemberAssignmentKey] = MessageCodec(
 )
 
 
-def decode_consumer_group_current_member_assignment_value_v0(buf: Buffer, pos: int) -> tuple[ConsumerGroupCurrentMemberAssignmentValue, int]:
+def decode_consumer_group_current_member_assignment_value_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ConsumerGroupCurrentMemberAssignmentValue, int]:
     end = len(buf)
     m = new(ConsumerGroupCurrentMemberAssignmentValue)
     if end - pos < 10:
@@ -151,6 +153,9 @@ def decode_consumer_group_current_member_assignment_value_v0(buf: Buffer, pos: i
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("ConsumerGroupCurrentMemberAssignmentValue.AssignedPartitions", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ConsumerGroupCurrentMemberAssignmentValue.AssignedPartitions", pos)
     m.assigned_partitions = []
     add1 = m.assigned_partitions.append
     for _ in range(n):
@@ -166,6 +171,9 @@ def decode_consumer_group_current_member_assignment_value_v0(buf: Buffer, pos: i
         n -= 1
         if n * 4 > end - pos:
             raise cut_short("TopicPartitions.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicPartitions.Partitions", pos)
         x1.partitions = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         if pos >= end:
@@ -175,7 +183,8 @@ def decode_consumer_group_current_member_assignment_value_v0(buf: Buffer, pos: i
         x1.assignment_epochs = []
         x1.unknown_tagged_fields = None
         if n:
-            tags1, after1 = read_tags(buf, pos - 1, end, "TopicPartitions")
+            tags1, after1 = read_tags(buf, pos - 1, end, "TopicPartitions", left)
+            left -= len(tags1)
             unknown1: dict[int, bytes] = {}
             for tag1, pos, end1 in tags1:
                 if tag1 == 0:
@@ -191,6 +200,9 @@ def decode_consumer_group_current_member_assignment_value_v0(buf: Buffer, pos: i
                         n -= 1
                         if n * 4 > end1 - pos:
                             raise cut_short("TopicPartitions.AssignmentEpochs", pos, end1)
+                        left -= n
+                        if left < 0:
+                            raise too_many_entries("TopicPartitions.AssignmentEpochs", pos)
                         x1.assignment_epochs = list(INT32S[n].unpack_from(buf, pos))
                         pos += n * 4
                     if pos != end1:
@@ -212,6 +224,9 @@ def decode_consumer_group_current_member_assignment_value_v0(buf: Buffer, pos: i
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("ConsumerGroupCurrentMemberAssignmentValue.PartitionsPendingRevocation", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ConsumerGroupCurrentMemberAssignmentValue.PartitionsPendingRevocation", pos)
     m.partitions_pending_revocation = []
     add2 = m.partitions_pending_revocation.append
     for _ in range(n):
@@ -227,6 +242,9 @@ def decode_consumer_group_current_member_assignment_value_v0(buf: Buffer, pos: i
         n -= 1
         if n * 4 > end - pos:
             raise cut_short("TopicPartitions.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicPartitions.Partitions", pos)
         x2.partitions = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         if pos >= end:
@@ -236,7 +254,8 @@ def decode_consumer_group_current_member_assignment_value_v0(buf: Buffer, pos: i
         x2.assignment_epochs = []
         x2.unknown_tagged_fields = None
         if n:
-            tags2, after2 = read_tags(buf, pos - 1, end, "TopicPartitions")
+            tags2, after2 = read_tags(buf, pos - 1, end, "TopicPartitions", left)
+            left -= len(tags2)
             unknown2: dict[int, bytes] = {}
             for tag2, pos, end2 in tags2:
                 if tag2 == 0:
@@ -252,6 +271,9 @@ def decode_consumer_group_current_member_assignment_value_v0(buf: Buffer, pos: i
                         n -= 1
                         if n * 4 > end2 - pos:
                             raise cut_short("TopicPartitions.AssignmentEpochs", pos, end2)
+                        left -= n
+                        if left < 0:
+                            raise too_many_entries("TopicPartitions.AssignmentEpochs", pos)
                         x2.assignment_epochs = list(INT32S[n].unpack_from(buf, pos))
                         pos += n * 4
                     if pos != end2:
@@ -267,7 +289,8 @@ def decode_consumer_group_current_member_assignment_value_v0(buf: Buffer, pos: i
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ConsumerGroupCurrentMemberAssignmentValue")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ConsumerGroupCurrentMemberAssignmentValue", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

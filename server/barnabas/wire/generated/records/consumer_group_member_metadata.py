@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec, RecordType
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -23,6 +24,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -93,7 +95,7 @@ _pack_iB = Struct(">iB").pack
 _unpack_from_iB = Struct(">iB").unpack_from
 
 
-def decode_consumer_group_member_metadata_key_v0(buf: Buffer, pos: int) -> tuple[ConsumerGroupMemberMetadataKey, int]:
+def decode_consumer_group_member_metadata_key_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ConsumerGroupMemberMetadataKey, int]:
     end = len(buf)
     m = new(ConsumerGroupMemberMetadataKey)
     if end - pos < 2:
@@ -152,7 +154,7 @@ KEY: MessageCodec[ConsumerGroupMemberMetadataKey] = MessageCodec(
 )
 
 
-def decode_consumer_group_member_metadata_value_v0(buf: Buffer, pos: int) -> tuple[ConsumerGroupMemberMetadataValue, int]:
+def decode_consumer_group_member_metadata_value_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ConsumerGroupMemberMetadataValue, int]:
     end = len(buf)
     m = new(ConsumerGroupMemberMetadataValue)
     if pos >= end:
@@ -220,6 +222,9 @@ def decode_consumer_group_member_metadata_value_v0(buf: Buffer, pos: int) -> tup
     n -= 1
     if n > end - pos:
         raise cut_short("ConsumerGroupMemberMetadataValue.SubscribedTopicNames", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ConsumerGroupMemberMetadataValue.SubscribedTopicNames", pos)
     m.subscribed_topic_names = []
     add1 = m.subscribed_topic_names.append
     for _ in range(n):
@@ -272,7 +277,8 @@ def decode_consumer_group_member_metadata_value_v0(buf: Buffer, pos: int) -> tup
     m.classic_member_metadata = _ConsumerGroupMemberMetadataValue_ClassicMemberMetadata()
     m.unknown_tagged_fields = None
     if n:
-        tags1, after1 = read_tags(buf, pos - 1, end, "ConsumerGroupMemberMetadataValue")
+        tags1, after1 = read_tags(buf, pos - 1, end, "ConsumerGroupMemberMetadataValue", left)
+        left -= len(tags1)
         unknown1: dict[int, bytes] = {}
         for tag1, pos, end1 in tags1:
             if tag1 == 0:
@@ -297,6 +303,9 @@ def decode_consumer_group_member_metadata_value_v0(buf: Buffer, pos: int) -> tup
                     n -= 1
                     if n * 3 > end1 - pos:
                         raise cut_short("ClassicMemberMetadata.SupportedProtocols", pos, end1)
+                    left -= n
+                    if left < 0:
+                        raise too_many_entries("ClassicMemberMetadata.SupportedProtocols", pos)
                     x1.supported_protocols = []
                     add2 = x1.supported_protocols.append
                     for _ in range(n):
@@ -332,7 +341,8 @@ def decode_consumer_group_member_metadata_value_v0(buf: Buffer, pos: int) -> tup
                         n = buf[pos]
                         pos += 1
                         if n:
-                            x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "ClassicProtocol")
+                            x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "ClassicProtocol", left)
+                            left -= len(x2.unknown_tagged_fields or ())
                         else:
                             x2.unknown_tagged_fields = None
                         add2(x2)
@@ -341,7 +351,8 @@ def decode_consumer_group_member_metadata_value_v0(buf: Buffer, pos: int) -> tup
                     n = buf[pos]
                     pos += 1
                     if n:
-                        x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "ClassicMemberMetadata")
+                        x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "ClassicMemberMetadata", left)
+                        left -= len(x1.unknown_tagged_fields or ())
                     else:
                         x1.unknown_tagged_fields = None
                 if pos != end1:

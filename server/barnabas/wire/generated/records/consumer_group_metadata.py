@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec, RecordType
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -50,7 +51,7 @@ _pack_q = Struct(">q").pack
 _unpack_from_q = Struct(">q").unpack_from
 
 
-def decode_consumer_group_metadata_key_v0(buf: Buffer, pos: int) -> tuple[ConsumerGroupMetadataKey, int]:
+def decode_consumer_group_metadata_key_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ConsumerGroupMetadataKey, int]:
     end = len(buf)
     m = new(ConsumerGroupMetadataKey)
     if end - pos < 2:
@@ -91,7 +92,7 @@ KEY: MessageCodec[ConsumerGroupMetadataKey] = MessageCodec(
 )
 
 
-def decode_consumer_group_metadata_value_v0(buf: Buffer, pos: int) -> tuple[ConsumerGroupMetadataValue, int]:
+def decode_consumer_group_metadata_value_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ConsumerGroupMetadataValue, int]:
     end = len(buf)
     m = new(ConsumerGroupMetadataValue)
     if end - pos < 5:
@@ -101,7 +102,8 @@ def decode_consumer_group_metadata_value_v0(buf: Buffer, pos: int) -> tuple[Cons
     m.metadata_hash = 0
     m.unknown_tagged_fields = None
     if n:
-        tags1, after1 = read_tags(buf, pos - 1, end, "ConsumerGroupMetadataValue")
+        tags1, after1 = read_tags(buf, pos - 1, end, "ConsumerGroupMetadataValue", left)
+        left -= len(tags1)
         unknown1: dict[int, bytes] = {}
         for tag1, pos, end1 in tags1:
             if tag1 == 0:

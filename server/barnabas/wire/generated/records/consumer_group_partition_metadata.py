@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec, RecordType
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -21,6 +22,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -79,7 +81,7 @@ _pack_iB = Struct(">iB").pack
 _unpack_from_iB = Struct(">iB").unpack_from
 
 
-def decode_consumer_group_partition_metadata_key_v0(buf: Buffer, pos: int) -> tuple[ConsumerGroupPartitionMetadataKey, int]:
+def decode_consumer_group_partition_metadata_key_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ConsumerGroupPartitionMetadataKey, int]:
     end = len(buf)
     m = new(ConsumerGroupPartitionMetadataKey)
     if end - pos < 2:
@@ -120,7 +122,7 @@ KEY: MessageCodec[ConsumerGroupPartitionMetadataKey] = MessageCodec(
 )
 
 
-def decode_consumer_group_partition_metadata_value_v0(buf: Buffer, pos: int) -> tuple[ConsumerGroupPartitionMetadataValue, int]:
+def decode_consumer_group_partition_metadata_value_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ConsumerGroupPartitionMetadataValue, int]:
     end = len(buf)
     m = new(ConsumerGroupPartitionMetadataValue)
     if pos >= end:
@@ -134,6 +136,9 @@ def decode_consumer_group_partition_metadata_value_v0(buf: Buffer, pos: int) -> 
     n -= 1
     if n * 23 > end - pos:
         raise cut_short("ConsumerGroupPartitionMetadataValue.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ConsumerGroupPartitionMetadataValue.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -162,6 +167,9 @@ def decode_consumer_group_partition_metadata_value_v0(buf: Buffer, pos: int) -> 
         n -= 1
         if n * 6 > end - pos:
             raise cut_short("TopicMetadata.PartitionMetadata", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicMetadata.PartitionMetadata", pos)
         x1.partition_metadata = []
         add2 = x1.partition_metadata.append
         for _ in range(n):
@@ -177,6 +185,9 @@ def decode_consumer_group_partition_metadata_value_v0(buf: Buffer, pos: int) -> 
             n -= 1
             if n > end - pos:
                 raise cut_short("PartitionMetadata.Racks", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("PartitionMetadata.Racks", pos)
             x2.racks = []
             add3 = x2.racks.append
             for _ in range(n):
@@ -199,7 +210,8 @@ def decode_consumer_group_partition_metadata_value_v0(buf: Buffer, pos: int) -> 
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionMetadata")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionMetadata", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -208,7 +220,8 @@ def decode_consumer_group_partition_metadata_value_v0(buf: Buffer, pos: int) -> 
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicMetadata")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicMetadata", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -217,7 +230,8 @@ def decode_consumer_group_partition_metadata_value_v0(buf: Buffer, pos: int) -> 
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ConsumerGroupPartitionMetadataValue")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ConsumerGroupPartitionMetadataValue", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

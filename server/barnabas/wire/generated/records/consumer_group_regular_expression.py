@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec, RecordType
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -20,6 +21,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -55,7 +57,7 @@ _pack_qqB = Struct(">qqB").pack
 _unpack_from_qqB = Struct(">qqB").unpack_from
 
 
-def decode_consumer_group_regular_expression_key_v0(buf: Buffer, pos: int) -> tuple[ConsumerGroupRegularExpressionKey, int]:
+def decode_consumer_group_regular_expression_key_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ConsumerGroupRegularExpressionKey, int]:
     end = len(buf)
     m = new(ConsumerGroupRegularExpressionKey)
     if end - pos < 2:
@@ -114,7 +116,7 @@ KEY: MessageCodec[ConsumerGroupRegularExpressionKey] = MessageCodec(
 )
 
 
-def decode_consumer_group_regular_expression_value_v0(buf: Buffer, pos: int) -> tuple[ConsumerGroupRegularExpressionValue, int]:
+def decode_consumer_group_regular_expression_value_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ConsumerGroupRegularExpressionValue, int]:
     end = len(buf)
     m = new(ConsumerGroupRegularExpressionValue)
     if pos >= end:
@@ -128,6 +130,9 @@ def decode_consumer_group_regular_expression_value_v0(buf: Buffer, pos: int) -> 
     n -= 1
     if n > end - pos:
         raise cut_short("ConsumerGroupRegularExpressionValue.Topics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ConsumerGroupRegularExpressionValue.Topics", pos)
     m.topics = []
     add1 = m.topics.append
     for _ in range(n):
@@ -150,7 +155,8 @@ def decode_consumer_group_regular_expression_value_v0(buf: Buffer, pos: int) -> 
     m.version, m.timestamp, n = _unpack_from_qqB(buf, pos)
     pos += 17
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ConsumerGroupRegularExpressionValue")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ConsumerGroupRegularExpressionValue", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -9,6 +9,7 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec, RecordType
 from barnabas.wire.primitives import (
     INT32S,
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -20,6 +21,7 @@ from barnabas.wire.primitives import (
     null_value,
     read_unknown_tags,
     read_uvarint,
+    too_many_entries,
     write_tags,
 )
 
@@ -62,7 +64,7 @@ _pack_h = Struct(">h").pack
 _unpack_from_h = Struct(">h").unpack_from
 
 
-def decode_consumer_group_target_assignment_member_key_v0(buf: Buffer, pos: int) -> tuple[ConsumerGroupTargetAssignmentMemberKey, int]:
+def decode_consumer_group_target_assignment_member_key_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ConsumerGroupTargetAssignmentMemberKey, int]:
     end = len(buf)
     m = new(ConsumerGroupTargetAssignmentMemberKey)
     if end - pos < 2:
@@ -121,7 +123,7 @@ KEY: MessageCodec[ConsumerGroupTargetAssignmentMemberKey] = MessageCodec(
 )
 
 
-def decode_consumer_group_target_assignment_member_value_v0(buf: Buffer, pos: int) -> tuple[ConsumerGroupTargetAssignmentMemberValue, int]:
+def decode_consumer_group_target_assignment_member_value_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ConsumerGroupTargetAssignmentMemberValue, int]:
     end = len(buf)
     m = new(ConsumerGroupTargetAssignmentMemberValue)
     if pos >= end:
@@ -135,6 +137,9 @@ def decode_consumer_group_target_assignment_member_value_v0(buf: Buffer, pos: in
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("ConsumerGroupTargetAssignmentMemberValue.TopicPartitions", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ConsumerGroupTargetAssignmentMemberValue.TopicPartitions", pos)
     m.topic_partitions = []
     add1 = m.topic_partitions.append
     for _ in range(n):
@@ -150,6 +155,9 @@ def decode_consumer_group_target_assignment_member_value_v0(buf: Buffer, pos: in
         n -= 1
         if n * 4 > end - pos:
             raise cut_short("TopicPartition.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicPartition.Partitions", pos)
         x1.partitions = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         if pos >= end:
@@ -157,7 +165,8 @@ def decode_consumer_group_target_assignment_member_value_v0(buf: Buffer, pos: in
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicPartition")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicPartition", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -166,7 +175,8 @@ def decode_consumer_group_target_assignment_member_value_v0(buf: Buffer, pos: in
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ConsumerGroupTargetAssignmentMemberValue")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ConsumerGroupTargetAssignmentMemberValue", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

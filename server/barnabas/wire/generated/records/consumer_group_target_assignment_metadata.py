@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec, RecordType
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -50,7 +51,7 @@ _pack_q = Struct(">q").pack
 _unpack_from_q = Struct(">q").unpack_from
 
 
-def decode_consumer_group_target_assignment_metadata_key_v0(buf: Buffer, pos: int) -> tuple[ConsumerGroupTargetAssignmentMetadataKey, int]:
+def decode_consumer_group_target_assignment_metadata_key_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ConsumerGroupTargetAssignmentMetadataKey, int]:
     end = len(buf)
     m = new(ConsumerGroupTargetAssignmentMetadataKey)
     if end - pos < 2:
@@ -91,7 +92,7 @@ KEY: MessageCodec[ConsumerGroupTargetAssignmentMetadataKey] = MessageCodec(
 )
 
 
-def decode_consumer_group_target_assignment_metadata_value_v0(buf: Buffer, pos: int) -> tuple[ConsumerGroupTargetAssignmentMetadataValue, int]:
+def decode_consumer_group_target_assignment_metadata_value_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ConsumerGroupTargetAssignmentMetadataValue, int]:
     end = len(buf)
     m = new(ConsumerGroupTargetAssignmentMetadataValue)
     if end - pos < 5:
@@ -101,7 +102,8 @@ def decode_consumer_group_target_assignment_metadata_value_v0(buf: Buffer, pos: 
     m.assignment_timestamp = 0
     m.unknown_tagged_fields = None
     if n:
-        tags1, after1 = read_tags(buf, pos - 1, end, "ConsumerGroupTargetAssignmentMetadataValue")
+        tags1, after1 = read_tags(buf, pos - 1, end, "ConsumerGroupTargetAssignmentMetadataValue", left)
+        left -= len(tags1)
         unknown1: dict[int, bytes] = {}
         for tag1, pos, end1 in tags1:
             if tag1 == 0:

@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec, RecordType
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -21,6 +22,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -97,7 +99,7 @@ _pack_qi = Struct(">qi").pack
 _unpack_from_qi = Struct(">qi").unpack_from
 
 
-def decode_group_metadata_key_v0(buf: Buffer, pos: int) -> tuple[GroupMetadataKey, int]:
+def decode_group_metadata_key_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[GroupMetadataKey, int]:
     end = len(buf)
     m = new(GroupMetadataKey)
     if end - pos < 2:
@@ -138,7 +140,7 @@ KEY: MessageCodec[GroupMetadataKey] = MessageCodec(
 )
 
 
-def decode_group_metadata_value_v0(buf: Buffer, pos: int) -> tuple[GroupMetadataValue, int]:
+def decode_group_metadata_value_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[GroupMetadataValue, int]:
     end = len(buf)
     m = new(GroupMetadataValue)
     if end - pos < 2:
@@ -184,6 +186,9 @@ def decode_group_metadata_value_v0(buf: Buffer, pos: int) -> tuple[GroupMetadata
         raise null_value("GroupMetadataValue.members", pos)
     if n * 18 > end - pos:
         raise cut_short("GroupMetadataValue.members", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("GroupMetadataValue.members", pos)
     m.members = []
     add1 = m.members.append
     for _ in range(n):
@@ -322,7 +327,7 @@ def encode_group_metadata_value_v0(m: GroupMetadataValue, out: list[Chunk]) -> N
             add(v9)
 
 
-def decode_group_metadata_value_v1(buf: Buffer, pos: int) -> tuple[GroupMetadataValue, int]:
+def decode_group_metadata_value_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[GroupMetadataValue, int]:
     end = len(buf)
     m = new(GroupMetadataValue)
     if end - pos < 2:
@@ -368,6 +373,9 @@ def decode_group_metadata_value_v1(buf: Buffer, pos: int) -> tuple[GroupMetadata
         raise null_value("GroupMetadataValue.members", pos)
     if n * 22 > end - pos:
         raise cut_short("GroupMetadataValue.members", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("GroupMetadataValue.members", pos)
     m.members = []
     add1 = m.members.append
     for _ in range(n):
@@ -505,7 +513,7 @@ def encode_group_metadata_value_v1(m: GroupMetadataValue, out: list[Chunk]) -> N
             add(v9)
 
 
-def decode_group_metadata_value_v2(buf: Buffer, pos: int) -> tuple[GroupMetadataValue, int]:
+def decode_group_metadata_value_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[GroupMetadataValue, int]:
     end = len(buf)
     m = new(GroupMetadataValue)
     if end - pos < 2:
@@ -551,6 +559,9 @@ def decode_group_metadata_value_v2(buf: Buffer, pos: int) -> tuple[GroupMetadata
         raise null_value("GroupMetadataValue.members", pos)
     if n * 22 > end - pos:
         raise cut_short("GroupMetadataValue.members", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("GroupMetadataValue.members", pos)
     m.members = []
     add1 = m.members.append
     for _ in range(n):
@@ -687,7 +698,7 @@ def encode_group_metadata_value_v2(m: GroupMetadataValue, out: list[Chunk]) -> N
             add(v9)
 
 
-def decode_group_metadata_value_v3(buf: Buffer, pos: int) -> tuple[GroupMetadataValue, int]:
+def decode_group_metadata_value_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[GroupMetadataValue, int]:
     end = len(buf)
     m = new(GroupMetadataValue)
     if end - pos < 2:
@@ -733,6 +744,9 @@ def decode_group_metadata_value_v3(buf: Buffer, pos: int) -> tuple[GroupMetadata
         raise null_value("GroupMetadataValue.members", pos)
     if n * 24 > end - pos:
         raise cut_short("GroupMetadataValue.members", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("GroupMetadataValue.members", pos)
     m.members = []
     add1 = m.members.append
     for _ in range(n):
@@ -889,7 +903,7 @@ def encode_group_metadata_value_v3(m: GroupMetadataValue, out: list[Chunk]) -> N
             add(v10)
 
 
-def decode_group_metadata_value_v4(buf: Buffer, pos: int) -> tuple[GroupMetadataValue, int]:
+def decode_group_metadata_value_v4(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[GroupMetadataValue, int]:
     end = len(buf)
     m = new(GroupMetadataValue)
     if pos >= end:
@@ -944,6 +958,9 @@ def decode_group_metadata_value_v4(buf: Buffer, pos: int) -> tuple[GroupMetadata
     n -= 1
     if n * 15 > end - pos:
         raise cut_short("GroupMetadataValue.members", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("GroupMetadataValue.members", pos)
     m.members = []
     add1 = m.members.append
     for _ in range(n):
@@ -1032,7 +1049,8 @@ def decode_group_metadata_value_v4(buf: Buffer, pos: int) -> tuple[GroupMetadata
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MemberMetadata")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "MemberMetadata", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -1041,7 +1059,8 @@ def decode_group_metadata_value_v4(buf: Buffer, pos: int) -> tuple[GroupMetadata
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "GroupMetadataValue")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "GroupMetadataValue", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec, RecordType
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     Buffer,
     Chunk,
     NullFieldError,
@@ -53,7 +54,7 @@ _pack_qh = Struct(">qh").pack
 _unpack_from_qh = Struct(">qh").unpack_from
 
 
-def decode_legacy_offset_commit_key_v0(buf: Buffer, pos: int) -> tuple[LegacyOffsetCommitKey, int]:
+def decode_legacy_offset_commit_key_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[LegacyOffsetCommitKey, int]:
     end = len(buf)
     m = new(LegacyOffsetCommitKey)
     if end - pos < 2:
@@ -117,7 +118,7 @@ KEY: MessageCodec[LegacyOffsetCommitKey] = MessageCodec(
 )
 
 
-def decode_legacy_offset_commit_value_v0(buf: Buffer, pos: int) -> tuple[LegacyOffsetCommitValue, int]:
+def decode_legacy_offset_commit_value_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[LegacyOffsetCommitValue, int]:
     end = len(buf)
     m = new(LegacyOffsetCommitValue)
     if end - pos < 10:

@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec, RecordType
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -77,7 +78,7 @@ _pack_qq = Struct(">qq").pack
 _unpack_from_qq = Struct(">qq").unpack_from
 
 
-def decode_offset_commit_key_v0(buf: Buffer, pos: int) -> tuple[OffsetCommitKey, int]:
+def decode_offset_commit_key_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetCommitKey, int]:
     end = len(buf)
     m = new(OffsetCommitKey)
     if end - pos < 2:
@@ -141,7 +142,7 @@ KEY: MessageCodec[OffsetCommitKey] = MessageCodec(
 )
 
 
-def decode_offset_commit_value_v0(buf: Buffer, pos: int) -> tuple[OffsetCommitValue, int]:
+def decode_offset_commit_value_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetCommitValue, int]:
     end = len(buf)
     m = new(OffsetCommitValue)
     if end - pos < 10:
@@ -178,7 +179,7 @@ def encode_offset_commit_value_v0(m: OffsetCommitValue, out: list[Chunk]) -> Non
     add(_pack_q(m.commit_timestamp))
 
 
-def decode_offset_commit_value_v1(buf: Buffer, pos: int) -> tuple[OffsetCommitValue, int]:
+def decode_offset_commit_value_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetCommitValue, int]:
     end = len(buf)
     m = new(OffsetCommitValue)
     if end - pos < 10:
@@ -214,7 +215,7 @@ def encode_offset_commit_value_v1(m: OffsetCommitValue, out: list[Chunk]) -> Non
     add(_pack_qq(m.commit_timestamp, m.expire_timestamp))
 
 
-def decode_offset_commit_value_v3(buf: Buffer, pos: int) -> tuple[OffsetCommitValue, int]:
+def decode_offset_commit_value_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetCommitValue, int]:
     end = len(buf)
     m = new(OffsetCommitValue)
     if end - pos < 14:
@@ -250,7 +251,7 @@ def encode_offset_commit_value_v3(m: OffsetCommitValue, out: list[Chunk]) -> Non
     add(_pack_q(m.commit_timestamp))
 
 
-def decode_offset_commit_value_v4(buf: Buffer, pos: int) -> tuple[OffsetCommitValue, int]:
+def decode_offset_commit_value_v4(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[OffsetCommitValue, int]:
     end = len(buf)
     m = new(OffsetCommitValue)
     if end - pos < 13:
@@ -273,7 +274,8 @@ def decode_offset_commit_value_v4(buf: Buffer, pos: int) -> tuple[OffsetCommitVa
     m.topic_id = ZERO_UUID
     m.unknown_tagged_fields = None
     if n:
-        tags1, after1 = read_tags(buf, pos - 1, end, "OffsetCommitValue")
+        tags1, after1 = read_tags(buf, pos - 1, end, "OffsetCommitValue", left)
+        left -= len(tags1)
         unknown1: dict[int, bytes] = {}
         for tag1, pos, end1 in tags1:
             if tag1 == 0:

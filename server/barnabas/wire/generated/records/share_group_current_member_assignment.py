@@ -9,6 +9,7 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec, RecordType
 from barnabas.wire.primitives import (
     INT32S,
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -20,6 +21,7 @@ from barnabas.wire.primitives import (
     null_value,
     read_unknown_tags,
     read_uvarint,
+    too_many_entries,
     write_tags,
 )
 
@@ -71,7 +73,7 @@ _pack_iibB = Struct(">iibB").pack
 _unpack_from_iibB = Struct(">iibB").unpack_from
 
 
-def decode_share_group_current_member_assignment_key_v0(buf: Buffer, pos: int) -> tuple[ShareGroupCurrentMemberAssignmentKey, int]:
+def decode_share_group_current_member_assignment_key_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ShareGroupCurrentMemberAssignmentKey, int]:
     end = len(buf)
     m = new(ShareGroupCurrentMemberAssignmentKey)
     if end - pos < 2:
@@ -130,7 +132,7 @@ KEY: MessageCodec[ShareGroupCurrentMemberAssignmentKey] = MessageCodec(
 )
 
 
-def decode_share_group_current_member_assignment_value_v0(buf: Buffer, pos: int) -> tuple[ShareGroupCurrentMemberAssignmentValue, int]:
+def decode_share_group_current_member_assignment_value_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ShareGroupCurrentMemberAssignmentValue, int]:
     end = len(buf)
     m = new(ShareGroupCurrentMemberAssignmentValue)
     if end - pos < 10:
@@ -144,6 +146,9 @@ def decode_share_group_current_member_assignment_value_v0(buf: Buffer, pos: int)
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("ShareGroupCurrentMemberAssignmentValue.AssignedPartitions", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ShareGroupCurrentMemberAssignmentValue.AssignedPartitions", pos)
     m.assigned_partitions = []
     add1 = m.assigned_partitions.append
     for _ in range(n):
@@ -159,6 +164,9 @@ def decode_share_group_current_member_assignment_value_v0(buf: Buffer, pos: int)
         n -= 1
         if n * 4 > end - pos:
             raise cut_short("TopicPartitions.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicPartitions.Partitions", pos)
         x1.partitions = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         if pos >= end:
@@ -166,7 +174,8 @@ def decode_share_group_current_member_assignment_value_v0(buf: Buffer, pos: int)
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicPartitions")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicPartitions", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -175,7 +184,8 @@ def decode_share_group_current_member_assignment_value_v0(buf: Buffer, pos: int)
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareGroupCurrentMemberAssignmentValue")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareGroupCurrentMemberAssignmentValue", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

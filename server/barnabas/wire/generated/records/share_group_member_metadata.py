@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec, RecordType
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -20,6 +21,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -54,7 +56,7 @@ _pack_h = Struct(">h").pack
 _unpack_from_h = Struct(">h").unpack_from
 
 
-def decode_share_group_member_metadata_key_v0(buf: Buffer, pos: int) -> tuple[ShareGroupMemberMetadataKey, int]:
+def decode_share_group_member_metadata_key_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ShareGroupMemberMetadataKey, int]:
     end = len(buf)
     m = new(ShareGroupMemberMetadataKey)
     if end - pos < 2:
@@ -113,7 +115,7 @@ KEY: MessageCodec[ShareGroupMemberMetadataKey] = MessageCodec(
 )
 
 
-def decode_share_group_member_metadata_value_v0(buf: Buffer, pos: int) -> tuple[ShareGroupMemberMetadataValue, int]:
+def decode_share_group_member_metadata_value_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ShareGroupMemberMetadataValue, int]:
     end = len(buf)
     m = new(ShareGroupMemberMetadataValue)
     if pos >= end:
@@ -167,6 +169,9 @@ def decode_share_group_member_metadata_value_v0(buf: Buffer, pos: int) -> tuple[
     n -= 1
     if n > end - pos:
         raise cut_short("ShareGroupMemberMetadataValue.SubscribedTopicNames", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ShareGroupMemberMetadataValue.SubscribedTopicNames", pos)
     m.subscribed_topic_names = []
     add1 = m.subscribed_topic_names.append
     for _ in range(n):
@@ -189,7 +194,8 @@ def decode_share_group_member_metadata_value_v0(buf: Buffer, pos: int) -> tuple[
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareGroupMemberMetadataValue")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareGroupMemberMetadataValue", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec, RecordType
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     Buffer,
     Chunk,
     NullFieldError,
@@ -46,7 +47,7 @@ _pack_iqB = Struct(">iqB").pack
 _unpack_from_iqB = Struct(">iqB").unpack_from
 
 
-def decode_share_group_metadata_key_v0(buf: Buffer, pos: int) -> tuple[ShareGroupMetadataKey, int]:
+def decode_share_group_metadata_key_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ShareGroupMetadataKey, int]:
     end = len(buf)
     m = new(ShareGroupMetadataKey)
     if end - pos < 2:
@@ -87,7 +88,7 @@ KEY: MessageCodec[ShareGroupMetadataKey] = MessageCodec(
 )
 
 
-def decode_share_group_metadata_value_v0(buf: Buffer, pos: int) -> tuple[ShareGroupMetadataValue, int]:
+def decode_share_group_metadata_value_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ShareGroupMetadataValue, int]:
     end = len(buf)
     m = new(ShareGroupMetadataValue)
     if end - pos < 13:
@@ -95,7 +96,8 @@ def decode_share_group_metadata_value_v0(buf: Buffer, pos: int) -> tuple[ShareGr
     m.epoch, m.metadata_hash, n = _unpack_from_iqB(buf, pos)
     pos += 13
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareGroupMetadataValue")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareGroupMetadataValue", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

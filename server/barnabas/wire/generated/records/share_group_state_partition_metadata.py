@@ -9,6 +9,7 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec, RecordType
 from barnabas.wire.primitives import (
     INT32S,
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -22,6 +23,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -79,7 +81,7 @@ _pack_h = Struct(">h").pack
 _unpack_from_h = Struct(">h").unpack_from
 
 
-def decode_share_group_state_partition_metadata_key_v0(buf: Buffer, pos: int) -> tuple[ShareGroupStatePartitionMetadataKey, int]:
+def decode_share_group_state_partition_metadata_key_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ShareGroupStatePartitionMetadataKey, int]:
     end = len(buf)
     m = new(ShareGroupStatePartitionMetadataKey)
     if end - pos < 2:
@@ -120,7 +122,7 @@ KEY: MessageCodec[ShareGroupStatePartitionMetadataKey] = MessageCodec(
 )
 
 
-def decode_share_group_state_partition_metadata_value_v0(buf: Buffer, pos: int) -> tuple[ShareGroupStatePartitionMetadataValue, int]:
+def decode_share_group_state_partition_metadata_value_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ShareGroupStatePartitionMetadataValue, int]:
     end = len(buf)
     m = new(ShareGroupStatePartitionMetadataValue)
     if pos >= end:
@@ -134,6 +136,9 @@ def decode_share_group_state_partition_metadata_value_v0(buf: Buffer, pos: int) 
     n -= 1
     if n * 19 > end - pos:
         raise cut_short("ShareGroupStatePartitionMetadataValue.InitializingTopics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ShareGroupStatePartitionMetadataValue.InitializingTopics", pos)
     m.initializing_topics = []
     add1 = m.initializing_topics.append
     for _ in range(n):
@@ -162,6 +167,9 @@ def decode_share_group_state_partition_metadata_value_v0(buf: Buffer, pos: int) 
         n -= 1
         if n * 4 > end - pos:
             raise cut_short("TopicPartitionsInfo.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicPartitionsInfo.Partitions", pos)
         x1.partitions = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         if pos >= end:
@@ -169,7 +177,8 @@ def decode_share_group_state_partition_metadata_value_v0(buf: Buffer, pos: int) 
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicPartitionsInfo")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicPartitionsInfo", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -184,6 +193,9 @@ def decode_share_group_state_partition_metadata_value_v0(buf: Buffer, pos: int) 
     n -= 1
     if n * 19 > end - pos:
         raise cut_short("ShareGroupStatePartitionMetadataValue.InitializedTopics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ShareGroupStatePartitionMetadataValue.InitializedTopics", pos)
     m.initialized_topics = []
     add2 = m.initialized_topics.append
     for _ in range(n):
@@ -212,6 +224,9 @@ def decode_share_group_state_partition_metadata_value_v0(buf: Buffer, pos: int) 
         n -= 1
         if n * 4 > end - pos:
             raise cut_short("TopicPartitionsInfo.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TopicPartitionsInfo.Partitions", pos)
         x2.partitions = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         if pos >= end:
@@ -219,7 +234,8 @@ def decode_share_group_state_partition_metadata_value_v0(buf: Buffer, pos: int) 
         n = buf[pos]
         pos += 1
         if n:
-            x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicPartitionsInfo")
+            x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicPartitionsInfo", left)
+            left -= len(x2.unknown_tagged_fields or ())
         else:
             x2.unknown_tagged_fields = None
         add2(x2)
@@ -234,6 +250,9 @@ def decode_share_group_state_partition_metadata_value_v0(buf: Buffer, pos: int) 
     n -= 1
     if n * 18 > end - pos:
         raise cut_short("ShareGroupStatePartitionMetadataValue.DeletingTopics", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ShareGroupStatePartitionMetadataValue.DeletingTopics", pos)
     m.deleting_topics = []
     add3 = m.deleting_topics.append
     for _ in range(n):
@@ -256,7 +275,8 @@ def decode_share_group_state_partition_metadata_value_v0(buf: Buffer, pos: int) 
         n = buf[pos]
         pos += 1
         if n:
-            x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicInfo")
+            x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicInfo", left)
+            left -= len(x3.unknown_tagged_fields or ())
         else:
             x3.unknown_tagged_fields = None
         add3(x3)
@@ -265,7 +285,8 @@ def decode_share_group_state_partition_metadata_value_v0(buf: Buffer, pos: int) 
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareGroupStatePartitionMetadataValue")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "ShareGroupStatePartitionMetadataValue", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

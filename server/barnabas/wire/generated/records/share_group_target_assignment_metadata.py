@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec, RecordType
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -50,7 +51,7 @@ _pack_q = Struct(">q").pack
 _unpack_from_q = Struct(">q").unpack_from
 
 
-def decode_share_group_target_assignment_metadata_key_v0(buf: Buffer, pos: int) -> tuple[ShareGroupTargetAssignmentMetadataKey, int]:
+def decode_share_group_target_assignment_metadata_key_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ShareGroupTargetAssignmentMetadataKey, int]:
     end = len(buf)
     m = new(ShareGroupTargetAssignmentMetadataKey)
     if end - pos < 2:
@@ -91,7 +92,7 @@ KEY: MessageCodec[ShareGroupTargetAssignmentMetadataKey] = MessageCodec(
 )
 
 
-def decode_share_group_target_assignment_metadata_value_v0(buf: Buffer, pos: int) -> tuple[ShareGroupTargetAssignmentMetadataValue, int]:
+def decode_share_group_target_assignment_metadata_value_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ShareGroupTargetAssignmentMetadataValue, int]:
     end = len(buf)
     m = new(ShareGroupTargetAssignmentMetadataValue)
     if end - pos < 5:
@@ -101,7 +102,8 @@ def decode_share_group_target_assignment_metadata_value_v0(buf: Buffer, pos: int
     m.assignment_timestamp = 0
     m.unknown_tagged_fields = None
     if n:
-        tags1, after1 = read_tags(buf, pos - 1, end, "ShareGroupTargetAssignmentMetadataValue")
+        tags1, after1 = read_tags(buf, pos - 1, end, "ShareGroupTargetAssignmentMetadataValue", left)
+        left -= len(tags1)
         unknown1: dict[int, bytes] = {}
         for tag1, pos, end1 in tags1:
             if tag1 == 0:

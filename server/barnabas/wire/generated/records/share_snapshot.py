@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec, RecordType
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     ZERO_UUID,
     Buffer,
@@ -22,6 +23,7 @@ from barnabas.wire.primitives import (
     read_tags,
     read_unknown_tags,
     read_uvarint,
+    too_many_entries,
     write_tags,
 )
 
@@ -91,7 +93,7 @@ _pack_qqbhB = Struct(">qqbhB").pack
 _unpack_from_qqbhB = Struct(">qqbhB").unpack_from
 
 
-def decode_share_snapshot_key_v0(buf: Buffer, pos: int) -> tuple[ShareSnapshotKey, int]:
+def decode_share_snapshot_key_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ShareSnapshotKey, int]:
     end = len(buf)
     m = new(ShareSnapshotKey)
     if end - pos < 2:
@@ -137,7 +139,7 @@ KEY: MessageCodec[ShareSnapshotKey] = MessageCodec(
 )
 
 
-def decode_share_snapshot_value_v0(buf: Buffer, pos: int) -> tuple[ShareSnapshotValue, int]:
+def decode_share_snapshot_value_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[ShareSnapshotValue, int]:
     end = len(buf)
     m = new(ShareSnapshotValue)
     if end - pos < 37:
@@ -151,6 +153,9 @@ def decode_share_snapshot_value_v0(buf: Buffer, pos: int) -> tuple[ShareSnapshot
     n -= 1
     if n * 20 > end - pos:
         raise cut_short("ShareSnapshotValue.StateBatches", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("ShareSnapshotValue.StateBatches", pos)
     m.state_batches = []
     add1 = m.state_batches.append
     for _ in range(n):
@@ -160,7 +165,8 @@ def decode_share_snapshot_value_v0(buf: Buffer, pos: int) -> tuple[ShareSnapshot
         x1.first_offset, x1.last_offset, x1.delivery_state, x1.delivery_count, n = _unpack_from_qqbhB(buf, pos)
         pos += 20
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StateBatch")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StateBatch", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -171,7 +177,8 @@ def decode_share_snapshot_value_v0(buf: Buffer, pos: int) -> tuple[ShareSnapshot
     m.delivery_complete_count = -1
     m.unknown_tagged_fields = None
     if n:
-        tags1, after1 = read_tags(buf, pos - 1, end, "ShareSnapshotValue")
+        tags1, after1 = read_tags(buf, pos - 1, end, "ShareSnapshotValue", left)
+        left -= len(tags1)
         unknown1: dict[int, bytes] = {}
         for tag1, pos, end1 in tags1:
             if tag1 == 0:

@@ -9,6 +9,7 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec, RecordType
 from barnabas.wire.primitives import (
     INT32S,
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -24,6 +25,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -84,7 +86,7 @@ _pack_iibB = Struct(">iibB").pack
 _unpack_from_iibB = Struct(">iibB").unpack_from
 
 
-def decode_streams_group_current_member_assignment_key_v0(buf: Buffer, pos: int) -> tuple[StreamsGroupCurrentMemberAssignmentKey, int]:
+def decode_streams_group_current_member_assignment_key_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[StreamsGroupCurrentMemberAssignmentKey, int]:
     end = len(buf)
     m = new(StreamsGroupCurrentMemberAssignmentKey)
     if end - pos < 2:
@@ -143,7 +145,7 @@ KEY: MessageCodec[StreamsGroupCurrentMemberAssignmentKey] = MessageCodec(
 )
 
 
-def decode_streams_group_current_member_assignment_value_v0(buf: Buffer, pos: int) -> tuple[StreamsGroupCurrentMemberAssignmentValue, int]:
+def decode_streams_group_current_member_assignment_value_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[StreamsGroupCurrentMemberAssignmentValue, int]:
     end = len(buf)
     m = new(StreamsGroupCurrentMemberAssignmentValue)
     if end - pos < 10:
@@ -157,6 +159,9 @@ def decode_streams_group_current_member_assignment_value_v0(buf: Buffer, pos: in
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("StreamsGroupCurrentMemberAssignmentValue.ActiveTasks", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("StreamsGroupCurrentMemberAssignmentValue.ActiveTasks", pos)
     m.active_tasks = []
     add1 = m.active_tasks.append
     for _ in range(n):
@@ -185,6 +190,9 @@ def decode_streams_group_current_member_assignment_value_v0(buf: Buffer, pos: in
         n -= 1
         if n * 4 > end - pos:
             raise cut_short("TaskIds.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TaskIds.Partitions", pos)
         x1.partitions = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         if pos >= end:
@@ -194,7 +202,8 @@ def decode_streams_group_current_member_assignment_value_v0(buf: Buffer, pos: in
         x1.assignment_epochs = []
         x1.unknown_tagged_fields = None
         if n:
-            tags1, after1 = read_tags(buf, pos - 1, end, "TaskIds")
+            tags1, after1 = read_tags(buf, pos - 1, end, "TaskIds", left)
+            left -= len(tags1)
             unknown1: dict[int, bytes] = {}
             for tag1, pos, end1 in tags1:
                 if tag1 == 0:
@@ -210,6 +219,9 @@ def decode_streams_group_current_member_assignment_value_v0(buf: Buffer, pos: in
                         n -= 1
                         if n * 4 > end1 - pos:
                             raise cut_short("TaskIds.AssignmentEpochs", pos, end1)
+                        left -= n
+                        if left < 0:
+                            raise too_many_entries("TaskIds.AssignmentEpochs", pos)
                         x1.assignment_epochs = list(INT32S[n].unpack_from(buf, pos))
                         pos += n * 4
                     if pos != end1:
@@ -231,6 +243,9 @@ def decode_streams_group_current_member_assignment_value_v0(buf: Buffer, pos: in
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("StreamsGroupCurrentMemberAssignmentValue.StandbyTasks", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("StreamsGroupCurrentMemberAssignmentValue.StandbyTasks", pos)
     m.standby_tasks = []
     add2 = m.standby_tasks.append
     for _ in range(n):
@@ -259,6 +274,9 @@ def decode_streams_group_current_member_assignment_value_v0(buf: Buffer, pos: in
         n -= 1
         if n * 4 > end - pos:
             raise cut_short("TaskIds.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TaskIds.Partitions", pos)
         x2.partitions = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         if pos >= end:
@@ -268,7 +286,8 @@ def decode_streams_group_current_member_assignment_value_v0(buf: Buffer, pos: in
         x2.assignment_epochs = []
         x2.unknown_tagged_fields = None
         if n:
-            tags2, after2 = read_tags(buf, pos - 1, end, "TaskIds")
+            tags2, after2 = read_tags(buf, pos - 1, end, "TaskIds", left)
+            left -= len(tags2)
             unknown2: dict[int, bytes] = {}
             for tag2, pos, end2 in tags2:
                 if tag2 == 0:
@@ -284,6 +303,9 @@ def decode_streams_group_current_member_assignment_value_v0(buf: Buffer, pos: in
                         n -= 1
                         if n * 4 > end2 - pos:
                             raise cut_short("TaskIds.AssignmentEpochs", pos, end2)
+                        left -= n
+                        if left < 0:
+                            raise too_many_entries("TaskIds.AssignmentEpochs", pos)
                         x2.assignment_epochs = list(INT32S[n].unpack_from(buf, pos))
                         pos += n * 4
                     if pos != end2:
@@ -305,6 +327,9 @@ def decode_streams_group_current_member_assignment_value_v0(buf: Buffer, pos: in
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("StreamsGroupCurrentMemberAssignmentValue.WarmupTasks", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("StreamsGroupCurrentMemberAssignmentValue.WarmupTasks", pos)
     m.warmup_tasks = []
     add3 = m.warmup_tasks.append
     for _ in range(n):
@@ -333,6 +358,9 @@ def decode_streams_group_current_member_assignment_value_v0(buf: Buffer, pos: in
         n -= 1
         if n * 4 > end - pos:
             raise cut_short("TaskIds.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TaskIds.Partitions", pos)
         x3.partitions = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         if pos >= end:
@@ -342,7 +370,8 @@ def decode_streams_group_current_member_assignment_value_v0(buf: Buffer, pos: in
         x3.assignment_epochs = []
         x3.unknown_tagged_fields = None
         if n:
-            tags3, after3 = read_tags(buf, pos - 1, end, "TaskIds")
+            tags3, after3 = read_tags(buf, pos - 1, end, "TaskIds", left)
+            left -= len(tags3)
             unknown3: dict[int, bytes] = {}
             for tag3, pos, end3 in tags3:
                 if tag3 == 0:
@@ -358,6 +387,9 @@ def decode_streams_group_current_member_assignment_value_v0(buf: Buffer, pos: in
                         n -= 1
                         if n * 4 > end3 - pos:
                             raise cut_short("TaskIds.AssignmentEpochs", pos, end3)
+                        left -= n
+                        if left < 0:
+                            raise too_many_entries("TaskIds.AssignmentEpochs", pos)
                         x3.assignment_epochs = list(INT32S[n].unpack_from(buf, pos))
                         pos += n * 4
                     if pos != end3:
@@ -379,6 +411,9 @@ def decode_streams_group_current_member_assignment_value_v0(buf: Buffer, pos: in
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("StreamsGroupCurrentMemberAssignmentValue.ActiveTasksPendingRevocation", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("StreamsGroupCurrentMemberAssignmentValue.ActiveTasksPendingRevocation", pos)
     m.active_tasks_pending_revocation = []
     add4 = m.active_tasks_pending_revocation.append
     for _ in range(n):
@@ -407,6 +442,9 @@ def decode_streams_group_current_member_assignment_value_v0(buf: Buffer, pos: in
         n -= 1
         if n * 4 > end - pos:
             raise cut_short("TaskIds.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TaskIds.Partitions", pos)
         x4.partitions = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         if pos >= end:
@@ -416,7 +454,8 @@ def decode_streams_group_current_member_assignment_value_v0(buf: Buffer, pos: in
         x4.assignment_epochs = []
         x4.unknown_tagged_fields = None
         if n:
-            tags4, after4 = read_tags(buf, pos - 1, end, "TaskIds")
+            tags4, after4 = read_tags(buf, pos - 1, end, "TaskIds", left)
+            left -= len(tags4)
             unknown4: dict[int, bytes] = {}
             for tag4, pos, end4 in tags4:
                 if tag4 == 0:
@@ -432,6 +471,9 @@ def decode_streams_group_current_member_assignment_value_v0(buf: Buffer, pos: in
                         n -= 1
                         if n * 4 > end4 - pos:
                             raise cut_short("TaskIds.AssignmentEpochs", pos, end4)
+                        left -= n
+                        if left < 0:
+                            raise too_many_entries("TaskIds.AssignmentEpochs", pos)
                         x4.assignment_epochs = list(INT32S[n].unpack_from(buf, pos))
                         pos += n * 4
                     if pos != end4:
@@ -453,6 +495,9 @@ def decode_streams_group_current_member_assignment_value_v0(buf: Buffer, pos: in
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("StreamsGroupCurrentMemberAssignmentValue.StandbyTasksPendingRevocation", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("StreamsGroupCurrentMemberAssignmentValue.StandbyTasksPendingRevocation", pos)
     m.standby_tasks_pending_revocation = []
     add5 = m.standby_tasks_pending_revocation.append
     for _ in range(n):
@@ -481,6 +526,9 @@ def decode_streams_group_current_member_assignment_value_v0(buf: Buffer, pos: in
         n -= 1
         if n * 4 > end - pos:
             raise cut_short("TaskIds.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TaskIds.Partitions", pos)
         x5.partitions = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         if pos >= end:
@@ -490,7 +538,8 @@ def decode_streams_group_current_member_assignment_value_v0(buf: Buffer, pos: in
         x5.assignment_epochs = []
         x5.unknown_tagged_fields = None
         if n:
-            tags5, after5 = read_tags(buf, pos - 1, end, "TaskIds")
+            tags5, after5 = read_tags(buf, pos - 1, end, "TaskIds", left)
+            left -= len(tags5)
             unknown5: dict[int, bytes] = {}
             for tag5, pos, end5 in tags5:
                 if tag5 == 0:
@@ -506,6 +555,9 @@ def decode_streams_group_current_member_assignment_value_v0(buf: Buffer, pos: in
                         n -= 1
                         if n * 4 > end5 - pos:
                             raise cut_short("TaskIds.AssignmentEpochs", pos, end5)
+                        left -= n
+                        if left < 0:
+                            raise too_many_entries("TaskIds.AssignmentEpochs", pos)
                         x5.assignment_epochs = list(INT32S[n].unpack_from(buf, pos))
                         pos += n * 4
                     if pos != end5:
@@ -527,6 +579,9 @@ def decode_streams_group_current_member_assignment_value_v0(buf: Buffer, pos: in
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("StreamsGroupCurrentMemberAssignmentValue.WarmupTasksPendingRevocation", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("StreamsGroupCurrentMemberAssignmentValue.WarmupTasksPendingRevocation", pos)
     m.warmup_tasks_pending_revocation = []
     add6 = m.warmup_tasks_pending_revocation.append
     for _ in range(n):
@@ -555,6 +610,9 @@ def decode_streams_group_current_member_assignment_value_v0(buf: Buffer, pos: in
         n -= 1
         if n * 4 > end - pos:
             raise cut_short("TaskIds.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TaskIds.Partitions", pos)
         x6.partitions = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         if pos >= end:
@@ -564,7 +622,8 @@ def decode_streams_group_current_member_assignment_value_v0(buf: Buffer, pos: in
         x6.assignment_epochs = []
         x6.unknown_tagged_fields = None
         if n:
-            tags6, after6 = read_tags(buf, pos - 1, end, "TaskIds")
+            tags6, after6 = read_tags(buf, pos - 1, end, "TaskIds", left)
+            left -= len(tags6)
             unknown6: dict[int, bytes] = {}
             for tag6, pos, end6 in tags6:
                 if tag6 == 0:
@@ -580,6 +639,9 @@ def decode_streams_group_current_member_assignment_value_v0(buf: Buffer, pos: in
                         n -= 1
                         if n * 4 > end6 - pos:
                             raise cut_short("TaskIds.AssignmentEpochs", pos, end6)
+                        left -= n
+                        if left < 0:
+                            raise too_many_entries("TaskIds.AssignmentEpochs", pos)
                         x6.assignment_epochs = list(INT32S[n].unpack_from(buf, pos))
                         pos += n * 4
                     if pos != end6:
@@ -595,7 +657,8 @@ def decode_streams_group_current_member_assignment_value_v0(buf: Buffer, pos: in
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StreamsGroupCurrentMemberAssignmentValue")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StreamsGroupCurrentMemberAssignmentValue", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

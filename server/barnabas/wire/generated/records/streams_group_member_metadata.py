@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec, RecordType
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -20,6 +21,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -94,7 +96,7 @@ _pack_iiB = Struct(">iiB").pack
 _unpack_from_iiB = Struct(">iiB").unpack_from
 
 
-def decode_streams_group_member_metadata_key_v0(buf: Buffer, pos: int) -> tuple[StreamsGroupMemberMetadataKey, int]:
+def decode_streams_group_member_metadata_key_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[StreamsGroupMemberMetadataKey, int]:
     end = len(buf)
     m = new(StreamsGroupMemberMetadataKey)
     if end - pos < 2:
@@ -153,7 +155,7 @@ KEY: MessageCodec[StreamsGroupMemberMetadataKey] = MessageCodec(
 )
 
 
-def decode_streams_group_member_metadata_value_v0(buf: Buffer, pos: int) -> tuple[StreamsGroupMemberMetadataValue, int]:
+def decode_streams_group_member_metadata_value_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[StreamsGroupMemberMetadataValue, int]:
     end = len(buf)
     m = new(StreamsGroupMemberMetadataValue)
     if pos >= end:
@@ -249,7 +251,8 @@ def decode_streams_group_member_metadata_value_v0(buf: Buffer, pos: int) -> tupl
         x1.port, n = _unpack_from_HB(buf, pos)
         pos += 3
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Endpoint")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Endpoint", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
     if pos >= end:
@@ -263,6 +266,9 @@ def decode_streams_group_member_metadata_value_v0(buf: Buffer, pos: int) -> tupl
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("StreamsGroupMemberMetadataValue.ClientTags", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("StreamsGroupMemberMetadataValue.ClientTags", pos)
     m.client_tags = []
     add1 = m.client_tags.append
     for _ in range(n):
@@ -298,7 +304,8 @@ def decode_streams_group_member_metadata_value_v0(buf: Buffer, pos: int) -> tupl
         n = buf[pos]
         pos += 1
         if n:
-            x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "KeyValue")
+            x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "KeyValue", left)
+            left -= len(x2.unknown_tagged_fields or ())
         else:
             x2.unknown_tagged_fields = None
         add1(x2)
@@ -307,7 +314,8 @@ def decode_streams_group_member_metadata_value_v0(buf: Buffer, pos: int) -> tupl
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StreamsGroupMemberMetadataValue")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StreamsGroupMemberMetadataValue", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

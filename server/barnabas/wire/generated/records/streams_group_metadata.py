@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec, RecordType
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -23,6 +24,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -74,7 +76,7 @@ _pack_iq = Struct(">iq").pack
 _unpack_from_iqB = Struct(">iqB").unpack_from
 
 
-def decode_streams_group_metadata_key_v0(buf: Buffer, pos: int) -> tuple[StreamsGroupMetadataKey, int]:
+def decode_streams_group_metadata_key_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[StreamsGroupMetadataKey, int]:
     end = len(buf)
     m = new(StreamsGroupMetadataKey)
     if end - pos < 2:
@@ -115,7 +117,7 @@ KEY: MessageCodec[StreamsGroupMetadataKey] = MessageCodec(
 )
 
 
-def decode_streams_group_metadata_value_v0(buf: Buffer, pos: int) -> tuple[StreamsGroupMetadataValue, int]:
+def decode_streams_group_metadata_value_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[StreamsGroupMetadataValue, int]:
     end = len(buf)
     m = new(StreamsGroupMetadataValue)
     if end - pos < 13:
@@ -128,7 +130,8 @@ def decode_streams_group_metadata_value_v0(buf: Buffer, pos: int) -> tuple[Strea
     m.failed_description_topology_epoch = -1
     m.unknown_tagged_fields = None
     if n:
-        tags1, after1 = read_tags(buf, pos - 1, end, "StreamsGroupMetadataValue")
+        tags1, after1 = read_tags(buf, pos - 1, end, "StreamsGroupMetadataValue", left)
+        left -= len(tags1)
         unknown1: dict[int, bytes] = {}
         for tag1, pos, end1 in tags1:
             if tag1 == 0:
@@ -151,6 +154,9 @@ def decode_streams_group_metadata_value_v0(buf: Buffer, pos: int) -> tuple[Strea
                     n -= 1
                     if n * 3 > end1 - pos:
                         raise cut_short("StreamsGroupMetadataValue.LastAssignmentConfigs", pos, end1)
+                    left -= n
+                    if left < 0:
+                        raise too_many_entries("StreamsGroupMetadataValue.LastAssignmentConfigs", pos)
                     m.last_assignment_configs = []
                     add1 = m.last_assignment_configs.append
                     for _ in range(n):
@@ -186,7 +192,8 @@ def decode_streams_group_metadata_value_v0(buf: Buffer, pos: int) -> tuple[Strea
                         n = buf[pos]
                         pos += 1
                         if n:
-                            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "LastAssignmentConfig")
+                            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end1, "LastAssignmentConfig", left)
+                            left -= len(x1.unknown_tagged_fields or ())
                         else:
                             x1.unknown_tagged_fields = None
                         add1(x1)

@@ -9,6 +9,7 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec, RecordType
 from barnabas.wire.primitives import (
     INT32S,
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -21,6 +22,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -64,7 +66,7 @@ _pack_h = Struct(">h").pack
 _unpack_from_h = Struct(">h").unpack_from
 
 
-def decode_streams_group_target_assignment_member_key_v0(buf: Buffer, pos: int) -> tuple[StreamsGroupTargetAssignmentMemberKey, int]:
+def decode_streams_group_target_assignment_member_key_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[StreamsGroupTargetAssignmentMemberKey, int]:
     end = len(buf)
     m = new(StreamsGroupTargetAssignmentMemberKey)
     if end - pos < 2:
@@ -123,7 +125,7 @@ KEY: MessageCodec[StreamsGroupTargetAssignmentMemberKey] = MessageCodec(
 )
 
 
-def decode_streams_group_target_assignment_member_value_v0(buf: Buffer, pos: int) -> tuple[StreamsGroupTargetAssignmentMemberValue, int]:
+def decode_streams_group_target_assignment_member_value_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[StreamsGroupTargetAssignmentMemberValue, int]:
     end = len(buf)
     m = new(StreamsGroupTargetAssignmentMemberValue)
     if pos >= end:
@@ -137,6 +139,9 @@ def decode_streams_group_target_assignment_member_value_v0(buf: Buffer, pos: int
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("StreamsGroupTargetAssignmentMemberValue.ActiveTasks", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("StreamsGroupTargetAssignmentMemberValue.ActiveTasks", pos)
     m.active_tasks = []
     add1 = m.active_tasks.append
     for _ in range(n):
@@ -165,6 +170,9 @@ def decode_streams_group_target_assignment_member_value_v0(buf: Buffer, pos: int
         n -= 1
         if n * 4 > end - pos:
             raise cut_short("TaskIds.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TaskIds.Partitions", pos)
         x1.partitions = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         if pos >= end:
@@ -172,7 +180,8 @@ def decode_streams_group_target_assignment_member_value_v0(buf: Buffer, pos: int
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -187,6 +196,9 @@ def decode_streams_group_target_assignment_member_value_v0(buf: Buffer, pos: int
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("StreamsGroupTargetAssignmentMemberValue.StandbyTasks", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("StreamsGroupTargetAssignmentMemberValue.StandbyTasks", pos)
     m.standby_tasks = []
     add2 = m.standby_tasks.append
     for _ in range(n):
@@ -215,6 +227,9 @@ def decode_streams_group_target_assignment_member_value_v0(buf: Buffer, pos: int
         n -= 1
         if n * 4 > end - pos:
             raise cut_short("TaskIds.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TaskIds.Partitions", pos)
         x2.partitions = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         if pos >= end:
@@ -222,7 +237,8 @@ def decode_streams_group_target_assignment_member_value_v0(buf: Buffer, pos: int
         n = buf[pos]
         pos += 1
         if n:
-            x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds")
+            x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds", left)
+            left -= len(x2.unknown_tagged_fields or ())
         else:
             x2.unknown_tagged_fields = None
         add2(x2)
@@ -237,6 +253,9 @@ def decode_streams_group_target_assignment_member_value_v0(buf: Buffer, pos: int
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("StreamsGroupTargetAssignmentMemberValue.WarmupTasks", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("StreamsGroupTargetAssignmentMemberValue.WarmupTasks", pos)
     m.warmup_tasks = []
     add3 = m.warmup_tasks.append
     for _ in range(n):
@@ -265,6 +284,9 @@ def decode_streams_group_target_assignment_member_value_v0(buf: Buffer, pos: int
         n -= 1
         if n * 4 > end - pos:
             raise cut_short("TaskIds.Partitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TaskIds.Partitions", pos)
         x3.partitions = list(INT32S[n].unpack_from(buf, pos))
         pos += n * 4
         if pos >= end:
@@ -272,7 +294,8 @@ def decode_streams_group_target_assignment_member_value_v0(buf: Buffer, pos: int
         n = buf[pos]
         pos += 1
         if n:
-            x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds")
+            x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TaskIds", left)
+            left -= len(x3.unknown_tagged_fields or ())
         else:
             x3.unknown_tagged_fields = None
         add3(x3)
@@ -281,7 +304,8 @@ def decode_streams_group_target_assignment_member_value_v0(buf: Buffer, pos: int
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StreamsGroupTargetAssignmentMemberValue")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StreamsGroupTargetAssignmentMemberValue", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

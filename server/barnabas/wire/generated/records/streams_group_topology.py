@@ -9,6 +9,7 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec, RecordType
 from barnabas.wire.primitives import (
     INT16S,
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -21,6 +22,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -115,7 +117,7 @@ _pack_ihB = Struct(">ihB").pack
 _unpack_from_ihB = Struct(">ihB").unpack_from
 
 
-def decode_streams_group_topology_key_v0(buf: Buffer, pos: int) -> tuple[StreamsGroupTopologyKey, int]:
+def decode_streams_group_topology_key_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[StreamsGroupTopologyKey, int]:
     end = len(buf)
     m = new(StreamsGroupTopologyKey)
     if end - pos < 2:
@@ -156,7 +158,7 @@ KEY: MessageCodec[StreamsGroupTopologyKey] = MessageCodec(
 )
 
 
-def decode_streams_group_topology_value_v0(buf: Buffer, pos: int) -> tuple[StreamsGroupTopologyValue, int]:
+def decode_streams_group_topology_value_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[StreamsGroupTopologyValue, int]:
     end = len(buf)
     m = new(StreamsGroupTopologyValue)
     if end - pos < 5:
@@ -170,6 +172,9 @@ def decode_streams_group_topology_value_v0(buf: Buffer, pos: int) -> tuple[Strea
     n -= 1
     if n * 8 > end - pos:
         raise cut_short("StreamsGroupTopologyValue.Subtopologies", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("StreamsGroupTopologyValue.Subtopologies", pos)
     m.subtopologies = []
     add1 = m.subtopologies.append
     for _ in range(n):
@@ -198,6 +203,9 @@ def decode_streams_group_topology_value_v0(buf: Buffer, pos: int) -> tuple[Strea
         n -= 1
         if n > end - pos:
             raise cut_short("Subtopology.SourceTopics", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("Subtopology.SourceTopics", pos)
         x1.source_topics = []
         add2 = x1.source_topics.append
         for _ in range(n):
@@ -226,6 +234,9 @@ def decode_streams_group_topology_value_v0(buf: Buffer, pos: int) -> tuple[Strea
         n -= 1
         if n > end - pos:
             raise cut_short("Subtopology.SourceTopicRegex", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("Subtopology.SourceTopicRegex", pos)
         x1.source_topic_regex = []
         add3 = x1.source_topic_regex.append
         for _ in range(n):
@@ -254,6 +265,9 @@ def decode_streams_group_topology_value_v0(buf: Buffer, pos: int) -> tuple[Strea
         n -= 1
         if n * 9 > end - pos:
             raise cut_short("Subtopology.StateChangelogTopics", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("Subtopology.StateChangelogTopics", pos)
         x1.state_changelog_topics = []
         add4 = x1.state_changelog_topics.append
         for _ in range(n):
@@ -282,6 +296,9 @@ def decode_streams_group_topology_value_v0(buf: Buffer, pos: int) -> tuple[Strea
             n -= 1
             if n * 3 > end - pos:
                 raise cut_short("TopicInfo.TopicConfigs", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("TopicInfo.TopicConfigs", pos)
             x2.topic_configs = []
             add5 = x2.topic_configs.append
             for _ in range(n):
@@ -317,7 +334,8 @@ def decode_streams_group_topology_value_v0(buf: Buffer, pos: int) -> tuple[Strea
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicConfig")
+                    x3.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicConfig", left)
+                    left -= len(x3.unknown_tagged_fields or ())
                 else:
                     x3.unknown_tagged_fields = None
                 add5(x3)
@@ -326,7 +344,8 @@ def decode_streams_group_topology_value_v0(buf: Buffer, pos: int) -> tuple[Strea
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicInfo")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicInfo", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add4(x2)
@@ -341,6 +360,9 @@ def decode_streams_group_topology_value_v0(buf: Buffer, pos: int) -> tuple[Strea
         n -= 1
         if n > end - pos:
             raise cut_short("Subtopology.RepartitionSinkTopics", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("Subtopology.RepartitionSinkTopics", pos)
         x1.repartition_sink_topics = []
         add6 = x1.repartition_sink_topics.append
         for _ in range(n):
@@ -369,6 +391,9 @@ def decode_streams_group_topology_value_v0(buf: Buffer, pos: int) -> tuple[Strea
         n -= 1
         if n * 9 > end - pos:
             raise cut_short("Subtopology.RepartitionSourceTopics", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("Subtopology.RepartitionSourceTopics", pos)
         x1.repartition_source_topics = []
         add7 = x1.repartition_source_topics.append
         for _ in range(n):
@@ -397,6 +422,9 @@ def decode_streams_group_topology_value_v0(buf: Buffer, pos: int) -> tuple[Strea
             n -= 1
             if n * 3 > end - pos:
                 raise cut_short("TopicInfo.TopicConfigs", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("TopicInfo.TopicConfigs", pos)
             x4.topic_configs = []
             add8 = x4.topic_configs.append
             for _ in range(n):
@@ -432,7 +460,8 @@ def decode_streams_group_topology_value_v0(buf: Buffer, pos: int) -> tuple[Strea
                 n = buf[pos]
                 pos += 1
                 if n:
-                    x5.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicConfig")
+                    x5.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicConfig", left)
+                    left -= len(x5.unknown_tagged_fields or ())
                 else:
                     x5.unknown_tagged_fields = None
                 add8(x5)
@@ -441,7 +470,8 @@ def decode_streams_group_topology_value_v0(buf: Buffer, pos: int) -> tuple[Strea
             n = buf[pos]
             pos += 1
             if n:
-                x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicInfo")
+                x4.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "TopicInfo", left)
+                left -= len(x4.unknown_tagged_fields or ())
             else:
                 x4.unknown_tagged_fields = None
             add7(x4)
@@ -456,6 +486,9 @@ def decode_streams_group_topology_value_v0(buf: Buffer, pos: int) -> tuple[Strea
         n -= 1
         if n * 4 > end - pos:
             raise cut_short("Subtopology.CopartitionGroups", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("Subtopology.CopartitionGroups", pos)
         x1.copartition_groups = []
         add9 = x1.copartition_groups.append
         for _ in range(n):
@@ -471,6 +504,9 @@ def decode_streams_group_topology_value_v0(buf: Buffer, pos: int) -> tuple[Strea
             n -= 1
             if n * 2 > end - pos:
                 raise cut_short("CopartitionGroup.SourceTopics", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("CopartitionGroup.SourceTopics", pos)
             x6.source_topics = list(INT16S[n].unpack_from(buf, pos))
             pos += n * 2
             if pos >= end:
@@ -484,6 +520,9 @@ def decode_streams_group_topology_value_v0(buf: Buffer, pos: int) -> tuple[Strea
             n -= 1
             if n * 2 > end - pos:
                 raise cut_short("CopartitionGroup.SourceTopicRegex", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("CopartitionGroup.SourceTopicRegex", pos)
             x6.source_topic_regex = list(INT16S[n].unpack_from(buf, pos))
             pos += n * 2
             if pos >= end:
@@ -497,6 +536,9 @@ def decode_streams_group_topology_value_v0(buf: Buffer, pos: int) -> tuple[Strea
             n -= 1
             if n * 2 > end - pos:
                 raise cut_short("CopartitionGroup.RepartitionSourceTopics", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("CopartitionGroup.RepartitionSourceTopics", pos)
             x6.repartition_source_topics = list(INT16S[n].unpack_from(buf, pos))
             pos += n * 2
             if pos >= end:
@@ -504,7 +546,8 @@ def decode_streams_group_topology_value_v0(buf: Buffer, pos: int) -> tuple[Strea
             n = buf[pos]
             pos += 1
             if n:
-                x6.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CopartitionGroup")
+                x6.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CopartitionGroup", left)
+                left -= len(x6.unknown_tagged_fields or ())
             else:
                 x6.unknown_tagged_fields = None
             add9(x6)
@@ -513,7 +556,8 @@ def decode_streams_group_topology_value_v0(buf: Buffer, pos: int) -> tuple[Strea
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Subtopology")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "Subtopology", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -522,7 +566,8 @@ def decode_streams_group_topology_value_v0(buf: Buffer, pos: int) -> tuple[Strea
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StreamsGroupTopologyValue")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "StreamsGroupTopologyValue", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

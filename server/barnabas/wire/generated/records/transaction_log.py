@@ -9,6 +9,7 @@ from struct import Struct
 from barnabas.wire.codec import MessageCodec, RecordType
 from barnabas.wire.primitives import (
     INT32S,
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -25,6 +26,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -94,7 +96,7 @@ _unpack_from_qq = Struct(">qq").unpack_from
 _unpack_from_qqB = Struct(">qqB").unpack_from
 
 
-def decode_transaction_log_key_v0(buf: Buffer, pos: int) -> tuple[TransactionLogKey, int]:
+def decode_transaction_log_key_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[TransactionLogKey, int]:
     end = len(buf)
     m = new(TransactionLogKey)
     if end - pos < 2:
@@ -135,7 +137,7 @@ KEY: MessageCodec[TransactionLogKey] = MessageCodec(
 )
 
 
-def decode_transaction_log_value_v0(buf: Buffer, pos: int) -> tuple[TransactionLogValue, int]:
+def decode_transaction_log_value_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[TransactionLogValue, int]:
     end = len(buf)
     m = new(TransactionLogValue)
     if end - pos < 19:
@@ -147,6 +149,9 @@ def decode_transaction_log_value_v0(buf: Buffer, pos: int) -> tuple[TransactionL
     else:
         if n * 6 > end - pos:
             raise cut_short("TransactionLogValue.TransactionPartitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TransactionLogValue.TransactionPartitions", pos)
         m.transaction_partitions = []
         add1 = m.transaction_partitions.append
         for _ in range(n):
@@ -170,6 +175,9 @@ def decode_transaction_log_value_v0(buf: Buffer, pos: int) -> tuple[TransactionL
                 raise null_value("PartitionsSchema.PartitionIds", pos)
             if n * 4 > end - pos:
                 raise cut_short("PartitionsSchema.PartitionIds", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("PartitionsSchema.PartitionIds", pos)
             x1.partition_ids = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             x1.unknown_tagged_fields = None
@@ -218,7 +226,7 @@ def encode_transaction_log_value_v0(m: TransactionLogValue, out: list[Chunk]) ->
     add(_pack_qq(m.transaction_last_update_timestamp_ms, m.transaction_start_timestamp_ms))
 
 
-def decode_transaction_log_value_v1(buf: Buffer, pos: int) -> tuple[TransactionLogValue, int]:
+def decode_transaction_log_value_v1(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[TransactionLogValue, int]:
     end = len(buf)
     m = new(TransactionLogValue)
     if end - pos < 16:
@@ -233,6 +241,9 @@ def decode_transaction_log_value_v1(buf: Buffer, pos: int) -> tuple[TransactionL
         n -= 1
         if n * 3 > end - pos:
             raise cut_short("TransactionLogValue.TransactionPartitions", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("TransactionLogValue.TransactionPartitions", pos)
         m.transaction_partitions = []
         add1 = m.transaction_partitions.append
         for _ in range(n):
@@ -261,6 +272,9 @@ def decode_transaction_log_value_v1(buf: Buffer, pos: int) -> tuple[TransactionL
             n -= 1
             if n * 4 > end - pos:
                 raise cut_short("PartitionsSchema.PartitionIds", pos, end)
+            left -= n
+            if left < 0:
+                raise too_many_entries("PartitionsSchema.PartitionIds", pos)
             x1.partition_ids = list(INT32S[n].unpack_from(buf, pos))
             pos += n * 4
             if pos >= end:
@@ -268,7 +282,8 @@ def decode_transaction_log_value_v1(buf: Buffer, pos: int) -> tuple[TransactionL
             n = buf[pos]
             pos += 1
             if n:
-                x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionsSchema")
+                x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "PartitionsSchema", left)
+                left -= len(x1.unknown_tagged_fields or ())
             else:
                 x1.unknown_tagged_fields = None
             add1(x1)
@@ -282,7 +297,8 @@ def decode_transaction_log_value_v1(buf: Buffer, pos: int) -> tuple[TransactionL
     m.next_producer_epoch = -1
     m.unknown_tagged_fields = None
     if n:
-        tags1, after1 = read_tags(buf, pos - 1, end, "TransactionLogValue")
+        tags1, after1 = read_tags(buf, pos - 1, end, "TransactionLogValue", left)
+        left -= len(tags1)
         unknown1: dict[int, bytes] = {}
         for tag1, pos, end1 in tags1:
             if tag1 == 0:
