@@ -61,6 +61,7 @@ mutants: $(VENV)/.ready-mutation  ## small bugs planted in the sources, which th
 
 turns: $(VENV)/.ready-test  ## each API's worst request against a broker that holds much: lines in one turn of its event loop (ARGS="API ...")
 	BARNABAS_TEST_EFFORT=10 PYTHONPATH=server:. $(BIN)/python -m tests.support.loop_turns --verbose $(ARGS)
+	BARNABAS_TEST_EFFORT=10 PYTHONPATH=server:. $(BIN)/python -m tests.support.wide_turns --verbose $(ARGS)
 
 check: $(VENV)/.ready-check  ## lint, types, layering, generated code and docs up to date
 	$(BIN)/ruff check .

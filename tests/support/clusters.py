@@ -25,9 +25,9 @@ class StandingImage:
         await self.apply(decide(self.image))
         return self.image
 
-    async def apply(self, changes: Iterable[Change]) -> None:
+    async def apply(self, changes: Iterable[Change | None]) -> None:
         """Make changes, and have those who follow the image see them."""
-        made = list(changes)
+        made = [change for change in changes if change is not None]
         self.decided += made
         delta = Delta.of(self.image, self.image.apply(made), made)
         for subscriber in self._subscribers:

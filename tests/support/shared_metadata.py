@@ -174,7 +174,7 @@ class View:
         """Decide on the truth, and return when the broker knows of it."""
         await trio.lowlevel.checkpoint()
         image = self._truth.image
-        changes = list(decide(image))
+        changes = [change for change in decide(image) if change is not None]
         if changes:
             image = self._truth.change(*changes)
             while self._coming:

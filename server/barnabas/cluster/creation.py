@@ -35,7 +35,7 @@ def create_topics(
     *,
     with_each_other: bool = True,
     charge: Callable[[str, int], None] | None = None,
-) -> Iterator[Change]:
+) -> Iterator[Change | None]:
     """Yield the changes that make these topics; puts into `refused` why one cannot be made, by name.
 
     `with_each_other` also refuses names that differ from another one's in dots for underscores only. `charge` gets the
@@ -60,6 +60,7 @@ def create_topics(
                 charge(name, len(topic.assignments) or topic.partitions)
         except RequestError as error:
             refused[name] = detached(error)
+            yield None
             continue
         names.add(name)
         yield from changes

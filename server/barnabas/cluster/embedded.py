@@ -212,8 +212,9 @@ class EmbeddedStore:
         changes: list[Change] = []
         draft = Draft(image)
         for change in decide(image):
-            changes.append(change)
-            draft.add(change)
+            if change is not None:
+                changes.append(change)
+                draft.add(change)
             await self._budget.checkpoint()
         return changes, draft.image() if changes else image
 

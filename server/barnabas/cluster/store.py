@@ -7,7 +7,8 @@ from typing import Protocol
 
 from barnabas.cluster.image import Change, ClusterImage, Delta
 
-Decide = Callable[[ClusterImage], Iterable[Change]]
+Decide = Callable[[ClusterImage], Iterable[Change | None]]
+"""Decides on changes to an image. None is a step that changes nothing, as where one of many wishes is refused."""
 
 
 class Subscriber(Protocol):

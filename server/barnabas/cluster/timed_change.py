@@ -25,7 +25,7 @@ async def change_within(metadata: MetadataStore, decide: Decide, timeout_ms: int
     """
     deadline = trio.current_time() + (timeout_ms if timeout_ms > 0 else metadata.patience_ms) / 1000
 
-    def decide_and_begin(image: ClusterImage) -> Iterator[Change]:
+    def decide_and_begin(image: ClusterImage) -> Iterator[Change | None]:
         scope.deadline = math.inf
         yield from decide(image)
         scope.deadline = max(deadline, trio.current_time())

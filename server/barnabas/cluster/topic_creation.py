@@ -72,13 +72,17 @@ class LocalTopicCreation:
         """
         refused: dict[str, RequestError] = {}
 
-        def decide(image: ClusterImage) -> Iterator[Change]:
+        def decide(image: ClusterImage) -> Iterator[Change | None]:
             refused.clear()
-            topics = [
-                self._new_topic(image, name) for name in dict.fromkeys(names) if name not in image.topics
-            ]
+            topics: list[NewTopic] = []
+            partitions = 0
+            for name in dict.fromkeys(names):
+                if name not in image.topics:
+                    topics.append(self._new_topic(image, name))
+                    partitions += topics[-1].partitions
+                yield None
             try:
-                controller.check_partition_count(sum(topic.partitions for topic in topics))
+                controller.check_partition_count(partitions)
             except RequestError as error:
                 refused.update((topic.name, error) for topic in topics)
                 return

@@ -102,6 +102,7 @@ async def _answer(
     codes: dict[TopicPartition, int]
     topic_partitions: list[TopicPartition] = []
     for topic in asked.topics:
+        await budget.checkpoint()
         for some in slices(topic.partitions, PARTITIONS_AT_ONCE):
             topic_partitions += [(topic.name, partition) for partition in some]
             await budget.checkpoint()
@@ -121,6 +122,7 @@ async def _answer(
         codes = dict.fromkeys(topic_partitions, code)
     results = []
     for topic in asked.topics:
+        await budget.checkpoint()
         of_topic: list[PartitionResult] = []
         for some in slices(topic.partitions, PARTITIONS_AT_ONCE):
             of_topic += [
@@ -152,17 +154,18 @@ async def _join(
     producer = Producer(asked.producer_id, asked.producer_epoch)
     impossible = await _impossible(context, topic_partitions, metadata=metadata, budget=budget)
     if impossible:
-        return {
-            topic_partition: impossible.get(topic_partition, ErrorCode.OPERATION_NOT_ATTEMPTED)
-            for topic_partition in topic_partitions
-        }
+        for topic_partition in topic_partitions:
+            impossible.setdefault(topic_partition, ErrorCode.OPERATION_NOT_ATTEMPTED)
+            await budget.checkpoint()
+        return impossible
     if asked.verify_only:
         known = await transactions.verify_partitions(asked.transactional_id, producer)
-        return {
-            topic_partition: ErrorCode.TRANSACTION_ABORTABLE
-            for topic_partition in topic_partitions
-            if topic_partition not in known
-        }
+        codes: dict[TopicPartition, int] = {}
+        for topic_partition in topic_partitions:
+            if topic_partition not in known:
+                codes[topic_partition] = ErrorCode.TRANSACTION_ABORTABLE
+            await budget.checkpoint()
+        return codes
     client_version = 2 if context.api_version >= MANY_TRANSACTIONS_SINCE else 0
     await transactions.add_partitions(
         asked.transactional_id, producer, frozenset(topic_partitions), client_version

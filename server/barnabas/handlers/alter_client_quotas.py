@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.access_changes import ClientQuotaChanged
@@ -31,6 +31,7 @@ class _Alteration:
     """What a request asks of an entity, and why it is refused."""
 
     asked: AlterClientQuotasRequest.EntryData
+    parts: dict[str, str | None] = field(default_factory=dict)
     entity: QuotaEntity | None = None
     refused: RequestError | None = None
 
@@ -45,8 +46,9 @@ async def handle(
     """Alter all entities in one change, and answer each. Raises POLICY_VIOLATION for too many at once."""
     wanted = await _wanted(request, budget=budget)
 
-    def decide(image: ClusterImage) -> Iterator[Change]:
+    def decide(image: ClusterImage) -> Iterator[Change | None]:
         for one in wanted:
+            yield None
             if one.refused is not None or one.entity is None:
                 continue
             before = image.quotas.get(one.entity, {})
@@ -91,8 +93,11 @@ async def _wanted(request: AlterClientQuotasRequest, *, budget: LoopBudget) -> l
     times: Counter[QuotaEntity] = Counter()
     for entry in request.entries:
         one = _Alteration(entry)
+        for part in entry.entity:  # of two parts of one type the last counts, as in Kafka
+            one.parts[part.entity_type] = part.entity_name
+            await budget.checkpoint()
         try:
-            one.entity = entity_of((part.entity_type, part.entity_name) for part in entry.entity)
+            one.entity = entity_of(one.parts.items())
             times[one.entity] += 1
         except RequestError as error:
             one.refused = detached(error)
@@ -106,11 +111,7 @@ async def _wanted(request: AlterClientQuotasRequest, *, budget: LoopBudget) -> l
 
 
 async def _answer(one: _Alteration, *, budget: LoopBudget) -> Response.EntryData:
-    if one.entity is not None:
-        parts = one.entity.parts
-    else:
-        parts = in_order({part.entity_type: part.entity_name for part in one.asked.entity})
-    await budget.checkpoint()
+    parts = one.entity.parts if one.entity is not None else in_order(one.parts)
     entity = []
     for kind, name in parts:
         entity.append(Response.EntityData(entity_type=kind, entity_name=name))

@@ -33,11 +33,12 @@ async def handle(
     budget: LoopBudget,
 ) -> AlterPartitionReassignmentsResponse:
     """Answer each partition on its own."""
-    targets: dict[TopicPartition, Sequence[int] | None] = {
-        (topic.name, wanted.partition_index): wanted.replicas
-        for topic in request.topics
-        for wanted in topic.partitions
-    }
+    targets: dict[TopicPartition, Sequence[int] | None] = {}
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            targets[topic.name, wanted.partition_index] = wanted.replicas
+            await budget.checkpoint()
+        await budget.checkpoint()
     results = await controller.alter_reassignments(
         targets, keeps_factor=not request.allow_replication_factor_change
     )
@@ -47,6 +48,7 @@ async def handle(
     for topic in request.topics:
         answer = Topic(name=topic.name)
         response.responses.append(answer)
+        await budget.checkpoint()
         for wanted in topic.partitions:
             partition = Partition(partition_index=wanted.partition_index, error_message=None)
             error = results[topic.name, wanted.partition_index]

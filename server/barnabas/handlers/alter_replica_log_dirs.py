@@ -32,7 +32,9 @@ async def handle(
     """Answer every partition on its own, once; of one that is named twice, the last log dir counts."""
     wanted: dict[str, dict[int, str]] = {}
     for log_dir in request.dirs:
+        await budget.checkpoint()
         for asked in log_dir.topics:
+            await budget.checkpoint()
             for index in asked.partitions:
                 wanted.setdefault(asked.name, {})[index] = log_dir.path
                 await budget.checkpoint()

@@ -55,6 +55,7 @@ async def handle(
     problems: dict[str, Problem] = {}
     asked: list[Alteration] = [*request.deletions, *request.upsertions]
     for one in asked:
+        await budget.checkpoint()
         if one.name in problems:
             continue
         if one.name in wanted:
@@ -65,15 +66,15 @@ async def handle(
             problems[one.name] = problem
         else:
             wanted[one.name] = one
-        await budget.checkpoint()
     accepted = [one for name, one in wanted.items() if name not in problems]
     missing: set[str] = set()
 
-    def decide(image: ClusterImage) -> Iterator[Change]:
+    def decide(image: ClusterImage) -> Iterator[Change | None]:
         missing.clear()
         for one in accepted:
             if _is_missing(one, image):
                 missing.add(one.name)
+                yield None
             else:
                 yield _change(one)
 

@@ -59,18 +59,28 @@ LOOKS_PER_CHECKPOINT: Final = 500
 
 
 class Refusals:
-    """Makes the answers of partitions to which nothing was appended."""
+    """Makes the answers of partitions to which nothing was appended.
 
-    __slots__ = ("_context", "_replicas")
+    `has_moved`: whether one of them is led by another broker.
+    """
+
+    __slots__ = ("_context", "_replicas", "has_moved")
 
     def __init__(self, context: RequestContext, replicas: Replicas) -> None:
         self._context = context
         self._replicas = replicas
+        self.has_moved = False
+
+    def note(self, error: RequestError) -> None:
+        """Remember why a partition is refused."""
+        if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            self.has_moved = True
 
     def response(
         self, topic: str, index: int, error: RequestError
     ) -> ProduceResponse.PartitionProduceResponse:
         """Return the answer of a partition, with what the client may look at, and log why."""
+        self.note(error)
         self._context.log(
             log, logging.INFO, "refused produce requests", "produce to %s-%d refused: %s", topic, index, error
         )
@@ -136,7 +146,6 @@ class Appender:
         "_metadata",
         "_name",
         "_piecework",
-        "_refusals",
         "_refused",
         "_replicas",
         "_request",
@@ -145,6 +154,7 @@ class Appender:
         "_topics",
         "_verifier",
         "pending",
+        "refusals",
         "topics",
     )
 
@@ -160,10 +170,10 @@ class Appender:
         piecework: Piecework,
         threads: Threads,
     ) -> None:
-        self._refusals = Refusals(context, replicas)
+        self.refusals = Refusals(context, replicas)
         self._appends = Appends(
             replicas,
-            self._refusals.response,
+            self.refusals.response,
             acks=request.acks,
             api_version=context.api_version,
             now_ms=context.now_ms,
@@ -196,7 +206,7 @@ class Appender:
         topics = self._topics
         count = 0
         for topic in topics:
-            count += len(topic.partition_data)
+            count += 1 + len(topic.partition_data)
             if count > LOOKS_PER_CHECKPOINT:
                 return False
             for data in topic.partition_data:
@@ -222,6 +232,7 @@ class Appender:
         is_transactional = False
         count = 0
         for topic in self._topics:
+            await self._budget.checkpoint()
             found = []
             for data in topic.partition_data:
                 known = transactional_producer(data.records)
@@ -265,6 +276,7 @@ class Appender:
         """Append what is left, and answer each partition on its own."""
         topics = self._topics
         while len(self.topics) < len(topics):
+            await self._budget.checkpoint()
             topic = topics[len(self.topics)]
             while not self._append_usual(topic):
                 if self._appends.is_checkpoint_due():
@@ -313,7 +325,7 @@ class Appender:
         try:
             response = await self._append_alone(self._name, data)
         except RequestError as error:
-            response = self._refusals.response(self._name, data.index, error)
+            response = self.refusals.response(self._name, data.index, error)
         responses.append(response)
 
     def _name_of(self, topic: ProduceRequest.TopicProduceData) -> str:

@@ -171,6 +171,7 @@ class Commits:
         for topic in self._request.topics:
             name = self._metadata.image.topic_name(topic.topic_id) if by_id else topic.name
             of_topic: list[A] = []
+            yield None
             yield from self._take(name, topic.partitions, new_partition, of_topic)
             if of_topic:  # as in Kafka, nothing is answered about a topic of which no partition is named
                 answers.append(new_topic(topic, of_topic))

@@ -155,10 +155,10 @@ class ConfigAlteration:
         for resource in resources:
             change = ResourceChange(resource.resource_type, resource.resource_name, [], too_many)
             if too_many is None:
-                change.alterations = [
-                    Alteration(entry.name, SET if self._replace_all else entry.config_operation, entry.value)
-                    for entry in resource.configs
-                ]
+                for entry in resource.configs:
+                    operation = SET if self._replace_all else entry.config_operation
+                    change.alterations.append(Alteration(entry.name, operation, entry.value))
+                    await self._budget.checkpoint()
             changes.append(change)
             await self._budget.checkpoint()
         return changes
@@ -173,6 +173,7 @@ class ConfigAlteration:
             counts[one.key] += 1
             await self._budget.checkpoint()
         for one in wanted:
+            await self._budget.checkpoint()
             if one.refused is not None:
                 continue
             try:
@@ -181,7 +182,6 @@ class ConfigAlteration:
                 self._check_resource(one)
             except RequestError as error:
                 one.refused = detached(error)
-            await self._budget.checkpoint()
 
     def _check_resource(self, one: ResourceChange) -> None:
         _check_alterations(one.alterations)
@@ -202,6 +202,7 @@ class ConfigAlteration:
         """Refuse settings of TLS and SASL with which a listener could not go on: keys are read before they are taken."""
         image, config = self._metadata.image, self._config
         for one in wanted:
+            await self._budget.checkpoint()
             if one.resource_type != BROKER or one.refused is not None:
                 continue
             if not any(concerns_security(alteration.name) for alteration in one.alterations):
@@ -226,8 +227,9 @@ class ConfigAlteration:
         Refuses those that cannot be changed as a whole: INVALID_CONFIG, INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION.
         """
 
-        def decide(image: ClusterImage) -> Iterator[Change]:
+        def decide(image: ClusterImage) -> Iterator[Change | None]:
             for one in wanted:
+                yield None
                 if one.refused is None and one.resource_type != BROKER_LOGGER:
                     try:
                         change = self._changed(image, one)
@@ -244,7 +246,7 @@ class ConfigAlteration:
         for one in wanted:
             if one.resource_type == BROKER and one.refused is None:
                 _log_unknown(self._context, one, self._config)
-                await self._budget.checkpoint()
+            await self._budget.checkpoint()
 
     def _changed(self, image: ClusterImage, wanted: ResourceChange) -> ConfigChanged:
         resource_type, name = wanted.key

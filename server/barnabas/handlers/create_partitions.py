@@ -47,10 +47,11 @@ async def handle(
 
     mutations = context.mutations(refuses=context.api_version >= QUOTA_ERROR_SINCE)
 
-    def decide(image: ClusterImage) -> Iterator[Change]:
+    def decide(image: ClusterImage) -> Iterator[Change | None]:
         room = controller.PARTITIONS_PER_REQUEST_MAX
         for name, topic in topics.items():
             if name in refused:
+                yield None
                 continue
             try:
                 if name in twice:
@@ -61,6 +62,7 @@ async def handle(
                     mutations.charge(name, added)
             except RequestError as error:
                 refused[name] = detached(error)
+                yield None
                 continue
             room -= added
             yield from changes

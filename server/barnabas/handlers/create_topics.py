@@ -66,7 +66,7 @@ async def handle(
     mutations = context.mutations(refuses=context.api_version >= QUOTA_ERROR_SINCE)
     charge = mutations.charge if mutations is not None else None
 
-    def decide(image: ClusterImage) -> Iterator[Change]:
+    def decide(image: ClusterImage) -> Iterator[Change | None]:
         # Kafka, too, checks each topic on its own where none is made.
         return create_topics(
             image,
@@ -149,21 +149,23 @@ async def _new_topics(
     """Return what is asked for, by name; adds the errors for what cannot be asked for in this way to `refused`."""
     topics: dict[str, NewTopic] = {}
     for topic in request.topics:
+        await budget.checkpoint()
         name = topic.name
         if name in refused:
             continue
         try:
             if names[name] > 1:
                 raise RequestError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is named twice")
-            topics[name] = _new_topic(config, topic, entropy)
+            topics[name] = await _new_topic(config, topic, entropy, budget=budget)
         except RequestError as error:
             refused[name] = detached(error)
-        await budget.checkpoint()
     return topics
 
 
-def _new_topic(config: BrokerConfig, topic: CreateTopicsRequest.CreatableTopic, entropy: Entropy) -> NewTopic:
-    overrides = _settings(topic)
+async def _new_topic(
+    config: BrokerConfig, topic: CreateTopicsRequest.CreatableTopic, entropy: Entropy, *, budget: LoopBudget
+) -> NewTopic:
+    overrides = await _settings(topic, budget=budget)
     assignments = {entry.partition_index: entry.broker_ids for entry in topic.assignments}
     if len(assignments) < len(topic.assignments):
         raise RequestError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition is assigned twice")
@@ -228,10 +230,11 @@ def _effective(config: BrokerConfig, row: Setting[Any], overrides: Mapping[str, 
     return text, config.sources[name]
 
 
-def _settings(topic: CreateTopicsRequest.CreatableTopic) -> dict[str, str]:
+async def _settings(topic: CreateTopicsRequest.CreatableTopic, *, budget: LoopBudget) -> dict[str, str]:
     overrides: dict[str, str] = {}
     for entry in topic.configs:
         if entry.value is None:
             raise RequestError(ErrorCode.INVALID_CONFIG, f"setting {entry.name!r} has no value")
         overrides[entry.name] = entry.value
+        await budget.checkpoint()
     return overrides

@@ -44,6 +44,7 @@ async def handle(
     waiting: Waiting = []
     wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
+        await budget.checkpoint()
         for entry in topic.partitions:
             wanted.setdefault(topic.name, {})[entry.partition_index] = entry.offset
             await budget.checkpoint()

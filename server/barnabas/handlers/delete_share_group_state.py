@@ -12,6 +12,7 @@ from barnabas.wire.generated.delete_share_group_state import (
 
 if TYPE_CHECKING:
     from barnabas.coordination.shares import Shares
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
     from barnabas.share.records import StateKey
 
@@ -20,11 +21,13 @@ Result = DeleteShareGroupStateResponse.PartitionResult
 
 
 async def handle(
-    _context: RequestContext, request: DeleteShareGroupStateRequest, *, shares: Shares
+    _context: RequestContext, request: DeleteShareGroupStateRequest, *, shares: Shares, budget: LoopBudget
 ) -> DeleteShareGroupStateResponse:
     """End each on its own; one that is not there is ended."""
 
     async def delete(key: StateKey, asked: Asked, result: Result) -> None:  # noqa: ARG001
         await shares.state.delete(key)
 
-    return await answer_each(request, DeleteShareGroupStateResponse(), "DeleteStateResult", delete)
+    return await answer_each(
+        request, DeleteShareGroupStateResponse(), "DeleteStateResult", delete, budget=budget
+    )

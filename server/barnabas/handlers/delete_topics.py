@@ -67,13 +67,22 @@ async def handle(
         else:
             wanted[found, topic_id] += 1
         await budget.checkpoint()
-    once = [key for key, count in wanted.items() if count == 1]
+    once: list[tuple[str, bytes]] = []  # of those that are there
+    for (name, there), count in wanted.items():
+        if count == 1 and there is not None:
+            once.append((name, there))
+        await budget.checkpoint()
     mutations = context.mutations(refuses=context.api_version >= QUOTA_ERROR_SINCE)
-    refused = await _delete(once, request.timeout_ms, mutations, metadata=metadata, config=config)
+    is_enabled = config.get(settings.DELETE_TOPIC_ENABLE)
+    refused = await _delete(once, request.timeout_ms, mutations, metadata=metadata) if is_enabled else {}
     for (name, found_id), count in wanted.items():
         error, topic_id = refused.get(name), found_id or ZERO_UUID
         if count > 1:
             results.append(_refused(name, topic_id, NAMED_TWICE))
+        elif not is_enabled:
+            results.append(
+                _refused(name, topic_id, "delete.topic.enable is false", ErrorCode.TOPIC_DELETION_DISABLED)
+            )
         elif error is not None:
             results.append(_refused(name, topic_id, error.message or None, error.code))
         elif found_id is None:
@@ -139,23 +148,18 @@ async def _asked(request: DeleteTopicsRequest, *, budget: LoopBudget) -> Counter
 
 
 async def _delete(
-    wanted: Sequence[tuple[str, bytes | None]],
+    there: Sequence[tuple[str, bytes]],
     timeout_ms: int,
     mutations: Mutations | None,
     *,
     metadata: MetadataStore,
-    config: BrokerConfig,
 ) -> dict[str, RequestError]:
-    """Delete topics by name and id, but for those with None, which are not there; returns why not, by name."""
-    if not config.get(settings.DELETE_TOPIC_ENABLE):
-        disabled = RequestError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
-        return {name: disabled for name, _ in wanted}
+    """Delete topics by name and id; returns why not, by name."""
     refused: dict[str, RequestError] = {}
-    there = [(name, topic_id) for name, topic_id in wanted if topic_id is not None]
     if not there:
         return refused
 
-    def decide(image: ClusterImage) -> Iterator[Change]:
+    def decide(image: ClusterImage) -> Iterator[Change | None]:
         for name, topic_id in there:
             try:
                 changes = controller.delete_topic(image, name, topic_id)
@@ -163,6 +167,7 @@ async def _delete(
                     mutations.charge(name, len(image.topics[name].partitions))
             except RequestError as error:
                 refused[name] = detached(error)
+                yield None
                 continue
             yield from changes
 

@@ -39,7 +39,7 @@ from barnabas.wire.generated.describe_configs import DescribeConfigsRequest, Des
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Hashable, Iterable, Iterator
 
     from barnabas.cluster.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
@@ -65,12 +65,20 @@ async def handle(
     budget: LoopBudget,
     broker_id: int,
 ) -> DescribeConfigsResponse:
-    """Describe each resource on its own; one that is named often is looked up once."""
+    """Describe each resource on its own; one that is named often is looked up once, and described once."""
     entry_bytes = ENTRY_BYTES * (4 if request.include_documentation else 1)
-    await context.reserve(sum(ENTRIES.get(one.resource_type, 0) for one in request.resources) * entry_bytes)
+    wanted: dict[Hashable, DescribeConfigsRequest.DescribeConfigsResource] = {}
+    entries = 0
+    for resource in request.resources:
+        keys = resource.configuration_keys
+        asked = resource.resource_type, resource.resource_name, None if keys is None else tuple(keys)
+        if wanted.setdefault(asked, resource) is resource:
+            entries += ENTRIES.get(resource.resource_type, 0)
+        await budget.checkpoint()
+    await context.reserve(entries * entry_bytes)
     response = DescribeConfigsResponse()
     known: dict[tuple[int, str], list[Described] | RequestError] = {}
-    for resource in request.resources:
+    for resource in wanted.values():
         key = resource.resource_type, resource.resource_name
         if key not in known:
             known[key] = await _entries(

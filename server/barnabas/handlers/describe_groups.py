@@ -31,9 +31,10 @@ async def handle(
     group_coordinator: GroupCoordinator,
     budget: LoopBudget,
 ) -> DescribeGroupsResponse:
-    """Describe each group on its own."""
+    """Describe each group on its own, once."""
     response = DescribeGroupsResponse()
-    for group_id in request.groups:
+    for group_id in dict.fromkeys(request.groups):
+        await budget.checkpoint()
         try:
             context.require(Operation.DESCRIBE, ResourceType.GROUP, group_id)
             described, members = await group_coordinator.perform(

@@ -30,6 +30,7 @@ async def handle(
     if request.topics is not None:
         wanted = set()
         for topic in request.topics:
+            await budget.checkpoint()
             for index in topic.partitions:
                 wanted.add((topic.topic, index))
                 await budget.checkpoint()

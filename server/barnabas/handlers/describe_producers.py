@@ -27,6 +27,7 @@ async def handle(
     for topic in request.topics:
         result = DescribeProducersResponse.TopicResponse(name=topic.name)
         response.topics.append(result)
+        await budget.checkpoint()
         for index in topic.partition_indexes:
             result.partitions.append(
                 await _describe(context, topic.name, index, replicas=replicas, budget=budget)

@@ -39,7 +39,11 @@ async def handle(
 ) -> Response:
     """Describe each user."""
     known = metadata.image.scram
-    named = Counter(user.name for user in request.users or ()) or Counter(list(known))
+    named: Counter[str] = Counter()
+    for asked in request.users or ():
+        named[asked.name] += 1
+        await budget.checkpoint()
+    named = named or Counter(list(known))
     await context.reserve(len(named) * USER_BYTES)
     response = Response()
     for user, count in named.items():

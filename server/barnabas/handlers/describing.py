@@ -68,7 +68,7 @@ async def describe_each(
     threads: Threads,
     is_large: Callable[[str, GroupShard], bool] | None = None,
 ) -> list[D]:
-    """Describe each group on its own; where `describe` raises a RequestError, `empty` is filled with that.
+    """Describe each group on its own, once; where `describe` raises a RequestError, `empty` is filled with that.
 
     `describe` returns a description without members, and what makes these; they are many, so others may run in between.
     What is large is made in `threads`, also a description without members for which `is_large` says so.
@@ -83,7 +83,8 @@ async def describe_each(
         return describe(group_id, shard)
 
     groups = []
-    for group_id in request.group_ids:
+    for group_id in dict.fromkeys(request.group_ids):
+        await budget.checkpoint()
         try:
             context.require(Operation.DESCRIBE, ResourceType.GROUP, group_id)
             if not group_id:

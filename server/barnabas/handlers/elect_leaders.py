@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.cluster.ports import ElectionType
 from barnabas.errors import RequestError
+from barnabas.handlers.asked import each_partition
 from barnabas.wire.generated.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -38,12 +39,18 @@ async def handle(
         raise RequestError(ErrorCode.INVALID_REQUEST, f"election type {request.election_type} is not known")
     asked: list[TopicPartition] | None = None
     if request.topic_partitions is not None:
-        asked = [(one.topic, index) for one in request.topic_partitions for index in one.partitions]
+        asked = await each_partition(
+            request.topic_partitions,
+            lambda one: one.partitions,
+            lambda one, index: (one.topic, index),
+            budget,
+        )
     elected = await controller.elect_leaders(ElectionType(request.election_type), asked, request.timeout_ms)
     response = ElectLeadersResponse()
     for one in request.topic_partitions or ():
         result = Topic(topic=one.topic)
         response.replica_election_results.append(result)
+        await budget.checkpoint()
         for index in one.partitions:
             result.partition_result.append(_result(index, elected[one.topic, index]))
             await budget.checkpoint()

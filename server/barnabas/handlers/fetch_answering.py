@@ -12,12 +12,13 @@ from barnabas.cluster.endpoints import advertised_nodes
 from barnabas.errors import RequestError
 from barnabas.handlers.fetch_reading import Reader, Served, answer_error
 from barnabas.requests.fetch_sessions import EPOCH_FINAL, EPOCH_INITIAL, NO_SESSION, Session, SessionPartition
+from barnabas.statemachine.decision import slices
 from barnabas.wire.extent import has_more_entries
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from barnabas.cluster.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
@@ -93,7 +94,7 @@ class Fetch:
         """Answer if that takes one step and no waiting; None where there is more to do. Raises RequestError."""
         if self._context.quotas is not None or has_more_entries(self._request, PARTITIONS_PER_STEP):
             return None
-        reader = self._begin([*self._named()])
+        reader = self._begin([*self._named(self._request.topics)])
         done = reader.result
         try:
             if not reader.read_some() or self._must_wait(reader) or done.unconverted:
@@ -151,9 +152,9 @@ class Fetch:
 
     # --- sessions -----------------------------------------------------------------------------------------------
 
-    def _named(self) -> Iterator[SessionPartition]:
-        """Go over the partitions that the request names."""
-        for topic in self._request.topics:
+    def _named(self, topics: Sequence[FetchRequest.FetchTopic]) -> Iterator[SessionPartition]:
+        """Go over the partitions that the request names in these topics."""
+        for topic in topics:
             key = topic.topic_id if self._by_id else topic.topic
             for partition in topic.partitions:
                 yield SessionPartition(
@@ -168,9 +169,11 @@ class Fetch:
 
     async def _named_in_steps(self) -> list[SessionPartition]:
         named: list[SessionPartition] = []
-        every = self._named()
-        while some := [*islice(every, PARTITIONS_PER_STEP)]:
-            named += some
+        for topics in slices(self._request.topics, PARTITIONS_PER_STEP):
+            every = self._named(topics)
+            while some := [*islice(every, PARTITIONS_PER_STEP)]:
+                named += some
+                await self._budget.checkpoint()
             await self._budget.checkpoint()
         return named
 

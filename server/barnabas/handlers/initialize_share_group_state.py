@@ -12,6 +12,7 @@ from barnabas.wire.generated.initialize_share_group_state import (
 
 if TYPE_CHECKING:
     from barnabas.coordination.shares import Shares
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
     from barnabas.share.records import StateKey
 
@@ -20,7 +21,7 @@ Result = InitializeShareGroupStateResponse.PartitionResult
 
 
 async def handle(
-    _context: RequestContext, request: InitializeShareGroupStateRequest, *, shares: Shares
+    _context: RequestContext, request: InitializeShareGroupStateRequest, *, shares: Shares, budget: LoopBudget
 ) -> InitializeShareGroupStateResponse:
     """Begin each on its own."""
 
@@ -28,5 +29,5 @@ async def handle(
         await shares.state.initialize(key, asked.state_epoch, asked.start_offset)
 
     return await answer_each(
-        request, InitializeShareGroupStateResponse(), "InitializeStateResult", initialize
+        request, InitializeShareGroupStateResponse(), "InitializeStateResult", initialize, budget=budget
     )

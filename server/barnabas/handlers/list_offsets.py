@@ -63,6 +63,7 @@ async def handle(
     repeated: set[TopicPartition] = set()
     count = 0
     for topic in request.topics:
+        await checkpoint()
         for query in topic.partitions:
             of_topic = asked.setdefault(topic.name, {})
             if query.partition_index in of_topic:
@@ -75,6 +76,7 @@ async def handle(
     for name, of_topic in asked.items():
         answered = ListOffsetsResponse.ListOffsetsTopicResponse(name=name)
         response.topics.append(answered)
+        await checkpoint()
         is_described = context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name)
         for query in of_topic.values():
             answered.partitions.append(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.handlers.asked import each_partition
 from barnabas.wire.generated.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -32,7 +33,12 @@ async def handle(
     """List the moves of these topics' partitions, or of all."""
     asked = None
     if request.topics is not None:
-        asked = [(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
+        asked = await each_partition(
+            request.topics,
+            lambda topic: topic.partition_indexes,
+            lambda topic, index: (topic.name, index),
+            budget,
+        )
     topics: dict[str, Topic] = {}
     for (name, index), moving in (await controller.reassignments(asked)).items():
         topic = topics.setdefault(name, Topic(name=name))

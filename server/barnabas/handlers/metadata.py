@@ -89,10 +89,12 @@ async def handle(
         )
         image = metadata.image
         describer = _describer(context, image, replicas=replicas, broker_id=broker_id)
-        topics = [
-            await _one(context, image, request, name, topic_id, refused, describer, budget=budget)
-            for name, topic_id in asked
-        ]
+        topics = []
+        for name, topic_id in asked:
+            topics.append(
+                await _one(context, image, request, name, topic_id, refused, describer, budget=budget)
+            )
+            await budget.checkpoint()
     response = MetadataResponse(cluster_id=image.cluster_id, controller_id=image.controller_id, topics=topics)
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = context.cluster_operations()
@@ -200,19 +202,20 @@ async def _create_missing(
             made = metadata.image.topics.get(name) if name not in not_made else None
             if mutations is not None and made is not None:
                 mutations.charge(name, len(made.partitions))
-        unforeseen = {
-            name: why for name, why in not_made.items() if why.code != ErrorCode.LEADER_NOT_AVAILABLE
-        }
-        if unforeseen:
-            name, why = next(iter(unforeseen.items()))
-            context.log(
-                log, logging.WARNING, "requests for topics that cannot be made",
-                "%d topics that are asked for are not made: %s: %s", len(unforeseen), name, why,
-            )  # fmt: skip
+            await budget.checkpoint()
         shown = _SHOWN_IN_CLUSTER if is_clustered(config) else _SHOWN
+        unforeseen: list[tuple[str, RequestError]] = []
         for name, why in not_made.items():
+            if why.code != ErrorCode.LEADER_NOT_AVAILABLE:
+                unforeseen.append((name, why))
             # The reason for all else is in the broker's log.
             refused[name] = why if why.code in shown else RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            await budget.checkpoint()
+        if unforeseen:
+            context.log(
+                log, logging.WARNING, "requests for topics that cannot be made",
+                "%d topics that are asked for are not made: %s: %s", len(unforeseen), *unforeseen[0],
+            )  # fmt: skip
     return refused
 
 

@@ -54,7 +54,8 @@ async def handle(
     give_way = budget.checkpoint
     if context.api_version >= MANY_GROUPS_SINCE:
         response = OffsetFetchResponse()
-        for group in request.groups:
+        for group in await _each_once(request.groups, budget):
+            await give_way()
             response.groups.append(
                 await _group(
                     context,
@@ -102,6 +103,22 @@ async def handle(
             await give_way()
         response.topics.append(Topic(name=name, partitions=partitions))
     return response
+
+
+async def _each_once(
+    groups: Iterable[OffsetFetchRequest.OffsetFetchRequestGroup], budget: LoopBudget
+) -> list[OffsetFetchRequest.OffsetFetchRequestGroup]:
+    """Return the groups that are asked for, of those that are asked for all their offsets each once."""
+    wanted = []
+    whole: set[str] = set()
+    for group in groups:
+        if group.topics is not None:
+            wanted.append(group)
+        elif group.group_id not in whole:
+            whole.add(group.group_id)
+            wanted.append(group)
+        await budget.checkpoint()
+    return wanted
 
 
 async def _in_zookeeper(

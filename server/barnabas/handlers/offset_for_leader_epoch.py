@@ -39,6 +39,7 @@ async def handle(
     for topic in request.topics:
         result = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic=topic.topic)
         response.topics.append(result)
+        await budget.checkpoint()
         may = is_replica or context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic)
         for asked in topic.partitions:
             if may:

@@ -19,12 +19,13 @@ from barnabas.cluster.endpoints import advertised_nodes
 from barnabas.errors import RequestError
 from barnabas.handlers.appending import Appender
 from barnabas.later import Later
-from barnabas.replicas.appending import PartitionResponse
-from barnabas.replicas.replica import ACKS_ALL, Replica
+from barnabas.replicas.replica import ACKS_ALL
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.produce import ProduceRequest, ProduceResponse
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from barnabas.cluster.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
     from barnabas.coordination.ports import TransactionVerifier
@@ -35,8 +36,7 @@ if TYPE_CHECKING:
     from barnabas.requests.piecework import Piecework
 
 CURRENT_LEADER_SINCE = 10
-
-Pending = list[tuple[Replica, int, PartitionResponse]]  # with the offset after the records
+ANSWERS_PER_CHECKPOINT = 500
 
 
 def handle(
@@ -56,8 +56,12 @@ def handle(
         context, request, metadata, replicas, transaction_verifier, config, budget, piecework, threads
     )
     if appender.append_at_once() and not (appender.pending and request.acks):
-        return _answer(context, request, appender, metadata, replicas)
-    return Later(partial(_append_rest, context, request, appender, metadata, replicas))
+        response = _answer(context, request, appender)
+        if response is not None and appender.refusals.has_moved:
+            for _ in _name_leaders(context, response, metadata=metadata, replicas=replicas):
+                pass
+        return response
+    return Later(partial(_append_rest, context, request, appender, metadata, replicas, budget))
 
 
 async def _append_rest(
@@ -66,6 +70,7 @@ async def _append_rest(
     appender: Appender,
     metadata: MetadataStore,
     replicas: Replicas,
+    budget: LoopBudget,
 ) -> ProduceResponse | None:
     """Append what could not be appended at once, and answer when the records may be acknowledged."""
     try:
@@ -77,34 +82,34 @@ async def _append_rest(
         raise
     await appender.append_rest()
     if appender.pending and request.acks:
-        await _wait(appender.pending, request)
-    return _answer(context, request, appender, metadata, replicas)
+        await _wait(appender, request, budget)
+    response = _answer(context, request, appender)
+    if response is not None and appender.refusals.has_moved:
+        for _ in _name_leaders(context, response, metadata=metadata, replicas=replicas):
+            await budget.checkpoint()
+    return response
 
 
-def _answer(
-    context: RequestContext,
-    request: ProduceRequest,
-    appender: Appender,
-    metadata: MetadataStore,
-    replicas: Replicas,
-) -> ProduceResponse | None:
+def _answer(context: RequestContext, request: ProduceRequest, appender: Appender) -> ProduceResponse | None:
     """Return the answer to a request that is appended; None for acks=0."""
     if request.acks == 0:
         _end_without_response(context, appender.topics)
         return None
-    response = ProduceResponse(responses=appender.topics)
-    if context.api_version >= CURRENT_LEADER_SINCE:
-        _name_leaders(context, response, metadata=metadata, replicas=replicas)
-    return response
+    return ProduceResponse(responses=appender.topics)
 
 
 def _name_leaders(
     context: RequestContext, response: ProduceResponse, *, metadata: MetadataStore, replicas: Replicas
-) -> None:
-    """Say who leads the partitions that were refused since another broker leads them (KIP-951)."""
+) -> Iterator[None]:
+    """Say who leads the partitions that were refused since another broker leads them (KIP-951), topic by topic."""
+    if context.api_version < CURRENT_LEADER_SINCE:
+        return
     leaders: set[int] = set()
     for topic in response.responses:
-        for answer in topic.partition_responses:
+        yield None
+        for number, answer in enumerate(topic.partition_responses, 1):
+            if not number % ANSWERS_PER_CHECKPOINT:
+                yield None
             if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 leader_id, leader_epoch = replicas.current_leader(topic.name, answer.index)
                 answer.current_leader = ProduceResponse.LeaderIdAndEpoch(leader_id, leader_epoch)
@@ -115,10 +120,12 @@ def _name_leaders(
         )
 
 
-async def _wait(pending: Pending, request: ProduceRequest) -> None:
+async def _wait(appender: Appender, request: ProduceRequest, budget: LoopBudget) -> None:
     """Wait until the records of each partition may be acknowledged; what is late gets REQUEST_TIMED_OUT."""
     deadline = trio.current_time() + max(request.timeout_ms, 0) / 1000
-    for partition, end_offset, response in pending:
+    for number, (partition, end_offset, response) in enumerate(appender.pending, 1):
+        if not number % ANSWERS_PER_CHECKPOINT:
+            await budget.checkpoint()
         with trio.move_on_at(deadline) as scope:
             try:
                 if request.acks == ACKS_ALL:
@@ -128,6 +135,7 @@ async def _wait(pending: Pending, request: ProduceRequest) -> None:
             except RequestError as error:
                 response.error_code = error.code
                 response.base_offset = -1
+                appender.refusals.note(error)
         if scope.cancelled_caught:
             response.error_code = ErrorCode.REQUEST_TIMED_OUT
 

@@ -12,6 +12,7 @@ from barnabas.wire.generated.read_share_group_state import (
 
 if TYPE_CHECKING:
     from barnabas.coordination.shares import Shares
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
     from barnabas.share.records import StateKey
 
@@ -20,7 +21,7 @@ Result = ReadShareGroupStateResponse.PartitionResult
 
 
 async def handle(
-    _context: RequestContext, request: ReadShareGroupStateRequest, *, shares: Shares
+    _context: RequestContext, request: ReadShareGroupStateRequest, *, shares: Shares, budget: LoopBudget
 ) -> ReadShareGroupStateResponse:
     """Read each on its own; leaders with an older epoch may not write from then on."""
 
@@ -29,4 +30,4 @@ async def handle(
         result.state_epoch, result.start_offset = state.state_epoch, state.start_offset
         result.state_batches = [ReadShareGroupStateResponse.StateBatch(*batch) for batch in state.batches]
 
-    return await answer_each(request, ReadShareGroupStateResponse(), "ReadStateResult", read)
+    return await answer_each(request, ReadShareGroupStateResponse(), "ReadStateResult", read, budget=budget)

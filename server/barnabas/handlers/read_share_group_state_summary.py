@@ -13,6 +13,7 @@ from barnabas.wire.generated.read_share_group_state_summary import (
 
 if TYPE_CHECKING:
     from barnabas.coordination.shares import Shares
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
     from barnabas.share.records import StateKey
 
@@ -21,7 +22,11 @@ Result = ReadShareGroupStateSummaryResponse.PartitionResult
 
 
 async def handle(
-    _context: RequestContext, request: ReadShareGroupStateSummaryRequest, *, shares: Shares
+    _context: RequestContext,
+    request: ReadShareGroupStateSummaryRequest,
+    *,
+    shares: Shares,
+    budget: LoopBudget,
 ) -> ReadShareGroupStateSummaryResponse:
     """Read each on its own; what has no state has no start offset."""
 
@@ -33,4 +38,6 @@ async def handle(
         result.state_epoch, result.leader_epoch = state.state_epoch, state.leader_epoch
         result.start_offset, result.delivery_complete_count = state.start_offset, state.complete_count
 
-    return await answer_each(request, ReadShareGroupStateSummaryResponse(), "ReadStateSummaryResult", read)
+    return await answer_each(
+        request, ReadShareGroupStateSummaryResponse(), "ReadStateSummaryResult", read, budget=budget
+    )

@@ -42,7 +42,7 @@ async def handle(
     outcomes = await acknowledge(
         context,
         key,
-        acknowledgements_of(request),
+        await acknowledgements_of(request, budget=budget),
         is_renew=request.is_renew_ack,
         metadata=metadata,
         shares=shares,
@@ -64,5 +64,6 @@ async def handle(
             answer.error_code, answer.error_message = refusal.code, refusal.message or None
         topic.partitions.append(answer)
         answers.append(((topic_id, index), answer))
-    tell_leaders(context, response, answers, metadata=metadata)
+        await budget.checkpoint()
+    await tell_leaders(context, response, answers, metadata=metadata, budget=budget)
     return response

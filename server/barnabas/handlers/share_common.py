@@ -41,16 +41,22 @@ def check_asker(request: Any) -> SessionKey:
     return request.group_id, member_id
 
 
-def acknowledgements_of(request: Any) -> dict[TopicIdPartition, list[Acknowledgement]]:
+async def acknowledgements_of(
+    request: Any, *, budget: LoopBudget
+) -> dict[TopicIdPartition, list[Acknowledgement]]:
     """What a request says of the records of each slot that it names."""
-    return {
-        (topic.topic_id, partition.partition_index): [
-            Acknowledgement(batch.first_offset, batch.last_offset, batch.acknowledge_types)
-            for batch in partition.acknowledgement_batches
-        ]
-        for topic in request.topics
-        for partition in topic.partitions
-    }
+    said: dict[TopicIdPartition, list[Acknowledgement]] = {}
+    for topic in request.topics:
+        await budget.checkpoint()
+        for partition in topic.partitions:
+            of_partition = said[topic.topic_id, partition.partition_index] = []
+            await budget.checkpoint()
+            for batch in partition.acknowledgement_batches:
+                of_partition.append(
+                    Acknowledgement(batch.first_offset, batch.last_offset, batch.acknowledge_types)
+                )
+                await budget.checkpoint()
+    return said
 
 
 async def acknowledge(
@@ -100,17 +106,19 @@ def check_readable(
         )
 
 
-def tell_leaders(
+async def tell_leaders(
     context: RequestContext,
     response: Any,
     answers: Iterable[tuple[TopicIdPartition, Any]],
     *,
     metadata: MetadataStore,
+    budget: LoopBudget,
 ) -> None:
     """Where a partition is led by somebody else, say by whom (KIP-951)."""
     image = metadata.image
     nodes = set()
     for (topic_id, index), answer in answers:
+        await budget.checkpoint()
         name = image.topic_name(topic_id)
         if answer.error_code not in _MOVED or name is None:
             continue

@@ -13,6 +13,7 @@ import trio
 
 from barnabas.config import broker as settings
 from barnabas.errors import RequestError
+from barnabas.handlers.asked import each_partition
 from barnabas.handlers.share_common import (
     acknowledge,
     acknowledgements_of,
@@ -56,12 +57,15 @@ async def handle(
     try:
         key = check_asker(request)
         _check_renew(request)
-        topic_partitions = _resolve_session(context, request, key, shares=shares)
+        topic_partitions = await _resolve_session(context, request, key, shares=shares, budget=budget)
     except RequestError as error:
         if error.code == ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             await trio.sleep(max(request.max_wait_ms, 0) / 1000)
         return ShareFetchResponse(error_code=error.code, error_message=error.message or None)
-    said = {topic_partition: acks for topic_partition, acks in acknowledgements_of(request).items() if acks}
+    said = await acknowledgements_of(request, budget=budget)
+    for topic_partition in [one for one, acks in said.items() if not acks]:
+        del said[topic_partition]
+        await budget.checkpoint()
     outcomes = await acknowledge(
         context, key, said, is_renew=request.is_renew_ack, metadata=metadata, shares=shares, budget=budget
     )
@@ -84,14 +88,16 @@ async def handle(
                 answers.setdefault(
                     topic_partition, PartitionData(partition_index=topic_partition[1], records=b"")
                 )
+                await budget.checkpoint()
     for topic_partition, refusal in outcomes.items():
+        await budget.checkpoint()
         answer = answers.setdefault(
             topic_partition, PartitionData(partition_index=topic_partition[1], records=b"")
         )
         if refusal is not None:
             answer.acknowledge_error_code = refusal.code
             answer.acknowledge_error_message = refusal.message or None
-    return _respond(context, key, answers, metadata=metadata, shares=shares)
+    return await _respond(context, key, answers, metadata=metadata, shares=shares, budget=budget)
 
 
 def _check_renew(request: ShareFetchRequest) -> None:
@@ -103,23 +109,38 @@ def _check_renew(request: ShareFetchRequest) -> None:
         )
 
 
-def _resolve_session(
-    context: RequestContext, request: ShareFetchRequest, key: SessionKey, *, shares: Shares
+async def _resolve_session(
+    context: RequestContext,
+    request: ShareFetchRequest,
+    key: SessionKey,
+    *,
+    shares: Shares,
+    budget: LoopBudget,
 ) -> list[TopicIdPartition]:
     """The slots to fetch from, the first ones first. Raises RequestError."""
     sessions, epoch = shares.sessions, request.share_session_epoch
-    named = [(topic.topic_id, part.partition_index) for topic in request.topics for part in topic.partitions]
+    named: list[TopicIdPartition] = []
+    for topic in request.topics:
+        await budget.checkpoint()
+        for part in topic.partitions:
+            if epoch == EPOCH_INITIAL and part.acknowledgement_batches:
+                raise RequestError(
+                    ErrorCode.INVALID_REQUEST, "a session does not begin with acknowledgements"
+                )
+            named.append((topic.topic_id, part.partition_index))
+            await budget.checkpoint()
+    forgotten = await each_partition(
+        request.forgotten_topics_data,
+        lambda topic: topic.partitions,
+        lambda topic, index: (topic.topic_id, index),
+        budget,
+    )
     if epoch == EPOCH_INITIAL:
-        if any(part.acknowledgement_batches for topic in request.topics for part in topic.partitions):
-            raise RequestError(ErrorCode.INVALID_REQUEST, "a session does not begin with acknowledgements")
         return list(sessions.open(key, named, context.connection.connection_id).topic_partitions)
     session = sessions.resume(key, epoch)
     if epoch == EPOCH_FINAL:
         return []
-    session.update(
-        named,
-        [(topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions],
-    )
+    session.update(named, forgotten)
     return session.rotated(epoch)
 
 
@@ -201,9 +222,9 @@ async def _load(
     """The share partitions that can be used; what is wrong with the others is put into the answers."""
     loaded: dict[TopicIdPartition, Shared] = {}
     for topic_partition in topic_partitions:
+        await budget.checkpoint()
         if topic_partition in answers:
             continue
-        await budget.checkpoint()
         try:
             check_readable(context, topic_partition, metadata=metadata)
             loaded[topic_partition] = await shares.partitions.load((group_id, *topic_partition))
@@ -247,8 +268,14 @@ async def _wait(before: dict[Shared, tuple[int, int, int, bool]], deadline: floa
 # --- answering --------------------------------------------------------------------------------------------------
 
 
-def _respond(
-    context: RequestContext, key: SessionKey, answers: Answers, *, metadata: MetadataStore, shares: Shares
+async def _respond(
+    context: RequestContext,
+    key: SessionKey,
+    answers: Answers,
+    *,
+    metadata: MetadataStore,
+    shares: Shares,
+    budget: LoopBudget,
 ) -> ShareFetchResponse:
     response = ShareFetchResponse()
     if context.api_version >= RECORDS_MAX_SINCE:
@@ -261,5 +288,6 @@ def _respond(
             topic = topics[topic_id] = Topic(topic_id=topic_id)
             response.responses.append(topic)
         topic.partitions.append(answer)
-    tell_leaders(context, response, answers.items(), metadata=metadata)
+        await budget.checkpoint()
+    await tell_leaders(context, response, answers.items(), metadata=metadata, budget=budget)
     return response

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.errors import RequestError
 from barnabas.share.records import StateKey
 from barnabas.wire.generated.errors import ErrorCode
 
+if TYPE_CHECKING:
+    from barnabas.loop_budget import LoopBudget
+
 R = TypeVar("R")
 
 
 async def answer_each(
-    request: Any, response: R, result_name: str, act: Callable[[StateKey, Any, Any], Awaitable[None]]
+    request: Any,
+    response: R,
+    result_name: str,
+    act: Callable[[StateKey, Any, Any], Awaitable[None]],
+    *,
+    budget: LoopBudget,
 ) -> R:
     """Let `act(key, what is asked, its result)` fill in each partition's result; its RequestErrors are told there."""
     topic_class = getattr(type(response), result_name)
@@ -21,6 +29,7 @@ async def answer_each(
     for topic in request.topics:
         answered = topic_class(topic_id=topic.topic_id)
         results.append(answered)
+        await budget.checkpoint()
         for asked in topic.partitions:
             result = type(response).PartitionResult(partition=asked.partition)  # type: ignore[attr-defined]
             answered.partitions.append(result)
@@ -30,4 +39,5 @@ async def answer_each(
                 await act((request.group_id, topic.topic_id, asked.partition), asked, result)
             except RequestError as error:
                 result.error_code, result.error_message = error.code, error.message or None
+            await budget.checkpoint()
     return response

@@ -14,6 +14,7 @@ from barnabas.wire.generated.write_share_group_state import (
 
 if TYPE_CHECKING:
     from barnabas.coordination.shares import Shares
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
     from barnabas.share.records import StateKey
 
@@ -22,15 +23,17 @@ Result = WriteShareGroupStateResponse.PartitionResult
 
 
 async def handle(
-    _context: RequestContext, request: WriteShareGroupStateRequest, *, shares: Shares
+    _context: RequestContext, request: WriteShareGroupStateRequest, *, shares: Shares, budget: LoopBudget
 ) -> WriteShareGroupStateResponse:
     """Write each on its own."""
 
     async def write(key: StateKey, asked: Asked, result: Result) -> None:  # noqa: ARG001
-        batches = [
-            StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
-            for batch in asked.state_batches
-        ]
+        batches = []
+        for batch in asked.state_batches:
+            batches.append(
+                StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
+            )
+            await budget.checkpoint()
         await shares.state.write(
             key,
             StateWrite(
@@ -42,4 +45,6 @@ async def handle(
             ),
         )
 
-    return await answer_each(request, WriteShareGroupStateResponse(), "WriteStateResult", write)
+    return await answer_each(
+        request, WriteShareGroupStateResponse(), "WriteStateResult", write, budget=budget
+    )

@@ -32,7 +32,9 @@ async def handle(
         context.require(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
     codes: dict[int, dict[str, dict[int, int]]] = {}
     for marker in request.markers:
+        await budget.checkpoint()
         for topic in marker.topics:
+            await budget.checkpoint()
             for index in topic.partition_indexes:
                 code = await _write(marker, topic.name, index, markers=markers)
                 codes.setdefault(marker.producer_id, {}).setdefault(topic.name, {})[index] = code
@@ -42,9 +44,10 @@ async def handle(
         result = WriteTxnMarkersResponse.WritableTxnMarkerResult(producer_id=producer_id)
         response.markers.append(result)
         for name, partitions in topics.items():
-            answers = [
-                PartitionResult(partition_index=index, error_code=code) for index, code in partitions.items()
-            ]
+            answers = []
+            for index, code in partitions.items():
+                answers.append(PartitionResult(partition_index=index, error_code=code))
+                await budget.checkpoint()
             result.topics.append(TopicResult(name=name, partitions=answers))
             await budget.checkpoint()
     return response

@@ -6,7 +6,7 @@ The rule: names and combinations are those of KIP-546; whatever Kafka refuses ra
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address
 from types import MappingProxyType
 from typing import NamedTuple
@@ -65,10 +65,7 @@ class QuotaEntity(NamedTuple):
 
 
 def entity_of(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
-    """Return the entity made of these parts, as an alteration names it.
-
-    Of two parts of one type the last counts, as in Kafka. Raises INVALID_REQUEST.
-    """
+    """Return the entity made of these parts, as an alteration names it. Raises INVALID_REQUEST."""
     names: dict[str, str] = {}
     for kind, name in parts:
         if kind not in (USER, CLIENT_ID, IP):
@@ -87,10 +84,13 @@ def entity_of(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
     return entity
 
 
-def in_order(parts: Mapping[str, str | None]) -> tuple[tuple[str, str | None], ...]:
-    """Return types and names in the order in which Kafka has them."""
-    order = {CLIENT_ID: 0, USER: 1}
-    return tuple(sorted(parts.items(), key=lambda part: order.get(part[0], 2)))
+def in_order(parts: Mapping[str, str | None]) -> Iterator[tuple[str, str | None]]:
+    """Return types and names in the order in which Kafka has them, one by one: they may be very many."""
+    first = [kind for kind in (CLIENT_ID, USER) if kind in parts]
+    yield from ((kind, parts[kind]) for kind in first)
+    for kind, name in parts.items():
+        if kind not in first:
+            yield kind, name
 
 
 def normal_ip(text: str) -> str | None:

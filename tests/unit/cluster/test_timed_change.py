@@ -27,7 +27,8 @@ class SlowStore(StandingImage):
         await trio.sleep(self.waiting)
         changes = []
         for change in decide(self.image):
-            changes.append(change)
+            if change is not None:
+                changes.append(change)
             with trio.CancelScope(shield=True):
                 await trio.sleep(self.deciding)
         done = trio.Event()

@@ -276,9 +276,8 @@ async def test_a_resource_that_is_named_often_is_described_once(tmp_path, monkey
         answer = await ask(DescribeConfigsRequest(resources=[resource] * MANY), 4)
         assert len(asked) == 1
         assert turns.count >= MANY - 1
-        assert len(answer.results) == MANY
-        assert answer.results[0] == answer.results[-1]
-        assert {entry.name for entry in answer.results[0].configs} >= {"retention.ms", "cleanup.policy"}
+        (result,) = answer.results
+        assert {entry.name for entry in result.configs} >= {"retention.ms", "cleanup.policy"}
 
 
 @pytest.mark.parametrize("names", [None, NAMES])

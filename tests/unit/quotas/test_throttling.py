@@ -100,7 +100,7 @@ async def world(tmp_path):
         environment = real_environment()
         shared = Shared(asked.broker.memory, LogLimit(), AllowEverything(), quotas)
         pipeline = Pipeline(
-            asked.services, shared, CodecWorker(environment.threads), now_s=environment.monotonic
+            asked.services, shared, CodecWorker(environment.threads, 250_000), now_s=environment.monotonic
         )
         world = World(asked, quotas, pipeline, seconds)
         await world.client()(CREATE, 7, creation("t", partitions=2))

@@ -421,7 +421,8 @@ async def decided(budget: LoopBudget, decide: Decide, image: ClusterImage) -> li
     """What `decide` says; others run between its changes."""
     changes = []
     for change in decide(image):
-        changes.append(change)
+        if change is not None:
+            changes.append(change)
         await budget.checkpoint()
     return changes
 

@@ -1,0 +1,111 @@
+"""Drive every API with as many entries as a request may have, and count the longest turn.
+
+    PYTHONPATH=server:. python -m tests.support.wide_turns [--verbose] [API ...]
+
+All is a fraction of the real size: entries, how many lines of Python a turn may have, and the loop's budget. So a loop of
+two lines for each entry that does not give way is found. Prints one JSON object: by API the worst turn. A process of its
+own, as `loop_turns`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from functools import partial
+
+import trio
+
+from barnabas.apis import Api
+from barnabas.broker import assembly
+from barnabas.loop_budget import LoopBudget
+from barnabas.release import KAFKA_4
+from tests.support.brokers import running
+from tests.support.effort import EFFORT
+from tests.support.loop_meter import SCALE, SCALED_LINES_MAX
+from tests.support.loop_turns import METER, SETTINGS, Driver
+from tests.support.wide_requests import EMPTY, SAME, TAGS, UNKNOWN, Names, places, wide
+from tests.support.worst_inputs import Case
+
+ENTRIES = 250_000 // SCALE
+"""The default of max.request.entries is 250,000."""
+REFUSING = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:nobody",
+}
+
+
+def versions(api: Api) -> Iterator[int]:
+    """The first and the last version; with more effort all whose requests are not laid out as those before."""
+    for version in range(api.min_version, api.max_version + 1):
+        is_new = version == api.min_version or api.decoders[version] is not api.decoders[version - 1]
+        if version == api.max_version or (is_new and (EFFORT > 1 or version == api.min_version)):
+            yield version
+
+
+def cases(api: Api, kinds: tuple[Names, ...]) -> Iterator[Case]:
+    """The requests of an API; of those without any name each is sent once."""
+    for version in versions(api):
+        for path in places(api.name, version):
+            known = set()
+            for names in kinds if path != TAGS else kinds[:1]:
+                data = wide(api.name, version, path, ENTRIES, names)
+                if data not in known:
+                    known.add(data)
+                    yield Case(f"v{version} {'.'.join(path)}, {names.label}", data)
+
+
+async def drive(chosen: list[str]) -> dict[str, dict[str, object]]:
+    """By API the worst turn: of who is refused, then of who may do everything."""
+    METER.leave_out()
+    assembly.LoopBudget = partial(LoopBudget, clock=lambda: METER.clock() * SCALE)  # type: ignore[misc, assignment]
+    found: dict[str, dict[str, object]] = {}
+    for label, settings, kinds in (
+        ("refused", REFUSING, (UNKNOWN,)),
+        ("allowed", {"auto.create.topics.enable": "false"}, (UNKNOWN, SAME, EMPTY)),
+    ):
+        values = {name.replace(".", "_"): value for name, value in {**SETTINGS, **settings}.items()}
+        with tempfile.TemporaryDirectory(prefix="wide-turns-") as directory:
+            async with running([directory], **values) as client:
+                driver = Driver(client.broker.listeners[0].addresses[0])
+                for api in KAFKA_4.apis.values():
+                    assert api.handle, api.decoders
+                with METER:
+                    await _drive(driver, label, kinds, chosen, found)
+    return found
+
+
+async def _drive(
+    driver: Driver, who: str, kinds: tuple[Names, ...], chosen: list[str], found: dict[str, dict[str, object]]
+) -> None:
+    for api in KAFKA_4.apis.values():
+        if api.member_only or (chosen and api.name not in chosen):
+            continue
+        worst = found.setdefault(api.name, {"lines": 0, "case": "", "where": []})
+        for case in cases(api, kinds):
+            METER.forget()
+            began = time.monotonic()
+            answers = await driver.send(case)
+            if METER.worst > int(str(worst["lines"])):
+                worst |= {"lines": METER.worst, "case": f"{case.label}, {who}", "where": METER.where}
+            if "--verbose" in sys.argv:
+                took = time.monotonic() - began
+                said = f"{METER.worst:,} lines, {len(answers)} answers of {sum(map(len, answers)):,} bytes, {took:.1f} s"
+                print(f"{api.name}: {case.label}, {who}: {said}, {METER.where}", file=sys.stderr)
+
+
+def main() -> int:
+    """Drive the APIs that are named on the command line, or all."""
+    chosen = [name for name in sys.argv[1:] if not name.startswith("-")]
+    found = trio.run(drive, chosen)
+    print(json.dumps(found))
+    too_long = [name for name, worst in found.items() if int(str(worst["lines"])) > SCALED_LINES_MAX]
+    for name in too_long:
+        print(f"{name} takes a turn of more than {SCALED_LINES_MAX:,} lines", file=sys.stderr)
+    return 1 if too_long else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

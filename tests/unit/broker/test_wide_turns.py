@@ -1,0 +1,46 @@
+"""No request keeps the event loop for long that has as many entries as it may: of any API, version and array.
+
+make turns                all versions: half an hour
+make turns ARGS=Fetch     the requests of an API
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.release import KAFKA_4
+from tests.support.loop_meter import SCALED_LINES_MAX
+
+ROOT = Path(__file__).resolve().parents[3]
+RUN_TIMEOUT_S = 3_000
+
+
+@pytest.fixture(scope="module")
+def turns() -> dict[str, dict[str, Any]]:
+    """By API the longest turn that a wide request made."""
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'server'}{os.pathsep}{ROOT}"}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.wide_turns"],
+        capture_output=True, text=True, cwd=ROOT, env=environment, timeout=RUN_TIMEOUT_S, check=False,
+    )  # fmt: skip
+    assert done.stdout, done.stderr[-4000:]
+    found: dict[str, dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(api.name for api in KAFKA_4.apis.values() if not api.member_only))
+def test_a_request_with_as_many_entries_as_it_may_have_takes_short_turns(
+    turns: dict[str, dict[str, Any]], name: str
+) -> None:
+    worst = turns[name]
+    assert worst["lines"] <= SCALED_LINES_MAX, (
+        f"{name} {worst['case']}: {worst['lines']:,} lines in {worst['where']}"
+    )
