@@ -267,6 +267,7 @@ def _assemble(
             credentials.get(),
             lifetime_max_ms=config.get(settings.DELEGATION_TOKEN_MAX_LIFETIME_MS),
             expiry_ms=config.get(settings.DELEGATION_TOKEN_EXPIRY_TIME_MS),
+            per_owner_max=config.get(settings.DELEGATION_TOKEN_MAX_PER_OWNER),
             check_interval_ms=config.get(settings.DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS),
             clock_ms=now_ms,
             entropy=environment.entropy,

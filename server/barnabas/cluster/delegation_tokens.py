@@ -38,15 +38,20 @@ class DelegationTokens:
         *,
         lifetime_max_ms: int,
         expiry_ms: int,
+        per_owner_max: int,
         check_interval_ms: int,
         clock_ms: Callable[[], int],
         entropy: Entropy,
     ) -> None:
-        """A token lives for `expiry_ms` unless it is renewed, and never longer than `lifetime_max_ms`."""
+        """A token lives for `expiry_ms` unless it is renewed, and never longer than `lifetime_max_ms`.
+
+        An owner has at most `per_owner_max`, and each has at most so many renewers.
+        """
         self._metadata = metadata
         self._credentials = credentials
         self._lifetime_max_ms = lifetime_max_ms
         self._expiry_ms = expiry_ms
+        self.per_owner_max = per_owner_max
         self._check_interval_ms = check_interval_ms
         self._clock_ms = clock_ms
         self._entropy = entropy
@@ -65,7 +70,7 @@ class DelegationTokens:
     async def create(self, owner: str, requester: str, renewers: Sequence[str], lifetime_ms: int) -> Token:
         """Create a token; a lifetime of 0 or less is the longest one.
 
-        Raises DELEGATION_TOKEN_AUTH_DISABLED; StorageError.
+        Raises DELEGATION_TOKEN_AUTH_DISABLED, POLICY_VIOLATION; StorageError.
         """
         self.check_served()
         now_ms = self._clock_ms()
@@ -80,7 +85,20 @@ class DelegationTokens:
             min(expires_max_ms, later(now_ms, self._expiry_ms)),
             expires_max_ms,
         )
-        await self._metadata.change(lambda _: [DelegationTokenChanged(token)])
+
+        def decide(image: ClusterImage) -> Iterator[Change | None]:
+            held = 0
+            for one in image.tokens.values():
+                held += one.owner == owner and not one.is_expired(now_ms)
+                yield None
+            if held >= self.per_owner_max:
+                raise RequestError(
+                    ErrorCode.POLICY_VIOLATION,
+                    f"{owner} has {held} delegation tokens, as many as delegation.token.max.per.owner allows",
+                )
+            yield DelegationTokenChanged(token)
+
+        await self._metadata.change(decide)
         log.info("created delegation token %s of %s", token.token_id, owner)
         return token
 

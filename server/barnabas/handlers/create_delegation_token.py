@@ -6,6 +6,7 @@ without a client certificate, and for somebody who has logged in with a token: D
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
@@ -21,6 +22,8 @@ from barnabas.wire.generated.errors import ErrorCode
 if TYPE_CHECKING:
     from barnabas.cluster.delegation_tokens import DelegationTokens
     from barnabas.requests.context import RequestContext
+
+log = logging.getLogger(__name__)
 
 OWNER_SINCE = 3
 
@@ -42,7 +45,7 @@ async def handle(
     if context.api_version >= OWNER_SINCE:
         kind, name = parts_of(requester)
         response.token_requester_principal_type, response.token_requester_principal_name = kind, name
-    code = _refusal(context, request, owner, requester)
+    code = _refusal(context, request, owner, requester, delegation_tokens.per_owner_max)
     if code != ErrorCode.NONE:
         response.error_code = code
         return response
@@ -50,6 +53,7 @@ async def handle(
     try:
         token = await delegation_tokens.create(owner, requester, renewers, request.max_lifetime_ms)
     except RequestError as error:
+        context.log(log, logging.INFO, "refused delegation tokens", "%s", error)
         response.error_code = error.code
         return response
     response.issue_timestamp_ms = token.issued_ms
@@ -61,13 +65,19 @@ async def handle(
 
 
 def _refusal(
-    context: RequestContext, request: CreateDelegationTokenRequest, owner: str, requester: str
+    context: RequestContext,
+    request: CreateDelegationTokenRequest,
+    owner: str,
+    requester: str,
+    renewers_max: int,
 ) -> ErrorCode:
     """Return why the request is refused, NONE if it is not."""
     if not may_handle_tokens(context):
         return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     if owner != requester and not context.authorizes(Operation.CREATE_TOKENS, ResourceType.USER, owner):
         return ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+    if len(request.renewers) > renewers_max:
+        return ErrorCode.POLICY_VIOLATION
     if any(one.principal_type != USER_TYPE for one in request.renewers) or owner.startswith(":"):
         return ErrorCode.INVALID_PRINCIPAL_TYPE
     return ErrorCode.NONE

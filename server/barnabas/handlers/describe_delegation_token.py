@@ -48,9 +48,12 @@ async def handle(
     except RequestError as error:
         response.error_code = error.code
         return response
-    owners = None
+    owners: set[str] | None = None
     if request.owners is not None:
-        owners = {f"{one.principal_type}:{one.principal_name}" for one in request.owners}
+        owners = set()
+        for one in request.owners:
+            owners.add(f"{one.principal_type}:{one.principal_name}")
+            await budget.checkpoint()
         if not owners:
             return response
     tokens = metadata.image.tokens
@@ -64,7 +67,7 @@ async def handle(
 
 
 def _is_wanted(token: Token, owners: set[str] | None) -> bool:
-    return owners is None or any(token.may_be_renewed_by(owner) for owner in owners)
+    return owners is None or not owners.isdisjoint((token.owner, *token.renewers))
 
 
 def _may_see(context: RequestContext, token: Token) -> bool:

@@ -74,6 +74,28 @@ async def test_a_token_is_created_with_the_hmac_of_its_id_and_described(tmp_path
         assert [one.token_id for one in (await describe(asked, everybody=True))[1]] == [made.token_id]
 
 
+async def test_an_owner_has_no_more_tokens_than_the_broker_lets_it_have(tmp_path):
+    settings = SETTINGS | {"delegation.token.max.per.owner": "2"}
+    async with broker_to_ask(tmp_path, settings) as asked:
+        as_user(asked, "User:alice")
+        first = await create(asked)
+        assert [first.error_code, (await create(asked)).error_code] == [0, 0]
+        refused = await create(asked)
+        assert (refused.error_code, refused.token_id, refused.hmac) == (ErrorCode.POLICY_VIOLATION, "", b"")
+        assert len((await describe(asked, everybody=True))[1]) == 2
+        assert (await create(asked, owner="User:bob")).error_code == 0
+        assert (await expire(asked, first.hmac))[0] == 0
+        assert (await create(asked)).error_code == 0
+
+
+async def test_a_token_has_no_more_renewers_than_an_owner_may_have_tokens(tmp_path):
+    settings = SETTINGS | {"delegation.token.max.per.owner": "2"}
+    async with broker_to_ask(tmp_path, settings) as asked:
+        as_user(asked, "User:alice")
+        assert (await create(asked, "User:a", "User:b")).error_code == 0
+        assert (await create(asked, "User:a", "User:b", "User:c")).error_code == ErrorCode.POLICY_VIOLATION
+
+
 async def test_a_token_for_another_owner_names_who_asked_for_it(tmp_path):
     async with broker_to_ask(tmp_path, SETTINGS) as asked:
         as_user(asked, "User:admin")

@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -21,6 +22,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -101,7 +103,7 @@ _pack_qqqh = Struct(">qqqh").pack
 _unpack_from_qqqh = Struct(">qqqh").unpack_from
 
 
-def decode_create_delegation_token_request_v0(buf: Buffer, pos: int) -> tuple[CreateDelegationTokenRequest, int]:
+def decode_create_delegation_token_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[CreateDelegationTokenRequest, int]:
     end = len(buf)
     m = new(CreateDelegationTokenRequest)
     if end - pos < 4:
@@ -112,6 +114,9 @@ def decode_create_delegation_token_request_v0(buf: Buffer, pos: int) -> tuple[Cr
         raise null_value("CreateDelegationTokenRequest.Renewers", pos)
     if n * 4 > end - pos:
         raise cut_short("CreateDelegationTokenRequest.Renewers", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("CreateDelegationTokenRequest.Renewers", pos)
     m.renewers = []
     add1 = m.renewers.append
     for _ in range(n):
@@ -179,7 +184,7 @@ def encode_create_delegation_token_request_v0(m: CreateDelegationTokenRequest, o
     add(_pack_q(m.max_lifetime_ms))
 
 
-def decode_create_delegation_token_request_v2(buf: Buffer, pos: int) -> tuple[CreateDelegationTokenRequest, int]:
+def decode_create_delegation_token_request_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[CreateDelegationTokenRequest, int]:
     end = len(buf)
     m = new(CreateDelegationTokenRequest)
     if pos >= end:
@@ -193,6 +198,9 @@ def decode_create_delegation_token_request_v2(buf: Buffer, pos: int) -> tuple[Cr
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("CreateDelegationTokenRequest.Renewers", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("CreateDelegationTokenRequest.Renewers", pos)
     m.renewers = []
     add1 = m.renewers.append
     for _ in range(n):
@@ -228,7 +236,8 @@ def decode_create_delegation_token_request_v2(buf: Buffer, pos: int) -> tuple[Cr
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreatableRenewers")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreatableRenewers", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -237,7 +246,8 @@ def decode_create_delegation_token_request_v2(buf: Buffer, pos: int) -> tuple[Cr
     m.max_lifetime_ms, n = _unpack_from_qB(buf, pos)
     pos += 9
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreateDelegationTokenRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreateDelegationTokenRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.owner_principal_type = ""
@@ -284,7 +294,7 @@ def encode_create_delegation_token_request_v2(m: CreateDelegationTokenRequest, o
         add(_pack_qB(m.max_lifetime_ms, 0))
 
 
-def decode_create_delegation_token_request_v3(buf: Buffer, pos: int) -> tuple[CreateDelegationTokenRequest, int]:
+def decode_create_delegation_token_request_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[CreateDelegationTokenRequest, int]:
     end = len(buf)
     m = new(CreateDelegationTokenRequest)
     if pos >= end:
@@ -326,6 +336,9 @@ def decode_create_delegation_token_request_v3(buf: Buffer, pos: int) -> tuple[Cr
     n -= 1
     if n * 3 > end - pos:
         raise cut_short("CreateDelegationTokenRequest.Renewers", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("CreateDelegationTokenRequest.Renewers", pos)
     m.renewers = []
     add1 = m.renewers.append
     for _ in range(n):
@@ -361,7 +374,8 @@ def decode_create_delegation_token_request_v3(buf: Buffer, pos: int) -> tuple[Cr
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreatableRenewers")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreatableRenewers", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -370,7 +384,8 @@ def decode_create_delegation_token_request_v3(buf: Buffer, pos: int) -> tuple[Cr
     m.max_lifetime_ms, n = _unpack_from_qB(buf, pos)
     pos += 9
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreateDelegationTokenRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreateDelegationTokenRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -447,7 +462,7 @@ REQUEST: MessageCodec[CreateDelegationTokenRequest] = MessageCodec(
 )
 
 
-def decode_create_delegation_token_response_v0(buf: Buffer, pos: int) -> tuple[CreateDelegationTokenResponse, int]:
+def decode_create_delegation_token_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[CreateDelegationTokenResponse, int]:
     end = len(buf)
     m = new(CreateDelegationTokenResponse)
     if end - pos < 4:
@@ -541,7 +556,7 @@ def encode_create_delegation_token_response_v0(m: CreateDelegationTokenResponse,
     add(_pack_i(m.throttle_time_ms))
 
 
-def decode_create_delegation_token_response_v2(buf: Buffer, pos: int) -> tuple[CreateDelegationTokenResponse, int]:
+def decode_create_delegation_token_response_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[CreateDelegationTokenResponse, int]:
     end = len(buf)
     m = new(CreateDelegationTokenResponse)
     if end - pos < 3:
@@ -601,7 +616,8 @@ def decode_create_delegation_token_response_v2(buf: Buffer, pos: int) -> tuple[C
     m.throttle_time_ms, n = _unpack_from_iB(buf, pos)
     pos += 5
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreateDelegationTokenResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreateDelegationTokenResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     m.token_requester_principal_type = ""
@@ -657,7 +673,7 @@ def encode_create_delegation_token_response_v2(m: CreateDelegationTokenResponse,
         add(_pack_iB(m.throttle_time_ms, 0))
 
 
-def decode_create_delegation_token_response_v3(buf: Buffer, pos: int) -> tuple[CreateDelegationTokenResponse, int]:
+def decode_create_delegation_token_response_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[CreateDelegationTokenResponse, int]:
     end = len(buf)
     m = new(CreateDelegationTokenResponse)
     if end - pos < 3:
@@ -743,7 +759,8 @@ def decode_create_delegation_token_response_v3(buf: Buffer, pos: int) -> tuple[C
     m.throttle_time_ms, n = _unpack_from_iB(buf, pos)
     pos += 5
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreateDelegationTokenResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "CreateDelegationTokenResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -21,6 +22,7 @@ from barnabas.wire.primitives import (
     read_unknown_tags,
     read_uvarint,
     string_length,
+    too_many_entries,
     write_tags,
 )
 
@@ -113,7 +115,7 @@ _pack_qqqh = Struct(">qqqh").pack
 _unpack_from_qqqh = Struct(">qqqh").unpack_from
 
 
-def decode_describe_delegation_token_request_v0(buf: Buffer, pos: int) -> tuple[DescribeDelegationTokenRequest, int]:
+def decode_describe_delegation_token_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeDelegationTokenRequest, int]:
     end = len(buf)
     m = new(DescribeDelegationTokenRequest)
     if end - pos < 4:
@@ -125,6 +127,9 @@ def decode_describe_delegation_token_request_v0(buf: Buffer, pos: int) -> tuple[
     else:
         if n * 4 > end - pos:
             raise cut_short("DescribeDelegationTokenRequest.Owners", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DescribeDelegationTokenRequest.Owners", pos)
         m.owners = []
         add1 = m.owners.append
         for _ in range(n):
@@ -180,7 +185,7 @@ def encode_describe_delegation_token_request_v0(m: DescribeDelegationTokenReques
             add(d2)
 
 
-def decode_describe_delegation_token_request_v2(buf: Buffer, pos: int) -> tuple[DescribeDelegationTokenRequest, int]:
+def decode_describe_delegation_token_request_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeDelegationTokenRequest, int]:
     end = len(buf)
     m = new(DescribeDelegationTokenRequest)
     if pos >= end:
@@ -195,6 +200,9 @@ def decode_describe_delegation_token_request_v2(buf: Buffer, pos: int) -> tuple[
         n -= 1
         if n * 3 > end - pos:
             raise cut_short("DescribeDelegationTokenRequest.Owners", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DescribeDelegationTokenRequest.Owners", pos)
         m.owners = []
         add1 = m.owners.append
         for _ in range(n):
@@ -230,7 +238,8 @@ def decode_describe_delegation_token_request_v2(buf: Buffer, pos: int) -> tuple[
             n = buf[pos]
             pos += 1
             if n:
-                x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeDelegationTokenOwner")
+                x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeDelegationTokenOwner", left)
+                left -= len(x1.unknown_tagged_fields or ())
             else:
                 x1.unknown_tagged_fields = None
             add1(x1)
@@ -239,7 +248,8 @@ def decode_describe_delegation_token_request_v2(buf: Buffer, pos: int) -> tuple[
     n = buf[pos]
     pos += 1
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeDelegationTokenRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeDelegationTokenRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -296,7 +306,7 @@ REQUEST: MessageCodec[DescribeDelegationTokenRequest] = MessageCodec(
 )
 
 
-def decode_describe_delegation_token_response_v0(buf: Buffer, pos: int) -> tuple[DescribeDelegationTokenResponse, int]:
+def decode_describe_delegation_token_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeDelegationTokenResponse, int]:
     end = len(buf)
     m = new(DescribeDelegationTokenResponse)
     if end - pos < 6:
@@ -307,6 +317,9 @@ def decode_describe_delegation_token_response_v0(buf: Buffer, pos: int) -> tuple
         raise null_value("DescribeDelegationTokenResponse.Tokens", pos)
     if n * 38 > end - pos:
         raise cut_short("DescribeDelegationTokenResponse.Tokens", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeDelegationTokenResponse.Tokens", pos)
     m.tokens = []
     add1 = m.tokens.append
     for _ in range(n):
@@ -363,6 +376,9 @@ def decode_describe_delegation_token_response_v0(buf: Buffer, pos: int) -> tuple
             raise null_value("DescribedDelegationToken.Renewers", pos)
         if n * 4 > end - pos:
             raise cut_short("DescribedDelegationToken.Renewers", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DescribedDelegationToken.Renewers", pos)
         x1.renewers = []
         add2 = x1.renewers.append
         for _ in range(n):
@@ -466,7 +482,7 @@ def encode_describe_delegation_token_response_v0(m: DescribeDelegationTokenRespo
     add(_pack_i(m.throttle_time_ms))
 
 
-def decode_describe_delegation_token_response_v2(buf: Buffer, pos: int) -> tuple[DescribeDelegationTokenResponse, int]:
+def decode_describe_delegation_token_response_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeDelegationTokenResponse, int]:
     end = len(buf)
     m = new(DescribeDelegationTokenResponse)
     if end - pos < 3:
@@ -480,6 +496,9 @@ def decode_describe_delegation_token_response_v2(buf: Buffer, pos: int) -> tuple
     n -= 1
     if n * 30 > end - pos:
         raise cut_short("DescribeDelegationTokenResponse.Tokens", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeDelegationTokenResponse.Tokens", pos)
     m.tokens = []
     add1 = m.tokens.append
     for _ in range(n):
@@ -547,6 +566,9 @@ def decode_describe_delegation_token_response_v2(buf: Buffer, pos: int) -> tuple
         n -= 1
         if n * 3 > end - pos:
             raise cut_short("DescribedDelegationToken.Renewers", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DescribedDelegationToken.Renewers", pos)
         x1.renewers = []
         add2 = x1.renewers.append
         for _ in range(n):
@@ -582,7 +604,8 @@ def decode_describe_delegation_token_response_v2(buf: Buffer, pos: int) -> tuple
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribedDelegationTokenRenewer")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribedDelegationTokenRenewer", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -591,7 +614,8 @@ def decode_describe_delegation_token_response_v2(buf: Buffer, pos: int) -> tuple
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribedDelegationToken")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribedDelegationToken", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         x1.token_requester_principal_type = ""
@@ -602,7 +626,8 @@ def decode_describe_delegation_token_response_v2(buf: Buffer, pos: int) -> tuple
     m.throttle_time_ms, n = _unpack_from_iB(buf, pos)
     pos += 5
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeDelegationTokenResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeDelegationTokenResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -692,7 +717,7 @@ def encode_describe_delegation_token_response_v2(m: DescribeDelegationTokenRespo
         add(_pack_iB(m.throttle_time_ms, 0))
 
 
-def decode_describe_delegation_token_response_v3(buf: Buffer, pos: int) -> tuple[DescribeDelegationTokenResponse, int]:
+def decode_describe_delegation_token_response_v3(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[DescribeDelegationTokenResponse, int]:
     end = len(buf)
     m = new(DescribeDelegationTokenResponse)
     if end - pos < 3:
@@ -706,6 +731,9 @@ def decode_describe_delegation_token_response_v3(buf: Buffer, pos: int) -> tuple
     n -= 1
     if n * 32 > end - pos:
         raise cut_short("DescribeDelegationTokenResponse.Tokens", pos, end)
+    left -= n
+    if left < 0:
+        raise too_many_entries("DescribeDelegationTokenResponse.Tokens", pos)
     m.tokens = []
     add1 = m.tokens.append
     for _ in range(n):
@@ -799,6 +827,9 @@ def decode_describe_delegation_token_response_v3(buf: Buffer, pos: int) -> tuple
         n -= 1
         if n * 3 > end - pos:
             raise cut_short("DescribedDelegationToken.Renewers", pos, end)
+        left -= n
+        if left < 0:
+            raise too_many_entries("DescribedDelegationToken.Renewers", pos)
         x1.renewers = []
         add2 = x1.renewers.append
         for _ in range(n):
@@ -834,7 +865,8 @@ def decode_describe_delegation_token_response_v3(buf: Buffer, pos: int) -> tuple
             n = buf[pos]
             pos += 1
             if n:
-                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribedDelegationTokenRenewer")
+                x2.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribedDelegationTokenRenewer", left)
+                left -= len(x2.unknown_tagged_fields or ())
             else:
                 x2.unknown_tagged_fields = None
             add2(x2)
@@ -843,7 +875,8 @@ def decode_describe_delegation_token_response_v3(buf: Buffer, pos: int) -> tuple
         n = buf[pos]
         pos += 1
         if n:
-            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribedDelegationToken")
+            x1.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribedDelegationToken", left)
+            left -= len(x1.unknown_tagged_fields or ())
         else:
             x1.unknown_tagged_fields = None
         add1(x1)
@@ -852,7 +885,8 @@ def decode_describe_delegation_token_response_v3(buf: Buffer, pos: int) -> tuple
     m.throttle_time_ms, n = _unpack_from_iB(buf, pos)
     pos += 5
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeDelegationTokenResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "DescribeDelegationTokenResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos

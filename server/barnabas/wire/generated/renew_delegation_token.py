@@ -8,6 +8,7 @@ from struct import Struct
 
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.primitives import (
+    NO_LIMIT,
     UVARINT,
     Buffer,
     Chunk,
@@ -58,7 +59,7 @@ _pack_qB = Struct(">qB").pack
 _unpack_from_qB = Struct(">qB").unpack_from
 
 
-def decode_renew_delegation_token_request_v0(buf: Buffer, pos: int) -> tuple[RenewDelegationTokenRequest, int]:
+def decode_renew_delegation_token_request_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[RenewDelegationTokenRequest, int]:
     end = len(buf)
     m = new(RenewDelegationTokenRequest)
     if end - pos < 4:
@@ -92,7 +93,7 @@ def encode_renew_delegation_token_request_v0(m: RenewDelegationTokenRequest, out
     add(_pack_q(m.renew_period_ms))
 
 
-def decode_renew_delegation_token_request_v2(buf: Buffer, pos: int) -> tuple[RenewDelegationTokenRequest, int]:
+def decode_renew_delegation_token_request_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[RenewDelegationTokenRequest, int]:
     end = len(buf)
     m = new(RenewDelegationTokenRequest)
     if pos >= end:
@@ -113,7 +114,8 @@ def decode_renew_delegation_token_request_v2(buf: Buffer, pos: int) -> tuple[Ren
     m.renew_period_ms, n = _unpack_from_qB(buf, pos)
     pos += 9
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "RenewDelegationTokenRequest")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "RenewDelegationTokenRequest", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
@@ -152,7 +154,7 @@ REQUEST: MessageCodec[RenewDelegationTokenRequest] = MessageCodec(
 )
 
 
-def decode_renew_delegation_token_response_v0(buf: Buffer, pos: int) -> tuple[RenewDelegationTokenResponse, int]:
+def decode_renew_delegation_token_response_v0(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[RenewDelegationTokenResponse, int]:
     end = len(buf)
     m = new(RenewDelegationTokenResponse)
     if end - pos < 14:
@@ -168,7 +170,7 @@ def encode_renew_delegation_token_response_v0(m: RenewDelegationTokenResponse, o
     add(_pack_hqi(m.error_code, m.expiry_timestamp_ms, m.throttle_time_ms))
 
 
-def decode_renew_delegation_token_response_v2(buf: Buffer, pos: int) -> tuple[RenewDelegationTokenResponse, int]:
+def decode_renew_delegation_token_response_v2(buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[RenewDelegationTokenResponse, int]:
     end = len(buf)
     m = new(RenewDelegationTokenResponse)
     if end - pos < 15:
@@ -176,7 +178,8 @@ def decode_renew_delegation_token_response_v2(buf: Buffer, pos: int) -> tuple[Re
     m.error_code, m.expiry_timestamp_ms, m.throttle_time_ms, n = _unpack_from_hqiB(buf, pos)
     pos += 15
     if n:
-        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "RenewDelegationTokenResponse")
+        m.unknown_tagged_fields, pos = read_unknown_tags(buf, pos - 1, end, "RenewDelegationTokenResponse", left)
+        left -= len(m.unknown_tagged_fields or ())
     else:
         m.unknown_tagged_fields = None
     return m, pos
