@@ -30,10 +30,6 @@ class Code(IntEnum):
     KAFKA_STORAGE_ERROR = 56
 
 
-class LogGoneError(FileNotFoundError):
-    """All segments of a log are gone; the other files in its directory show that it had some."""
-
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

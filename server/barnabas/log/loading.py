@@ -17,8 +17,8 @@ from barnabas.log.derived_files import DerivedFiles
 from barnabas.log.disk import Disk, file_names
 from barnabas.log.epoch_file import load_epochs, save_epochs
 from barnabas.log.epochs import LeaderEpochs
-from barnabas.log.errors import LogGoneError
 from barnabas.log.format import names
+from barnabas.log.logdir import LogGoneError
 from barnabas.log.openfiles import OpenFiles
 from barnabas.log.producers import ProducerState
 from barnabas.log.recovery import (

@@ -21,6 +21,10 @@ from barnabas.topic_partitions import TopicPartition
 log = logging.getLogger(__name__)
 
 
+class LogGoneError(FileNotFoundError):
+    """All segments of a log are gone; the other files in its directory show that it had some."""
+
+
 class Checkpoints(NamedTuple):
     """What a log dir says of its logs, and whether it was closed cleanly."""
 

@@ -13,10 +13,9 @@ from barnabas.errors import StorageError
 from barnabas.log import logdir
 from barnabas.log.checkpointing import Checkpointer
 from barnabas.log.disk import Disk
-from barnabas.log.errors import LogGoneError
 from barnabas.log.format import names
 from barnabas.log.format.names import DirKind
-from barnabas.log.logdir import Checkpoints
+from barnabas.log.logdir import Checkpoints, LogGoneError
 from barnabas.log.moving import Moves
 from barnabas.log.openfiles import OpenFiles
 from barnabas.log.registry import LogRegistry

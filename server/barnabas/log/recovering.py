@@ -12,7 +12,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from barnabas.log.errors import LogGoneError
+from barnabas.log.logdir import LogGoneError
 from barnabas.log.openfiles import OpenFiles
 
 if TYPE_CHECKING:

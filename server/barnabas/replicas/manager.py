@@ -381,15 +381,16 @@ class Replicas:
             for key in some:
                 self._close(*key)
             self.own_logs.keep_others(some, topic_id)
-            log_dirs = {key: found.log_dir for key in some if (found := self._logs.get(*key)) is not None}
+            logs = [self._logs.get(*key) for key in some]
             deletion = self._logs.begin_deletion(some, now_ms)
             await self._threads.run(deletion.run)
             try:
                 deletion.finish()
             except StorageError as error:
                 self._storage_failed(error)
-                failed = [key for key, log_dir in log_dirs.items() if log_dir == error.log_dir]
-                errors.update(dict.fromkeys(failed, ErrorCode.KAFKA_STORAGE_ERROR))
+                for key, partition_log in zip(some, logs, strict=True):
+                    if partition_log is not None and partition_log.log_dir == error.log_dir:
+                        errors[key] = ErrorCode.KAFKA_STORAGE_ERROR
             await self._budget.checkpoint()
         return errors
 
@@ -398,16 +399,11 @@ class Replicas:
         topic = self._image.topics.get(name) if self._image is not None else None
         if topic is None or topic.id != NO_TOPIC_ID:
             return topic.id if topic is not None else None
-        return next(
-            (
-                replica.log.topic_id
-                for index, info in enumerate(topic.partitions)
-                if self._broker_id in info.isr
-                and (replica := self._replicas.get((name, index))) is not None
-                and replica.log.topic_id is not None
-            ),
-            None,
-        )
+        for index, info in enumerate(topic.partitions):
+            replica = self._replicas.get((name, index)) if self._broker_id in info.isr else None
+            if replica is not None and replica.log.topic_id is not None:
+                return replica.log.topic_id
+        return None
 
     def why_offline(self, name: str, index: int) -> ErrorCode:
         """Return the error of a replica whose log is not there."""
