@@ -50,11 +50,14 @@ PERSISTENT = (
     znodes.DELETE_TOPICS,
     znodes.BROKER_SEQUENCE,
     znodes.ISR_CHANGES,
-    znodes.PRODUCER_IDS,
     znodes.LOG_DIR_EVENTS,
     *(f"{CONFIG}/{kind}" for kind in ENTITY_TYPES),
 )
-"""Each broker makes those of them that are missing."""
+"""Each broker makes those of them that are missing.
+
+Not that of producer ids: Apache Kafka makes it without data, which is not the same as empty data, and does not start where
+it is empty. Whoever allocates the first ids makes it.
+"""
 
 
 def is_sensitive(path: str) -> bool:
