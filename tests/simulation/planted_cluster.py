@@ -27,6 +27,7 @@ from barnabas.cluster.zookeeper.session import (
 from barnabas.cluster.zookeeper.store import ZooKeeperStore
 from barnabas.controller import elections
 from barnabas.controller.runtime import ControllerRuntime
+from barnabas.controller.state import ControllerState
 from barnabas.controller.tenure import Tenure
 from barnabas.controller.znodes import ControllerZnodes
 from barnabas.ids import new_uuid
@@ -134,13 +135,17 @@ def _elect_anybody() -> list[Patch]:
     return [(elections, "after_loss", after_loss)]
 
 
+_NOBODY_WAS_AWAY: Patch = (ControllerState, "was_away", lambda *_: False)
+"""A controller that begins does not see who has gone and come: behind a broker that waits, this is the second guard."""
+
+
 def _come_back_at_once() -> list[Patch]:
     """A broker that was not stopped cleanly registers without waiting for others to take over."""
 
     async def wait(*_: Any) -> None:
         pass
 
-    return [(ZooKeeperStore, "wait_for_successors", wait)]
+    return [(ZooKeeperStore, "wait_for_successors", wait), _NOBODY_WAS_AWAY]
 
 
 def _obey_old_controllers() -> list[Patch]:
@@ -215,7 +220,7 @@ def _clean_after_a_broken_start() -> list[Patch]:
         logs.stays_unclean = False
         close(logs)
 
-    return [(LogManager, "close", close_cleanly)]
+    return [(LogManager, "close", close_cleanly), _NOBODY_WAS_AWAY]
 
 
 def _lost_logs_are_none() -> list[Patch]:
@@ -225,7 +230,7 @@ def _lost_logs_are_none() -> list[Patch]:
     def open_dir_with_logs(opener: Opener, path: str, now_ms: int) -> bool:
         return open_dir(opener, path, now_ms) or not any(entry.is_dir for entry in opener._disk.list(path))
 
-    return [(Opener, "open_dir", open_dir_with_logs)]
+    return [(Opener, "open_dir", open_dir_with_logs), _NOBODY_WAS_AWAY]
 
 
 def _forget_who_waits_for_zookeeper() -> list[Patch]:
