@@ -5,7 +5,7 @@ The exit code is 1 when an answer differs in a way that is not known.
 
 from __future__ import annotations
 
-from compat.admin import changing, edges, reading
+from compat.admin import changing, edges, mutated, reading
 from compat.admin.known_differences import KNOWN
 from compat.kit.program import main
 
@@ -16,6 +16,6 @@ if __name__ == "__main__":
         "compat.admin.compare",
         __doc__,
         SETTINGS,
-        lambda: [*changing.steps(), *reading.steps(), *edges.steps()],
+        lambda: [*changing.steps(), *reading.steps(), *edges.steps(), *mutated.steps()],
         KNOWN,
     )

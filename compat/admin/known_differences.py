@@ -4,7 +4,41 @@ from __future__ import annotations
 
 from compat.kit.compare import KnownDifference
 
+MUTATED = "mutated "
 KNOWN: tuple[KnownDifference, ...] = (
+    KnownDifference(
+        f"{MUTATED}.*",
+        ".*/ErrorMessage",
+        "words for people where Kafka has none, or an empty text",
+        theirs=(None, ""),
+    ),
+    KnownDifference(f"{MUTATED}InitProducerId v.*", "/ProducerId", "ids are given in blocks", always=False),
+    KnownDifference(
+        f"{MUTATED}InitProducerId v0 as it should be",
+        ".*",
+        "Kafka asks its controller for the first block of ids, and has the producer come again",
+        always=False,
+    ),
+    KnownDifference(f"{MUTATED}Fetch v.* SessionEpoch 0", "/SessionId", "ids of sessions are random"),
+    KnownDifference(
+        f"{MUTATED}DescribeLogDirs v.*", ".*/(LogDir|UsableBytes)", "its own directory, at another time"
+    ),
+    KnownDifference(
+        f"{MUTATED}DescribeAcls v.* 0",
+        ".*",
+        "Kafka closes the connection; Barnabas says that there is no authorizer",
+    ),
+    KnownDifference(
+        f"{MUTATED}(Metadata v.* Topics.Name null|IncrementalAlterConfigs v.*ConfigOperation .*"
+        "|Describe(TopicPartitions|ShareGroupOffsets) v.*|AlterShareGroupOffsets v.*PartitionIndex -.*)",
+        ".*",
+        "Kafka stumbles over it, and answers UNKNOWN_SERVER_ERROR or the operations on a topic that cannot be",
+    ),
+    KnownDifference(
+        f"{MUTATED}WriteTxnMarkers v.* Markers.Producer(Id -1|Epoch -2)",
+        ".*",
+        "what only brokers ask: Kafka stumbles over a producer that is none, and judges the epoch before the batch",
+    ),
     KnownDifference(
         "metadata v1[23]: neither name nor id",
         ".*/ErrorCode",

@@ -1,22 +1,23 @@
-"""Every setting that a topic of Barnabas shows, given to a topic of Apache Kafka by a stock client, as tools do that copy topics.
+"""Topics of Barnabas, copied to Apache Kafka by a stock client with every setting that is shown, as tools copy them.
 
     python -m compat.configs.copying [--version 4.x]
 
-The exit code is 1 when Kafka refuses a topic, or shows other values for it than Barnabas does. A topic that has a setting of
-Barnabas' own is refused, and by that setting's name: whoever has set it is told so.
+The exit code is 1 when Kafka refuses a topic, or shows other values for it than Barnabas does. A topic that has a
+setting of Barnabas' own is refused, and by that setting's name: whoever has set it is told so.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Mapping
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, NewTopic
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from barnabas.config import topic as topic_settings
-from compat.kafka import KafkaError
+from compat.kafka import KafkaError as StartsNotError
 from compat.kit.sides import Side, StartError, both
 
 TIMEOUT_S = 30
@@ -36,14 +37,19 @@ def _make(admin: AdminClient, name: str, settings: Mapping[str, str]) -> str:
     return ""
 
 
-def _shown(admin: AdminClient, name: str) -> dict[str, tuple[str | None, bool]]:
-    """The settings of a topic, each with whether it is the topic's own and not a default."""
+def _shown(admin: AdminClient, name: str) -> dict[str, str | None]:
+    """The settings of a topic, once the broker has learnt of it from its controller."""
     resource = ConfigResource(ConfigResource.Type.TOPIC, name)
-    found = admin.describe_configs([resource])[resource].result(TIMEOUT_S)
-    return {
-        key: (entry.value, entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value)
-        for key, entry in found.items()
-    }
+    give_up = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            found = admin.describe_configs([resource])[resource].result(TIMEOUT_S)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > give_up:
+                raise
+            time.sleep(0.1)
+        else:
+            return {key: entry.value for key, entry in found.items()}
 
 
 def problems(kafka: Side, ours: Side) -> list[str]:
@@ -58,7 +64,7 @@ def problems(kafka: Side, ours: Side) -> list[str]:
         own = settings.keys() & topic_settings.OWN
         if shown.keys() & topic_settings.OWN != own:
             found.append(f"{name} shows {sorted(shown.keys() & topic_settings.OWN)}")
-        refused = _make(theirs, name, {key: value for key, (value, _) in shown.items() if value is not None})
+        refused = _make(theirs, name, {key: value for key, value in shown.items() if value is not None})
         if own:
             if not all(key in refused for key in own):
                 found.append(f"{name}, which has {sorted(own)}, is copied: {refused!r}")
@@ -67,9 +73,11 @@ def problems(kafka: Side, ours: Side) -> list[str]:
             found.append(f"{name} is refused: {refused}")
             continue
         copied = _shown(theirs, name)
-        for key in sorted(shown.keys() | copied.keys()):
-            if (shown.get(key, ("nothing",)))[0] != (copied.get(key, ("nothing",)))[0]:
-                found.append(f"{name} has {key}={shown.get(key)}, its copy {copied.get(key)}")
+        found += [
+            f"{name} has {key}={shown.get(key, 'nothing')}, its copy {copied.get(key, 'nothing')}"
+            for key in sorted(shown.keys() | copied.keys())
+            if shown.get(key, "nothing") != copied.get(key, "nothing")
+        ]
     return found
 
 
@@ -80,7 +88,7 @@ def main() -> int:
     try:
         with both(version=parser.parse_args().version) as (kafka, ours):
             found = problems(kafka, ours)
-    except (KafkaError, StartError) as error:
+    except (StartsNotError, StartError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     for problem in found:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from barnabas.conformance.batches import batch
+from barnabas.conformance.fixture import UNKNOWN_ID
 from barnabas.conformance.rows import LAST, Row, Values, row
-from barnabas.conformance.tables.records import UNKNOWN_ID, fetching
+from barnabas.conformance.tables.records import fetching
 from barnabas.conformance.trial import Trial
 
 TWICE = "What is named twice is answered once."
@@ -141,7 +142,7 @@ def _list_offsets() -> list[Row]:
         return lambda t, _: {
             "replica_id": -1,
             "isolation_level": isolation_level,
-            "topics": _topics(t, [{"partition_index": 0, "timestamp": -1} | one for one in queries]),
+            "topics": _topics(t, [{"partition_index": 0, "timestamp": -1, **one} for one in queries]),
         }
 
     return [
