@@ -1,6 +1,7 @@
 """Controlled shutdown of a broker in a cluster: the controller moves away what it leads, so that clients see no error.
 
-The rule: the broker serves while it hands over, and stops in the end whatever the controller says.
+The rule: the broker serves while it hands over, and stops in the end whatever the controller says. As long as ZooKeeper
+cannot be reached nobody can take anything over, so no answer is waited for.
 """
 
 from __future__ import annotations
@@ -32,8 +33,11 @@ async def shut_down_controlled(
     broker_epoch: int,
     peers: Peers,
     image: Callable[[], ClusterImage],
+    can_change: Callable[[], bool],
 ) -> bool:
     """Ask the controller to move leaders away until none is left here; returns whether that is so.
+
+    `can_change` says whether the cluster can be changed, as far as this broker knows.
 
     Asks `controlled.shutdown.max.retries` times, with `controlled.shutdown.retry.backoff.ms` between, as Kafka does;
     not at all if `controlled.shutdown.enable` is false.
@@ -44,7 +48,9 @@ async def shut_down_controlled(
     left = config.get(settings.CONTROLLED_SHUTDOWN_MAX_RETRIES)
     while left > 0:
         left -= 1
-        if await _ask(config, broker_id, broker_epoch, peers, image()):
+        if not can_change():
+            log.info("ZooKeeper cannot be reached, so nobody can take over what this broker leads")
+        elif await _ask(config, broker_id, broker_epoch, peers, image()):
             return True
         if left:
             await trio.sleep(backoff_s)

@@ -226,6 +226,7 @@ class Participation:
             self._store.broker_epoch,
             self._peers,
             lambda: self._store.image,
+            lambda: self._store.is_connected,
         )
 
     # --- following the image --------------------------------------------------------------------------------

@@ -13,6 +13,9 @@ from barnabas.testing.simulation.world import World
 from tests.support.replicating import consume, in_world, produce
 from tests.support.zookeeper_cluster import SESSION_S, ZooKeeperCluster, clustered
 
+RETRIES, BACKOFF_S = 3, 5
+"""The defaults of `controlled.shutdown.max.retries` and `controlled.shutdown.retry.backoff.ms`."""
+
 
 def test_brokers_find_each_other_and_replicate() -> None:
     async def program(world: World) -> None:
@@ -268,5 +271,24 @@ def test_a_broker_without_a_number_is_given_one_and_keeps_it() -> None:
             await cluster.machines[7].stop()
             await cluster.start(7)
             assert cluster.live() == {1, 1001}
+
+    in_world(program)
+
+
+@pytest.mark.parametrize("lost_s", [0.0, 3.0])
+def test_a_broker_stops_soon_when_zookeeper_is_gone(lost_s: float) -> None:
+    """Nobody can take over what it leads; it waits for no answer, and tries as often as its settings say."""
+
+    async def program(world: World) -> None:
+        async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
+            await cluster.create(client, "t", partitions=4)
+            for machine in cluster.machines.values():
+                assert machine.session is not None
+                machine.session.disconnect()
+            await trio.sleep(lost_s)
+            began = trio.current_time()
+            with quiet_logs():
+                await cluster.machines[1].stop()
+            assert trio.current_time() - began < RETRIES * BACKOFF_S
 
     in_world(program)

@@ -2,13 +2,18 @@
 
 import json
 import logging
+from typing import Any
 
+import pytest
 import trio
 import trio.testing
 
 from barnabas.cluster.changes import ConfigChanged, TopicDeleted
 from barnabas.cluster.image import BROKER, TOPIC
+from barnabas.cluster.zookeeper.json_znodes import ZnodeError
 from barnabas.cluster.zookeeper.store import ZooKeeperStore
+from barnabas.config import topic as topic_settings
+from barnabas.config.setting import Setting, SettingError
 from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper
 from tests.support.zookeeper_stores import Cluster, settled, topic
 
@@ -103,3 +108,51 @@ async def test_new_topics_come_with_their_settings_whoever_made_them():
         assert "/brokers/topics/t" not in cluster.server.dump()
         await two.change(lambda _: [topic("t", topic_id=b"new")])
         assert two.image.settings_of(TOPIC, "t") == {}
+
+
+WRONG = "no such value"
+
+
+def takes(row: Setting[Any], text: str) -> bool:
+    try:
+        row.parse(text)
+    except SettingError:
+        return False
+    return True
+
+
+REFUSING = sorted(name for name, row in topic_settings.SETTINGS.items() if not takes(row, WRONG))
+
+
+@pytest.mark.parametrize("name", REFUSING)
+async def test_a_topics_setting_that_others_have_written_wrongly_stops_a_start_and_names_both(name):
+    server = SimulatedZooKeeper()
+    session = server.session()
+    data = json.dumps({"version": 1, "config": {"x": "1", name: WRONG}}).encode()
+    await session.create("/config/topics/orders", data, parents=True)
+    with pytest.raises(ZnodeError) as refused:
+        await ZooKeeperStore(session, 1, lambda: 0).open("c")
+    for part in ("/config/topics/orders", "topic orders", f"{name}={WRONG}"):
+        assert part in str(refused.value)
+
+
+@pytest.mark.parametrize("name", REFUSING)
+async def test_a_running_broker_keeps_what_a_setting_was_before_it_was_written_wrongly(name, caplog):
+    cluster = Cluster()
+    async with cluster.store(1) as one, cluster.store(2) as two:
+        row = topic_settings.SETTINGS[name]
+        others = [text for text in ("*", "1000000", "1", "true") if takes(row, text)]
+        sound = others[0] if others else row.format(row.default)
+        await one.change(lambda _: [topic("t"), ConfigChanged(TOPIC, "t", ((name, sound),))])
+        await settled(3)
+        assert two.image.settings_of(TOPIC, "t") == {name: sound}
+        written = {"version": 1, "config": {name: WRONG, "y": "1"}}
+        with caplog.at_level(logging.ERROR):
+            await cluster.sessions[0].set("/config/topics/t", json.dumps(written).encode())
+            notice = b'{"version":2,"entity_path":"topics/t"}'
+            await cluster.sessions[0].create("/config/changes/config_change_", notice, sequence=True)
+            await settled(3)
+        for store in (one, two):
+            assert store.image.settings_of(TOPIC, "t") == {"y": "1", name: sound}
+    assert f"znode /config/topics/t: topic t: {name}={WRONG}" in caplog.text
+    assert f"{sound} stays in force" in caplog.text

@@ -1,22 +1,25 @@
 """The settings below /config, as changes of the metadata image.
 
 The rule: what a znode says is published as it was read, in the order of reading; what cannot be read is logged and
-leaves the image as it is.
+leaves the image as it is. At a start there is nothing to leave: a topic's setting that cannot be read stops it, as a
+default in its place might have records deleted.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.changes import ConfigChanged
-from barnabas.cluster.image import Change, ClusterImage, ResourceKey
+from barnabas.cluster.image import TOPIC, Change, ClusterImage, ResourceKey
 from barnabas.cluster.zookeeper import entity_settings
 from barnabas.cluster.zookeeper import resource_znodes as resources
 from barnabas.cluster.zookeeper.json_znodes import ZnodeError
 from barnabas.cluster.zookeeper.session import NoNodeError, ZooKeeper
 from barnabas.cluster.zookeeper.writes import entity_of, resource_of
+from barnabas.config import topic as topic_settings
+from barnabas.config.setting import SettingError
 
 if TYPE_CHECKING:
     from barnabas.loop_budget import LoopBudget
@@ -37,8 +40,11 @@ class SettingsReader:
         self._zookeeper = zookeeper
         self._budget = budget
 
-    async def read_all(self, image: ClusterImage) -> list[Change]:
-        """Read the settings of all resources; returns those that differ from the image's."""
+    async def read_all(self, image: ClusterImage, *, is_first: bool = False) -> list[Change]:
+        """Read the settings of all resources; returns those that differ from the image's.
+
+        Raises ZnodeError for a topic's that cannot be read where it is the first time.
+        """
         keys: list[ResourceKey] = []
         for kind in FOLLOWED:
             try:
@@ -53,7 +59,7 @@ class SettingsReader:
         keys += await self._clients_of_users([key for key in keys if key[0] == entity_settings.USERS])
         there = set(keys)
         known = (*image.configs, *entity_settings.known(image))
-        return await self.read(image, [*keys, *(key for key in known if key not in there)])
+        return await self.read(image, [*keys, *(key for key in known if key not in there)], is_first=is_first)
 
     async def _clients_of_users(self, users: Sequence[ResourceKey]) -> list[ResourceKey]:
         """Return the keys of what is set for a user's client ids."""
@@ -73,8 +79,10 @@ class SettingsReader:
                 await self._budget.checkpoint()
         return keys
 
-    async def read(self, image: ClusterImage, keys: Iterable[ResourceKey]) -> list[Change]:
-        """Read the settings of these resources; returns those that differ from the image's."""
+    async def read(
+        self, image: ClusterImage, keys: Iterable[ResourceKey], *, is_first: bool = False
+    ) -> list[Change]:
+        """Read the settings of these resources; returns those that differ from the image's. Raises as `read_all`."""
         wanted = list(dict.fromkeys(keys))
         paths = [resources.config_path(*entity_of(key)) for key in wanted]
         changes: list[Change] = []
@@ -84,6 +92,8 @@ class SettingsReader:
             except ZnodeError as error:
                 log.error("settings are left as they were: %s", error)
                 continue
+            if key[0] == TOPIC:
+                settings = _readable(path, key[1], settings, image.settings_of(*key), is_first=is_first)
             if key[0] in entity_settings.ENTITY_TYPES:
                 for name in entity_settings.unreadable(key, settings):
                     log.error("%s: the value of %s cannot be read, and is left out", path, name)
@@ -109,3 +119,30 @@ class SettingsReader:
             if key is not None:
                 keys.append(key)
         return keys
+
+
+def _readable(
+    path: str, topic: str, found: Mapping[str, str], before: Mapping[str, str], *, is_first: bool
+) -> dict[str, str]:
+    """Return a topic's settings, in place of those that cannot have their value what they were before.
+
+    Somebody has written them past all brokers, which would have refused them.
+    """
+    settings = dict(found)
+    for name, text in found.items():
+        row = topic_settings.SETTINGS.get(name)
+        if row is None:
+            continue
+        try:
+            row.parse(text)
+        except SettingError as error:
+            problem = f"topic {topic}: {error}"
+            if is_first:
+                raise ZnodeError(
+                    path, f"{problem}; correct it there, or remove it, and start again"
+                ) from error
+            del settings[name]
+            if name in before:
+                settings[name] = before[name]
+            log.error("znode %s: %s; %s stays in force", path, problem, before.get(name, "the default"))
+    return settings

@@ -127,12 +127,14 @@ class ZooKeeperStore:
     async def open(self, new_cluster_id: str) -> None:
         """Make the znodes that every broker needs, take the cluster's id or make it this, read the settings.
 
-        Raises ZooKeeperError; ZnodeError if the cluster's id or an ACL cannot be read.
+        Raises ZooKeeperError; ZnodeError if the cluster's id, an ACL or a topic's setting cannot be read.
         """
         for path in resources.PERSISTENT:
             await make_persistent(self._zookeeper, path)
         self.image = ClusterImage(await self._cluster_id(new_cluster_id))
-        changes = await until_answered(self._zookeeper, lambda: self._settings.read_all(self.image))
+        changes = await until_answered(
+            self._zookeeper, lambda: self._settings.read_all(self.image, is_first=True)
+        )
         if self._has_tokens:
             for path in (resources.TOKENS, resources.TOKEN_CHANGES):
                 await make_persistent(self._zookeeper, path)
@@ -187,6 +189,11 @@ class ZooKeeperStore:
             self._running.cancel()
         self._writer.close()
         await self._zookeeper.close()
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether ZooKeeper can be reached."""
+        return self._zookeeper.state is SessionState.CONNECTED
 
     def _session_is(self, _state: SessionState) -> None:
         self._session_changed.set()
