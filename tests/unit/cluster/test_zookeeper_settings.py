@@ -9,10 +9,13 @@ import trio
 import trio.testing
 
 from barnabas.cluster.changes import ConfigChanged, TopicDeleted
-from barnabas.cluster.image import BROKER, TOPIC
+from barnabas.cluster.image import BROKER, GROUP, TOPIC
 from barnabas.cluster.zookeeper.json_znodes import ZnodeError
 from barnabas.cluster.zookeeper.store import ZooKeeperStore
+from barnabas.config import group as group_settings
+from barnabas.config import tables
 from barnabas.config import topic as topic_settings
+from barnabas.config.loading import BrokerConfig
 from barnabas.config.setting import Setting, SettingError
 from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper
 from tests.support.zookeeper_stores import Cluster, settled, topic
@@ -156,3 +159,32 @@ async def test_a_running_broker_keeps_what_a_setting_was_before_it_was_written_w
             assert store.image.settings_of(TOPIC, "t") == {"y": "1", name: sound}
     assert f"znode /config/topics/t: topic t: {name}={WRONG}" in caplog.text
     assert f"{sound} stays in force" in caplog.text
+
+
+DYNAMIC = [row for name in tables.names() if (row := tables.setting(name)).dynamic and not takes(row, WRONG)]
+GROUPS = [one.setting for one in group_settings.rows().values()]
+OTHERS = [(BROKER, "brokers", "1", row) for row in DYNAMIC]
+OTHERS += [(BROKER, "brokers", "", row) for row in DYNAMIC]
+OTHERS += [(GROUP, "groups", "g", row) for row in GROUPS if not takes(row, WRONG)]
+KINDS = {BROKER: "broker", GROUP: "group"}
+
+
+async def test_settings_of_brokers_and_groups_that_cannot_be_read_are_left_out_at_a_start(caplog):
+    """Kafka does so with those of brokers, and logs an ERROR for each."""
+    server = SimulatedZooKeeper()
+    session = server.session()
+    written: dict[str, dict[str, str]] = {}
+    for _, directory, name, row in OTHERS:
+        written.setdefault(f"/config/{directory}/{name or '<default>'}", {"x": "1"})[row.name] = WRONG
+    for path, config in written.items():
+        data = json.dumps({"version": 1, "config": config}).encode()
+        await session.create(path, data, parents=True)
+    store = ZooKeeperStore(session, 1, lambda: 0)
+    with caplog.at_level(logging.ERROR):
+        await store.open("c")
+    for kind, _, name, row in OTHERS:
+        assert store.image.settings_of(kind, name) == {"x": "1"}
+        assert f"{KINDS[kind]} {name or 'default'}: {row.name}={WRONG}" in caplog.text
+    assert len(OTHERS) > 50
+    config = BrokerConfig({})
+    config.set_dynamic(store.image.settings_of(BROKER, ""), store.image.settings_of(BROKER, "1"))

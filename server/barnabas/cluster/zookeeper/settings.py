@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from barnabas.cluster.changes import ConfigChanged
-from barnabas.cluster.image import TOPIC, Change, ClusterImage, ResourceKey
+from barnabas.cluster.image import BROKER, GROUP, TOPIC, Change, ClusterImage, ResourceKey
 from barnabas.cluster.zookeeper import entity_settings
 from barnabas.cluster.zookeeper import resource_znodes as resources
 from barnabas.cluster.zookeeper.json_znodes import ZnodeError
 from barnabas.cluster.zookeeper.session import NoNodeError, ZooKeeper
 from barnabas.cluster.zookeeper.writes import entity_of, resource_of
+from barnabas.config import group as group_settings
+from barnabas.config import tables
 from barnabas.config import topic as topic_settings
-from barnabas.config.setting import SettingError
+from barnabas.config.setting import Setting, SettingError
 
 if TYPE_CHECKING:
     from barnabas.loop_budget import LoopBudget
@@ -31,6 +33,8 @@ FOLLOWED = (
     *entity_settings.ENTITY_TYPES.values(),
 )  # fmt: skip
 """Types of entities whose settings are in the image."""
+
+_KINDS = {TOPIC: "topic", BROKER: "broker", GROUP: "group"}
 
 
 class SettingsReader:
@@ -92,8 +96,7 @@ class SettingsReader:
             except ZnodeError as error:
                 log.error("settings are left as they were: %s", error)
                 continue
-            if key[0] == TOPIC:
-                settings = _readable(path, key[1], settings, image.settings_of(*key), is_first=is_first)
+            settings = _readable(path, key, settings, image.settings_of(*key), is_first=is_first)
             if key[0] in entity_settings.ENTITY_TYPES:
                 for name in entity_settings.unreadable(key, settings):
                     log.error("%s: the value of %s cannot be read, and is left out", path, name)
@@ -121,28 +124,40 @@ class SettingsReader:
         return keys
 
 
-def _readable(
-    path: str, topic: str, found: Mapping[str, str], before: Mapping[str, str], *, is_first: bool
-) -> dict[str, str]:
-    """Return a topic's settings, in place of those that cannot have their value what they were before.
+def _row(kind: int, name: str) -> Setting[Any] | None:
+    """Return the setting that a broker obeys by this name; None where it obeys none."""
+    if kind == TOPIC:
+        return topic_settings.SETTINGS.get(name)
+    if kind == GROUP:
+        bounded = group_settings.rows().get(name)
+        return bounded.setting if bounded is not None else None
+    known = tables.find(name) if kind == BROKER else None
+    return known if known is not None and known.dynamic else None
 
-    Somebody has written them past all brokers, which would have refused them.
+
+def _readable(
+    path: str, key: ResourceKey, found: Mapping[str, str], before: Mapping[str, str], *, is_first: bool
+) -> dict[str, str]:
+    """Return the settings of a resource, in place of those that cannot have their value what they were before.
+
+    Somebody has written them past all brokers, which would have refused them. Raises ZnodeError as `read_all`.
     """
     settings = dict(found)
     for name, text in found.items():
-        row = topic_settings.SETTINGS.get(name)
+        row = _row(key[0], name)
         if row is None:
             continue
         try:
             row.parse(text)
         except SettingError as error:
-            problem = f"topic {topic}: {error}"
-            if is_first:
-                raise ZnodeError(
-                    path, f"{problem}; correct it there, or remove it, and start again"
-                ) from error
+            if key[0] == TOPIC and is_first:
+                why = f"topic {key[1]}: {error}; correct it there, or remove it, and start again"
+                raise ZnodeError(path, why) from error
             del settings[name]
             if name in before:
                 settings[name] = before[name]
-            log.error("znode %s: %s; %s stays in force", path, problem, before.get(name, "the default"))
+            log.error(
+                "znode %s: %s %s: %s; %s stays in force", path, _KINDS[key[0]], key[1] or "default", error,
+                before.get(name, "the default"),
+            )  # fmt: skip
     return settings
