@@ -1,0 +1,160 @@
+"""Share groups over both of their coordinators: what is asked of the one, written down at the other, and told to others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from barnabas.cluster.changes import TopicCreated
+from barnabas.cluster.image import ClusterImage, PartitionInfo, TopicInfo
+from barnabas.coordination.share_groups import ShareGroups
+from barnabas.errors import RequestError
+from barnabas.groups.settings import GroupSettings
+from barnabas.groups.shard import GroupShard
+from barnabas.groups.share.membership import Heartbeat
+from barnabas.statemachine.decision import Decision
+from barnabas.topic_partitions import TopicIdPartition
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.share_group_heartbeat import ShareGroupHeartbeatRequest
+
+T, U = b"t" * 16, b"u" * 16
+ONE = PartitionInfo(1, (1,), (1,))
+UNAVAILABLE = RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+class World:
+    """Stands for both coordinators: a shard of groups, and states by group, topic and partition."""
+
+    def __init__(self) -> None:
+        self.image = ClusterImage("cluster").apply(
+            [TopicCreated(TopicInfo("t", T, (ONE, ONE))), TopicCreated(TopicInfo("u", U, (ONE,)))]
+        )
+        self.shard = GroupShard(GroupSettings(share_assignment_interval_ms=0), self)  # type: ignore[arg-type]
+        self.states: dict[tuple[str, bytes, int], tuple[int, int]] = {}
+        self.broken: set[TopicIdPartition] = set()
+        self.changed: list[str] = []
+        self.groups = ShareGroups(self, self, lambda: 1_000, self.changed.append)  # type: ignore[arg-type]
+
+    async def perform(self, group_id: str, event: Any, *, is_large: Any) -> Any:
+        assert not is_large(self.shard)
+        out = Decision()
+        result = event(self.shard, out)
+        for key, value in out.records:
+            self.shard.replay(key, value, loading=False)
+        return result
+
+    async def delete_group(self, group_id: str) -> None:
+        await self.perform(
+            group_id, lambda shard, out: shard.delete_group(group_id, out), is_large=lambda _: False
+        )
+
+    async def initialize(self, key: tuple[str, bytes, int], state_epoch: int, start_offset: int) -> None:
+        if key[1:] in self.broken:
+            raise UNAVAILABLE
+        self.states[key] = state_epoch, start_offset
+
+    async def delete(self, key: tuple[str, bytes, int]) -> None:
+        if key[1:] in self.broken:
+            raise UNAVAILABLE
+        del self.states[key]
+
+    async def beat(self, epoch: int, *topics: str) -> Any:
+        request = ShareGroupHeartbeatRequest(
+            group_id="g", member_id="m", member_epoch=epoch, subscribed_topic_names=list(topics) or None
+        )
+        return await self.groups.heartbeat(Heartbeat(request, "client", "/host"))
+
+    @property
+    def known(self) -> Any:
+        return self.shard.share_group("g").known
+
+
+@pytest.fixture
+async def world():
+    """An empty group that has read topic t."""
+    world = World()
+    await world.beat(0, "t")
+    await world.beat(-1)
+    assert world.states == {("g", T, 0): (2, -1), ("g", T, 1): (2, -1)}
+    assert world.changed == []
+    return world
+
+
+async def test_the_first_who_wants_a_topic_is_told_at_once_what_to_fetch():
+    world = World()
+    answer = await world.beat(0, "t")
+    assert answer.assignment is not None
+    assert [(one.topic_id, one.partitions) for one in answer.assignment.topic_partitions] == [(T, [0, 1])]
+    assert world.shard.share_group("g").members["m"].assigned == frozenset(), "nothing is decided yet"
+
+
+async def test_a_state_that_cannot_be_begun_is_told_to_who_asked_and_begun_again():
+    world = World()
+    world.broken = {(T, 1)}
+    with pytest.raises(RequestError) as refused:
+        await world.beat(0, "t")
+    assert refused.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert world.known.initialized == {T: frozenset({0})}
+    world.broken = set()
+    answer = await world.beat(0, "t")
+    assert world.known.initialized == {T: frozenset({0, 1})}
+    assert answer.assignment is not None
+
+
+async def test_a_group_that_is_to_begin_elsewhere_does_in_an_epoch_of_its_own_and_others_are_told(world):
+    epoch = world.shard.share_group("g").epoch
+    assert await world.groups.alter_offsets("g", {(T, 0): 77, (U, 0): 5}) == {(T, 0): None, (U, 0): None}
+    assert world.states[("g", T, 0)] == (epoch + 1, 77)
+    assert world.states[("g", U, 0)] == (epoch + 1, 5)
+    assert world.states[("g", T, 1)] == (2, -1)
+    assert world.known.initialized == {T: frozenset({0, 1}), U: frozenset({0})}
+    assert world.changed == ["g"], "whoever leads a partition must read its state again"
+
+
+async def test_each_partition_that_cannot_begin_elsewhere_has_its_error(world):
+    world.broken = {(U, 0)}
+    results = await world.groups.alter_offsets("g", {(T, 0): 77, (U, 0): 5})
+    assert results[T, 0] is None
+    assert results[U, 0].code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert world.known.initializing == {}
+    assert U not in world.known.initialized
+    assert world.changed == ["g"]
+
+
+async def test_the_state_of_a_topic_is_forgotten_and_others_are_told(world):
+    assert await world.groups.delete_offsets("g", [T, U]) == {T: None}
+    assert world.states == {}
+    assert world.known.topic_partitions == frozenset()
+    assert world.changed == ["g"]
+
+
+async def test_the_state_of_a_topic_that_cannot_be_deleted_is_still_being_deleted(world):
+    world.broken = {(T, 1)}
+    results = await world.groups.delete_offsets("g", [T])
+    assert results[T].code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert world.known.deleting == {T}
+
+
+async def test_nothing_is_left_of_a_group_that_is_deleted_and_others_are_told(world):
+    await world.groups.delete_group("g")
+    assert world.states == {}
+    assert world.shard.groups == {}
+    assert world.changed == ["g"]
+
+
+CHANGES = {
+    "alter": lambda groups: groups.alter_offsets("g", {(T, 0): 77}),
+    "delete": lambda groups: groups.delete_offsets("g", [T]),
+    "delete group": lambda groups: groups.delete_group("g"),
+}
+
+
+@pytest.mark.parametrize("way", CHANGES)
+async def test_the_state_of_a_group_with_members_stays_as_it_is(world, way):
+    await world.beat(0, "t")
+    before = dict(world.states)
+    with pytest.raises(RequestError) as refused:
+        await CHANGES[way](world.groups)
+    assert refused.value.code == ErrorCode.NON_EMPTY_GROUP
+    assert (world.states, world.changed) == (before, [])
