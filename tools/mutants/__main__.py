@@ -71,7 +71,7 @@ def main() -> int:
     finally:
         forks.close()
     for verdict in verdicts:
-        if not verdict.noticed_by and not options.verbose:
+        if not verdict.noticed_by:
             print(report.survivor(verdict.mutant, is_run=verdict.is_run))
     sample = f"{options.sample} of each, seed {options.seed}" if options.sample else "all"
     if options.total:
