@@ -21,8 +21,10 @@ from barnabas.control import openapi, routes
 from barnabas.ending import ENDS
 from barnabas.faults import actions, matching, rule, sets
 from barnabas.faults.events import EVENTS
+from barnabas.handlers.errors import top_level_response
 from barnabas.release import KAFKA_4
 from barnabas.wire import registry
+from barnabas.wire.extent import has_arrays
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas_pipeline import errors as pipeline_errors
 
@@ -41,8 +43,12 @@ def api_page() -> str:
         "(see [not-implemented](not-implemented.md)); what *4.4* stands before is only served with",
         "`--as-version 4.4` ([decision 380](../decisions/0380-release-4.4.md)).",
         "Each is described below; the errors are in [errors](errors.md).\n",
-        "| key | API | published | served | handler |",
-        "|--:|---|---|---|---|",
+        "A request has at most `max.request.entries` entries in its arrays and tagged fields; nothing is done of one with",
+        "more. *Too many entries* says in which versions it is answered INVALID_REQUEST, and where the connection is",
+        "closed, since an error could only be told beside each entry; *-* marks requests without arrays, *any* those",
+        "that only brokers send each other.\n",
+        "| key | API | published | served | too many entries | handler |",
+        "|--:|---|---|---|---|---|",
     ]
     for key in sorted(registry.keys()):
         info = registry.info(key)
@@ -53,10 +59,25 @@ def api_page() -> str:
             served = f"{served}; 4.4: {api.min_version}-{api.max_version}".removeprefix("-; ")
         handler = f"`handlers/{api.module}.py`" if api else ""
         published = f"{info.request_min_version}-{info.request_max_version}"
-        lines.append(f"| {key} | {info.name} | {published} | {served} | {handler} |")
+        entries = _too_many_entries(api) if api else ""
+        lines.append(f"| {key} | {info.name} | {published} | {served} | {entries} | {handler} |")
     for key, api in sorted(apis.BY_KEY.items()):
         lines += [f"\n## {api.name} ({key})\n", _behaviour(api)]
     return "\n".join(lines) + "\n"
+
+
+def _too_many_entries(api: apis.Api) -> str:
+    """What becomes of a request with more entries than it may have, by versions."""
+    if api.member_only:
+        return "any"
+    if not has_arrays(registry.request_codec(api.key).message):
+        return "-"
+    versions = range(api.min_version, api.max_version + 1)
+    told = [version for version in versions if top_level_response(api, version, 0, "") is not None]
+    if not told:
+        return "closed"
+    answered = f"INVALID_REQUEST {told[0]}-{told[-1]}"
+    return answered if len(told) == len(versions) else f"{answered}, else closed"
 
 
 def _behaviour(api: apis.Api) -> str:

@@ -62,8 +62,8 @@ STRING_BYTES_MAX = 0x7FFF
 
 UVARINT_MAX = 0x7FFFFFFF
 
-NO_LIMIT = 1 << 62
-"""More entries than any message has: what a decoder may read unless its caller says how many."""
+NO_LIMIT = (1 << 30) - 1
+"""More entries than any message has: what a decoder may read unless its caller says how many. Counted down in one digit."""
 
 new = object.__new__
 """Makes a message without its __init__: a decoder sets every field itself, which is faster."""
