@@ -152,6 +152,17 @@ def encode_response(
 
     `header_tags` are tagged fields for the header, where its version has any.
     """
+    return response_codec(key).joined(encode_unjoined(key, version, correlation_id, message, header_tags))
+
+
+def encode_unjoined(
+    key: int,
+    version: int,
+    correlation_id: int,
+    message: Any,
+    header_tags: dict[int, bytes] | None = None,
+) -> list[Chunk]:
+    """Do the same, and leave its many chunks to be joined."""
     codec = response_codec(key)
     out: list[Chunk] = [b""]
     if codec.flexible_from is not None and version >= codec.flexible_from and key != API_VERSIONS:
@@ -161,7 +172,7 @@ def encode_response(
             out.append(UVARINT[0])
     codec.encode_into(message, version, out)
     out[0] = _SIZE_AND_CORRELATION_ID.pack(4 + sum(map(len, out)), correlation_id)
-    return codec.joined(out)
+    return out
 
 
 def response_start(size: int, correlation_id: int) -> bytes:
