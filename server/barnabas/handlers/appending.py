@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from barnabas.cluster.image import INTERNAL_TOPICS
 from barnabas.cluster.internal_topics import ADMIN_CLIENT_ID
 from barnabas.errors import RequestError
 from barnabas.handlers.transactional import Admission, Part
+from barnabas.log.format.names import INTERNAL_TOPICS
 from barnabas.records.batch import BatchHeader, transactional_producer
 from barnabas.records.errors import NotOneBatchError
 from barnabas.records.validated import ValidatedBatches

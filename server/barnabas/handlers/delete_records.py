@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas.cluster.image import INTERNAL_TOPICS
 from barnabas.errors import RequestError
+from barnabas.log.format.names import INTERNAL_TOPICS
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire.generated.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from barnabas.wire.generated.errors import ErrorCode

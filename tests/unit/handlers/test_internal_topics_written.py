@@ -3,9 +3,9 @@
 import pytest
 
 from barnabas import apis
-from barnabas.cluster.image import INTERNAL_TOPICS
 from barnabas.handlers.appending import LOOKS_PER_CHECKPOINT
 from barnabas.log.background_write import BACKGROUND_BYTES
+from barnabas.log.format.names import INTERNAL_TOPICS
 from barnabas.probing.harmless import records_of
 from barnabas.wire.generated.delete_records import DeleteRecordsRequest
 from barnabas.wire.generated.describe_transactions import DescribeTransactionsRequest
