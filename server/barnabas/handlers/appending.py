@@ -15,6 +15,7 @@ from barnabas.handlers.transactional import Admission, Part
 from barnabas.log.format.names import INTERNAL_TOPICS
 from barnabas.records.batch import BatchHeader, transactional_producer
 from barnabas.records.errors import NotOneBatchError
+from barnabas.records.steps import Steps, run
 from barnabas.records.validated import ValidatedBatches
 from barnabas.replicas.appending import NO_LEADER, NO_RECORD_ERRORS, Appends, PartitionResponse
 from barnabas.replicas.replica import ACKS_ALL, Replica
@@ -100,31 +101,38 @@ class Refusals:
 
 def last_of_each(
     topics: list[ProduceRequest.TopicProduceData], *, by_id: bool
-) -> list[ProduceRequest.TopicProduceData]:
-    """Return topics with each partition once, with the records that are named last, as Kafka takes them.
+) -> Steps[list[ProduceRequest.TopicProduceData]]:
+    """Return topics with each partition once, with the records that are named last, as Kafka takes them; in steps.
 
     Topics without a partition are left out.
     """
-    if len(topics) == 1 and len(topics[0].partition_data) == 1:
-        return topics
     last: dict[str | bytes, dict[int, ProduceRequest.PartitionProduceData]] = {}
-    count = 0
+    count = entries = 0
     for topic in topics:
         count += len(topic.partition_data)
+        entries += 1
+        if not entries % LOOKS_PER_CHECKPOINT:
+            yield
         if topic.partition_data:
             of_topic = last.setdefault(topic.topic_id if by_id else topic.name, {})
             for data in topic.partition_data:
                 of_topic[data.index] = data
+                entries += 1
+                if not entries % LOOKS_PER_CHECKPOINT:
+                    yield
     if len(last) == len(topics) and sum(map(len, last.values())) == count:
         return topics
-    return [
-        ProduceRequest.TopicProduceData(
-            name="" if isinstance(key, bytes) else key,
-            topic_id=key if isinstance(key, bytes) else bytes(16),
-            partition_data=[*of_topic.values()],
-        )
-        for key, of_topic in last.items()
-    ]
+    once: list[ProduceRequest.TopicProduceData] = []
+    for key, of_topic in last.items():
+        topic = ProduceRequest.TopicProduceData(partition_data=[*of_topic.values()])
+        if isinstance(key, bytes):
+            topic.topic_id = key
+        else:
+            topic.name = key
+        once.append(topic)
+        if not len(once) % LOOKS_PER_CHECKPOINT:
+            yield
+    return once
 
 
 class Appender:
@@ -183,7 +191,8 @@ class Appender:
         self.pending = self._appends.pending
         self._context = context
         self._request = request
-        self._topics = last_of_each(request.topic_data, by_id=context.api_version >= TOPIC_IDS_SINCE)
+        # What the request names, each partition once; None until that is found out.
+        self._topics: list[ProduceRequest.TopicProduceData] | None = None
         self._metadata = metadata
         self._replicas = replicas
         self._verifier = verifier
@@ -201,14 +210,22 @@ class Appender:
         self._may_write = False
         self._is_closed = False
 
+    @property
+    def _is_by_id(self) -> bool:
+        return self._context.api_version >= TOPIC_IDS_SINCE
+
     def append_at_once(self) -> bool:
         """Append what is usual and in no transaction; return whether that was all."""
-        topics = self._topics
-        count = 0
+        topics = self._request.topic_data
+        if len(topics) != 1 or len(topics[0].partition_data) != 1:
+            count = 0
+            for topic in topics:
+                count += 1 + len(topic.partition_data)
+                if count > LOOKS_PER_CHECKPOINT:
+                    return False
+            topics = run(last_of_each(topics, by_id=self._is_by_id))
+        self._topics = topics
         for topic in topics:
-            count += 1 + len(topic.partition_data)
-            if count > LOOKS_PER_CHECKPOINT:
-                return False
             for data in topic.partition_data:
                 if transactional_producer(data.records) is not None:
                     return False
@@ -228,6 +245,9 @@ class Appender:
         if self._is_admitted:
             return
         context, transactional_id = self._context, self._request.transactional_id
+        if self._topics is None:
+            steps = last_of_each(self._request.topic_data, by_id=self._is_by_id)
+            self._topics = await self._piecework.do(steps)
         parts: list[Part] = []
         is_transactional = False
         count = 0
@@ -275,6 +295,7 @@ class Appender:
     async def append_rest(self) -> None:
         """Append what is left, and answer each partition on its own."""
         topics = self._topics
+        assert topics is not None, "admitted first"
         while len(self.topics) < len(topics):
             await self._budget.checkpoint()
             topic = topics[len(self.topics)]

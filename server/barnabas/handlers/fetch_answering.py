@@ -94,7 +94,7 @@ class Fetch:
         """Answer if that takes one step and no waiting; None where there is more to do. Raises RequestError."""
         if self._context.quotas is not None or has_more_entries(self._request, PARTITIONS_PER_STEP):
             return None
-        reader = self._begin([*self._named(self._request.topics)])
+        reader = self._begin(last_of_each([*self._named(self._request.topics)]))
         done = reader.result
         try:
             if not reader.read_some() or self._must_wait(reader) or done.unconverted:
@@ -168,14 +168,14 @@ class Fetch:
                 )
 
     async def _named_in_steps(self) -> list[SessionPartition]:
-        named: list[SessionPartition] = []
+        last: dict[tuple[str | bytes, int], SessionPartition] = {}
         for topics in slices(self._request.topics, PARTITIONS_PER_STEP):
             every = self._named(topics)
             while some := [*islice(every, PARTITIONS_PER_STEP)]:
-                named += some
+                last.update(((one.topic, one.index), one) for one in some)
                 await self._budget.checkpoint()
             await self._budget.checkpoint()
-        return named
+        return [*last.values()]
 
     @property
     def _session_id(self) -> int:
@@ -191,7 +191,6 @@ class Fetch:
                 ErrorCode.UNKNOWN_SERVER_ERROR,
                 f"isolation level {self._request.isolation_level} is not known",
             )
-        named = last_of_each(named)
         self._find_session(named)
         reader = self._reader = Reader(
             self._context,
