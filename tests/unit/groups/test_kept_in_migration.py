@@ -49,6 +49,27 @@ def test_the_two_timeouts_of_a_classic_member_keep_their_places_there_and_back_a
     assert coordinator.timers["join", "g"] == coordinator.now_ms + REBALANCE_MS
 
 
+def test_nothing_is_remembered_of_a_classic_member_that_has_left_a_consumer_group_while_it_had_to_join_again():
+    coordinator = with_topic(6)
+    a, b, c = ClassicClient(coordinator, "a"), ClassicClient(coordinator, "b"), Client(coordinator, "c")
+    go_on(a, b)
+    c.join()
+    go_on(a, b, c)
+    coordinator.grow("t", 3)
+    a.dawdles = True
+    for _ in range(3):
+        for client in (a, b):
+            client.step()
+        c.beat()
+    group, member_id = coordinator.group(), a.member_id
+    assert member_id in group.members
+    assert member_id in group.rejoins_due_ms
+    a.leave()
+    assert member_id not in group.members
+    assert member_id not in group.rejoins_due_ms
+    assert not [timer for timer in coordinator.timers if member_id in timer]
+
+
 @pytest.mark.parametrize(("protocol_type", "reads"), [("consumer", frozenset({"t"})), ("connect", None)])
 def test_only_what_consumers_say_tells_which_offsets_are_in_use(protocol_type, reads):
     """The workers of another framework may write anything, also what looks like a subscription."""

@@ -49,6 +49,19 @@ def test_an_id_that_was_never_its_producers_is_fenced_also_with_the_last_epoch()
     refused(ErrorCode.PRODUCER_FENCED, harness.init, Producer(8, EPOCH_MAX_OF_CLIENTS))
 
 
+def test_only_who_has_ended_with_the_last_epoch_of_the_former_id_is_told_of_the_new_one():
+    harness, new = with_a_new_id()
+    old = Producer(7, EPOCH_MAX_OF_CLIENTS)
+    assert harness.end(old, version=2) == new  # asked again
+    for producer, version in ((Producer(8, old.epoch), 2), (Producer(7, old.epoch - 1), 2), (old, 0)):
+        refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, harness.end, producer, version=version)
+    harness.add(new, ONE, version=2)
+    harness.end(new, version=2)
+    harness.complete()
+    assert harness.transaction.epoch == 1
+    refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, harness.end, old, version=2)
+
+
 @pytest.mark.parametrize("version", [0, 2])
 def test_a_transaction_ends_when_its_timeout_is_over_however_many_partitions_are_added(version):
     harness = Harness()
