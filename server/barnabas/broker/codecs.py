@@ -12,10 +12,9 @@ import trio
 
 from barnabas.metrics.meter import count_error_codes
 from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from barnabas.statemachine.decision import slices
 from barnabas.wire.extent import entries_of
 from barnabas.wire.framing import PRODUCE
-from barnabas.wire.headers import encode_unjoined
+from barnabas.wire.headers import encode_into
 from barnabas.wire.primitives import NO_LIMIT
 from barnabas.wire.registry import response_codec
 
@@ -42,6 +41,29 @@ DECODED_FACTOR: Final = 16
 UNDECODED_RESERVED_MAX: Final = 16 << 20
 ENTRY_BYTES: Final = 512
 """What an entry of a request takes until it is answered: decoded, its answer, and that encoded, about."""
+
+
+class JoinedChunks(list["Chunk"]):
+    """The chunks of a large response, of which many are joined as soon as there are so many: they take more than it does.
+
+    The first one is left alone. Lifecycle: `append`, then `join`.
+    """
+
+    def __init__(self, joined: Callable[[list[Chunk]], list[Chunk]]) -> None:
+        super().__init__()
+        self._joined = joined
+        self._unjoined = 1  # where those begin that are not joined
+
+    def append(self, chunk: Chunk) -> None:
+        """Add a chunk."""
+        super().append(chunk)
+        if len(self) - self._unjoined >= CHUNKS_PER_JOIN:
+            self.join()
+
+    def join(self) -> None:
+        """Join what is not joined."""
+        self[self._unjoined :] = self._joined(self[self._unjoined :])
+        self._unjoined = len(self)
 
 
 class CodecWorker:
@@ -87,11 +109,10 @@ class CodecWorker:
         """Encode a large response, and count its error codes. Raises EncodeError."""
 
         def encoded() -> tuple[list[Chunk], dict[int, int]]:
-            key = context.api_key
-            unjoined = encode_unjoined(key, context.api_version, context.correlation_id, response)
-            chunks: list[Chunk] = []
-            for some in slices(unjoined, CHUNKS_PER_JOIN):
-                chunks += response_codec(key).joined(list(some))
+            key, version = context.api_key, context.api_version
+            chunks = JoinedChunks(response_codec(key).joined)
+            encode_into(chunks, key, version, context.correlation_id, response)
+            chunks.join()
             return chunks, count_error_codes(response)
 
         return await self._threads.run(encoded, limiter=self._limiter)

@@ -303,6 +303,8 @@ class Pipeline:
             return Answer([], {})
         if _is_large(response):
             answer = await self._encode_aside(api, context, request, response)
+            response = None  # to drop all of it takes a while, and so does the request after it
+            await self._services.budget.checkpoint()
         else:
             answer = self._encode(api, context, request, response)
         if answer is not None and context.reservation is not None:

@@ -152,19 +152,22 @@ def encode_response(
 
     `header_tags` are tagged fields for the header, where its version has any.
     """
-    return response_codec(key).joined(encode_unjoined(key, version, correlation_id, message, header_tags))
+    out: list[Chunk] = []
+    encode_into(out, key, version, correlation_id, message, header_tags)
+    return response_codec(key).joined(out)
 
 
-def encode_unjoined(
+def encode_into(
+    out: list[Chunk],
     key: int,
     version: int,
     correlation_id: int,
     message: Any,
     header_tags: dict[int, bytes] | None = None,
-) -> list[Chunk]:
-    """Do the same, and leave its many chunks to be joined."""
+) -> None:
+    """Do the same into `out`, which is empty: many chunks, of which the first is the size and what comes after it."""
     codec = response_codec(key)
-    out: list[Chunk] = [b""]
+    out.append(b"")
     if codec.flexible_from is not None and version >= codec.flexible_from and key != API_VERSIONS:
         if header_tags:
             write_tags(out, [], header_tags)
@@ -172,7 +175,6 @@ def encode_unjoined(
             out.append(UVARINT[0])
     codec.encode_into(message, version, out)
     out[0] = _SIZE_AND_CORRELATION_ID.pack(4 + sum(map(len, out)), correlation_id)
-    return out
 
 
 def response_start(size: int, correlation_id: int) -> bytes:
