@@ -112,14 +112,14 @@ def last_of_each(
         count += len(topic.partition_data)
         entries += 1
         if not entries % LOOKS_PER_CHECKPOINT:
-            yield
+            yield None
         if topic.partition_data:
             of_topic = last.setdefault(topic.topic_id if by_id else topic.name, {})
             for data in topic.partition_data:
                 of_topic[data.index] = data
                 entries += 1
                 if not entries % LOOKS_PER_CHECKPOINT:
-                    yield
+                    yield None
     if len(last) == len(topics) and sum(map(len, last.values())) == count:
         return topics
     once: list[ProduceRequest.TopicProduceData] = []
@@ -131,7 +131,7 @@ def last_of_each(
             topic.name = key
         once.append(topic)
         if not len(once) % LOOKS_PER_CHECKPOINT:
-            yield
+            yield None
     return once
 
 
