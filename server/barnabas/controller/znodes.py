@@ -34,8 +34,9 @@ from barnabas.cluster.zookeeper.session import (
     ZooKeeper,
     ZooKeeperError,
 )
-from barnabas.controller.state import Assignment, Broker, Endpoint, PartitionState
+from barnabas.controller.state import Assignment, Broker, PartitionState
 from barnabas.controller.steps import Written
+from barnabas.controller.znode_values import broker_of, encoded_state, state_of
 
 if TYPE_CHECKING:
     from barnabas.controller.topics import TopicFound
@@ -51,7 +52,6 @@ STATES_PER_WRITE = 100
 READS_AT_ONCE = 1_000
 WRITES_AT_ONCE = 4
 WATCHED_READS_AT_ONCE = 200
-SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
 
 class ControllerMovedError(Exception):
@@ -170,7 +170,7 @@ class ControllerZnodes:
         for name, node in zip(names, found, strict=True):
             if node is not None:
                 try:
-                    brokers[int(name)] = _broker(int(name), *node)
+                    brokers[int(name)] = broker_of(int(name), *node)
                 except ZnodeError as error:
                     log.error("broker %s is left out, its registration cannot be read: %s", name, error)
         return brokers
@@ -308,7 +308,7 @@ class ControllerZnodes:
                 if node is None:
                     continue
                 try:
-                    states[partition] = _state(partition, *node)
+                    states[partition] = state_of(partition, *node)
                 except ZnodeError as error:
                     log.error("a partition is left out, its state cannot be read: %s", error)
                 await self._budget.checkpoint()
@@ -347,7 +347,7 @@ class ControllerZnodes:
             try:
                 stats = await self.write(
                     [
-                        SetData(znodes.state_path(*partition), _encoded(state), state.version)
+                        SetData(znodes.state_path(*partition), encoded_state(state), state.version)
                         for partition, state in states.items()
                     ]
                 )
@@ -373,7 +373,7 @@ class ControllerZnodes:
             for partition, state in states.items():
                 if znodes.partition_path(*partition) not in there:
                     operations.append(Create(znodes.partition_path(*partition), b""))
-                operations.append(Create(znodes.state_path(*partition), _encoded(state)))
+                operations.append(Create(znodes.state_path(*partition), encoded_state(state)))
             try:
                 await self.write(operations)
             except (NodeExistsError, NoNodeError):
@@ -480,33 +480,3 @@ class ControllerZnodes:
             except (BadVersionError, NodeExistsError, NoNodeError):
                 continue
             return first
-
-
-def _broker(broker_id: int, data: bytes, stat: Stat) -> Broker:
-    registration = znodes.decode_broker(broker_id, data)
-    endpoints = tuple(
-        Endpoint(one.listener, one.host, one.port, SECURITY_PROTOCOLS.get(one.protocol, 0))
-        for one in registration.endpoints
-    )
-    return Broker(broker_id, stat.created, endpoints, registration.rack)
-
-
-def _state(partition: TopicPartition, data: bytes, stat: Stat) -> PartitionState:
-    found = znodes.decode_state(*partition, data)
-    return PartitionState(
-        found.leader,
-        found.isr,
-        found.leader_epoch,
-        found.controller_epoch,
-        stat.version,
-        found.is_recovering,
-        stat.modified,
-    )
-
-
-def _encoded(state: PartitionState) -> bytes:
-    return znodes.encode_state(
-        znodes.PartitionState(
-            state.leader, state.leader_epoch, state.isr, state.controller_epoch, state.recovering
-        )
-    )
