@@ -132,7 +132,7 @@ class ChangeWriter:
         self._unmet: list[_PendingChange] = []
         self._held: dict[_PendingChange, frozenset[str]] = {}
         """Changes that make topics of these names, which are being deleted."""
-        self._has_held = trio.Event()
+        self._is_releasing = False
         self._written = Truth()
 
     def close(self) -> None:
@@ -175,10 +175,9 @@ class ChangeWriter:
     async def run(self) -> None:
         """Carry out changes until cancelled."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._release_held)
-            await self._carry_out_all()
+            await self._carry_out_all(nursery)
 
-    async def _carry_out_all(self) -> None:
+    async def _carry_out_all(self, nursery: trio.Nursery) -> None:
         while True:
             await self._wanted.wait()
             self._wanted = trio.Event()
@@ -186,6 +185,9 @@ class ChangeWriter:
                 batch, self._waiting = self._waiting, []
                 try:
                     await self._carry_out(batch)
+                    if self._held and not self._is_releasing:
+                        self._is_releasing = True
+                        nursery.start_soon(self._release_held)
                 except trio.Cancelled:
                     for pending in batch:
                         pending.fail(closed())
@@ -234,27 +236,23 @@ class ChangeWriter:
                 pending.held_until = trio.current_time() + DELETION_SECONDS_MAX
                 self._held[pending] = names & deleting
                 held.add(pending)
-        if held:
-            self._has_held.set()
         return held
 
     async def _release_held(self) -> None:
         """Have changes decided on again once the topics that they wait for are gone, or have taken too long."""
-        while True:
-            await self._has_held.wait()
-            self._has_held = trio.Event()
-            while self._held:
-                await trio.sleep(DELETION_LOOK_SECONDS)
-                names = sorted(set().union(*self._held.values()))
-                paths = [znodes.delete_topic_path(name) for name in names]
-                found = await until_answered(self._zookeeper, partial(self._zookeeper.get_many, paths))
-                left = {name for name, node in zip(names, found, strict=True) if node is not None}
-                now = trio.current_time()
-                for pending, waited_for in tuple(self._held.items()):
-                    if not waited_for & left or (pending.held_until or now) <= now:
-                        del self._held[pending]
-                        self._waiting.append(pending)
-                        self._wanted.set()
+        while self._held:
+            await trio.sleep(DELETION_LOOK_SECONDS)
+            names = sorted(set().union(*self._held.values()))
+            paths = [znodes.delete_topic_path(name) for name in names]
+            found = await until_answered(self._zookeeper, partial(self._zookeeper.get_many, paths))
+            left = {name for name, node in zip(names, found, strict=True) if node is not None}
+            now = trio.current_time()
+            for pending, waited_for in tuple(self._held.items()):
+                if not waited_for & left or (pending.held_until or now) <= now:
+                    del self._held[pending]
+                    self._waiting.append(pending)
+                    self._wanted.set()
+        self._is_releasing = False
 
     async def _refuse(self, batch: Sequence[_PendingChange], error: Exception) -> None:
         """Raise an error to whom it belongs: changes that are together because they came together are tried alone."""
