@@ -179,6 +179,16 @@ def test_a_member_of_a_share_group_is_read_again_field_by_field():
     same(KNOWN, of_shares.known_of(value))
 
 
+def test_what_a_member_says_anew_takes_nothing_from_what_it_has_nor_the_other_way_round():
+    r = of_consumers
+    said, has = r.member_record(GROUP, CONSUMER), r.current_record(GROUP, CONSUMER)
+    for order in ((said, has), (has, said), (said, has, said), (has, said, has)):
+        same(CONSUMER, replayed(r.epoch_record(GROUP, 11, 12), *order).consumer_group(GROUP).members[MEMBER])
+    shard = replayed(r.epoch_record(GROUP, 11, 12), said, has, (has[0], None))
+    left = shard.consumer_group(GROUP).members[MEMBER]
+    assert (dict(left.assigned), dict(left.revoking), left.topics) == ({}, {}, CONSUMER.topics)
+
+
 @pytest.mark.parametrize("expire", [-1, 44])
 def test_a_committed_offset_is_written_where_kafka_looks_for_each_field(expire):
     value = OffsetCommitValue(
