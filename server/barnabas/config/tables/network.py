@@ -70,8 +70,7 @@ ROWS: tuple[Row, ...] = (
     ("queued.max.request.bytes", "long", "-1", "", "medium", "", "",
      "Bytes of requests that are received or answered at a time, and a quarter more for small ones; -1 for 64 MiB."),
     ("max.request.entries", "int", "250000", "32768..", "medium", "", "",
-     "Entries that a request may have in all its arrays and tagged fields: topics, partitions, groups and the like. "
-     "What only brokers send each other is not bounded. A setting of Barnabas alone."),
+     "Entries in all arrays and tagged fields of a request from a client; a setting of Barnabas alone."),
     ("request.timeout.ms", "int", "30000", "", "high", "", "cluster",
      "How long the broker waits for an answer from another one."),
     ("fetch.max.bytes", "int", "57671680", "1024..", "medium", "", "",
