@@ -1,4 +1,4 @@
-"""How a process ends: the signals that ask for it, and the exit codes.
+"""Ends of a process: the signals that ask for one, and the exit codes.
 
 The rule: 0 says that it was wished, or that all was done; everything else is another code, so that whoever started the
 process (systemd, a container, a script) can tell. The codes of `barnabas` stand here alone; the reference is printed

@@ -35,7 +35,7 @@ class Stopping:
 
     def __init__(self) -> None:
         self.has_failed = False
-        """Whether the broker ends because it cannot go on."""
+        """True where the broker ends because it cannot go on."""
         self._asked = trio.Event()
 
     def ask(self) -> None:

@@ -46,7 +46,7 @@ class MetricsAddress:
 
     @property
     def is_local(self) -> bool:
-        """Whether this machine alone can connect to it."""
+        """True where this machine alone can connect to it."""
         return all(map(is_loopback, self.hosts))
 
     @property

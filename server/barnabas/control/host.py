@@ -100,7 +100,7 @@ class Host:
         self.starts = 0
         """How often the broker has been started."""
         self.has_failed = False
-        """Whether the last broker has ended because it could not go on."""
+        """True where the last broker has ended because it could not go on."""
         self._prepare = prepare
         self._watcher = watcher
         self._environment = environment or real_environment()

@@ -84,7 +84,7 @@ class Answering:
         return await dispatch(self._host, method, target.path, query, value)
 
     def _refusal(self, request: h11.Request) -> tuple[int, Any] | None:
-        """Why a request is not even looked at: no token, or a page of another site in a browser."""
+        """Return why a request is not even looked at: no token, or a page of another site in a browser."""
         if self._token:
             given = dict(list(request.headers)).get(b"authorization", b"").removeprefix(b"Bearer ")
             if not hmac.compare_digest(given, self._token.encode()):

@@ -82,7 +82,7 @@ class HttpReader:
 
     @property
     def may_answer(self) -> bool:
-        """Whether what was received, malformed perhaps, can still be answered."""
+        """True where what was received, malformed perhaps, can still be answered."""
         return self.connection.our_state in (h11.IDLE, h11.SEND_RESPONSE)
 
     async def answer(

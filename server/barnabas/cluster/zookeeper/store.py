@@ -192,7 +192,7 @@ class ZooKeeperStore:
 
     @property
     def is_connected(self) -> bool:
-        """Whether ZooKeeper can be reached."""
+        """True while ZooKeeper can be reached."""
         return self._zookeeper.state is SessionState.CONNECTED
 
     def _session_is(self, _state: SessionState) -> None:

@@ -88,7 +88,7 @@ async def _answered(
 
 
 def _is_optional(route: Route) -> bool:
-    """Whether a request may come without the body, all of whose parts may be missing."""
+    """Return whether a request may come without the body, all of whose parts may be missing."""
     body = route.body or {}
     return not body.get("required") and not body.get("minProperties") and bool(body.get("properties"))
 
