@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from barnabas.coordination.groups import GroupCoordinator
     from barnabas.groups.shard import GroupShard
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
 
 CLASSIC = "classic"
@@ -24,10 +25,15 @@ async def handle(
     request: ListGroupsRequest,
     *,
     group_coordinator: GroupCoordinator,
+    budget: LoopBudget,
 ) -> ListGroupsResponse:
     """List the groups that pass the filters, which do not look at upper and lower case."""
-    states = {state.lower() for state in request.states_filter}
-    types = {kind.lower() for kind in request.types_filter}
+    states: set[str] = set()
+    types: set[str] = set()
+    for wanted, names in ((states, request.states_filter), (types, request.types_filter)):
+        for name in names:
+            wanted.add(name.lower())
+            await budget.checkpoint()
     sees_all = context.authorizes(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME, is_asked_for=False)
 
     def look(shard: GroupShard) -> Iterator[ListGroupsResponse.ListedGroup | None]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from barnabas.coordination.transactions import TransactionCoordinator
+    from barnabas.loop_budget import LoopBudget
     from barnabas.requests.context import RequestContext
     from barnabas.transactions.shard import TransactionShard
 
@@ -27,11 +28,16 @@ async def handle(
     request: ListTransactionsRequest,
     *,
     transaction_coordinator: TransactionCoordinator,
+    budget: LoopBudget,
 ) -> ListTransactionsResponse:
     """Those that pass every filter."""
-    asked = set(request.state_filters)
-    states = asked & _STATES
-    response = ListTransactionsResponse(unknown_state_filters=sorted(asked - states))
+    asked = dict.fromkeys(request.state_filters)
+    states = _STATES & asked.keys()
+    response = ListTransactionsResponse()
+    for name in asked:
+        if name not in states:
+            response.unknown_state_filters.append(name)
+        await budget.checkpoint()
     if asked and not states:
         return response
     text = request.transactional_id_pattern
