@@ -261,7 +261,7 @@ def of_two_topics() -> ProduceRequest:
 PRODUCES: dict[str, tuple[Callable[[], ProduceRequest], list[int], bool]] = {
     "one partition": (lambda: produced(3), [0], True),
     "acks=all": (lambda: produced(3, acks=-1), [0], True),
-    "some partitions, one of them twice": (lambda: produced(1, 2, 2, 39), [0] * 4, True),
+    "some partitions, one of them twice": (lambda: produced(1, 2, 2, 39), [0] * 3, True),
     "a partition that is not there": (
         lambda: produced(1, 99, 2), [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0], True,
     ),

@@ -33,6 +33,8 @@ MAY = {
     "log/disk.py": "its disk",
     "loop_budget.py": "measures the real loop; a simulated broker gets another budget",
     "log/workers.py": "its threads and time for synchronous code",
+    "network/visitors.py": "lets in who watches a process, over its real network",
+    "cli.py": "part of the process, before there is a broker",
     "ephemeral.py": "part of the process, before there is a broker",
     "log_lines.py": "part of the process, whatever clock its broker has",
     "output.py": "part of the process",

@@ -105,8 +105,8 @@ async def test_the_leader_epoch_is_told_since_version_4(ask):
         assert (await asked_for(ask, LATEST, version)).leader_epoch == (0 if version >= 4 else -1)
 
 
-async def test_a_partition_that_is_named_twice_is_refused_both_times(ask):
+async def test_a_partition_that_is_named_twice_is_refused_once(ask):
     query = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=LATEST)
     topic = ListOffsetsRequest.ListOffsetsTopic(name="t", partitions=[query, query])
     answer = await ask(ListOffsetsRequest(replica_id=CONSUMER, topics=[topic]), 7)
-    assert [one.error_code for one in answer.topics[0].partitions] == [ErrorCode.INVALID_REQUEST] * 2
+    assert [one.error_code for one in answer.topics[0].partitions] == [ErrorCode.INVALID_REQUEST]

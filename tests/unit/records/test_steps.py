@@ -3,6 +3,7 @@
 import gzip
 import struct
 import zlib
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -20,7 +21,6 @@ from barnabas.records.varint import encode_varint
 from tests.support.steps import kinds
 
 NOW = 1_700_000_000_000
-EMPTY_RECORD = bytes((12, 0, 0, 0, 1, 1, 0))  # of offset delta 0
 
 
 def packed_batch(body, count, codec=Codec.GZIP, **fields):
@@ -99,20 +99,31 @@ def test_timestamps_that_all_differ_are_not_all_kept():
     assert (scan.min_timestamp, scan.max_timestamp) == (min(timestamps), max(timestamps))
 
 
+def misnumbered(count, size):
+    """The body of records that all say offset 0, each with a value of its own of so many bytes, most of them 0."""
+    random = Random(count)
+    body = []
+    for _ in range(count):
+        value = random.randbytes(3) + bytes(size - 3)
+        fields = b"\0\0\0\1" + encode_varint(size) + value + b"\0"
+        body.append(encode_varint(len(fields)) + fields)
+    return b"".join(body)
+
+
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
 def test_offsets_that_are_all_0_are_rewritten_in_steps(codec):
     count = 30_000
-    seen, valid = kinds(validation(packed_batch(EMPTY_RECORD * count, count, codec)))
+    seen, valid = kinds(validation(packed_batch(misnumbered(count, 4), count, codec)))
     assert len(seen) >= 2 * count / RECORDS_PER_STEP  # the scan, then the rewriting
     assert [record.offset for record in batch.read_records(valid.records)] == list(range(count))
     assert batch.check_crc(valid.records, 0, valid.batches[0])
 
 
 def test_a_rewritten_batch_is_refused_as_soon_as_it_is_too_large():
-    count = 1_000_000
-    raw = packed_batch(EMPTY_RECORD * count, count)
-    assert len(raw) < 16_384
-    seen, error = kinds(validation(raw, AppendRules(max_message_bytes=16_384)))
+    count, rules = 50_000, AppendRules(max_message_bytes=600_000, compression_type="uncompressed")
+    raw = packed_batch(misnumbered(count, 200), count)
+    assert len(raw) < rules.max_message_bytes
+    seen, error = kinds(validation(raw, rules))
     assert error.code == Code.MESSAGE_TOO_LARGE
     # Scanned as a whole, but written only until it was too large: the first piece of 1 MiB.
     assert len(seen) < 1.5 * count / RECORDS_PER_STEP
