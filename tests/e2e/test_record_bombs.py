@@ -10,6 +10,7 @@ import socket
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
+from random import Random
 from typing import Any
 
 import pytest
@@ -120,6 +121,12 @@ def packed(body: bytes, count: int, codec: Codec = Codec.GZIP) -> bytearray:
     return building.join_batch(header, compress(codec, body))
 
 
+def some_records(count: int) -> bytes:
+    """So many small records that differ, each of which says that it is the first."""
+    random = Random(count)
+    return b"".join([one_record(random.randbytes(3)) for _ in range(count)])
+
+
 def one_record(value: bytes) -> bytes:
     fields = b"\0\0\0\1" + encode_varint(len(value)) + value + b"\0"
     return encode_varint(len(fields)) + fields
@@ -135,13 +142,13 @@ def code_of(response: Any) -> int:
 
 
 BOMBS = {
-    "a million records that must be written again": (
+    "a million records that must be numbered anew": (
         lambda: packed(EMPTY_RECORD * 1_000_000, 1_000_000),
         {"max_message_bytes": "100000"},
-        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.INVALID_RECORD,
     ),
-    "half a million records, which fit": (
-        lambda: packed(EMPTY_RECORD * 500_000, 500_000, Codec.ZSTD),
+    "half a million records that must be numbered anew, and fit": (
+        lambda: packed(some_records(500_000), 500_000, Codec.ZSTD),
         {"max_message_bytes": "10000000"},
         0,
     ),

@@ -6,21 +6,17 @@ test runs once more, in a process that runs the sources.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
-from pathlib import Path
-from types import FunctionType
 from typing import Any
 from unittest import mock
 
 from hypothesis import Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
+from tests.support.sources import failure_in_sources, is_source
+
 Slip = tuple[Any, str, Any]
 """Holder, name, and what takes the place of what it holds under that name."""
-ROOT = Path(__file__).resolve().parents[2]
 SEARCH = settings(
     max_examples=1_000,
     stateful_step_count=40,
@@ -36,17 +32,10 @@ def unnoticed(machine: type[RuleBasedStateMachine], slips: Mapping[str, Slip], t
 
     `test` is the node id of the caller: where one of the holders is compiled it runs once more, with the sources.
     """
-    if not all(_is_source(holder, name) for holder, name, _ in slips.values()):
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test]
-        done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
-        return [done.stdout] if done.returncode else []
+    if not all(is_source(holder, name) for holder, name, _ in slips.values()):
+        failure = failure_in_sources(test)
+        return [failure] if failure else []
     return [name for name, slip in slips.items() if not _is_noticed(machine, slip)]
-
-
-def _is_source(holder: Any, name: str) -> bool:
-    held = holder.__dict__[name]
-    return isinstance(held, FunctionType | property | classmethod | staticmethod)
 
 
 def _is_noticed(machine: type[RuleBasedStateMachine], slip: Slip) -> bool:

@@ -166,9 +166,9 @@ class Shards(Generic[M]):
         try:
             epoch = self._journal.leader_epoch(partition)
             shard = Shard(partition, epoch, self._make(), self._journal.read(partition))
-        except CorruptRecordsError as error:
+        except CorruptRecordsError as damage:  # another name: compiled code gives a name one type
             shard = self._shards[partition] = Shard(partition, epoch, self._make(), iter(()))
-            self._damaged(shard, error)
+            self._damaged(shard, damage)
             return shard
         except (RequestError, StorageError) as error:
             raise RequestError(client_code(error), f"partition {partition} cannot be read") from error
@@ -201,8 +201,8 @@ class Shards(Generic[M]):
             shard.end_offset = self._journal.end_offset(shard.partition)
             shard.enter(ShardState.ACTIVE)
             self._loaded(shard)
-        except CorruptRecordsError as error:
-            self._damaged(shard, error)
+        except CorruptRecordsError as damage:  # another name: compiled code gives a name one type
+            self._damaged(shard, damage)
         except (RequestError, StorageError) as error:
             log.error("%s: partition %d cannot be read: %s", self._name, shard.partition, error)
             self._fail(shard, client_code(error))

@@ -85,6 +85,7 @@ async def _merged(topics: list[Topic], *, budget: LoopBudget) -> list[Topic]:
     """Return topics with each partition once, without those of which none is named: brokers get one answer for each."""
     named: dict[str, dict[int, None]] = {}
     for topic in topics:
+        await budget.checkpoint()
         for some in slices(topic.partitions, PARTITIONS_AT_ONCE):
             named.setdefault(topic.name, {}).update(dict.fromkeys(some))
             await budget.checkpoint()

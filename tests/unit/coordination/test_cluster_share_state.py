@@ -20,6 +20,7 @@ from barnabas.handlers import (
     read_share_group_state_summary,
     write_share_group_state,
 )
+from barnabas.loop_budget import LoopBudget
 from barnabas.share.batches import StateBatch
 from barnabas.share.records import ShareState
 from barnabas.share.state import StateWrite
@@ -68,7 +69,7 @@ class Wire:
         if isinstance(failure, Exception):
             raise failure
         shares = Shares(self.coordinators[broker_id])
-        response = await HANDLERS[name].handle(None, received, shares=shares)
+        response = await HANDLERS[name].handle(None, received, shares=shares, budget=LoopBudget())
         if failure:
             response.results[0].partitions[0].error_code = failure
         answer = b"".join(bytes(chunk) for chunk in encode_response(key, version, 1, response))[4:]

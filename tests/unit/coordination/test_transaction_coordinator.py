@@ -35,7 +35,7 @@ class Markers:
         self.gate = trio.Event()
         self.gate.set()
 
-    async def write(self, topic_partition, producer, coordinator_epoch, commit):
+    async def write(self, topic_partition, producer, coordinator_epoch, commit, client_version):
         self.attempts.append(trio.current_time())
         await self.gate.wait()
         if self.failures:

@@ -63,8 +63,9 @@ _UNLISTED = frozenset((
     "replica.alter.log.dirs.io.max.bytes.per.second",
 ))  # fmt: skip
 OWN = frozenset((
-    "authentication.timeout.ms", "clock.virtual", "control.listener", "control.token", "faults.file", "faults.seed",
-    "kafka.version", "log.record.validation", "max.unauthenticated.connections", "metrics.listener", "telemetry.enable",
+    "authentication.timeout.ms", "clock.virtual", "control.listener", "control.token",
+    "delegation.token.max.per.owner", "faults.file", "faults.seed", "kafka.version", "log.record.validation",
+    "max.request.entries", "max.unauthenticated.connections", "metrics.listener", "telemetry.enable",
     "telemetry.client.retained.bytes", "telemetry.client.retained.series", "telemetry.retained.bytes",
     "telemetry.retained.series", "zookeeper.digest.credentials", "zookeeper.sasl.client.username",
     "zookeeper.sasl.jaas.config",
