@@ -102,7 +102,7 @@ def _abort_instead() -> Patch:
     write = LocalMarkers.write
 
     async def write_other(markers: LocalMarkers, partition: Any, *args: Any) -> None:
-        await write(markers, partition, *args[:-1], args[-1] and partition[1] != 0)
+        await write(markers, partition, *args[:2], args[2] and partition[1] != 0, *args[3:])
 
     return LocalMarkers, "write", write_other
 
