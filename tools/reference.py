@@ -67,7 +67,7 @@ def api_page() -> str:
 
 
 def _too_many_entries(api: apis.Api) -> str:
-    """What becomes of a request with more entries than it may have, by versions."""
+    """Outcome of a request with more entries than it may have, by versions."""
     if api.member_only:
         return "any"
     if not has_arrays(registry.request_codec(api.key).message):

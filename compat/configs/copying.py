@@ -53,7 +53,7 @@ def _shown(admin: AdminClient, name: str) -> dict[str, str | None]:
 
 
 def problems(kafka: Side, ours: Side) -> list[str]:
-    """What is wrong with topics that are copied."""
+    """Compare topics that were copied; return what is wrong."""
     theirs, mine = (AdminClient({"bootstrap.servers": f"127.0.0.1:{side.port}"}) for side in (kafka, ours))
     found = []
     for name, settings in TOPICS.items():

@@ -61,7 +61,7 @@ class Figures:
     transactions: int = 0
     """Acknowledged commits."""
     abortable: int = 0
-    """How often a worker has failed as its transaction was not taken for one."""
+    """Count how often a worker has failed as its transaction was not taken for one."""
     seconds: float = 0.0
 
 

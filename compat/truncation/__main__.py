@@ -28,7 +28,7 @@ EXPECTED = {
     "none": ["truncated to 15"],
     "earliest": [f"{LEFT + n} new {n}" for n in range(NEW)],
 }
-"""What the client prints after it has read the first records, by `auto.offset.reset`."""
+"""Lines that the client prints after it has read the first records, by `auto.offset.reset`."""
 
 
 def main(given: Sequence[str]) -> int:

@@ -91,7 +91,7 @@ def _source(path: str) -> Source:
 
 
 class CoverageMap:
-    """What is kept, in a file of SQLite."""
+    """Results that are kept, in a file of SQLite."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(exist_ok=True)

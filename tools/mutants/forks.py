@@ -55,7 +55,7 @@ class Run:
     tests: Sequence[str]
     """Their names as pytest has them, in order; or files and directories if `all_of` is set."""
     seconds: float
-    """How long they took the last time."""
+    """Seconds that they took the last time."""
     module: str = ""
     text: str = ""
     plugin: Callable[[], Any] | None = None
@@ -143,7 +143,7 @@ class Forks:
 
     @property
     def is_full(self) -> bool:
-        """Whether one has to end before another begins."""
+        """Say whether one has to end before another begins."""
         return len(self._running) >= self.jobs
 
     def begin(self, run: Run, ended: Callable[[Run], None]) -> None:

@@ -23,7 +23,7 @@ class Verdict:
     noticed_by: str
     """The test, or what else; empty where nothing was noticed."""
     is_run: bool
-    """Whether any test runs its lines."""
+    """Say whether any test runs its lines."""
 
 
 def package_of(path: str) -> str:

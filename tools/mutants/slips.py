@@ -68,7 +68,7 @@ class Place(NamedTuple):
 
     @property
     def is_early_return(self) -> bool:
-        """Whether the function may go on behind it."""
+        """Say whether the function may go on behind it."""
         return isinstance(self.statement, ast.Return) and self.statement is not self.unit.node.body[-1]
 
 

@@ -37,10 +37,10 @@ CHUNKS_PER_JOIN: Final = 20_000
 """Pieces of an encoded response that are copied together in one call, during which no other thread runs: a millisecond."""
 
 DECODED_FACTOR: Final = 16
-"""How much larger a request without records becomes when it is decoded, about: more is known when that is done."""
+"""Growth of a request without records when it is decoded, about: more is known when that is done."""
 UNDECODED_RESERVED_MAX: Final = 16 << 20
 ENTRY_BYTES: Final = 512
-"""What an entry of a request takes until it is answered: decoded, its answer, and that encoded, about."""
+"""Bytes that an entry of a request takes until it is answered: decoded, its answer, and that encoded, about."""
 
 
 class JoinedChunks(list["Chunk"]):

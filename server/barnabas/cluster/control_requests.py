@@ -239,7 +239,7 @@ def _partition(topic: TopicInfo | None, index: int) -> PartitionInfo | None:
 
 
 def _is_another(known: TopicInfo | None, topic_id: bytes) -> bool:
-    """Whether the topic that is known by a name has another id than this one."""
+    """Say whether the topic that is known by a name has another id than this one."""
     return known is not None and known.id != topic_id and NO_TOPIC_ID not in (known.id, topic_id)
 
 

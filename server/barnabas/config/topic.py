@@ -96,7 +96,7 @@ OWN = frozenset(("record.validation",))
 
 
 def is_shown(setting: Setting[Any], overrides: Container[str]) -> bool:
-    """Whether a setting of a topic is shown: those that Kafka does not show only where they are set.
+    """Say whether a setting of a topic is shown: those that Kafka does not show only where they are set.
 
     A tool that copies what is shown to a topic of a Kafka would be refused otherwise.
     """

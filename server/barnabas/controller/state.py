@@ -76,7 +76,7 @@ def _without(replicas: Iterable[int], others: Container[int]) -> tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """What the znode of a partition's state has; `version` is the znode's, which is the partition epoch.
+    """Content of the znode of a partition's state; `version` is the znode's, which is the partition epoch.
 
     `written` is the zxid of the last write (mzxid), 0 where it is not known.
     """
@@ -160,7 +160,7 @@ class ControllerState:
         return partition not in self.offline_dirs.get(broker_id, ())
 
     def was_away(self, broker_id: int, state: PartitionState) -> bool:
-        """Whether a broker has registered since the state was written, so that whoever wrote it has not seen it go."""
+        """Say whether a broker has registered since the state was written, so that whoever wrote it has not seen it go."""
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.epoch > state.written > 0
 

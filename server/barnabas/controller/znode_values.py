@@ -1,4 +1,4 @@
-"""What znodes hold as values of the controller's core. Pure."""
+"""Znodes as values of the controller's core. Pure."""
 
 from __future__ import annotations
 

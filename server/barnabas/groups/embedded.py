@@ -25,7 +25,7 @@ SAID_ENTRIES_MAX = 250_000
 
 
 def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
-    """What a member says of itself. Raises DecodeError, also where that is too much."""
+    """Read what a member says of itself. Raises DecodeError, also where that is too much."""
     return decode_versioned(subscription.CODEC, metadata, newer_as_latest=True, entries_max=SAID_ENTRIES_MAX)
 
 

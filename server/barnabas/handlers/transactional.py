@@ -59,7 +59,7 @@ class Admission:
     verifier: TransactionVerifier
     config: BrokerConfig
     _admitted: dict[Part, tuple[int, int]] = field(default_factory=dict)
-    """What was known of a partition before the coordinator was asked about it: leader epoch, last end marker's offset."""
+    """State of a partition before the coordinator was asked about it: leader epoch, last end marker's offset."""
 
     async def admit(self, parts: Sequence[Part]) -> dict[TopicPartition, RequestError]:
         """See that the partitions are in the producer's transaction.

@@ -155,5 +155,5 @@ class Checkpointer:
 
     @property
     def is_outdated(self) -> bool:
-        """Whether the files may say something of logs that were removed, or lack some."""
+        """Say whether the files may say something of logs that were removed, or lack some."""
         return bool(self._added) or any(self._removed.values())

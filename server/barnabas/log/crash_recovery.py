@@ -359,7 +359,7 @@ class CrashRecovery:
         return True
 
     def _is_whole(self, segment: Segment, position: int) -> bool:
-        """Whether what is damaged at the end of a log was written whole, so that no end of a process has torn it."""
+        """Say whether what is damaged at the end of a log was written whole, so that no end of a process has torn it."""
         if not self._is_cache_intact or segment.size - position < HEADER_SIZE:
             return False
         try:

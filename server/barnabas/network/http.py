@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from barnabas.network.visitors import Visitor
 
 HEAD_SECONDS_MAX = 5.0
-"""How long a request may take to arrive, from its first byte, its body apart; and each next part of the body."""
+"""Time for a request to arrive, from its first byte, its body apart; and for each next part of the body."""
 
 _READ_BYTES = 64 * 1024
 _SEND_BYTES = 64 * 1024

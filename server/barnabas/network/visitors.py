@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BACKOFF_SECONDS = 0.1
-"""How long nobody is let in after no descriptor was left for one."""
+"""Time for which nobody is let in after no descriptor was left for one."""
 _NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 

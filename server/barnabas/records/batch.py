@@ -53,7 +53,7 @@ CONTROL_BIT: Final = 0x20
 DELETE_HORIZON_BIT: Final = 0x40
 KNOWN_BITS: Final = 0x7F
 OF_A_BROKER_BITS: Final = TIMESTAMP_TYPE_BIT | DELETE_HORIZON_BIT
-"""What a broker says of a batch in its log; another broker that is sent the batch decides it anew."""
+"""Attributes that a broker gives a batch in its log; another broker that is sent the batch decides them anew."""
 
 NO_TIMESTAMP: Final = -1
 NO_PRODUCER_ID: Final = -1

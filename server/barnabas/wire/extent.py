@@ -1,4 +1,4 @@
-"""How much there is to answer or encode: found out before it is done, by counting entries of arrays. Pure.
+"""Size of what is to be answered or encoded: found before it is done, by counting entries of arrays. Pure.
 
 The rule: counting stops as soon as there is too much, so it costs little whatever the message.
 """

@@ -323,7 +323,7 @@ async def _of_another_broker(trial: Trial) -> None:
 
 
 async def _follows_gzip(trial: Trial) -> None:
-    """What follows a gzip stream and is no other member of it is kept, and read over."""
+    """Keep what follows a gzip stream and is no other member of it, and read over it."""
     values = [b"value %d " % number * 20 for number in range(20)]
     plain = batch(*values, codec=1)
     for tail in (b"\0", bytes(8), bytes(5000), b"anything else" * 9):
