@@ -1,8 +1,8 @@
 """`python -m compat.cluster.pauses [--kinds ours,kafka] [--stops 6]`: how long a producer waits while a broker is stopped.
 
 Three brokers of a kind on one ZooKeeper; a librdkafka producer with its defaults sends a record each 10 ms with acks=all to
-partitions that all brokers lead, while one broker after the other is stopped (SIGTERM) and started again. Prints the longest
-latency of a record around each stop, side by side.
+partitions that all brokers lead, while one broker after the other is stopped (SIGTERM) and started again. Prints the
+longest latency of a record around each stop, side by side.
 """
 
 from __future__ import annotations
