@@ -89,7 +89,11 @@ async def _merged(topics: list[Topic], *, budget: LoopBudget) -> list[Topic]:
         for some in slices(topic.partitions, PARTITIONS_AT_ONCE):
             named.setdefault(topic.name, {}).update(dict.fromkeys(some))
             await budget.checkpoint()
-    return [Topic(name=name, partitions=[*partitions]) for name, partitions in named.items()]
+    merged: list[Topic] = []
+    for name, partitions in named.items():
+        await budget.checkpoint()
+        merged.append(Topic(name=name, partitions=[*partitions]))
+    return merged
 
 
 async def _answer(

@@ -33,7 +33,7 @@ from barnabas.log.replay import load_producers, replay_batch
 from barnabas.log.scan import iter_checked, sound_header_at
 from barnabas.log.segment import Segment
 from barnabas.log.snapshots import ProducerSnapshots
-from barnabas.records.batch import HEADER_SIZE, read_any_header
+from barnabas.records.batch import HEADER_SIZE, LENGTH_OFFSET, LOG_OVERHEAD
 from barnabas.records.errors import RecordsError
 
 log = logging.getLogger(__name__)
@@ -64,6 +64,7 @@ class CrashRecovery:
         "_now_ms",
         "_recovery_point",
         "_restored_offsets",
+        "_was_closed",
         "damages",
         "lost_bytes",
     )
@@ -80,7 +81,9 @@ class CrashRecovery:
         log_start_offset: int,
         clean_offset: int,
         is_cache_intact: bool,
+        was_closed: bool,
     ) -> None:
+        """`was_closed`: nothing was being written when the log was left, so whatever is damaged was whole before."""
         self._disk = disk
         self._directory = directory
         self._config = config
@@ -91,6 +94,7 @@ class CrashRecovery:
         self._clean_offset = clean_offset
         """Up to where the log was once compacted."""
         self._is_cache_intact = is_cache_intact
+        self._was_closed = was_closed
         self._checked_offset = 0
         """All before it has been checked already."""
         self._restored_offsets = 0
@@ -360,12 +364,13 @@ class CrashRecovery:
 
     def _is_whole(self, segment: Segment, position: int) -> bool:
         """Say whether what is damaged at the end of a log was written whole, so that no end of a process has torn it."""
-        if not self._is_cache_intact or segment.size - position < HEADER_SIZE:
+        if self._was_closed:
+            return True
+        size = segment.size - position
+        if not self._is_cache_intact or size < HEADER_SIZE:
             return False
-        try:
-            return read_any_header(segment.file.read(HEADER_SIZE, position)).size == segment.size - position
-        except RecordsError:
-            return False
+        length = segment.file.read(4, position + LENGTH_OFFSET)
+        return LOG_OVERHEAD + int.from_bytes(length, "big") == size
 
     def _forget_segment(self, segment: Segment) -> None:
         """Remove the files of a segment that nothing is left of, unless another one has its name by now."""

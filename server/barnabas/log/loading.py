@@ -105,7 +105,7 @@ class Loader:
         self.recovery = CrashRecovery(
             disk, directory, config, self._derived,
             now_ms=now_ms, recovery_point=recovery_point, log_start_offset=log_start_offset,
-            clean_offset=clean_offset, is_cache_intact=is_cache_intact,
+            clean_offset=clean_offset, is_cache_intact=is_cache_intact, was_closed=is_clean,
         )  # fmt: skip
 
     def load(self) -> LoadedLog:
