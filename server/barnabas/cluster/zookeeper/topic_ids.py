@@ -48,8 +48,8 @@ async def _is_restored(zookeeper: ZooKeeper, topic: str, topic_id: bytes) -> boo
 
 
 def tell_restored(topic: str, topic_id: bytes) -> None:
-    """Log that an id was written back."""
-    log.error(
+    """Log that an id was written back: a warning, as nothing is lost and nobody has to do anything."""
+    log.warning(
         "topic %s had lost its topic_id in ZooKeeper: %s was rewritten by a tool or a controller before Kafka 2.8; "
         "%s was written back, and its logs go on",
         topic, znodes.topic_path(topic), uuid_text(topic_id),
