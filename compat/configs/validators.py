@@ -6,18 +6,12 @@ tried, + where it is taken. A test of `make test` tries the same ones. Needs a J
 
 from __future__ import annotations
 
-import argparse
-import subprocess
-import sys
 from collections.abc import Iterator
 
 from barnabas.config import tables, topic
 from barnabas.config.setting import Setting
-from compat.configs.settings import GOLDEN
-from compat.kafka import KafkaError, release
-from compat.kafka.process import java_command
+from compat.configs.golden import ask, write
 
-PROGRAM = GOLDEN.parents[2] / "compat" / "configs" / "Validators.java"
 LINES = ("4.x", "4.2.0", "4.1.0", "4.0.0", "3.9", "2.6")
 NUMBERS = (
     *(-(2**63), -(2**31) - 1, -(2**31), -131073, -131072, -1000, -3, -2, -1, 0, 1, 2, 3, 4, 5, 8, 9, 10, 13, 14, 15, 16),
@@ -53,12 +47,7 @@ def marks_of(version: str) -> str:
     """Return the golden file of a release. Raises KafkaError."""
     rows = list(tried())
     asked = "".join(f"{kind}\t{row.name}\t{value}\n" for kind, row, values in rows for value in values)
-    done = subprocess.run(
-        java_command(release(version), str(PROGRAM)), input=asked, capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise KafkaError(f"{PROGRAM.name} with Kafka {version}: {done.stderr[-2000:]}")
-    answers = iter(done.stdout.split())
+    answers = iter(ask("Validators.java", version, asked).split())
     lines = []
     for kind, row, values in rows:
         marks = "".join(next(answers) for _ in values)
@@ -67,20 +56,5 @@ def marks_of(version: str) -> str:
     return "".join(lines)
 
 
-def main() -> int:
-    """Write the files; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m compat.configs.validators", description=__doc__)
-    parser.add_argument("version", nargs="*", default=list(LINES), help="4.x, 3.9, 2.6 or an exact 4.y.z")
-    for version in parser.parse_args().version:
-        found = release(version).version.rpartition(".")[0]
-        path = GOLDEN / f"values-{found}.tsv"
-        path.write_text(marks_of(version))
-        print(f"{path.name}: {len(path.read_text().splitlines())} settings")
-    return 0
-
-
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KafkaError as error:
-        sys.exit(f"error: {error}")
+    write("compat.configs.validators", __doc__, "values", LINES, marks_of)
