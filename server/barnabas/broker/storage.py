@@ -129,7 +129,7 @@ async def _open_alone(
             logs, broker_id, config, image, store.lost_lines, entropy=environment.entropy
         )
     )
-    for key in [key for key in logs.missing if not store.image.has_partition(*key)]:
+    for key in [key for key in logs.missing if store.image.partition(*key) is None]:
         del logs.missing[key]  # its topic was deleted
     await store.change_even_if_full(lambda image: begin_epoch(logs, image))
     replicas.own_logs.lost_dirs = lost_dirs(logs, broker_id, store.image)

@@ -138,11 +138,6 @@ class ClusterImage(NamedTuple):
         )
         return f"ClusterImage({', '.join(fields)})"
 
-    def has_partition(self, topic: str, index: int) -> bool:
-        """Say whether there is such a partition."""
-        info = self.topics.get(topic)
-        return info is not None and index < len(info.partitions)
-
     def topic_id(self, topic: str) -> bytes | None:
         """Return the id of a topic, None if there is none or no such topic."""
         info = self.topics.get(topic)

@@ -71,10 +71,10 @@ class ClusterMarkers:
         answers; NETWORK_EXCEPTION or LEADER_NOT_AVAILABLE if nobody does. StorageError.
         """
         name, index = topic_partition
-        topic = self._metadata.image.topics.get(name)
-        if topic is None or index >= len(topic.partitions):
+        info = self._metadata.image.partition(name, index)
+        if info is None:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{index}")
-        leader = topic.partitions[index].leader
+        leader = info.leader
         if leader == self._broker_id:
             await self._local.write(topic_partition, producer, coordinator_epoch, commit, transaction_version)
             return

@@ -171,13 +171,12 @@ class ClusterShareState:
         """Return the broker that keeps the state. Raises COORDINATOR_NOT_AVAILABLE."""
         partition = await self._local.partition_of(name_of(key))
         image = self._metadata.image
-        topic = image.topics.get(SHARE_TOPIC)
-        leader = topic.partitions[partition].leader if topic and partition < len(topic.partitions) else -1
-        if leader not in image.brokers:
+        info = image.partition(SHARE_TOPIC, partition)
+        if info is None or info.leader not in image.brokers:
             raise RequestError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody leads {SHARE_TOPIC}-{partition} now"
             )
-        return leader
+        return info.leader
 
     async def _answer(self, broker_id: int, request: Any) -> Any:
         """Return another broker's result for the one partition of a request. Raises RequestError."""

@@ -42,12 +42,12 @@ class ImageLocator:
     async def locate(self, kind: CoordinatorType, key: str) -> int:
         """Return the id of the broker that coordinates `key`."""
         partition = await self._partition_of(kind, key)
-        topic = self._metadata.image.topics.get(_TOPICS[kind])
-        if topic is None or partition >= len(topic.partitions) or topic.partitions[partition].leader < 0:
+        info = self._metadata.image.partition(_TOPICS[kind], partition)
+        if info is None or info.leader < 0:
             raise RequestError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody leads {_TOPICS[kind]}-{partition} now"
             )
-        return topic.partitions[partition].leader
+        return info.leader
 
     async def _partition_of(self, kind: CoordinatorType, key: str) -> int:
         if kind is CoordinatorType.GROUP:
