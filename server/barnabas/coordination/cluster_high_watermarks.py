@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from barnabas.cluster.peers import PeerUnavailableError
+from barnabas.coordination.attempts import PAUSES
 from barnabas.errors import RequestError
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from barnabas.topic_partitions import TopicPartition
 
 CHANNEL = "high-watermarks"
-ATTEMPTS = 5
-RETRY_SECONDS = 0.1
-"""Before the second attempt; twice as long before each further one."""
 CONSUMER = -1
 LATEST = -1
 _MOVED = (
@@ -61,11 +59,8 @@ class ClusterHighWatermarks:
         """Return the high watermark of each partition, or why it is not known."""
         found: Found = {}
         left = list(topic_partitions)
-        seconds = RETRY_SECONDS
-        for attempt in range(ATTEMPTS):
-            if attempt:
-                await trio.sleep(seconds)
-                seconds *= 2
+        for pause in PAUSES:
+            await trio.sleep(pause)
             await self._ask_leaders(left, found)
             left = [one for one in left if _has_moved(found[one])]
             if not left:

@@ -13,6 +13,7 @@ import trio
 
 from barnabas.cluster.internal_topics import SHARE_TOPIC
 from barnabas.cluster.peers import PeerUnavailableError
+from barnabas.coordination.attempts import PAUSES
 from barnabas.coordination.share_state import name_of
 from barnabas.errors import RequestError
 from barnabas.share.batches import StateBatch
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
     from barnabas.share.state import StateWrite
 
 CHANNEL = "share-state"
-ATTEMPTS = 5
-RETRY_SECONDS = 0.1
-"""Before the second attempt; twice as long before each further one."""
 _MOVED = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -153,18 +151,16 @@ class ClusterShareState:
         self, key: StateKey, here: Callable[[], Awaitable[R]], request: Any, result_of: Callable[[Any], R]
     ) -> R:
         """Ask the coordinator, again while it moves. Raises RequestError."""
-        seconds = RETRY_SECONDS
-        for attempt in range(1, ATTEMPTS + 1):
+        for pause in PAUSES:
+            await trio.sleep(pause)
             try:
                 coordinator = await self._coordinator(key)
                 if coordinator == self._broker_id:
                     return await here()
                 return result_of(await self._answer(coordinator, request))
             except RequestError as error:
-                if error.code not in _MOVED or attempt == ATTEMPTS:
+                if error.code not in _MOVED or pause == PAUSES[-1]:
                     raise
-            await trio.sleep(seconds)
-            seconds *= 2
         raise AssertionError("the last attempt returns or raises")
 
     async def _coordinator(self, key: StateKey) -> int:

@@ -5,7 +5,8 @@ import pytest
 from barnabas.cluster.changes import PartitionChanged
 from barnabas.cluster.image import PartitionInfo
 from barnabas.cluster.peers import PeerUnavailableError
-from barnabas.coordination.cluster_high_watermarks import ATTEMPTS, ClusterHighWatermarks
+from barnabas.coordination.attempts import PAUSES
+from barnabas.coordination.cluster_high_watermarks import ClusterHighWatermarks
 from barnabas.errors import RequestError
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.list_offsets import ListOffsetsResponse
@@ -93,7 +94,7 @@ async def test_what_stays_unknown_is_said_of_its_partition_alone(autojump_clock)
         ("t", 9): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ("none", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
-    assert len(peers.asked) == ATTEMPTS
+    assert len(peers.asked) == len(PAUSES)
 
 
 async def test_what_may_not_be_asked_is_not_asked_again(autojump_clock) -> None:

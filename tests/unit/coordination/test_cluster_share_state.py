@@ -10,7 +10,8 @@ import trio
 from barnabas.cluster.changes import PartitionChanged
 from barnabas.cluster.image import PartitionInfo
 from barnabas.cluster.peers import PeerUnavailableError
-from barnabas.coordination.cluster_share_state import ATTEMPTS, ClusterShareState
+from barnabas.coordination.attempts import PAUSES
+from barnabas.coordination.cluster_share_state import ClusterShareState
 from barnabas.coordination.share_state import ShareStateCoordinator
 from barnabas.errors import RequestError
 from barnabas.handlers import (
@@ -142,7 +143,7 @@ async def test_it_is_asked_a_few_times_only(autojump_clock) -> None:
         with pytest.raises(RequestError) as caught:
             await state.read(KEY, 0)
         assert caught.value.code == ErrorCode.NOT_COORDINATOR
-        assert wire.asked == [TWO] * ATTEMPTS
+        assert wire.asked == [TWO] * len(PAUSES)
 
 
 @pytest.mark.parametrize("leader", [-1, 9])
