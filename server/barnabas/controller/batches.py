@@ -6,6 +6,7 @@ with the epoch of the broker that gets it. For each broker LeaderAndIsr comes fi
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -320,18 +321,15 @@ class Batch:
 def _requests(
     state: ControllerState, items: list[LeaderAndIsrState], newest: int
 ) -> Iterator[tuple[int, list[LeaderAndIsrState]]]:
-    """Return what goes into one LeaderAndIsr each, with its version.
+    """Yield what goes into one LeaderAndIsr each, with its version.
 
     From v5 on a broker answers by topic id: of a topic that has none it is asked in a version that answers by name.
     """
-    if newest >= ANSWERED_BY_ID_SINCE:
-        unnamed = [one for one in items if one.topic_name not in state.topic_ids]
-        groups = [(newest, items), (ANSWERED_BY_ID_SINCE - 1, unnamed)]
-        if unnamed:
-            groups[0] = newest, [one for one in items if one.topic_name in state.topic_ids]
-    else:
-        groups = [(newest, items)]
-    for version, group in groups:
+    groups: defaultdict[int, list[LeaderAndIsrState]] = defaultdict(list)
+    for one in items:
+        has_id = one.topic_name in state.topic_ids
+        groups[newest if has_id else min(newest, ANSWERED_BY_ID_SINCE - 1)].append(one)
+    for version, group in sorted(groups.items(), reverse=True):
         for start in range(0, len(group), PARTITIONS_PER_REQUEST):
             yield version, group[start : start + PARTITIONS_PER_REQUEST]
 
