@@ -1,4 +1,4 @@
-"""Which values Apache Kafka's own validators take, for every setting: python -m compat.configs.validators.
+"""Values that Apache Kafka's own validators take, for every setting: python -m compat.configs.validators.
 
 Writes `tests/golden/settings/values-VERSION.tsv` for each release named: kind, name, and a mark for each value that is
 tried, + where it is taken. A test of `make test` tries the same ones. Needs a JDK.

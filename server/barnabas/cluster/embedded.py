@@ -20,7 +20,7 @@ from barnabas.cluster.image import (
     Delta,
     Draft,
 )
-from barnabas.cluster.journal import Journal
+from barnabas.cluster.journal import Content, Journal
 from barnabas.cluster.replay import replay
 from barnabas.cluster.store import Decide, Subscriber
 from barnabas.environment import Threads
@@ -39,8 +39,7 @@ REWRITE_LINES_MIN = 1000
 
 def latest_epoch(dirs: Sequence[str], disk: Disk) -> int:
     """Return the latest leader epoch that the journal in these log dirs knows. Raises StorageError."""
-    changes = replay(Journal(dirs, disk).read().changes).changes
-    return ClusterImage("").apply(changes).latest_epoch
+    return _latest_epoch(Journal(dirs, disk).read())
 
 
 def keep_epoch(dirs: Sequence[str], disk: Disk, epoch: int) -> None:
@@ -49,9 +48,13 @@ def keep_epoch(dirs: Sequence[str], disk: Disk, epoch: int) -> None:
     content = journal.read()
     content.version = max(content.version, len(content.changes))
     journal.settle(content)
-    if epoch > ClusterImage("").apply(replay(content.changes).changes).latest_epoch:
+    if epoch > _latest_epoch(content):
         journal.append([[EpochBegun(epoch)]], content.version + 1)
     journal.close()
+
+
+def _latest_epoch(content: Content) -> int:
+    return ClusterImage("").apply(replay(content.changes).changes).latest_epoch
 
 
 class _PendingChange:

@@ -264,8 +264,9 @@ class Appender:
             if found:
                 is_transactional = True
                 name = self._name_of(topic)
-                is_closed = name in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID
-                if not is_closed and context.authorizes(Operation.WRITE, ResourceType.TOPIC, name):
+                if not self._is_closed_to_clients(name) and context.authorizes(
+                    Operation.WRITE, ResourceType.TOPIC, name
+                ):
                     parts += [Part((name, index), producer) for index, producer in found]
         if not is_transactional:
             return
@@ -315,7 +316,7 @@ class Appender:
             responses = self._responses = []
             self._name = self._name_of(topic)
             self._may_write = self._context.authorizes(Operation.WRITE, ResourceType.TOPIC, self._name)
-            self._is_closed = self._name in INTERNAL_TOPICS and self._context.client_id != ADMIN_CLIENT_ID
+            self._is_closed = self._is_closed_to_clients(self._name)
         partitions = topic.partition_data
         if (
             self._may_write
@@ -361,6 +362,10 @@ class Appender:
         self._appends.count(len(data.records) if isinstance(data.records, memoryview) else 0)
         self._check(topic, data.index)
         return await self._append_in_steps(self._replicas.leader(topic, data.index), data.records)
+
+    def _is_closed_to_clients(self, topic: str) -> bool:
+        """Say whether the broker alone writes to a topic, so that this client may not."""
+        return topic in INTERNAL_TOPICS and self._context.client_id != ADMIN_CLIENT_ID
 
     def _check(self, topic: str, index: int) -> None:
         """Raise what speaks against appending to a partition, if anything does."""

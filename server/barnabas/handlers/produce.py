@@ -19,18 +19,18 @@ from barnabas.cluster.endpoints import advertised_nodes
 from barnabas.errors import RequestError
 from barnabas.handlers.appending import Appender
 from barnabas.later import Later
+from barnabas.records.steps import run
 from barnabas.replicas.replica import ACKS_ALL
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.produce import ProduceRequest, ProduceResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from barnabas.cluster.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
     from barnabas.coordination.ports import TransactionVerifier
     from barnabas.environment import Threads
     from barnabas.loop_budget import LoopBudget
+    from barnabas.records.steps import Steps
     from barnabas.replicas.manager import Replicas
     from barnabas.requests.context import RequestContext
     from barnabas.requests.piecework import Piecework
@@ -58,10 +58,9 @@ def handle(
     if appender.append_at_once() and not (appender.pending and request.acks):
         response = _answer(context, request, appender)
         if response is not None and appender.refusals.has_moved:
-            for _ in _name_leaders(context, response, metadata=metadata, replicas=replicas):
-                pass
+            run(_name_leaders(context, response, metadata=metadata, replicas=replicas))
         return response
-    return Later(partial(_append_rest, context, request, appender, metadata, replicas, budget))
+    return Later(partial(_append_rest, context, request, appender, metadata, replicas, budget, piecework))
 
 
 async def _append_rest(
@@ -71,6 +70,7 @@ async def _append_rest(
     metadata: MetadataStore,
     replicas: Replicas,
     budget: LoopBudget,
+    piecework: Piecework,
 ) -> ProduceResponse | None:
     """Append what could not be appended at once, and answer when the records may be acknowledged."""
     try:
@@ -85,8 +85,7 @@ async def _append_rest(
         await _wait(appender, request, budget)
     response = _answer(context, request, appender)
     if response is not None and appender.refusals.has_moved:
-        for _ in _name_leaders(context, response, metadata=metadata, replicas=replicas):
-            await budget.checkpoint()
+        await piecework.do(_name_leaders(context, response, metadata=metadata, replicas=replicas))
     return response
 
 
@@ -100,7 +99,7 @@ def _answer(context: RequestContext, request: ProduceRequest, appender: Appender
 
 def _name_leaders(
     context: RequestContext, response: ProduceResponse, *, metadata: MetadataStore, replicas: Replicas
-) -> Iterator[None]:
+) -> Steps[None]:
     """Say who leads the partitions that were refused since another broker leads them (KIP-951), topic by topic."""
     if context.api_version < CURRENT_LEADER_SINCE:
         return

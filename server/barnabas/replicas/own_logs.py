@@ -1,4 +1,4 @@
-"""Which of the logs on the disk is a replica's, and whether an empty one may be made where there is none.
+"""Ownership of the logs on the disk: a replica's own or another topic's, and whether an empty one may be made.
 
 The rule: a log is its topic's if it has its id, and no log goes because something looks as if its topic had been deleted.
 What has another id, or is not there any more, keeps its partition offline, unless that can do without it: the replica is
