@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from barnabas.errors import lacks_files
+
 if TYPE_CHECKING:
     from socket import socket
 
@@ -84,8 +86,9 @@ class Visitors:
             with visitor.scope, suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                 async with stream:
                     await self._answer(visitor)
-        except Exception:
-            log.exception("a request for %s could not be answered", self._what)
+        except Exception as error:
+            is_defect = not lacks_files(error)  # what answers may have to be imported first
+            log.error("a request for %s could not be answered: %s", self._what, error, exc_info=is_defect)
         finally:
             self._present.discard(visitor)
 
