@@ -41,7 +41,7 @@ def api_page() -> str:
         "What ApiVersions advertises is this table: `server/barnabas/apis.py`. *Published* counts every version that",
         "Apache Kafka has ever defined; a dash in *served* means that the API is neither advertised nor answered",
         "(see [not-implemented](not-implemented.md)); what *4.4* stands before is only served with",
-        "`--as-version 4.4` ([decision 380](../decisions/0380-release-4.4.md)).",
+        "`--as-version 4.4` ([decision 212](../decisions/0212-one-release-exactly.md)).",
         "Each is described below; the errors are in [errors](errors.md).\n",
         "A request has at most `max.request.entries` entries in its arrays and tagged fields; nothing is done of one with",
         "more. *Too many entries* says in which versions it is answered INVALID_REQUEST, and where the connection is",

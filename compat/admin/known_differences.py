@@ -74,6 +74,6 @@ KNOWN: tuple[KnownDifference, ...] = (
     KnownDifference(
         "versions v[34]",
         "/((Supported|Finalized)Features(/(metadata|kraft|eligible.leader.replicas).version)?|FinalizedFeaturesEpoch)",
-        "features of a quorum of controllers and its records: decision 85",
+        "features of a quorum of controllers and its records: decision 143",
     ),
 )

@@ -1,0 +1,338 @@
+"""Pages name what exists: links, decisions, make targets, modules, and code in backticks."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SERVER = ROOT / "server" / "barnabas"
+DECISIONS = ROOT / "docs" / "decisions"
+# Directories whose files are ours; what tools put beside them (.venv, caches, build outputs) is not.
+PARTS = ("bench", "clients", "codegen", "compat", "deploy", "docs", "pipeline", "server", "tests", "tools")
+TEXT = {".md", ".py", ".sh", ".toml", ".yaml", ".go", ".java", ".js", ".rs", ".c", ".h"}
+# Directories in which a page's short paths are looked up, besides the page's own.
+PLACES = ("", "server/barnabas", "docs", "tests", "tests/unit", "server", "pipeline/barnabas_pipeline")
+
+# What is named in backticks and is Kafka's, the system's or a tool's.
+FOREIGN = {"KafkaApis", "ControllerApis", "KafkaConfig", "StandardAuthorizer", "epoll_wait", "scrape_timeout"}
+
+
+def files(*suffixes: str) -> Iterator[Path]:
+    """Our text files, those of the top level included."""
+    for part in ("", *PARTS):
+        found = (ROOT / part).rglob("*") if part else ROOT.glob("*")
+        for path in found:
+            if path.suffix in suffixes and path.is_file() and not _is_foreign(path):
+                yield path
+
+
+def _is_foreign(path: Path) -> bool:
+    """Whether a tool has put the file where it lies."""
+    return bool({"node_modules", "target", "__pycache__", ".venv", "generated"} & set(path.parts))
+
+
+def pages() -> list[Path]:
+    """All pages in Markdown."""
+    return sorted(files(".md"))
+
+
+def named(path: Path) -> str:
+    """A file as seen from the top."""
+    return str(path.relative_to(ROOT))
+
+
+# --- links ----------------------------------------------------------------------------------------------------
+
+
+def without_code(text: str) -> str:
+    """A page without its blocks of code, fenced or indented."""
+    text = re.sub(r"^( *)```.*?^\1```$", "", text, flags=re.M | re.S)
+    text = re.sub(r"^ {4}.*$", "", text, flags=re.M)
+    return re.sub(r"`[^`\n]*`", "", text)
+
+
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    """Anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.M | re.S)
+    headings = re.findall(r"^#+ +(.*?) *$", text, re.M)
+    plain = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", one).lower() for one in headings]
+    return frozenset(re.sub(r"[^\w\- ]", "", one).replace(" ", "-") for one in plain)
+
+
+def broken_links(page: Path) -> list[str]:
+    """Relative links of a page that lead to no file, or to no heading of it."""
+    broken = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", without_code(page.read_text())):
+        if re.match(r"[a-z]+:", link):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        is_wrong_anchor = anchor and target.suffix == ".md" and target.exists() and anchor not in anchors(target)
+        if not target.exists() or is_wrong_anchor:
+            broken.append(f"{named(page)}: {link}")
+    return broken
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    assert [one for page in pages() for one in broken_links(page)] == []
+
+
+# --- decisions ------------------------------------------------------------------------------------------------
+
+
+def decisions() -> dict[int, Path]:
+    """The pages of decisions, by their numbers."""
+    return {int(path.name[:4]): path for path in DECISIONS.glob("[0-9]*.md")}
+
+
+def cited_decisions(text: str) -> Iterator[int]:
+    """Numbers of decisions that a text names: `decision 79`, `decisions/0079-...`, `[0079](0079-...)`."""
+    for number in re.findall(r"\b[Dd]ecisions?[ /](\d{1,4})\b", text):
+        yield int(number)
+    for numbers in re.findall(r"\b[Dd]ecisions (\d{1,4}(?:,? (?:and )?\d{1,4})+)", text):
+        yield from map(int, re.findall(r"\d+", numbers))
+    for number in re.findall(r"\[(0\d{3})\]", text):
+        yield int(number)
+
+
+def test_decisions_named_anywhere_have_a_page() -> None:
+    known = decisions()
+    dangling = [
+        f"{named(path)}: decision {number}"
+        for path in files(*TEXT)
+        if path != Path(__file__)
+        for number in cited_decisions(path.read_text())
+        if number not in known
+    ]
+    assert dangling == []
+
+
+def test_a_decision_is_cited_in_each_of_these_forms() -> None:
+    text = "decision 0001, (Decision 2), docs/decisions/0003-x.md, [0004](0004-x.md), decisions 5 and 6; number 0007"
+    assert set(cited_decisions(text)) == {1, 2, 3, 4, 5, 6}
+
+
+def test_the_index_has_a_line_and_a_status_for_each_decision() -> None:
+    index = (DECISIONS / "README.md").read_text()
+    rows = re.findall(r"^\| \[(\d{4})\]\((\S+)\) \| .+ \| (.+) \|$", index, re.M)
+    assert [(int(number), name) for number, name, _ in rows] == sorted(
+        (number, path.name) for number, path in decisions().items()
+    )
+    statuses = {status for _, _, status in rows}
+    assert {one for one in statuses if not re.fullmatch(r"accepted|superseded by \[\d{4}\]\(\S+\)", one)} == set()
+
+
+@pytest.mark.parametrize("path", sorted(decisions().values()), ids=lambda path: path.name[:4])
+def test_a_decision_is_a_page_that_opens_with_what_was_decided(path: Path) -> None:
+    lines = path.read_text().splitlines()
+    assert lines[0].startswith(f"# {path.name[:4]}: ")
+    assert lines[1] == "" and lines[2].startswith("**Decision.**")
+    bold = re.findall(r"^\*\*(.+?)\.\*\*", path.read_text(), re.M)
+    assert bold in (["Decision", "Why", "Considered"], ["Decision", "Why"])
+    assert len(lines) <= 60
+    assert max(len(line) for line in lines if not line.startswith("|")) <= 170
+
+
+# --- commands -------------------------------------------------------------------------------------------------
+
+
+def test_make_targets_and_modules_that_pages_start_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    missing = []
+    for page in pages():
+        text = page.read_text()
+        lines = re.findall(r"^ {4}(?:\w+=\S+ )*make ([a-z-]+)", text, re.M) + re.findall(
+            r"`make ([a-z-]+)", text
+        )
+        missing += [f"{named(page)}: make {target}" for target in lines if target not in targets]
+        modules = re.findall(r"python -m ((?:bench|compat|codegen|tools|tests)(?:\.\w+)*)", text)
+        missing += [f"{named(page)}: {one}" for one in modules if not _is_module(one)]
+    assert missing == []
+
+
+def _is_module(name: str) -> bool:
+    """Whether `python -m` finds the module."""
+    path = ROOT / name.replace(".", "/")
+    return path.with_suffix(".py").exists() or (path / "__main__.py").exists()
+
+
+# --- names in backticks ---------------------------------------------------------------------------------------
+
+
+def pages_about_code() -> list[Path]:
+    """Pages that speak of modules, classes and functions."""
+    return [
+        ROOT / "ARCHITECTURE.md",
+        ROOT / "CONTRIBUTING.md",
+        *sorted((ROOT / "docs" / "design").glob("*.md")),
+        *sorted(DECISIONS.glob("*.md")),
+    ]
+
+
+@cache
+def words() -> frozenset[str]:
+    """Every identifier in our sources, words of texts and comments included."""
+    found: set[str] = set()
+    for path in files(".py", ".toml", ".json", ".c", ".yaml"):
+        if path != Path(__file__):
+            found.update(re.findall(r"[A-Za-z_]\w*", path.read_text()))
+    return frozenset(found)
+
+
+@cache
+def quoted() -> frozenset[str]:
+    """Names with dots that stand in our sources as texts: settings, features, znodes, files."""
+    found: set[str] = set()
+    for path in files(".py"):
+        if path != Path(__file__):
+            found.update(re.findall(r"\"([a-z]+(?:[.-][a-z\d-]+)+)\"", path.read_text()))
+    return frozenset(found)
+
+
+@cache
+def members(path: Path) -> dict[str, frozenset[str]]:
+    """What a module defines or imports, each class with the names in its body and the attributes that it sets."""
+    found: dict[str, frozenset[str]] = {}
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ClassDef):
+            inside = {one.name for one in ast.walk(node) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
+            inside |= {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)}
+            inside |= {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+            found[node.name] = frozenset(inside)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.setdefault(node.name, frozenset())
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.setdefault(node.id, frozenset())
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                found.setdefault(alias.asname or alias.name, frozenset())
+    return found
+
+
+@cache
+def classes() -> dict[str, frozenset[str]]:
+    """All classes of the project, with the names in them; classes of one name together."""
+    found: dict[str, frozenset[str]] = {}
+    for path in files(".py"):
+        for name, inside in members(path).items():
+            if name[:1].isupper():
+                found[name] = found.get(name, frozenset()) | inside
+    return found
+
+
+def exists(name: str, page: Path) -> bool:
+    """Whether what stands in backticks is there; True for all that is no name of code."""
+    name = re.sub(r"\(.*\)$", "", name)
+    if "/" in name:
+        return name.startswith(".") or not re.fullmatch(r"[\w.-]+(/[\w.*-]+)+/?", name) or _is_path(name, page)
+    if re.fullmatch(r"[\w-]+\.(py|md|toml|yaml)", name):
+        return _is_path(name, page) or _is_somewhere(name)
+    if re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", name):
+        return name in quoted() or name in FOREIGN or _is_dotted(name.split("."))
+    if re.fullmatch(r"[a-z]+(_[a-z]+)+|([A-Z][a-z]+){2,}", name):
+        return name in words() or name in FOREIGN
+    return True
+
+
+def _is_path(name: str, page: Path) -> bool:
+    """Whether a file or directory is meant by the path, a module also without its ending."""
+    if "*" in name:
+        return any(True for place in PLACES for _ in (ROOT / place).glob(name.rstrip("/")))
+    for place in (page.parent, *(ROOT / place for place in PLACES)):
+        path = place / name
+        if path.exists() or path.with_name(f"{path.name}.py").exists():
+            return True
+        # `cluster/ports.Coordinators` and `log/manager: delete_logs` name something in a module.
+        module, _, inside = path.name.partition(".")
+        if inside and (path.with_name(f"{module}.py").exists()):
+            return inside in members(path.with_name(f"{module}.py"))
+    return False
+
+
+@cache
+def _is_somewhere(name: str) -> bool:
+    return any(path.name == name for path in files(Path(name).suffix))
+
+
+def _is_dotted(parts: list[str]) -> bool:
+    """Whether `package.module.Class.member` is there; True where the first part is nothing of ours."""
+    if parts[0][:1].isupper():
+        return parts[0] not in classes() and parts[0] not in words() or _has_members(parts)
+    if parts[0] == "barnabas":
+        parts = parts[1:]
+    for top in (SERVER, ROOT):
+        if (top / parts[0]).is_dir() or (top / f"{parts[0]}.py").exists():
+            return _is_in(top, parts)
+    found = list(SERVER.rglob(f"{parts[0]}.py"))
+    return not found or any(_is_in(path.parent, parts) for path in found) or (
+        parts[-1].islower() and parts[-1] in words()
+    )
+
+
+def _has_members(parts: list[str]) -> bool:
+    """Whether a class has an attribute or method of this name."""
+    return len(parts) == 2 and parts[1] in classes().get(parts[0], ())
+
+
+def _is_in(place: Path, parts: list[str]) -> bool:
+    """Whether the parts lead from a directory through packages to a module, and to what it defines."""
+    for number, part in enumerate(parts):
+        rest = parts[number + 1 :]
+        module = place / f"{part}.py"
+        if module.exists():
+            return not rest or (
+                rest[0] in members(module) and (len(rest) == 1 or rest[1] in members(module)[rest[0]])
+            )
+        place /= part
+        if not place.is_dir():
+            package = place.parent / "__init__.py"
+            return package.exists() and part in members(package) and len(rest) <= 1
+    return True
+
+
+def missing_names(page: Path) -> list[str]:
+    """What a page has in backticks and nobody finds."""
+    text = re.sub(r"^( *)```.*?^\1```$", "", page.read_text(), flags=re.M | re.S)
+    spans = sorted(set(re.findall(r"`([^`\n]+)`", text)))
+    return [f"{named(page)}: {one}" for one in spans if not exists(one, page)]
+
+
+@pytest.mark.parametrize("page", pages_about_code(), ids=named)
+def test_names_of_code_in_pages_exist(page: Path) -> None:
+    assert missing_names(page) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "coordination.Coordinator",
+        "replicas.Replica.append_at_once",
+        "Replica.append_at_once",
+        "broker/no_such_module.py",
+        "cluster/ports.NoSuchPort",
+        "no_such_word_anywhere",
+        "tests/unit/no_such_*.py",
+        "NoSuchClassAnywhere",
+    ],
+)
+def test_names_that_are_gone_are_noticed(name: str) -> None:
+    assert not exists(name, ROOT / "ARCHITECTURE.md")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Replica.append", "replicas.replica.Replica", "replicas.replica.Replica.append", "broker/assembly.py",
+        "cluster/ports", "log.dirs", "min.insync.replicas", "context.authorizes(operation, resource)",
+        "/brokers/ids/<id>", "serve --workers N", "handlers/appending.py", "unit/test_docs",
+    ],
+)  # fmt: skip
+def test_names_that_are_there_are_found(name: str) -> None:
+    assert exists(name, ROOT / "ARCHITECTURE.md")
