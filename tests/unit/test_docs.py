@@ -74,7 +74,9 @@ def broken_links(page: Path) -> list[str]:
             continue
         name, _, anchor = link.partition("#")
         target = (page.parent / name).resolve() if name else page
-        is_wrong_anchor = anchor and target.suffix == ".md" and target.exists() and anchor not in anchors(target)
+        is_wrong_anchor = (
+            anchor and target.suffix == ".md" and target.exists() and anchor not in anchors(target)
+        )
         if not target.exists() or is_wrong_anchor:
             broken.append(f"{named(page)}: {link}")
     return broken
@@ -126,14 +128,17 @@ def test_the_index_has_a_line_and_a_status_for_each_decision() -> None:
         (number, path.name) for number, path in decisions().items()
     )
     statuses = {status for _, _, status in rows}
-    assert {one for one in statuses if not re.fullmatch(r"accepted|superseded by \[\d{4}\]\(\S+\)", one)} == set()
+    assert {
+        one for one in statuses if not re.fullmatch(r"accepted|superseded by \[\d{4}\]\(\S+\)", one)
+    } == set()
 
 
 @pytest.mark.parametrize("path", sorted(decisions().values()), ids=lambda path: path.name[:4])
 def test_a_decision_is_a_page_that_opens_with_what_was_decided(path: Path) -> None:
     lines = path.read_text().splitlines()
     assert lines[0].startswith(f"# {path.name[:4]}: ")
-    assert lines[1] == "" and lines[2].startswith("**Decision.**")
+    assert lines[1] == ""
+    assert lines[2].startswith("**Decision.**")
     bold = re.findall(r"^\*\*(.+?)\.\*\*", path.read_text(), re.M)
     assert bold in (["Decision", "Why", "Considered"], ["Decision", "Why"])
     assert len(lines) <= 60
@@ -177,23 +182,23 @@ def pages_about_code() -> list[Path]:
 
 
 @cache
+def sources() -> dict[Path, str]:
+    """Our modules, without this one."""
+    return {path: path.read_text() for path in files(".py") if path != Path(__file__)}
+
+
+@cache
 def words() -> frozenset[str]:
     """Every identifier in our sources, words of texts and comments included."""
-    found: set[str] = set()
-    for path in files(".py", ".toml", ".json", ".c", ".yaml"):
-        if path != Path(__file__):
-            found.update(re.findall(r"[A-Za-z_]\w*", path.read_text()))
-    return frozenset(found)
+    texts = [*sources().values(), (ROOT / "pyproject.toml").read_text(), (ROOT / "Makefile").read_text()]
+    return frozenset(word for text in texts for word in re.findall(r"[A-Za-z_]\w*", text))
 
 
 @cache
 def quoted() -> frozenset[str]:
     """Names with dots that stand in our sources as texts: settings, features, znodes, files."""
-    found: set[str] = set()
-    for path in files(".py"):
-        if path != Path(__file__):
-            found.update(re.findall(r"\"([a-z]+(?:[.-][a-z\d-]+)+)\"", path.read_text()))
-    return frozenset(found)
+    pattern = re.compile(r"\"([a-z]+(?:[.-][a-z\d-]+)+)\"")
+    return frozenset(name for text in sources().values() for name in pattern.findall(text))
 
 
 @cache
@@ -202,7 +207,9 @@ def members(path: Path) -> dict[str, frozenset[str]]:
     found: dict[str, frozenset[str]] = {}
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ClassDef):
-            inside = {one.name for one in ast.walk(node) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
+            inside = {
+                one.name for one in ast.walk(node) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
+            }
             inside |= {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)}
             inside |= {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
             found[node.name] = frozenset(inside)
@@ -217,21 +224,20 @@ def members(path: Path) -> dict[str, frozenset[str]]:
 
 
 @cache
-def classes() -> dict[str, frozenset[str]]:
-    """All classes of the project, with the names in them; classes of one name together."""
-    found: dict[str, frozenset[str]] = {}
-    for path in files(".py"):
-        for name, inside in members(path).items():
-            if name[:1].isupper():
-                found[name] = found.get(name, frozenset()) | inside
-    return found
+def attributes(name: str) -> frozenset[str]:
+    """Names in a class, in all classes of that name together."""
+    pattern = re.compile(rf"^\s*class {name}\b", re.M)
+    found = [members(path).get(name, frozenset()) for path, text in sources().items() if pattern.search(text)]
+    return frozenset[str]().union(*found)
 
 
 def exists(name: str, page: Path) -> bool:
     """Whether what stands in backticks is there; True for all that is no name of code."""
     name = re.sub(r"\(.*\)$", "", name)
     if "/" in name:
-        return name.startswith(".") or not re.fullmatch(r"[\w.-]+(/[\w.*-]+)+/?", name) or _is_path(name, page)
+        return (
+            name.startswith(".") or not re.fullmatch(r"[\w.-]+(/[\w.*-]+)+/?", name) or _is_path(name, page)
+        )
     if re.fullmatch(r"[\w-]+\.(py|md|toml|yaml)", name):
         return _is_path(name, page) or _is_somewhere(name)
     if re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", name):
@@ -264,21 +270,18 @@ def _is_somewhere(name: str) -> bool:
 def _is_dotted(parts: list[str]) -> bool:
     """Whether `package.module.Class.member` is there; True where the first part is nothing of ours."""
     if parts[0][:1].isupper():
-        return parts[0] not in classes() and parts[0] not in words() or _has_members(parts)
+        return parts[0] not in words() or (len(parts) == 2 and parts[1] in attributes(parts[0]))
     if parts[0] == "barnabas":
         parts = parts[1:]
     for top in (SERVER, ROOT):
         if (top / parts[0]).is_dir() or (top / f"{parts[0]}.py").exists():
             return _is_in(top, parts)
     found = list(SERVER.rglob(f"{parts[0]}.py"))
-    return not found or any(_is_in(path.parent, parts) for path in found) or (
-        parts[-1].islower() and parts[-1] in words()
+    return (
+        not found
+        or any(_is_in(path.parent, parts) for path in found)
+        or (parts[-1].islower() and parts[-1] in words())
     )
-
-
-def _has_members(parts: list[str]) -> bool:
-    """Whether a class has an attribute or method of this name."""
-    return len(parts) == 2 and parts[1] in classes().get(parts[0], ())
 
 
 def _is_in(place: Path, parts: list[str]) -> bool:

@@ -3,6 +3,7 @@
 import logging
 import re
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
 
 import pytest
 import trio
@@ -67,6 +68,27 @@ async def test_the_broker_is_shown_under_the_names_that_people_know(tmp_path):
     assert values["kafka_server_socket_server_metrics_connection_count", "PLAINTEXT"] == 0
     assert values["kafka_server_group_coordinator_metrics_group_count", "consumer"] == 0
     assert values["process_resident_memory_bytes",] > 1_000_000
+
+
+def documented(name: str, rows: list[list[str]]) -> bool:
+    """Whether a row of docs/metrics.md has the metric, by its name or as `..._end` after a name of the same family."""
+    return any(
+        name == one
+        or (one.startswith("...") and name.endswith(one[3:]) and name.split("_")[:2] == row[0].split("_")[:2])
+        for row in rows
+        for one in row
+    )
+
+
+async def test_every_metric_of_the_broker_is_in_its_page(tmp_path):
+    page = (Path(__file__).resolve().parents[3] / "docs" / "metrics.md").read_text()
+    rows = [re.findall(r"`([\w.]+)`", line) for line in page.splitlines() if re.match(r"\| `\w+", line)]
+    async with running(tmp_path) as broker:
+        await broker.services.topic_creation.ensure("castle")
+        names = {name for name, *_ in parsed(await exchange(broker, get()))}
+    assert len(names) > 40
+    missing = {re.sub(r"_(created|count|sum)$", "", name) for name in names if not documented(name, rows)}
+    assert missing == set()
 
 
 async def test_both_formats_are_served(tmp_path):

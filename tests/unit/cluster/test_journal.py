@@ -8,7 +8,7 @@ from random import Random
 import pytest
 import trio
 
-from barnabas.cluster import encoding
+from barnabas.cluster import access_changes, access_encoding, changes, encoding
 from barnabas.cluster.changes import (
     ConfigChanged,
     PartitionsAdded,
@@ -20,6 +20,7 @@ from barnabas.cluster.embedded import REWRITE_LINES_MIN, EmbeddedStore
 from barnabas.cluster.image import (
     TOPIC,
     BrokerInfo,
+    Change,
     PartitionInfo,
     TopicInfo,
 )
@@ -251,3 +252,17 @@ async def test_only_the_owner_may_read_the_copies_of_a_journal(tmp_path, mode):
         store = await opened(disk, dirs)
         await store.close()
     assert {stat.S_IMODE(os.stat(path).st_mode) for path in paths} == {0o600}
+
+
+IN_NO_JOURNAL = {"BrokerRegistered", "BrokerUnregistered", "ControllerChanged", "FeaturesChanged"}
+"""Who lives, who is the controller, and levels of features are known from each start, or from ZooKeeper."""
+
+
+def test_every_kind_of_change_can_be_written_to_the_journal() -> None:
+    kinds = {
+        kind.__name__
+        for module in (changes, access_changes)
+        for kind in vars(module).values()
+        if isinstance(kind, type) and issubclass(kind, Change) and kind.__module__ == module.__name__
+    }
+    assert kinds - {*encoding._CODECS, *access_encoding.CODECS} == IN_NO_JOURNAL

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from barnabas.faults import file, short
+from barnabas import control
+from barnabas.faults import actions, file, short
 from barnabas.faults.engine import Faults
 from barnabas.faults.errors import FaultError
 from barnabas.faults.matching import Subject
@@ -278,3 +281,14 @@ def test_each_set_makes_rules(name: str) -> None:
     assert all(rule.name.startswith(f"{name}.") for rule in rules)
     with pytest.raises(FaultError, match="has no parameter nonsense"):
         faults.use(name, {"nonsense": 1})
+
+
+def test_every_action_is_carried_out_somewhere() -> None:
+    modules = [path for path in Path(control.__path__[0]).rglob("*.py") if "routes" not in path.parts]
+    named = {
+        node.value
+        for path in modules
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    assert {action.name for action in actions.ACTIONS} - named == set()
