@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -339,3 +340,51 @@ def test_names_that_are_gone_are_noticed(name: str) -> None:
 )  # fmt: skip
 def test_names_that_are_there_are_found(name: str) -> None:
     assert exists(name, ROOT / "ARCHITECTURE.md")
+
+
+# --- words ----------------------------------------------------------------------------------------------------
+
+DIALECT = {
+    "at once": "immediately, at the same time, at a time, or synchronously",
+    "lobby": "the epoll set of idle connections",
+    "tenure": "the active controller",
+    "piecework": "steps",
+    "usual batch": "plain batch",
+}
+PRINTED = {
+    "gallery.md",
+    "apis.md",
+    "configuration.md",
+    "errors.md",
+    "exit-codes.md",
+    "faults.md",
+    "control-api.md",
+}
+"""Pages that are printed from tables: their words are mended there."""
+
+
+def test_pages_use_the_words_of_the_field() -> None:
+    own = [
+        page
+        for page in pages()
+        if "conformance" not in page.parts
+        and page.name not in PRINTED
+        and page.name != "glossary.md"
+        and page.name != "CHANGELOG.md"
+    ]
+    found = [
+        f"{named(page)}: {word!r}, say {better}"
+        for page in own
+        for word, better in DIALECT.items()
+        if re.search(rf"\b{word}\b", " ".join(without_code(page.read_text()).split()), re.I)
+    ]
+    assert found == []
+
+
+# --- the changelog --------------------------------------------------------------------------------------------
+
+
+def test_the_changelog_begins_with_the_version_that_is_built() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    (first, *_) = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert first == version
