@@ -169,6 +169,41 @@ def _is_module(name: str) -> bool:
     return path.with_suffix(".py").exists() or (path / "__main__.py").exists()
 
 
+@cache
+def options() -> frozenset[str]:
+    """Options that one of our programs declares."""
+    pattern = re.compile(r"\"(--[a-z][a-z\d-]*)\"")
+    return frozenset(name for text in sources().values() for name in pattern.findall(text))
+
+
+def commands(text: str) -> Iterator[str]:
+    """Commands of ours in a page: lines of code, and what stands in backticks."""
+    for line in re.findall(r"^ {4,}(.*)$", text, re.M) + re.findall(r"`([^`\n]+)`", text):
+        started = re.search(
+            r"\b(barnabas(-pipeline)? [a-z]|make [a-z]|python -m (bench|compat|tools|codegen|tests)).*", line
+        )
+        if started:
+            yield re.split(r"\s(?:#|\||&|;|&&)\s|\s{2,}", started[0])[0]
+
+
+def test_commands_are_found_in_code_and_in_backticks() -> None:
+    text = '    barnabas serve --gone 1   # --not-this\n\nor `make bench ARGS="--quick"`, `kcat -b x`, make bench --x\n'
+    assert list(commands(text)) == ["barnabas serve --gone 1", 'make bench ARGS="--quick"']
+    assert "--gone" not in options()
+
+
+def test_options_in_commands_of_pages_exist() -> None:
+    unknown = [
+        f"{named(page)}: {option} in {command}"
+        for page in pages()
+        if "conformance" not in page.parts
+        for command in commands(page.read_text())
+        for option in re.findall(r"(?<![\w-])--[a-z][a-z\d-]*", command)
+        if option not in options()
+    ]
+    assert unknown == []
+
+
 # --- names in backticks ---------------------------------------------------------------------------------------
 
 
