@@ -1,9 +1,12 @@
 """What `barnabas serve` says about settings that are wrong, before it starts anything."""
 
 import argparse
+import re
+from pathlib import Path
 
 import pytest
 
+import barnabas
 from barnabas.cli import USAGE_ERROR, _add_serve, main
 from barnabas.config.loading import BrokerConfig
 from barnabas.serve_options import SET_OPTION, collect
@@ -140,3 +143,17 @@ def test_advertise_is_a_short_form(arguments, advertised):
 def test_advertise_asks_for_a_name_where_there_are_several(capsys):
     (line,) = said(capsys, "--listen", "A://:1", "--listen", "B://:2", "--advertise", "h:1")
     assert "NAME://HOST:PORT; the listeners are A, B" in line
+
+
+def test_every_option_of_serve_is_read_somewhere() -> None:
+    commands = argparse.ArgumentParser().add_subparsers()
+    _add_serve(commands)
+    declared = set(vars(commands.choices["serve"].parse_args([]))) - {"run"}
+    (package,) = barnabas.__path__
+    read = {
+        name
+        for path in Path(package).rglob("*.py")
+        if "generated" not in path.parts
+        for name in re.findall(r"\boptions\.(\w+)", path.read_text())
+    }
+    assert declared - read == set()
