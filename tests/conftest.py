@@ -47,6 +47,15 @@ def pytest_sessionstart() -> None:
         pytest.exit(f"{PACKAGE} is not of the sources that are here; `make test` builds it", returncode=4)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest, where several processes share them: none has one left to itself at the end."""
+    if not hasattr(config, "workerinput"):
+        return
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    waiting = {item.path for item in items if item.get_closest_marker("e2e")}
+    items.sort(key=lambda item: (item.path not in slow, item.path not in waiting))
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown() -> None:
     """Leave no garbage to other tests: a command that ran in this process sets the collector up for one of its own.
