@@ -27,7 +27,7 @@ from barnabas.testing.running import RunningBroker, import_path
 
 from .conftest import ROOT
 
-pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 WAIT_S = 60
 PROGRAM = (sys.executable, "-m", "barnabas")

@@ -16,7 +16,7 @@ from kafka import TopicPartition as Partition
 
 from tests.support.hosted import Hosted, hosted
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 PATIENCE_S = 40.0
 

@@ -15,6 +15,8 @@ from tests.simulation.planted import (
 )
 from tests.simulation.scenario import judged
 
+pytestmark = pytest.mark.slow
+
 SEEDS_MAX = 300
 
 

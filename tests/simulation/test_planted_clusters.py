@@ -10,6 +10,8 @@ from barnabas.testing.simulation.broker import quiet_logs
 from tests.simulation.cluster import Kind, judged
 from tests.simulation.planted_cluster import BUGS, FORMER_BUGS, FOUND_BY, planted, search
 
+pytestmark = pytest.mark.slow
+
 EFFORT = int(os.environ.get("BARNABAS_TEST_EFFORT", "1"))
 SOON_FOUND = ("committed before the ISR has it", "acknowledged when deposed")
 SEEDS_MAX = 15

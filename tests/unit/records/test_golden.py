@@ -31,8 +31,8 @@ PYTHON = sorted(
 
 
 def test_all_fixtures_are_there():
-    assert len(JAVA) == 34
-    assert len(PYTHON) == 35
+    assert len(JAVA) == 33
+    assert len(PYTHON) == 24
 
 
 def name_of(path):

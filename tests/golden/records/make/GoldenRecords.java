@@ -103,7 +103,6 @@ public class GoldenRecords {
                     write(dir, name + "-offset", magic, codec, magic == 0 ? TimestampType.NO_TIMESTAMP_TYPE : TimestampType.CREATE_TIME, 1000, -1, false, -1);
             }
         }
-        write(dir, "v2-lz4-level17", (byte) 2, Compression.lz4().level(17).build(), TimestampType.CREATE_TIME, 0, -1, false, -1);
         write(dir, "v2-transactional", (byte) 2, Compression.NONE, TimestampType.CREATE_TIME, 0, 4000, true, -1);
         write(dir, "v2-idempotent-gzip", (byte) 2, Compression.gzip().build(), TimestampType.CREATE_TIME, 0, 4000, false, -1);
         write(dir, "v2-delete-horizon", (byte) 2, Compression.NONE, TimestampType.CREATE_TIME, 0, -1, false, T + 1_000_000);
