@@ -48,7 +48,7 @@ def pytest_sessionstart() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with the files that take longest, where several processes share them: none has one left to itself at the end."""
+    """Begin with the files that take longest, where several processes share them: none is left to one at the end."""
     if not hasattr(config, "workerinput"):
         return
     slow = {item.path for item in items if item.get_closest_marker("slow")}

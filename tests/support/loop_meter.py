@@ -15,14 +15,12 @@ from typing import Any
 import trio
 
 from barnabas.records.errors import DecompressedTooLargeError
-from tests.support.effort import EFFORT
 
 LINES_MAX = 200_000
 """What a turn may have, by all tasks of the broker: 11 to 16 ms of interpreted Python, and less of compiled."""
-SCALE = 40 if EFFORT == 1 else 20
-"""By how much input and budget are smaller than they really are."""
+SCALE = 20
 SCALED_LINES_MAX = 500_000 // SCALE
-"""What a turn may have then: 50 ms have time for 500,000."""
+"""What a turn may have where input and budget are a twentieth of what they really are: 50 ms have time for 500,000."""
 LINE_SECONDS = 100e-9
 """What an interpreted line takes at most: 57 to 79 ns were measured for decoders of requests (CPython 3.11)."""
 DECOMPRESSED_BYTES_PER_LINE = 100

@@ -32,5 +32,6 @@ def texts(tree: ast.AST) -> list[str]:
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_message_names_a_page_that_an_installed_package_does_not_have(module: Path) -> None:
-    tree = ast.parse(module.read_text())
-    assert [text for text in texts(tree) if "docs/" in text] == []
+    source = module.read_text()
+    if "docs" in source:  # to parse all of them takes long
+        assert [text for text in texts(ast.parse(source)) if "docs/" in text] == []
