@@ -7,7 +7,7 @@ import pytest
 from barnabas.testing.simulation.broker import quiet_logs
 from tests.simulation.planted import (
     BUGS,
-    KEPT_SEEDS,
+    FIRST_SEEDS,
     can_be_planted,
     found_in_sources,
     planted,
@@ -28,7 +28,7 @@ def quiet():
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_is_found(bug):
-    first = KEPT_SEEDS.get(bug, 0)
+    first = FIRST_SEEDS.get(bug, 0)
     if can_be_planted(bug):
         assert seeds_until_found(bug, first, SEEDS_MAX) is not None
     else:
