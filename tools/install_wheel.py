@@ -95,9 +95,10 @@ def unpack(wheel: Path, target: Path) -> None:
     """Make `target` hold what the wheel holds: a file that is the same stays, another is replaced as a whole.
 
     So the byte code of what stays is not made again, and a process that runs goes on with the library that it has open.
+    The wheel's list of files is left out: pytest would rewrite the assertions of all modules in it, as of any plugin.
     """
     with zipfile.ZipFile(wheel) as archive:
-        names = {name for name in archive.namelist() if not name.endswith("/")}
+        names = {name for name in archive.namelist() if not name.endswith(("/", ".dist-info/RECORD"))}
         for name in names:
             path, data = target / name, archive.read(name)
             if path.exists() and path.read_bytes() == data:

@@ -103,6 +103,12 @@ def test_a_build_that_fails_leaves_no_wheel_that_counts_as_current(checkout, tar
     capfd.readouterr()
 
 
+def test_pytest_finds_no_list_of_modules_to_rewrite(checkout, target):
+    install(checkout, target)
+    code = "from importlib.metadata import distribution; found = distribution('small'); print(found.version, found.files)"
+    assert run(target, code) == "1 None"
+
+
 def test_a_machine_without_a_compiler_gets_the_sources_and_one_line(checkout, target, monkeypatch, capfd):
     monkeypatch.setenv(hatch_build.SWITCH, "")
     monkeypatch.setenv("CC", "/nonexistent/cc")
