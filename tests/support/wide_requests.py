@@ -6,7 +6,7 @@ The rule: an element is encoded once, and its names are written over for all oth
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -72,6 +72,21 @@ def places(api: str, version: int) -> Iterator[Path]:
     yield from arrays(api, version)
     if version in message(f"{api}Request").flexible:
         yield TAGS
+
+
+def shape(api: str, version: int, path: Path) -> set[Path]:
+    """The array at a path with the fields that are in its elements; empty where a version has no such array."""
+    request = message(f"{api}Request")
+
+    def walk(fields: Sequence[Field], above: Path) -> Iterator[Path]:
+        for field in fields:
+            if version in field.versions:
+                here = (*above, field.name)
+                yield here
+                if field.type.is_struct:
+                    yield from walk(request.structs[field.type.name].fields, here)
+
+    return {each for each in walk(request.fields, ()) if each[: len(path)] == path}
 
 
 def _value(names: Names, api: str, field: Field, index: int) -> Any:
