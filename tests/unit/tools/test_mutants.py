@@ -209,7 +209,7 @@ from pathlib import Path
 from tools.mutants import forks as limits
 from tools.mutants.forks import Forks, Run, preload
 preload()
-limits.CPU_SECONDS = 4
+limits.CPU_SECONDS = 2
 path = Path("server/barnabas/topic_partitions.py")
 test = "{SUBJECT}"
 forks = Forks(2)
