@@ -96,14 +96,10 @@ class ConsumerGroup:
         return member.epoch, member.assigned if is_told else None
 
     def leave(self, member: Member, epoch: int, now_ms: int) -> None:
-        """A member leaves for good, or a static one for a while: that one keeps what it has."""
+        """A member leaves for good, or a static one for a while: that one keeps what it has, as if since ever."""
         if epoch == AWAY:
-            member.epoch, member.revoking, member.revocation_due_ms = (
-                AWAY,
-                frozenset(),
-                member.revocation_due_ms,
-            )
-            member.since = {one: since for one, since in member.since.items() if one in member.assigned}
+            member.epoch, member.revoking, member.revocation_due_ms = AWAY, frozenset(), None
+            member.since = dict.fromkeys(member.assigned, 0)
         else:
             self.remove(member)
 

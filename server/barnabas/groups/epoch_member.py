@@ -89,6 +89,19 @@ class EpochMember(Generic[K]):
             revoking=revoking,
         )
 
+    def away(self) -> Self:
+        """Return the member after it has left for a while: it keeps what it has, and has given up what it must.
+
+        Once it is back it counts as the one that has always had that: it may commit for it in any of its epochs.
+        """
+        return changed(
+            self,
+            epoch=LEAVE_FOR_A_WHILE_EPOCH,
+            state=MemberState.STABLE,
+            assigned=dict.fromkeys(self.assigned, 0),
+            revoking={},
+        )
+
     def without_assignment(self) -> Self:
         """Return the member after the tombstone of what it has."""
         return changed(self, assigned={}, revoking={}, epoch=-1, previous_epoch=-1)

@@ -185,6 +185,14 @@ class Requests(RuleBasedStateMachine):
         elif len(self.model.members) > 1 or not for_a_while:
             self.send(member.id, -1, member.instance if says_instance else None, None, -1, None)
 
+    @precondition(lambda self: any(one.instance and one.revoking for one in self.model.members.values()))
+    @rule()
+    def leave_for_a_while_in_time(self) -> None:
+        """A static member leaves before it has given up what it must, and stays away for longer than it had for that."""
+        member = next(one for one in self.model.members.values() if one.instance and one.revoking)
+        self.send(member.id, consumer_group.AWAY, member.instance, None, -1, None)
+        self.wait(12_000)
+
     @rule(epoch=st.integers(1, 3), instance=st.sampled_from([None, "i", "k"]))
     def beat_of_nobody(self, epoch, instance) -> None:
         self.send("nobody", epoch, instance, None, -1, None)
@@ -302,6 +310,11 @@ def _away_with_nothing(group, member, context):
     context.out.records.append(membership.records.current_record(group.id, away))
 
 
+def _away_and_still_to_give_up(group, member, context):
+    away = changed(member.away(), state=member.state)
+    context.out.records.append(membership.records.current_record(group.id, away))
+
+
 def _reconciled_by_epoch(self, epoch):
     return self.epoch == epoch and self.state is not MemberState.UNREVOKED
 
@@ -317,6 +330,11 @@ SLIPS = {
     "nobody must give up in time": (ReconciledGroup, "overdue_member", _revocation_without_end),
     "an instance id is taken from who is there": (membership, "take_over_static", _instance_ids_are_taken),
     "who leaves for a while keeps nothing": (membership, "leave_for_a_while", _away_with_nothing),
+    "who leaves for a while must still give up": (
+        membership,
+        "leave_for_a_while",
+        _away_and_still_to_give_up,
+    ),
     "what others give up later is not waited for": (EpochMember, "is_reconciled_to", _reconciled_by_epoch),
 }
 

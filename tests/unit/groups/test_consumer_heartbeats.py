@@ -184,13 +184,30 @@ def test_a_static_member_that_leaves_for_a_while_keeps_its_partitions_and_its_ti
     converge(a, b)
     due_ms = coordinator.timers[timer("session", "a")]
     coordinator.now_ms += 1_000
-    held = dict(coordinator.group().members["a"].assigned)
+    held = set(coordinator.group().members["a"].assigned)
     a.leave(for_a_while=True)
     assert coordinator.timers[timer("session", "a")] == due_ms
-    assert dict(coordinator.group().members["a"].assigned) == held
+    assert set(coordinator.group().members["a"].assigned) == held
     for _ in range(3):
         b.beat()
     assert len(b.owned) == 2, "nobody else gets what it has"
+
+
+def test_a_static_member_that_leaves_for_a_while_has_given_up_what_it_must():
+    coordinator = with_topic()
+    a = Client(coordinator, "a", instance_id="i")
+    b = Client(coordinator, "b")
+    a.join()
+    a.settle()
+    b.join()
+    a.beat()
+    assert coordinator.group().members["a"].state is MemberState.UNREVOKED
+    a.leave(for_a_while=True)
+    coordinator.restart()
+    b.beat()
+    coordinator.advance(REBALANCE_MS)
+    assert set(coordinator.group().members) == {"a", "b"}, "its rebalance timeout ends with its leave"
+    assert len(b.told) == 2
 
 
 def test_who_takes_over_an_instance_is_the_only_one_that_has_it_also_after_a_restart():

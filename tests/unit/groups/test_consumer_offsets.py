@@ -6,7 +6,7 @@ from barnabas.groups.group import Committer
 from barnabas.statemachine.decision import Decision
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
-from tests.support.consumers import Client, Coordinator, joined, partitions_of, with_topic
+from tests.support.consumers import Client, Coordinator, converge, joined, partitions_of, with_topic
 from tests.support.refusals import code_of
 
 
@@ -69,6 +69,20 @@ def test_what_a_member_gives_up_is_its_to_commit_until_it_has_said_so() -> None:
     a.leave()
     for epoch in (before, before + 1, -1):
         assert code_of(check_commit, coordinator, "a", epoch, *lost) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_static_member_that_has_come_back_commits_for_all_that_it_kept_in_any_epoch() -> None:
+    coordinator = with_topic()
+    (a,) = joined(coordinator, "a")
+    b = Client(coordinator, "b", instance_id="i")
+    b.join()
+    converge(a, b)
+    kept, epoch = partitions_of(b), b.epoch
+    assert code_of(check_commit, coordinator, "b", epoch - 1, *kept) == ErrorCode.STALE_MEMBER_EPOCH
+    b.leave(for_a_while=True)
+    b.join()
+    assert b.epoch == epoch
+    check_commit(coordinator, "b", epoch - 1, *kept)
 
 
 def test_anybody_may_commit_while_nobody_is_in() -> None:

@@ -413,9 +413,9 @@ def _target_needed(
 
 
 def leave_for_a_while(group: ConsumerGroup, member: ConsumerMember, context: EventContext) -> None:
-    """A static member will come back within its session timeout: it keeps what it has."""
-    away = changed(member, epoch=LEAVE_FOR_A_WHILE_EPOCH, revoking={})
-    context.out.records.append(records.current_record(group.id, away))
+    """A static member will come back within its session timeout; what it must give up, it has."""
+    context.out.records.append(records.current_record(group.id, member.away()))
+    context.out.timers["revocation", group.id, member.id] = None
 
 
 def remove(group: ConsumerGroup, gone: Iterable[ConsumerMember], context: EventContext) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from barnabas.errors import RequestError
 from barnabas.groups.epoch_group import watch_each
-from barnabas.groups.epoch_member import LEAVE_FOR_A_WHILE_EPOCH, MemberState, changed
+from barnabas.groups.epoch_member import LEAVE_FOR_A_WHILE_EPOCH, changed
 from barnabas.groups.reconciliation import reconcile
 from barnabas.groups.settings import StreamsSettings
 from barnabas.groups.streams import answers, records
@@ -323,9 +323,8 @@ def leave(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, context: E
 
 
 def _leave_for_a_while(group: StreamsGroup, member: StreamsMember, context: EventContext) -> None:
-    """A static member will come back within its session timeout: it keeps what it has; what it must give up, it has."""
-    away = changed(member, epoch=LEAVE_FOR_A_WHILE_EPOCH, state=MemberState.STABLE, revoking={})
-    context.out.records.append(records.current_record(group.id, away))
+    """A static member will come back within its session timeout; what it must give up, it has."""
+    context.out.records.append(records.current_record(group.id, member.away()))
     context.out.timers["revocation", group.id, member.id] = None
 
 
