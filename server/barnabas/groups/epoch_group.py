@@ -193,9 +193,8 @@ class ReconciledGroup(EpochGroup[E, K]):
 
     def target_of(self, member: E) -> frozenset[K]:
         """Return a member's target; one that replaces a static member takes over what that one should have had."""
-        if member.id not in self.target and member.instance_id is not None:
-            return self.target.get(self.static_ids.get(member.instance_id, ""), frozenset())
-        return self.target.get(member.id, frozenset())
+        former = None if member.instance_id is None else self.static_ids.get(member.instance_id)
+        return self.target.get(member.id if former is None else former, frozenset())
 
     def members_with(self, member: E) -> list[E]:
         """Return all members, with this one as it is now, and without the one whose instance id it has taken over."""

@@ -171,10 +171,11 @@ class Requests(RuleBasedStateMachine):
             self.send(member.id, max(member.epoch, 1), member.instance, None, -1, member.assigned)
 
     @precondition(lambda self: self.model.members)
-    @rule(data=st.data())
-    def join_again(self, data) -> None:
+    @rule(data=st.data(), instance=st.sampled_from(["its own"] * 6 + [None, "i", "j"]))
+    def join_again(self, data, instance) -> None:
         member = self.member(data)
-        self.send(member.id, 0, member.instance, tuple(member.topics), 10_000, frozenset())
+        instance = member.instance if instance == "its own" else instance
+        self.send(member.id, 0, instance, tuple(member.topics), 10_000, frozenset())
 
     @precondition(lambda self: self.model.members)
     @rule(data=st.data(), for_a_while=st.booleans(), says_instance=st.booleans())

@@ -354,6 +354,21 @@ def test_an_instance_id_in_use_is_not_given_away() -> None:
     assert coordinator.heartbeat("a", 0, **joining).member_epoch == 2
 
 
+def test_a_member_that_takes_an_instance_id_over_has_what_belongs_to_that() -> None:
+    coordinator = with_topic()
+    a = Client(coordinator, "a", instance_id="i")
+    b = Client(coordinator, "b")
+    a.join()
+    b.join()
+    converge(a, b)
+    its_own = set(a.owned)
+    a.leave(for_a_while=True)
+    b.instance_id = "i"
+    b.join()
+    assert b.told == its_own
+    assert coordinator.group().target["b"] == its_own
+
+
 def test_a_static_member_that_stays_away_is_removed() -> None:
     coordinator = with_topic()
     (a,) = joined(coordinator, "a", instance_id="i")
