@@ -10,7 +10,7 @@ that nothing more happens to.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from barnabas.errors import RequestError
 from barnabas.share.acknowledgement import Acknowledgement, Verdict
@@ -31,11 +31,15 @@ _STATES = {int(state): state for state in RecordState}
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What is to be written down: the start offset and what is complete after it, and the batches that change."""
+    """What is to be written down: the start offset and what is complete after it, and the batches that change.
+
+    `are_decided` says that their records wait for it; those whose locks have ended do not.
+    """
 
     start_offset: int
     complete_count: int
     batches: tuple[StateBatch, ...] = ()
+    are_decided: bool = True
 
     def __bool__(self) -> bool:
         return bool(self.batches)
@@ -305,7 +309,7 @@ class SharePartition:
 
     def settle(self, written: Written, *, done: bool) -> None:
         """What was decided has been written down, or could not be: then the records are still acquired."""
-        for batch in written.batches:
+        for batch in written.batches if written.are_decided else ():
             for run in self.flight.cut(max(batch.first, self.start_offset), batch.last):
                 if run.target is None:
                     continue
@@ -323,7 +327,7 @@ class SharePartition:
         for run in overdue:
             run.state = self._unless_exhausted(run, AVAILABLE)
             run.member, run.lock_due_ms = "", 0
-        return self._to_write([_batch(run) for run in overdue])
+        return replace(self._to_write([_batch(run) for run in overdue]), are_decided=False)
 
     def advance(self) -> bool:
         """Move the start offset over what is complete; whether it moved."""

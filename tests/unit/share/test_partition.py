@@ -255,6 +255,21 @@ def test_a_lock_ends_after_its_time() -> None:
     assert code_of(shared, ack(0, 4, ACCEPT)) == ErrorCode.INVALID_RECORD_STATE
 
 
+@pytest.mark.parametrize("done", [True, False])
+def test_the_write_of_a_lock_that_has_ended_decides_on_nothing_that_was_acknowledged_since(
+    done: bool,
+) -> None:
+    shared = partition()
+    shared.acquire(acquire_request("a"), [(0, 4)], 0)
+    ended = shared.expire(30_000)
+    shared.acquire(acquire_request("b"), [(0, 4)], 30_000)
+    accepted = shared.acknowledge("b", [ack(0, 4, ACCEPT)], 30_000)
+    shared.settle(ended, done=done)
+    assert shared.start_offset == 0, "what is accepted is not written yet"
+    shared.settle(accepted, done=True)
+    assert shared.start_offset == 5
+
+
 def test_a_lock_can_be_renewed_where_the_group_allows_it() -> None:
     shared = partition(record_lock_ms=1000)
     shared.acquire(acquire_request(), [(0, 4)], 0)
