@@ -132,11 +132,12 @@ class Requests(RuleBasedStateMachine):
         mistake=st.sampled_from([""] * 12 + ["far", "more", "back", "9"]),
     )  # fmt: skip
     def acknowledge(self, member, data, knows_renew, is_renew, mistake) -> None:
-        """A member says something of records, most often of those that it has."""
-        held = [
-            offset for offset, one in self.model.records.items() if one.is_locked and one.member == member
-        ]
-        said = []
+        """A member says something of records, most often of those that it has; it fetches some if it has none."""
+        while len(self.writing) > 2:
+            self.finish_writing(done=True, is_first=True)
+        if not self.held(member):
+            self.fetch(member, 6, 4, is_strict=False, batches_read=3, aborts=False)
+        held, said = self.held(member), []
         first = data.draw(
             st.sampled_from(sorted(held) * 3 + [max(self.model.start - 1, 0), self.model.start + 3])
         )
