@@ -28,13 +28,16 @@ from barnabas.wire.errors import DecodeError
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.records import share_snapshot, share_update
 
+UNKNOWN_EPOCH = -1
+"""The epoch of who does not know it, and is not fenced for it."""
+
 STATES_AT_ONCE = 500
 """So many states are forgotten in one event."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateWrite:
-    """What the leader of a partition writes of a share partition; a start offset of -1 is the one that is known."""
+    """What a partition's leader writes of a share partition; a start offset or an epoch of -1 is the one that is known."""
 
     state_epoch: int
     leader_epoch: int
@@ -59,10 +62,10 @@ class ShareStateShard:
         self, key: StateKey, state_epoch: int, start_offset: int, now_ms: int, out: Decision
     ) -> None:
         """Begin a state, or begin it again. Raises INVALID_REQUEST, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION."""
-        _check_not_negative(partition=key[2], state_epoch=state_epoch)
+        _check_partition(key)
         known = self.states.get(key)
-        if known is not None and known.state_epoch > state_epoch:
-            raise RequestError(ErrorCode.FENCED_STATE_EPOCH, f"the state epoch is {known.state_epoch}")
+        if known is not None:
+            _check_state_epoch(known, state_epoch)
         self._check_exists(key)
         state = ShareState(
             snapshot_epoch=known.snapshot_epoch + 1 if known else 0,
@@ -79,10 +82,9 @@ class ShareStateShard:
 
         Raises INVALID_REQUEST, FENCED_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
         """
-        _check_not_negative(partition=key[2], leader_epoch=leader_epoch)
         state = self._known(key, leader_epoch)
         self._check_exists(key)
-        if state.leader_epoch != leader_epoch:
+        if leader_epoch not in (state.leader_epoch, UNKNOWN_EPOCH):
             news = StateWrite(state.state_epoch, leader_epoch, state.start_offset, state.complete_count)
             self._write(key, state, news, now_ms, out)
         return state
@@ -92,22 +94,20 @@ class ShareStateShard:
 
         Raises INVALID_REQUEST, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
         """
-        _check_not_negative(partition=key[2], leader_epoch=write.leader_epoch, state_epoch=write.state_epoch)
         state = self._known(key, write.leader_epoch)
-        if state.state_epoch > write.state_epoch:
-            raise RequestError(ErrorCode.FENCED_STATE_EPOCH, f"the state epoch is {state.state_epoch}")
+        _check_state_epoch(state, write.state_epoch)
         self._check_exists(key)
         self._write(key, state, replace(write, leader_epoch=state.leader_epoch), now_ms, out)
 
     def summary(self, key: StateKey) -> ShareState | None:
         """Return the state, None if there is none. Raises INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION."""
-        _check_not_negative(partition=key[2])
+        _check_partition(key)
         self._check_exists(key)
         return self.states.get(key)
 
     def delete(self, key: StateKey, out: Decision) -> None:
         """End a state, if there is one. Raises INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION."""
-        _check_not_negative(partition=key[2])
+        _check_partition(key)
         self._check_exists(key)
         if key in self.states:
             out.records.append(tombstone(key))
@@ -128,10 +128,11 @@ class ShareStateShard:
             out.records.append(snapshot_record(key, newer))
 
     def _known(self, key: StateKey, leader_epoch: int) -> ShareState:
+        _check_partition(key)
         state = self.states.get(key)
         if state is None:
             raise RequestError(ErrorCode.INVALID_REQUEST, f"{key[0]!r} has no state of this partition yet")
-        if state.leader_epoch > leader_epoch:
+        if leader_epoch != UNKNOWN_EPOCH and state.leader_epoch > leader_epoch:
             raise RequestError(ErrorCode.FENCED_LEADER_EPOCH, f"the leader epoch is {state.leader_epoch}")
         return state
 
@@ -220,7 +221,11 @@ def _forget(keys: Iterable[StateKey], shard: ShareStateShard, out: Decision) -> 
     out.records += [tombstone(key) for key in keys if key in shard.states]
 
 
-def _check_not_negative(**numbers: int) -> None:
-    for name, number in numbers.items():
-        if number < 0:
-            raise RequestError(ErrorCode.INVALID_REQUEST, f"{name.replace('_', ' ')} {number} is negative")
+def _check_partition(key: StateKey) -> None:
+    if key[2] < 0:
+        raise RequestError(ErrorCode.INVALID_REQUEST, f"partition {key[2]} is negative")
+
+
+def _check_state_epoch(state: ShareState, state_epoch: int) -> None:
+    if state_epoch != UNKNOWN_EPOCH and state.state_epoch > state_epoch:
+        raise RequestError(ErrorCode.FENCED_STATE_EPOCH, f"the state epoch is {state.state_epoch}")

@@ -135,7 +135,17 @@ def test_only_partitions_that_exist_have_a_state() -> None:
         code_of(coordinator.initialize, 0, 0, ("group", bytes(16), 0)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     )
     assert code_of(coordinator.initialize, 0, 0, ("group", TOPIC, -1)) == ErrorCode.INVALID_REQUEST
-    assert code_of(coordinator.initialize, -1) == ErrorCode.INVALID_REQUEST
+
+
+def test_who_does_not_know_an_epoch_is_not_fenced_for_it() -> None:
+    coordinator = Coordinator()
+    coordinator.initialize(state_epoch=2)
+    coordinator.read(leader_epoch=3)
+    coordinator.write(StateWrite(-1, -1, 5))
+    assert coordinator.read(leader_epoch=-1).leader_epoch == 3
+    coordinator.initialize(state_epoch=-1, start=7)
+    state = coordinator.read(leader_epoch=3)
+    assert (state.state_epoch, state.leader_epoch, state.start_offset) == (2, 3, 7)
 
 
 def test_a_state_ends_with_a_tombstone() -> None:
