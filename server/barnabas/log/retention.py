@@ -39,7 +39,7 @@ def plan_retention(
     log_start_offset: int,
     high_watermark: int,
 ) -> Retention:
-    """Count the oldest segments to delete: below the log start, over the size limit, or too old.
+    """Count the oldest segments to delete: below the log start, then over the size limit, then of the rest those too old.
 
     All of them may be counted, also the active one if it is not empty: then a new one must be rolled first.
     """
@@ -50,13 +50,15 @@ def plan_retention(
             break
         deletable += 1
     candidates = segments[:deletable]
-    plans = [Retention(_count_before_start(candidates, len(segments), log_start_offset), "log start offset")]
+    count = _count_before_start(candidates, len(segments), log_start_offset)
+    reasons = ["log start offset"] if count else []
     if config.is_deleted:
-        plans.append(
-            Retention(_count_over_size(candidates, segments, config.retention_bytes), "retention.bytes")
-        )
-        plans.append(Retention(_count_too_old(candidates, config.retention_ms, now_ms), "retention.ms"))
-    return max(plans, key=lambda plan: plan.segment_count)
+        over_size = _count_over_size(candidates[count:], segments[count:], config.retention_bytes)
+        count += over_size
+        too_old = _count_too_old(candidates[count:], config.retention_ms, now_ms)
+        count += too_old
+        reasons += ["retention.bytes"] * bool(over_size) + ["retention.ms"] * bool(too_old)
+    return Retention(count, ", ".join(reasons))
 
 
 def _count_before_start(candidates: Sequence[SegmentAge], all_count: int, log_start_offset: int) -> int:

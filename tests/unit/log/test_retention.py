@@ -53,6 +53,13 @@ def test_segments_go_that_end_before_the_log_start(start, expected):
     assert count(start=start, cleanup_policy=frozenset({"compact"})) == expected
 
 
+def test_what_is_too_old_goes_too_after_what_is_over_the_size():
+    young_first = [age(0, 10, 100, NOW_MS), *SEGMENTS[1:]]
+    assert count(young_first, retention_bytes=250, retention_ms=350) == 2
+    assert count(young_first, start=10, retention_ms=350) == 2
+    assert count(young_first, retention_ms=350) == 0
+
+
 def test_compacted_topics_keep_old_segments():
     assert count(retention_ms=0, retention_bytes=0, cleanup_policy=frozenset({"compact"})) == 0
     assert count(retention_ms=0, cleanup_policy=frozenset({"compact", "delete"})) == 4
