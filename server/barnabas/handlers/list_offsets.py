@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
+from barnabas.replicas.epoch_ends import epoch_at
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.topic_partitions import TopicPartition
 from barnabas.wire.generated.errors import ErrorCode
@@ -160,7 +161,7 @@ async def _find(
     if timestamp == LATEST:
         return -1, upper, partition.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return -1, log.log_start_offset, log.epoch_at(log.log_start_offset)
+        return -1, log.log_start_offset, epoch_at(partition, log.log_start_offset)
     if timestamp in _TIERED:
         # There is no tiered storage, so nothing is in it and nothing is waiting to be.
         return -1, -1, -1

@@ -244,10 +244,6 @@ class ReadableLog:
 
     # --- epochs ---------------------------------------------------------------------------------------------
 
-    def epoch_at(self, offset: int) -> int:
-        """Return the leader epoch in which `offset` was written, or -1."""
-        return self.epochs.epoch_at(offset)
-
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """Return (epoch, end offset) of the largest epoch up to `epoch`, (-1, -1) if it is unknown."""
         return self.epochs.end_offset_for(epoch, self.log_end_offset)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
+from barnabas.log.epochs import LeaderEpochs
 from barnabas.replication.follower import EpochEnd
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -16,18 +17,23 @@ if TYPE_CHECKING:
 
 
 def end_offset_for_epoch(replica: Replica, epoch: int) -> EpochEnd:
-    """Return where the largest leader epoch up to `epoch` ends; (-1, -1) if it is unknown.
+    """Return where the largest leader epoch up to `epoch` ends; (-1, -1) if it is unknown."""
+    return EpochEnd(*_epochs(replica).end_offset_for(epoch, replica.log.log_end_offset))
 
-    The log has no entry for an epoch in which nothing was written: a leader's own begins at the log end then.
-    """
+
+def epoch_at(replica: Replica, offset: int) -> int:
+    """Return the leader epoch in which `offset` was written or, at the end of a leader's log, will be; -1 if unknown."""
+    return _epochs(replica).epoch_at(offset)
+
+
+def _epochs(replica: Replica) -> LeaderEpochs:
+    """Return the epochs of the log and, as Kafka's leaders note it when they begin, the leader's own at the log end."""
     log = replica.log
-    latest = log.epochs.latest
-    if replica.is_leader and replica.leader_epoch > latest:
-        if epoch == replica.leader_epoch:
-            return EpochEnd(epoch, log.log_end_offset)
-        if latest < epoch < replica.leader_epoch:
-            return EpochEnd(latest if latest >= 0 else epoch, log.log_end_offset)
-    return EpochEnd(*log.end_offset_for_epoch(epoch))
+    if not replica.is_leader or replica.leader_epoch <= log.epochs.latest:
+        return log.epochs
+    epochs = LeaderEpochs(log.epochs.entries)
+    epochs.assign(replica.leader_epoch, log.log_end_offset)
+    return epochs
 
 
 def diverging_epoch(replica: Replica, last_fetched_epoch: int, fetch_offset: int) -> EpochEnd | None:

@@ -105,6 +105,20 @@ async def test_the_leader_epoch_is_told_since_version_4(ask):
         assert (await asked_for(ask, LATEST, version)).leader_epoch == (0 if version >= 4 else -1)
 
 
+async def test_an_empty_partition_begins_in_its_leaders_epoch(tmp_path):
+    """As in Kafka, whose leaders note their epoch at the log end when they begin."""
+    async with broker_to_ask(tmp_path) as asked:
+        await ask_for_topic(asked, partitions=1)
+        for timestamp in (EARLIEST, EARLIEST_LOCAL):
+            found = await asked_for(asked, timestamp, 11)
+            assert (found.offset, found.leader_epoch) == (0, 0)
+        log = asked.services.replicas.leader("t", 0, -1).log
+        append(log, batch(b"a", b"b"))
+        log.delete_records_before(2)
+        found = await asked_for(asked, EARLIEST, 11)
+        assert (found.offset, found.leader_epoch) == (2, 0)
+
+
 async def test_a_partition_that_is_named_twice_is_refused_once(ask):
     query = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=LATEST)
     topic = ListOffsetsRequest.ListOffsetsTopic(name="t", partitions=[query, query])
