@@ -13,6 +13,7 @@ from barnabas.cluster.image import (
     PartitionInfo,
     TopicInfo,
 )
+from barnabas.environment import Threads
 from barnabas.environment.real import OsThreads
 from barnabas.errors import RequestError, StorageError
 from barnabas.log.config import LogConfig
@@ -36,8 +37,17 @@ TOPIC = "t"
 class Node:
     """One broker with a replica of `t-0`; its disk works, its clock is set by hand."""
 
-    def __init__(self, broker_id: int, **settings: int) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        *,
+        threads: Threads | None = None,
+        budget: LoopBudget | None = None,
+        **settings: int,
+    ) -> None:
         self.broker_id = broker_id
+        self.threads = threads or OsThreads()
+        self.budget = budget or LoopBudget()
         self.disk = MemoryDisk()
         self.disk.make_dirs("/d")
         self.config = LogConfig(**settings)  # type: ignore[arg-type]
@@ -61,7 +71,7 @@ class Node:
             lag_max_ms=lambda: LAG_MAX_MS,
             live_brokers=lambda: self.image.brokers if self.live is None else self.live,
         )
-        self.replicas = Replicas(self.logs, context, LoopBudget(), OsThreads())
+        self.replicas = Replicas(self.logs, context, self.budget, self.threads)
 
     def _storage_failed(self, error: StorageError) -> RequestError:
         self.replicas.lose(self.logs.take_offline(error.log_dir, error))

@@ -1,0 +1,48 @@
+"""Coroutines that wait for nothing, run without an event loop: for random tests of many short histories."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, TypeVar
+
+from barnabas.cluster.image import Change, ClusterImage
+from barnabas.loop_budget import LoopBudget
+
+T = TypeVar("T")
+
+
+class NoTurns(LoopBudget):
+    """A budget that is never used up."""
+
+    async def checkpoint(self) -> None:
+        """Go on."""
+
+
+class NoThreads:
+    """Runs the work of threads where it is asked for."""
+
+    async def run(self, work: Callable[[], T], *_: object, **__: object) -> T:
+        return work()
+
+
+class LocalMetadata:
+    """A metadata store that has nothing but an image."""
+
+    def __init__(self, image: ClusterImage) -> None:
+        self.image = image
+
+    async def change(self, decide: Callable[[ClusterImage], Iterable[Change]]) -> None:
+        """Apply what `decide` makes of the image."""
+        self.image = self.image.apply([*decide(self.image)])
+
+
+def at_once(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end. Raises AssertionError if it waits, and what it raises."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    except RuntimeError as error:
+        raise AssertionError("it waits for something") from error
+    work.close()
+    raise AssertionError("it waits for something")

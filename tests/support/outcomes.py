@@ -1,0 +1,28 @@
+"""How a request ends, by the code as by a model: with a value, or with the name of the error code that refuses it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from barnabas.errors import RequestError
+from barnabas.wire.generated.errors import ErrorCode
+from tests.models.transactions import RefusedError
+
+
+def outcome(wanted: Callable[[], Any]) -> Any:
+    """Return what `wanted` returns, or the name of the error code with which it refuses."""
+    try:
+        return wanted()
+    except RefusedError as refusal:
+        return str(refusal)
+    except RequestError as error:
+        return ErrorCode(error.code).name
+
+
+def are_answers(got: Any, expected: Any) -> bool:
+    """Say whether there are answers to compare; where one is refused, both must be, and with the same code."""
+    if isinstance(got, str) or isinstance(expected, str):
+        assert got == expected
+        return False
+    return True
