@@ -2,7 +2,7 @@
 
 Each user asks over several connections at the same time, for everything that there is an operation for; ACLs are others
 after some hundreds of requests. Neither may get more or less than a model says that knows nothing of the broker
-(tests/support/acl_model.py). Meanwhile stock clients of both write and read topics of their own, and must not notice.
+(tests/models/acls.py). Meanwhile stock clients of both write and read topics of their own, and must not notice.
 The exit code is 1 when somebody got something else.
 """
 
@@ -50,7 +50,7 @@ from compat.security.acl_steps import (
 )  # fmt: skip
 from compat.security.requests import REQUESTS, Names
 from compat.security.sides import ADMIN, USERS, barnabas_alone, kafka_alone
-from tests.support.acl_model import Acl, allows, allows_somewhere
+from tests.models.acls import Acl, allows, allows_somewhere
 
 TOPICS, GROUPS, IDS = ("a", "ab", "abc", "b"), ("g", "gh", "h"), ("x", "xy")
 HERE, ELSEWHERE = "127.0.0.1", "10.9.9.9"

@@ -1,6 +1,6 @@
 """Two users try everything at random while their ACLs change: neither gets more, or less, than a model of the ACLs says.
 
-The whole broker answers, from the request's bytes on; the model goes through a list of ACLs (tests/support/acl_model.py).
+The whole broker answers, from the request's bytes on; the model goes through a list of ACLs (tests/models/acls.py).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from barnabas.wire.generated.metadata import MetadataRequest
 from barnabas.wire.generated.offset_commit import OffsetCommitRequest
 from barnabas.wire.generated.offset_fetch import OffsetFetchRequest
 from barnabas.wire.generated.produce import ProduceRequest
-from tests.support.acl_model import ALL, ALLOW, DENY, LITERAL, PREFIXED, Acl, allows, allows_somewhere
+from tests.models.acls import ALL, ALLOW, DENY, LITERAL, PREFIXED, Acl, allows, allows_somewhere
 from tests.support.broker import broker_to_ask
 from tests.support.effort import examples
 from tests.support.logs import batch
