@@ -327,3 +327,15 @@ class World:
             ]
             check(not able, f"unclean though somebody in sync lives: {what}")
         check(new.controller_epoch == self.epoch, f"written by an old controller: {what}")
+
+
+def world_with_one_partition(topic: str, topic_id: bytes, replicas: tuple[int, ...]) -> World:
+    """A world where these brokers have a partition each in sync, the first of them leads, and a controller knows that."""
+    world = World(Random(0))
+    for broker in replicas:
+        world.register(broker)
+    world.assignments = {topic: {0: Assignment(replicas)}}
+    world.topic_ids = {topic: topic_id}
+    world.states = {(topic, 0): PartitionState(replicas[0], replicas)}
+    world.elect_controller()
+    return world

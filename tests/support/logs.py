@@ -110,6 +110,11 @@ def append(log: PartitionLog, records: bytearray, *, epoch: int = 0, now_ms: int
     return result
 
 
+def content_of(log: PartitionLog) -> bytes:
+    """All bytes of the log."""
+    return b"".join(segment.file.read(segment.size, 0) for segment in log.segments)
+
+
 def read_all(log: PartitionLog, offset: int | None = None, *, max_bytes: int = 1 << 20) -> list[Record]:
     """All records that a consumer sees who polls from `offset`, or the log start, to the high watermark."""
     start = log.log_start_offset if offset is None else offset

@@ -1,0 +1,53 @@
+"""A fetch of one partition through the handler of Fetch, on a node that has nothing but replicas."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from barnabas.config.loading import BrokerConfig
+from barnabas.errors import RequestError
+from barnabas.handlers import fetch
+from barnabas.records.batch import iter_batches, read_records
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.fetch import FetchRequest
+from tests.support.logs import TOPIC_ID
+from tests.support.replicas import Node
+
+VERSION = 17
+CONFIG = BrokerConfig({})
+
+
+def fetch_at_once(
+    node: Node, wanted: FetchRequest.FetchPartition, *, replica_id: int = -1, broker_epoch: int = -1
+) -> Any:
+    """Return the partition's answer, to a consumer or a follower. Raises RequestError with its code."""
+    request = FetchRequest(
+        replica_state=FetchRequest.ReplicaState(replica_id, broker_epoch),
+        max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, session_id=0, session_epoch=-1,
+        topics=[FetchRequest.FetchTopic(topic_id=TOPIC_ID, partitions=[wanted])],
+    )  # fmt: skip
+    context: Any = SimpleNamespace(
+        api_version=VERSION, now_ms=node.now_ms, authorizes=lambda *_, **__: True, quotas=None,
+        asks_authorizer=False, correlation_id=1, connection=SimpleNamespace(listener="PLAINTEXT"),
+    )  # fmt: skip
+    services: dict[str, Any] = {"piecework": None, "fetch_sessions": None, "failures": None}
+    metadata: Any = SimpleNamespace(image=node.image)
+    response: Any = fetch.handle(
+        context, request,
+        metadata=metadata, replicas=node.replicas, config=CONFIG, budget=node.budget, **services,
+    )  # fmt: skip
+    (answer,) = response.responses[0].partitions
+    if answer.error_code:
+        raise RequestError(ErrorCode(answer.error_code))
+    return answer
+
+
+def batches_in(data: bytes) -> list[tuple[int, int, int]]:
+    """Return leader epoch, value as a number, and how many records there are, of each batch of equal records."""
+    found = []
+    for at, header in iter_batches(data):
+        records = read_records(data, at)
+        (value,) = {record.value for record in records}
+        found.append((header.leader_epoch, int(value or b"-1"), len(records)))
+    return found
