@@ -1,6 +1,6 @@
 """`python -m tools.mutants log transactions`: plant small bugs in packages, and see whether the nearest tests notice them.
 
-Packages, as `log` or `log/cleaner`, or files; all of them where none is named. What was tried is kept in .mutants/ and not
+Packages, as `log`, `log/cleaner` or `pipeline/lake`, or files; all of the broker's where none is named. What was tried is kept in .mutants/ and not
 tried again until its function or the tests that run it change.
 """
 
@@ -162,7 +162,7 @@ def _stages(kept: CoverageMap, path: str, unit: Unit, lines: range) -> list[list
 
 
 def _module(path: str) -> str:
-    parts = list(Path(path).relative_to("server").with_suffix("").parts)
+    parts = list(Path(path).with_suffix("").parts[1:])
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 

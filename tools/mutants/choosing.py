@@ -17,6 +17,7 @@ from tools.mutants.slips import Mutant, mutants
 from tools.mutants.source import ROOT, Source
 
 PACKAGE = Path("server") / "barnabas"
+PIPELINE = Path("pipeline") / "barnabas_pipeline"
 HERE = Path(__file__).parent
 EQUIVALENT = HERE / "equivalent.yaml"
 PLANTED = HERE / "planted.yaml"
@@ -24,10 +25,12 @@ GENERATED = PACKAGE / "wire" / "generated"
 
 
 def sources(names: Sequence[str]) -> Iterator[Source]:
-    """Read the modules of packages as `log` or `log/cleaner`, and of files; of all packages where none is named."""
+    """Read the modules of packages as `log`, `log/cleaner` or `pipeline/lake`, and of files; of the whole broker where
+    none is named.
+    """
     paths: set[Path] = set()
     for name in names or [""]:
-        path = ROOT / name if name.startswith("server/") else ROOT / PACKAGE / name
+        path = ROOT / place_of(name)
         if not path.exists():
             raise SystemExit(f"there is no {path.relative_to(ROOT)}")
         paths.update([path] if path.is_file() else path.rglob("*.py"))
@@ -35,6 +38,14 @@ def sources(names: Sequence[str]) -> Iterator[Source]:
         relative = path.relative_to(ROOT)
         if GENERATED not in relative.parents:
             yield Source(str(relative), path.read_text())
+
+
+def place_of(name: str) -> Path:
+    """Return where a package or file is, as it is named on the command line."""
+    if name.startswith(("server/", f"{PIPELINE}/")):
+        return Path(name)
+    first, _, rest = name.partition("/")
+    return PIPELINE / rest if first == "pipeline" else PACKAGE / name
 
 
 @dataclass(frozen=True)
@@ -65,8 +76,8 @@ def is_in(known: Iterable[Equivalent], mutant: Mutant) -> bool:
 
 
 def changed_lines(base: str) -> Mapping[str, set[int]]:
-    """Return the lines of each file of the broker that are new since a commit."""
-    command = ["git", "diff", "--unified=0", "--no-color", base, "--", str(PACKAGE)]
+    """Return the lines of each file of the broker and the pipeline that are new since a commit."""
+    command = ["git", "diff", "--unified=0", "--no-color", base, "--", str(PACKAGE), str(PIPELINE)]
     text = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     found: dict[str, set[int]] = {}
     path = ""

@@ -30,13 +30,14 @@ CREATE TABLE IF NOT EXISTS results (mutant TEXT PRIMARY KEY, failed TEXT, tests 
 
 
 class Recorder:
-    """The plugin of pytest that notes which test runs which line of the broker, and how long it takes."""
+    """The plugin of pytest that notes which test runs which line of the broker and the pipeline, and how long it takes."""
 
     def __init__(self) -> None:
         from coverage import Coverage
 
         self._coverage = Coverage(
-            data_file=None, config_file=False, source=[str(ROOT / "server" / "barnabas")], messages=False,
+            data_file=None, config_file=False, messages=False,
+            source=[str(ROOT / "server" / "barnabas"), str(ROOT / "pipeline" / "barnabas_pipeline")],
             omit=[str(ROOT / "server" / "barnabas" / "wire" / "generated" / "*")],
         )  # fmt: skip
         self._coverage.set_option(

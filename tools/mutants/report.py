@@ -27,9 +27,9 @@ class Verdict:
 
 
 def package_of(path: str) -> str:
-    """Return the package below `barnabas` that a file belongs to."""
-    below = Path(path).relative_to("server/barnabas").parts
-    return below[0].removesuffix(".py")
+    """Return the package below `barnabas` that a file belongs to; the pipeline is one by itself."""
+    first, _, *below = Path(path).parts
+    return first if first == "pipeline" else below[0].removesuffix(".py")
 
 
 def rows(verdicts: Iterable[Verdict], sample: str) -> list[tuple[str, ...]]:

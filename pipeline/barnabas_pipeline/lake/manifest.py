@@ -115,7 +115,7 @@ class Manifest:
             for name in ("add", "dead_add"):
                 raw[name] = [DataFile(**one) for one in raw[name]]
             return cls(**raw)
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise BrokenLakeError(f"a manifest cannot be read: {error!r}") from None
 
 

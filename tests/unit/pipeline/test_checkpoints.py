@@ -14,10 +14,8 @@ import pytest
 from barnabas_pipeline.lake import checkpoint, table
 from barnabas_pipeline.lake.manifest import BrokenLakeError, DataFile, Manifest, PartitionCommit, TableState
 from barnabas_pipeline.lake.table import Table
-from barnabas_pipeline.schema import BUILT_IN
 
-from .conftest import ROOT
-
+ROOT = Path(__file__).resolve().parents[3]
 EVERY = 10
 
 
@@ -30,7 +28,7 @@ def following(state: TableState) -> Manifest:
     """A load of ten offsets with a file and a dead letter; the seventh replaces a file, the ninth seals."""
     start = state.ends.get(0, 0)
     made = Manifest(
-        state.version + 1, "load", "c", "logins", "id", state.digest, {}, BUILT_IN["logins"].to_dict()
+        state.version + 1, "load", "c", "logins", "id", state.digest, {}, {"name": "logins"}
     )
     made.partitions["0"] = PartitionCommit(start, start + 10, 1, start + 10, 9, 1, 0, 0, 0)
     hour = f"2026-11-20T{made.version % 24:02d}"
@@ -167,7 +165,7 @@ def test_a_checkpoint_that_cannot_be_written_does_not_matter(tmp_path: Path) -> 
 @pytest.mark.parametrize("point", ["checkpoint.before_link", "checkpoint.after_link"])
 def test_a_writer_that_dies_at_a_checkpoint_has_committed(tmp_path: Path, point: str) -> None:
     grow(tmp_path, EVERY - 1)
-    code = f"from tests.pipeline.test_checkpoints import *; checkpoint.EVERY = {EVERY}; grow(Path({str(tmp_path)!r}), 1)"
+    code = f"from tests.unit.pipeline.test_checkpoints import *; checkpoint.EVERY = {EVERY}; grow(Path({str(tmp_path)!r}), 1)"
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([f"{ROOT}/server", f"{ROOT}/pipeline", str(ROOT)]),

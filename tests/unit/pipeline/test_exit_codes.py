@@ -13,7 +13,7 @@ import pytest
 from barnabas.testing.running import import_path
 from barnabas_pipeline.errors import ENDS
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 RUN = """
 import sys, time
 from barnabas_pipeline import cli
