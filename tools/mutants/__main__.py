@@ -1,7 +1,7 @@
 """`python -m tools.mutants log transactions`: plant small bugs in packages, and see whether the nearest tests notice them.
 
-Packages, as `log`, `log/cleaner` or `pipeline/lake`, or files; all of the broker's where none is named. What was tried is kept in .mutants/ and not
-tried again until its function or the tests that run it change.
+Packages, as `log`, `log/cleaner` or `pipeline/lake`, or files; all of the broker's where none is named. What was tried is
+kept in .mutants/ and not tried again until its function or the tests that run it change.
 """
 
 from __future__ import annotations

@@ -27,9 +27,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 def following(state: TableState) -> Manifest:
     """A load of ten offsets with a file and a dead letter; the seventh replaces a file, the ninth seals."""
     start = state.ends.get(0, 0)
-    made = Manifest(
-        state.version + 1, "load", "c", "logins", "id", state.digest, {}, {"name": "logins"}
-    )
+    made = Manifest(state.version + 1, "load", "c", "logins", "id", state.digest, {}, {"name": "logins"})
     made.partitions["0"] = PartitionCommit(start, start + 10, 1, start + 10, 9, 1, 0, 0, 0)
     hour = f"2026-11-20T{made.version % 24:02d}"
     made.add = [DataFile(f"data/{made.version}", 9, 99, "f" * 64, "id", 0, hour, start, start + 9)]
@@ -165,7 +163,8 @@ def test_a_checkpoint_that_cannot_be_written_does_not_matter(tmp_path: Path) -> 
 @pytest.mark.parametrize("point", ["checkpoint.before_link", "checkpoint.after_link"])
 def test_a_writer_that_dies_at_a_checkpoint_has_committed(tmp_path: Path, point: str) -> None:
     grow(tmp_path, EVERY - 1)
-    code = f"from tests.unit.pipeline.test_checkpoints import *; checkpoint.EVERY = {EVERY}; grow(Path({str(tmp_path)!r}), 1)"
+    code = "from tests.unit.pipeline.test_checkpoints import *; "
+    code += f"checkpoint.EVERY = {EVERY}; grow(Path({str(tmp_path)!r}), 1)"
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([f"{ROOT}/server", f"{ROOT}/pipeline", str(ROOT)]),

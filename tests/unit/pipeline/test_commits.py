@@ -149,7 +149,9 @@ def test_of_two_writers_that_come_to_the_link_at_once_the_second_gives_way(tmp_p
     made = next_load(lake)
     with (
         at("commit.before_link", monkeypatch, lambda: other_commits(tmp_path)),
-        pytest.raises(ConflictError, match=f"version 2 of {tmp_path} was committed by another writer") as raised,
+        pytest.raises(
+            ConflictError, match=f"version 2 of {tmp_path} was committed by another writer"
+        ) as raised,
     ):
         lake.commit(made)
     assert raised.value.exit_code == EXIT_INCOMPLETE

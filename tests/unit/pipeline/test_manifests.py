@@ -65,7 +65,7 @@ def test_each_kind_is_known(kind):
 )
 def test_a_manifest_that_is_not_known_here_is_refused(change):
     raw = json.loads(load_of(0, 10).encode()) | change
-    with pytest.raises(BrokenLakeError, match="is not known here|cannot be read"):
+    with pytest.raises(BrokenLakeError, match=r"is not known here|cannot be read"):
         Manifest.decode(json.dumps(raw).encode())
 
 
@@ -148,7 +148,9 @@ def test_another_incarnation_is_refused_unless_it_is_a_restart(identity, kind):
 
 
 @pytest.mark.parametrize("identity", OTHERS)
-def test_a_restart_with_another_incarnation_forgets_where_the_partitions_were_but_not_what_was_loaded(identity):
+def test_a_restart_with_another_incarnation_forgets_where_the_partitions_were_but_not_what_was_loaded(
+    identity,
+):
     first = load_of(5, 10)
     first.add = [data_file("a")]
     state = folded(first)
