@@ -62,7 +62,13 @@ class Group:
         return [{"TopicId": self.topic_id, "Partitions": parts}] if parts else []
 
     async def fetch(
-        self, epoch: int, *indexes: int, said: Any = (), member: str | None = "one", version: int = 2, **more: Any
+        self,
+        epoch: int,
+        *indexes: int,
+        said: Any = (),
+        member: str | None = "one",
+        version: int = 2,
+        **more: Any,
     ) -> Any:
         request = {
             "GroupId": "s",
@@ -327,7 +333,9 @@ async def test_what_was_deleted_is_skipped(filled):
 )
 async def test_aborted_records_are_for_those_who_read_uncommitted(group, isolation, expected):
     await group.set_up(**{"share.isolation.level": isolation})
-    made = await ask(group.asked, "InitProducerId", 4, {"TransactionalId": "x", "TransactionTimeoutMs": 60_000})
+    made = await ask(
+        group.asked, "InitProducerId", 4, {"TransactionalId": "x", "TransactionTimeoutMs": 60_000}
+    )
     producer = {"ProducerId": made.producer_id, "ProducerEpoch": made.producer_epoch}
     for number, committed in enumerate((False, True)):
         added = {f"V3AndBelow{name}": value for name, value in producer.items()}
