@@ -55,6 +55,8 @@ class Asked:
         self.client_id = "test"
         self.log_limit = LogLimit()
         self.authorizer = authorizer_of(self.services.config, self.services.metadata)
+        self.is_closed = False
+        """Whether the connection is closed after the last answer, or without one: then that was None."""
 
     async def __call__(self, request: Any, version: int) -> Any:
         name = type(request).__name__.removesuffix("Request")
@@ -71,6 +73,9 @@ class Asked:
             response = await handler(context, received)
         except RequestError as error:
             response = error_response(api, context, received, error.code, error.message)
+        self.is_closed = context.close_after_response
+        if response is None:
+            return None
         answer = b"".join(map(_read, encode_response(api.key, version, 1, response)))[4:]
         return decode_response(answer, api.key, version)[1]
 
