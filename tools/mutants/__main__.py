@@ -139,10 +139,10 @@ def _when_free(forks: Forks) -> None:
 
 
 def _stages(kept: CoverageMap, path: str, unit: Unit, lines: range) -> list[list[str]]:
-    """Return the tests that run one of the lines: of the package, random ones, and some of others."""
+    """Return the tests that run one of the lines: of the package, random ones, and some of others; the quickest first."""
     package = package_of(path)
     unit_tests, random_tests, others = [], [], []
-    for test in kept.covering(path, unit, lines):
+    for test in sorted(kept.covering(path, unit, lines), key=kept.seconds.__getitem__):
         if test.startswith((f"tests/unit/{package}/", f"tests/unit/test_{package}.py")):
             unit_tests.append(test)
         elif test.startswith(f"tests/property/{package}/"):
@@ -150,7 +150,7 @@ def _stages(kept: CoverageMap, path: str, unit: Unit, lines: range) -> list[list
         else:
             others.append(test)
     far, left = [], FAR_SECONDS
-    for test in sorted(others, key=kept.seconds.__getitem__):
+    for test in others:
         left -= kept.seconds[test]
         if left < 0:
             break
