@@ -36,9 +36,15 @@ LOOP = "barnabas_event_loop_"
 class Connections:
     """Numbers of connections that are all different."""
 
-    accepted = {"INSIDE": 7}
-    delayed = {"INSIDE": Throttling(), "OUTSIDE": Throttling()}
-    throttled = {"INSIDE": Throttling(), "OUTSIDE": Throttling()}
+    def __init__(self) -> None:
+        self.accepted = {"INSIDE": 7}
+        self.delayed = {"INSIDE": self._times(1, 20), "OUTSIDE": self._times(5, 60)}
+        self.throttled = {"INSIDE": self._times(3, 40), "OUTSIDE": self._times(7, 80)}
+
+    def _times(self, count: int, ms: int) -> Throttling:
+        times = Throttling()
+        times.count, times.ms = count, ms
+        return times
 
     def open_on(self, listener: str) -> int:
         return {"INSIDE": 3, "OUTSIDE": 4}[listener]
@@ -184,22 +190,20 @@ async def test_requests_are_counted_by_api_version_and_error(asked):
     assert error_name(-1) == "UNKNOWN_SERVER_ERROR"
 
 
-async def test_connections_are_counted_by_listener(asked, monkeypatch):
-    numbers = {"INSIDE": ((1, 20), (3, 40)), "OUTSIDE": ((5, 60), (7, 80))}
-    for name, ((count, ms), (of_address, address_ms)) in numbers.items():
-        for table, number, duration in (
-            (Connections.delayed, count, ms),
-            (Connections.throttled, of_address, address_ms),
-        ):
-            monkeypatch.setitem(table, name, SimpleNamespace(count=number, ms=duration))
+async def test_connections_are_counted_by_listener(asked):
     values = await shown(asked)
-    assert [values[f"{SOCKETS}connection_count", name] for name in numbers] == [3, 4]
-    assert [values[f"{SOCKETS}connection_creation_total", name] for name in numbers] == [7, 0]
-    for name, ((count, ms), (of_address, address_ms)) in numbers.items():
-        assert values[f"{SOCKETS}connection_accept_throttles_total", name] == count
-        assert values[f"{SOCKETS}connection_accept_throttle_time_ms_total", name] == ms
-        assert values[f"{SOCKETS}ip_connection_accept_throttles_total", name] == of_address
-        assert values[f"{SOCKETS}ip_connection_accept_throttle_time_ms_total", name] == address_ms
+    told = {
+        name: [values[f"{SOCKETS}{name}", listener] for listener in ("INSIDE", "OUTSIDE")]
+        for name in (
+            "connection_count",
+            "connection_creation_total",
+            "connection_accept_throttles_total",
+            "connection_accept_throttle_time_ms_total",
+            "ip_connection_accept_throttles_total",
+            "ip_connection_accept_throttle_time_ms_total",
+        )
+    }
+    assert [*told.values()] == [[3, 4], [7, 0], [1, 5], [20, 60], [3, 7], [40, 80]]
 
 
 async def test_groups_are_counted_by_protocol_and_state(asked):
