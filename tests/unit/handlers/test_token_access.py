@@ -1,0 +1,146 @@
+"""Delegation tokens: which right, on whose name, lets whom create and see them; each field of an answer by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from barnabas.security.authorizer import Operation, Requester, ResourceType
+from barnabas.wire.generated.errors import ErrorCode
+from tests.support.broker import NOW_MS, Asked, broker_to_ask
+from tests.support.plain_requests import ask
+
+SETTINGS = {"delegation.token.secret.key": "key"}
+TOKEN, USER = ResourceType.DELEGATION_TOKEN, ResourceType.USER
+ALICE, BOB, EVE = "User:alice", "User:bob", "User:eve"
+
+
+@dataclass
+class Allow:
+    """Allows operations on resources by name, and nothing else."""
+
+    allowed: set[tuple[Operation, ResourceType, str]] = field(default_factory=set)
+
+    def allows(self, _: Requester, operation: Operation, resource_type: ResourceType, name: str, /) -> bool:
+        return (operation, resource_type, name) in self.allowed
+
+    def allows_on_any(self, _: Requester, _operation: Operation, _type: ResourceType, /) -> bool:
+        return False
+
+    def reason(self, _: Requester, _operation: Operation, _type: ResourceType, _name: str, /) -> str:
+        return "a test"
+
+
+@pytest.fixture
+async def asked(tmp_path):
+    async with broker_to_ask(tmp_path, SETTINGS) as asked:
+        asked.authorizer = Allow()
+        asked.connection.security_protocol = "SASL_SSL"
+        yield asked
+
+
+async def create(asked: Asked, who: str, owner: str | None, *renewers: str, version: int = 3) -> Any:
+    asked.connection.principal = who
+    people = [{"PrincipalType": "User", "PrincipalName": each} for each in renewers]
+    values: dict[str, Any] = {"Renewers": people, "MaxLifetimeMs": 1_000}
+    if version >= 3 and owner is not None:
+        values["OwnerPrincipalType"], values["OwnerPrincipalName"] = owner.split(":")
+    return await ask(asked, "CreateDelegationToken", version, values)
+
+
+async def seen(asked: Asked, who: str, *owners: str, version: int = 3) -> list[Any]:
+    asked.connection.principal = who
+    people = [dict(zip(("PrincipalType", "PrincipalName"), one.split(":"), strict=True)) for one in owners]
+    answer = await ask(asked, "DescribeDelegationToken", version, {"Owners": people or None})
+    assert answer.error_code == 0
+    return list(answer.tokens)
+
+
+async def test_a_token_for_another_needs_a_right_on_its_owner(asked):
+    create_tokens = Operation.CREATE_TOKENS
+    assert (await create(asked, ALICE, None)).error_code == 0
+    assert (await create(asked, ALICE, ALICE)).error_code == 0, "for oneself none is needed"
+    refused = await create(asked, ALICE, BOB)
+    assert refused.error_code == ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+    assert (refused.token_id, refused.hmac, refused.expiry_timestamp_ms) == ("", b"", -1)
+    asked.authorizer.allowed = {(create_tokens, USER, ALICE), (Operation.DESCRIBE_TOKENS, USER, BOB)}
+    assert (await create(asked, ALICE, BOB)).error_code == refused.error_code
+    asked.authorizer.allowed = {(create_tokens, USER, BOB)}
+    made = await create(asked, ALICE, BOB, "eve")
+    assert made.error_code == 0
+    assert (made.principal_type, made.principal_name) == ("User", "bob")
+    assert (made.token_requester_principal_type, made.token_requester_principal_name) == ("User", "alice")
+    times = (made.issue_timestamp_ms, made.expiry_timestamp_ms, made.max_timestamp_ms)
+    assert times == (NOW_MS, NOW_MS + 1_000, NOW_MS + 1_000)
+
+
+async def test_versions_before_3_create_tokens_for_who_asks(asked):
+    made = await create(asked, ALICE, BOB, version=2)
+    assert (made.error_code, made.principal_name) == (0, "alice")
+
+
+async def test_a_token_is_seen_by_owner_and_renewers_and_by_whom_a_right_on_it_or_on_its_owner_lets(asked):
+    asked.authorizer.allowed = {(Operation.CREATE_TOKENS, USER, BOB)}
+    made = await create(asked, ALICE, BOB, "eve")
+    asked.authorizer.allowed = set()
+
+    async def see(who: str, *allowed: tuple[Operation, ResourceType, str]) -> bool:
+        asked.authorizer.allowed = set(allowed)
+        found = await seen(asked, who)
+        assert [one.token_id for one in found] in ([], [made.token_id])
+        return bool(found)
+
+    assert [await see(who) for who in (BOB, EVE, ALICE, "User:other")] == [True, True, False, False]
+    other = "User:other"
+    assert await see(other, (Operation.DESCRIBE, TOKEN, made.token_id))
+    assert await see(other, (Operation.DESCRIBE_TOKENS, USER, BOB))
+    assert not await see(other, (Operation.DESCRIBE, TOKEN, "another"))
+    assert not await see(other, (Operation.DESCRIBE_TOKENS, USER, ALICE))
+    assert not await see(other, (Operation.DESCRIBE_TOKENS, USER, EVE))
+    assert not await see(other, (Operation.DESCRIBE, USER, BOB), (Operation.DESCRIBE_TOKENS, TOKEN, BOB))
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+async def test_of_several_tokens_those_of_the_owners_are_described_each_with_its_people(asked, version):
+    asked.authorizer.allowed = {
+        *((Operation.CREATE_TOKENS, USER, who) for who in (ALICE, BOB)),
+        *((Operation.DESCRIBE_TOKENS, USER, who) for who in (ALICE, BOB)),
+    }
+    first = await create(asked, EVE, ALICE, "r1", "r2")
+    second = await create(asked, EVE, BOB)
+    both = {one.token_id: one for one in await seen(asked, EVE, version=version)}
+    assert both.keys() == {first.token_id, second.token_id}
+    assert both[first.token_id].hmac == first.hmac != second.hmac == both[second.token_id].hmac
+    [one] = await seen(asked, EVE, ALICE, version=version)
+    assert (one.token_id, one.principal_type, one.principal_name) == (first.token_id, "User", "alice")
+    assert [(each.principal_type, each.principal_name) for each in one.renewers] == [
+        ("User", "r1"),
+        ("User", "r2"),
+    ]
+    assert (one.issue_timestamp, one.expiry_timestamp, one.max_timestamp) == (
+        NOW_MS, NOW_MS + 1_000, NOW_MS + 1_000,
+    )  # fmt: skip
+    requester = (one.token_requester_principal_type, one.token_requester_principal_name)
+    assert requester == (("User", "eve") if version >= 3 else ("", ""))
+    assert [each.token_id for each in await seen(asked, EVE, "User:r2", version=version)] == [first.token_id]
+    assert len(await seen(asked, EVE, BOB, ALICE, version=version)) == 2
+    assert await seen(asked, EVE, "Group:alice", version=version) == []
+
+
+@pytest.mark.parametrize(
+    ("protocol", "principal", "may"),
+    [
+        ("SSL", ALICE, True),
+        ("SASL_SSL", ALICE, True),
+        ("SASL_PLAINTEXT", ALICE, True),
+        ("SSL", "User:ANONYMOUS", False),
+        ("SASL_SSL", "User:ANONYMOUS", True),
+        ("PLAINTEXT", ALICE, False),
+    ],
+)
+async def test_tokens_are_asked_for_by_those_who_have_authenticated(asked, protocol, principal, may):
+    asked.connection.security_protocol = protocol
+    made = await create(asked, principal, None)
+    assert (made.error_code == 0) is may
