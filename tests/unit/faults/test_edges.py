@@ -126,8 +126,8 @@ def test_conditions_are_known_of_the_events_that_have_them(event, condition):
     "condition",
     [
         {"version": "5-3"}, {"version": "x"}, {"version": True}, {"version": ""}, {"connection": -1},
-        {"connection": 2**31 + 1}, {"partition": "one"}, {"api": 9999}, {"api": ""}, {"api": "9999"}, {"event": "sleep"}, [],
-        "Fetch",
+        {"connection": 2**31 + 1}, {"partition": "one"}, {"api": 9999}, {"api": ""}, {"api": "9999"}, [],
+        {"event": "sleep"}, "Fetch",
     ],
     ids=str,
 )  # fmt: skip
@@ -349,7 +349,7 @@ def test_a_set_that_does_not_fit_adds_nothing():
 @pytest.mark.parametrize(
     ("name", "parameters", "asked", "hits"),
     [
-        ("moved-leader", {"topic": "t", "partition": 1, "times": 1}, subject(("t", 1), api_key=0), ["moved-leader.Produce"]),
+        ("moved-leader", {"topic": "t", "partition": 1}, subject(("t", 1), api_key=0), ["moved-leader.Produce"]),
         ("moved-leader", {"topic": "t", "partition": 1}, subject(("t", 0), api_key=0), []),
         ("moved-leader", {}, subject(api_key=2), ["moved-leader.ListOffsets"]),
         ("moved-coordinator", {"group": "g"}, subject(groups=("g",)), ["moved-coordinator.moved"]),

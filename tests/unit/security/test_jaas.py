@@ -29,16 +29,30 @@ def test_quoted_values_have_escapes(written, meant):
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "said"),
     [
-        "", "  ", PLAIN, f"{PLAIN} required", f"{PLAIN} sometimes;", f'{PLAIN} required user_x="secret"',
-        f'{PLAIN} required user_x "secret";', f'{PLAIN} required user_x=;', f'{PLAIN} required user_x="secret;',
-        f'{PLAIN} required user_x="secret"; {PLAIN} required;', f'{PLAIN} required user_x=secret{{;',
+        ("", "it is empty"),
+        ("  ", "it is empty"),
+        (PLAIN, "after the class is expected"),
+        ("= required;", "the class of a login module is expected"),
+        (f"{PLAIN} required", "it does not end with ;"),
+        (f"{PLAIN} sometimes;", "is expected after the class of the login module"),
+        (f'{PLAIN} required user_x="secret"', "it does not end with ;"),
+        (f'{PLAIN} required user_x "secret";', "= is expected after the option user_x"),
+        (f"{PLAIN} required user_x;", "= is expected after the option user_x"),
+        (f"{PLAIN} required user_x", "= is expected after the option user_x"),
+        (f"{PLAIN} required user_x=;", "a value of the option user_x is expected"),
+        (f"{PLAIN} required user_x=", "a value of the option user_x is expected"),
+        (f'{PLAIN} required ="secret";', "the name of an option, or ; at the end is expected"),
+        (f'{PLAIN} required user_x="secret;', "belongs to no word"),
+        (f'{PLAIN} required user_x="secret"; {PLAIN} required;', "something after the first ;"),
+        (f"{PLAIN} required user_x=secret{{;", "the name of an option, or ; at the end is expected"),
     ],
-)  # fmt: skip
-def test_what_is_no_entry_is_refused_without_its_values(text):
+)
+def test_what_is_no_entry_is_refused_without_its_values(text, said):
     with pytest.raises(JaasError) as refused:
         parse_jaas(text)
+    assert said in str(refused.value)
     assert "secret" not in str(refused.value)
 
 
