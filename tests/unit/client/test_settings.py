@@ -1,32 +1,158 @@
-"""Settings as Kafka's and librdkafka's clients name them."""
+"""Settings as Kafka's and librdkafka's clients name them: the last values that are possible, what each protocol brings."""
 
+from __future__ import annotations
+
+import ssl
 import sys
 
 import pytest
 
-from barnabas.client.settings import ClientSettings, Endpoint, parse_bootstrap
+from barnabas.client.settings import (
+    MECHANISMS,
+    ClientSettings,
+    Endpoint,
+    SaslCredentials,
+    extensions_of,
+    parse_bootstrap,
+)
 
 
-def test_bootstrap_servers() -> None:
-    assert parse_bootstrap("a:1, [::1]:9092") == [Endpoint("a", 1), Endpoint("::1", 9092)]
-    assert str(Endpoint("::1", 9092)) == "[::1]:9092"
-    for wrong in ("", "a", ":1", "a:²", "a:b", "a:0", "a:70000"):
-        with pytest.raises(ValueError, match="bootstrap"):
-            parse_bootstrap(wrong)
+@pytest.mark.parametrize(
+    ("text", "endpoints"),
+    [
+        ("h:1", [("h", 1)]),
+        ("h:65535", [("h", 65535)]),
+        ("[::1]:9092", [("::1", 9092)]),
+        (" a:1 , b:2,", [("a", 1), ("b", 2)]),
+        ("::1:9092", [("::1", 9092)]),
+    ],
+)
+def test_bootstrap_servers_have_a_host_and_a_port(text, endpoints):
+    assert parse_bootstrap(text) == [Endpoint(*one) for one in endpoints]
+    assert parse_bootstrap(",".join(map(str, parse_bootstrap(text)))) == parse_bootstrap(text)
 
 
-def test_security() -> None:
-    assert ClientSettings.of({}).tls is None
-    settings = ClientSettings.of(
-        {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "u"}
+@pytest.mark.parametrize(
+    "text", ["h:0", "h:65536", "h:-1", "h:x", "h:", ":9092", "h", "", ",", "a:1,b", "h:1.5", "h:²"]
+)
+def test_what_is_no_bootstrap_server_is_refused(text):
+    with pytest.raises(ValueError, match="bootstrap server"):
+        parse_bootstrap(text)
+
+
+@pytest.mark.parametrize(("endpoint", "text"), [(Endpoint("::1", 1), "[::1]:1"), (Endpoint("h", 2), "h:2")])
+def test_an_endpoint_is_written_as_it_is_read(endpoint, text):
+    assert str(endpoint) == text
+
+
+@pytest.mark.parametrize("text", ["1", "2147483647"])
+def test_a_request_may_take_as_long_as_kafka_lets_it(text):
+    assert ClientSettings.of({"request.timeout.ms": text}).request_timeout_ms == int(text)
+
+
+@pytest.mark.parametrize("text", ["0", "2147483648", "-1", "1.5", "", "1s"])
+def test_other_times_are_refused(text):
+    with pytest.raises(ValueError, match=r"request\.timeout\.ms is a number of milliseconds"):
+        ClientSettings.of({"request.timeout.ms": text})
+
+
+@pytest.mark.parametrize(
+    ("protocol", "tls", "sasl"),
+    [
+        ("PLAINTEXT", False, False),
+        ("SSL", True, False),
+        ("SASL_PLAINTEXT", False, True),
+        ("SASL_SSL", True, True),
+        ("sasl_ssl", True, True),
+        (None, False, False),
+    ],
+)
+def test_each_protocol_brings_tls_or_a_login_or_both(protocol, tls, sasl):
+    given = {} if protocol is None else {"security.protocol": protocol}
+    found = ClientSettings.of({**given, "sasl.username": "u", "sasl.password": "p"})
+    assert (found.tls is not None, found.sasl is not None) == (tls, sasl)
+    if sasl:
+        assert found.sasl == SaslCredentials("PLAIN", "u", "p")
+    if tls:
+        assert found.tls.check_hostname
+        assert found.tls.verify_mode is ssl.CERT_REQUIRED
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "checks"), [("https", True), ("HTTPS", True), ("", False), ("none", False)]
+)
+def test_the_name_of_the_host_is_checked_unless_that_is_forbidden(algorithm, checks):
+    found = ClientSettings.of(
+        {"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": algorithm}
     )
-    assert settings.tls is not None
-    assert settings.sasl is not None
-    assert settings.sasl.mechanism == "SCRAM-SHA-512"
-    with pytest.raises(ValueError, match=r"security\.protocol"):
-        ClientSettings.of({"security.protocol": "TLS"})
-    with pytest.raises(ValueError, match=r"sasl\.mechanism"):
-        ClientSettings.of({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "DIGEST-MD5"})
+    assert found.tls.check_hostname is checks
+    assert found.tls.verify_mode is ssl.CERT_REQUIRED, "the certificate is checked all the same"
+
+
+def test_what_is_not_said_is_as_usual():
+    found = ClientSettings.of({}, client_id="mine")
+    assert (found.client_id, found.request_timeout_ms, found.retries) == ("mine", 30_000, 7)
+    assert ClientSettings.of({"client.id": "said"}, client_id="mine").client_id == "said"
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512", "scram-sha-256"])
+def test_mechanisms_are_known_in_either_case(mechanism):
+    found = ClientSettings.of({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism})
+    assert found.sasl == SaslCredentials(mechanism.upper(), "", "")
+
+
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [
+        ({"security.protocol": "TLS"}, "security.protocol is one of"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM"}, f"one of {', '.join(MECHANISMS)}"),
+        ({"security.protocol": "SSL", "ssl.ca.location": "/none"}, r"ssl\.ca\.location '/none'"),
+        (
+            {"security.protocol": "SSL", "ssl.certificate.location": "/none"},
+            r"ssl\.certificate\.location '/none'",
+        ),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}, "token.endpoint.url"),
+        (
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "OAUTHBEARER",
+                "sasl.oauthbearer.config": "principal=a",
+            },
+            "unsecure.jwt=true",
+        ),
+        (
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "OAUTHBEARER",
+                "enable.sasl.oauthbearer.unsecure.jwt": "true",
+            },
+            "principal=NAME",
+        ),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_is_named(settings, names):
+    with pytest.raises(ValueError, match=names):
+        ClientSettings.of(settings)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", ()),
+        ("a=b", (("a", "b"),)),
+        (" a=b , Cd=e=f ", (("a", "b"), ("Cd", "e=f"))),
+        ("a=b,", (("a", "b"),)),
+    ],
+)
+def test_extensions_of_a_token(text, found):
+    assert extensions_of(text) == found
+
+
+@pytest.mark.parametrize("text", ["a", "a=", "=b", "a1=b", "auth=x", "a=b,auth=c", "a=\x01"])
+def test_what_is_no_extension_is_refused(text):
+    with pytest.raises(ValueError, match="extensions of a token"):
+        extensions_of(text)
 
 
 def test_kerberos_needs_its_package_and_who_a_keytab_is_of(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,20 +162,3 @@ def test_kerberos_needs_its_package_and_who_a_keytab_is_of(monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "gssapi", None)
     with pytest.raises(ValueError, match=r"barnabas\[kerberos\]"):
         ClientSettings.of(login)
-
-
-@pytest.mark.parametrize(
-    ("settings", "names"),
-    [
-        ({"request.timeout.ms": "soon"}, r"request\.timeout\.ms"),
-        ({"request.timeout.ms": "0"}, r"request\.timeout\.ms"),
-        ({"security.protocol": "SSL", "ssl.ca.location": "/none"}, r"ssl\.ca\.location '/none'"),
-        (
-            {"security.protocol": "SSL", "ssl.certificate.location": "/none"},
-            r"ssl\.certificate\.location '/none'",
-        ),
-    ],
-)
-def test_a_wrong_setting_is_named(settings: dict[str, str], names: str) -> None:
-    with pytest.raises(ValueError, match=names):
-        ClientSettings.of(settings)
