@@ -74,6 +74,16 @@ def test_a_decoy_is_steady_differs_by_user_and_looks_like_a_credential():
         assert len(getattr(one, name)) == len(getattr(real, name))
 
 
+@pytest.mark.parametrize("mechanism", [SCRAM_SHA_256, SCRAM_SHA_512])
+def test_nothing_of_a_decoy_follows_from_its_salt_which_clients_are_sent(mechanism):
+    kept = scram.decoy(mechanism, "a", b"secret")
+    assert len({kept.salt[:16], kept.stored_key[:16], kept.server_key[:16]}) == 3
+    assert kept.iterations == mechanism.iterations_min
+    others = [scram.decoy(mechanism, "a", b"another"), scram.decoy(mechanism, "ab", b"secret")]
+    for name in ("salt", "stored_key", "server_key"):
+        assert len({getattr(one, name) for one in (kept, *others)}) == 3
+
+
 def test_hmac_of_a_token_is_hmac_sha_512_of_its_id():
     mac = tokens.token_hmac("key", "id")
     assert mac == hmac.digest(b"key", b"id", "sha512")

@@ -243,3 +243,28 @@ async def test_other_names_are_taken_as_they_are(name):
     await login.evaluate(name.encode())
     login.complete(0, 0)
     assert login.identity == Identity(name)
+
+
+@pytest.mark.parametrize(("version", "is_bare"), [(0, True), (1, False)])
+def test_tokens_follow_bare_after_a_handshake_of_version_0_and_in_requests_after_version_1(version, is_bare):
+    login = server()
+    assert login.handshake("PLAIN", version, 0) == ErrorCode.NONE
+    assert [login.expects_token(is_known_api=known) for known in (True, False)] == [is_bare] * 2
+
+
+@pytest.mark.parametrize("version", [0, 1])
+async def test_after_a_login_no_bare_token_is_expected(version):
+    login = server()
+    login.handshake("PLAIN", version, 0)
+    await login.evaluate(ALICE)
+    login.complete(0, 0)
+    assert login.is_done
+    assert not login.expects_token(is_known_api=False)
+
+
+def test_a_mechanism_that_is_not_offered_ends_the_login_whatever_its_version():
+    for version in (0, 1):
+        login = server()
+        assert login.handshake("SCRAM-SHA-256", version, 0) == ErrorCode.UNSUPPORTED_SASL_MECHANISM
+        assert login.has_failed
+        assert login.mechanism == ""
