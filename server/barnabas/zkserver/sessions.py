@@ -64,8 +64,8 @@ class Sessions:
         heapq.heapify(self._due)
 
     def expired(self, now_ms: int) -> list[int]:
-        """Return the ids of the sessions whose time is over; they go on until `end`."""
-        over = []
+        """Return the ids of the sessions whose time is over, each once; they go on until `end`."""
+        over: dict[int, None] = {}
         while self._due and self._due[0][0] <= now_ms:
             _, session_id = heapq.heappop(self._due)
             session = self._sessions.get(session_id)
@@ -74,5 +74,5 @@ class Sessions:
             if session.ends_ms > now_ms:
                 heapq.heappush(self._due, (session.ends_ms, session_id))
             else:
-                over.append(session_id)
-        return over
+                over[session_id] = None
+        return list(over)
