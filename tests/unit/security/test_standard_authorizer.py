@@ -114,6 +114,14 @@ def test_some_topic_may_be_written_to_unless_what_is_allowed_is_denied():
     assert any_topic(mine("t", pattern=PREFIXED, **writes), mine("topic", pattern=PREFIXED, **denies))
     assert any_topic(mine("*", **writes), mine("t", pattern=PREFIXED, **denies))
     assert not any_topic(mine("t", pattern=PREFIXED, **writes), mine("t", pattern=PREFIXED, **denies))
+    two_denied = [mine(name, pattern=PREFIXED, **denies) for name in ("t", "other")]
+    assert not any_topic(mine("topic", **writes), *two_denied)
+    assert not any_topic(mine("topic", **writes), *reversed(two_denied))
+    assert any_topic(mine("topic", **writes), mine("u", **writes), *two_denied)
+    assert any_topic(
+        mine("topic", **writes), mine("topic", pattern=PREFIXED, **writes), mine("topic", **denies)
+    )
+    assert not any_topic(mine("*", **writes), mine("*", **denies))
 
 
 def test_a_decision_names_the_rule_that_it_follows_from():
