@@ -27,6 +27,8 @@ PLANTED_SECONDS = 30.0
 """The tests of one file take no longer."""
 FAR_SECONDS = 20.0
 """Of the tests of other packages that run a line, the quickest are tried, as many as take so long."""
+WITHOUT_SPARK = ("tests/pipeline/test_commit.py", "tests/pipeline/test_decode.py")
+"""Tests of the pipeline that need its libraries, but start neither Spark nor a broker."""
 
 
 def main() -> int:
@@ -106,6 +108,8 @@ def _chosen(options: argparse.Namespace) -> list[Mutant]:
 def _near(package: str) -> list[str]:
     """Return where the nearest tests of a package are."""
     places = [f"tests/unit/{package}", f"tests/unit/test_{package}.py", f"tests/property/{package}"]
+    if package == choosing.PIPELINE.parts[0]:
+        places += WITHOUT_SPARK
     return [place for place in places if (ROOT / place).exists()]
 
 

@@ -9,7 +9,15 @@ from dataclasses import replace
 import pytest
 
 from tools.mutants import report
-from tools.mutants.choosing import Equivalent, equivalents, is_in, planted, sampled
+from tools.mutants.choosing import (
+    Equivalent,
+    equivalents,
+    is_in,
+    place_of,
+    planted,
+    sampled,
+    sources,
+)
 from tools.mutants.coverage_map import CoverageMap
 from tools.mutants.report import Verdict
 from tools.mutants.slips import Mutant, mutants
@@ -165,6 +173,32 @@ def test_tests_are_those_that_run_the_line_or_any_line_of_a_function_that_has_ch
         "tests/unit/a.py::one",
         "tests/unit/a.py::three",
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "package"),
+    [
+        ("log", "server/barnabas/log", "log"),
+        ("log/cleaner", "server/barnabas/log/cleaner", "log"),
+        ("server/barnabas/log/damage.py", "server/barnabas/log/damage.py", "log"),
+        ("apis.py", "server/barnabas/apis.py", "apis"),
+        ("pipeline", "pipeline/barnabas_pipeline", "pipeline"),
+        ("pipeline/lake/table.py", "pipeline/barnabas_pipeline/lake/table.py", "pipeline"),
+        ("pipeline/barnabas_pipeline/lake", "pipeline/barnabas_pipeline/lake", "pipeline"),
+    ],
+)
+def test_packages_of_the_broker_and_the_pipeline_are_found_by_name(name, path, package):
+    assert str(place_of(name)) == path
+    found = [source.path for source in sources([name])]
+    assert found
+    assert all(each.startswith(path) for each in found)
+    assert {report.package_of(each) for each in found} == {package}
+
+
+def test_the_whole_broker_is_looked_at_where_nothing_is_named():
+    with pytest.raises(SystemExit, match="there is no"):
+        next(sources(["nothing"]))
+    assert {source.path.split("/")[0] for source in sources([])} == {"server"}
 
 
 def test_scores_of_other_packages_stay_on_the_page(monkeypatch, tmp_path, one):

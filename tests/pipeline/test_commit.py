@@ -1,0 +1,309 @@
+"""A load's one commit without Spark: which ranges it covers, what it counts, what it refuses, and who else was faster."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas_pipeline import schema
+from barnabas_pipeline.errors import DataLossError, UsageError
+from barnabas_pipeline.jobs import load as load_job
+from barnabas_pipeline.jobs.load import (
+    LoadOptions,
+    LoadSummary,
+    adopt,
+    commit_ranges,
+    fill,
+    find_loss,
+    new_manifest,
+    unwrap,
+)
+from barnabas_pipeline.lake.manifest import BrokenLakeError, DataFile, Manifest, TableState
+from barnabas_pipeline.lake.table import ConflictError, Table
+from barnabas_pipeline.lake.task import TaskResult
+from barnabas_pipeline.log import digest
+from barnabas_pipeline.log.model import Bounds, LogOptions, OffsetRange, TopicIdentity
+
+IDENTITY = TopicIdentity("cluster", "logins", "topic-id")
+COUNTS = ("loaded", "dead", "control", "aborted", "compacted")
+
+
+def options(root: Path, **more: Any) -> LoadOptions:
+    return LoadOptions(LogOptions("logins"), str(root), schema.load("logins"), **more)
+
+
+def result(partition: int, start: int, end: int, *, name: str = "", **counts: int) -> TaskResult:
+    made = TaskResult(OffsetRange(partition, start, end))
+    for count, value in (counts or {"loaded": end - start}).items():
+        setattr(made, count, value)
+    made.digest = 1 << (start % 60)
+    if name:
+        made.files = [DataFile(f"data/{name}", 1, 1, "f", "topic-id", partition, "2026-11-20T07")]
+        made.dead_files = [DataFile(f"dead/{name}", 1, 1, "f", "topic-id", partition, reasons={"json": 2})]
+    return made
+
+
+def bounds_of(*ends: int, start: int = 0) -> dict[int, Bounds]:
+    return {partition: Bounds(start, end, end + 5, 3 + partition) for partition, end in enumerate(ends)}
+
+
+def empty(root: Path) -> Manifest:
+    return new_manifest(Table(root), "load", IDENTITY, schema.load("logins"), {"name": "load"})
+
+
+# --- what a manifest says -------------------------------------------------------------------------------------------
+
+
+def test_a_manifest_has_the_sums_of_the_tasks_of_each_partition_and_all_their_files(tmp_path: Path) -> None:
+    manifest = empty(tmp_path)
+    results = [
+        result(1, 0, 4, name="c", loaded=1, dead=3),
+        result(0, 10, 31, name="b", loaded=1, dead=2, control=3, aborted=5, compacted=10),
+        result(0, 0, 10, name="a", loaded=10),
+    ]
+    ranges = [OffsetRange(0, 0, 31), OffsetRange(1, 0, 4), OffsetRange(2, 7, 7)]
+    fill(manifest, ranges, results, bounds_of(31, 4, 7))
+    assert [*manifest.partitions] == ["0", "1"], "what is empty is not named"
+    first, second = manifest.partitions.values()
+    assert [getattr(first, name) for name in COUNTS] == [11, 2, 3, 5, 10]
+    assert (first.start, first.end, first.high_watermark, first.leader_epoch) == (0, 31, 36, 3)
+    assert (second.start, second.end, second.high_watermark, second.leader_epoch) == (0, 4, 9, 4)
+    assert first.log_digest == digest.encode(digest.add(results[1].digest, results[2].digest))
+    assert [file.path for file in manifest.add] == ["data/c", "data/b", "data/a"]
+    assert [file.path for file in manifest.dead_add] == ["dead/c", "dead/b", "dead/a"]
+
+
+@pytest.mark.parametrize(
+    "ranges",
+    [
+        [(0, 0, 9), (0, 9, 20)],  # one short of the end
+        [(0, 1, 21)],
+        [(0, 0, 10), (0, 11, 21)],
+        [(0, 0, 11), (0, 10, 21)],
+        [(0, 0, 10), (0, 0, 10), (0, 10, 21)],
+        [(1, 0, 21)],
+        [],
+    ],
+    ids=str,
+)
+def test_tasks_that_do_not_cover_the_range_exactly_are_a_defect(tmp_path: Path, ranges: Any) -> None:
+    with pytest.raises(AssertionError):
+        fill(empty(tmp_path), [OffsetRange(0, 0, 21)], [result(*one) for one in ranges], bounds_of(21, 21))
+
+
+def test_a_manifest_follows_the_state_of_its_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BARNABAS_ATTEMPT", "4")
+    table = Table(tmp_path)
+    first = new_manifest(table, "load", IDENTITY, schema.load("logins"), {"name": "load"})
+    assert (first.version, first.previous, first.kind) == (1, "", "load")
+    assert (first.cluster_id, first.topic, first.topic_id) == IDENTITY
+    assert first.job == {"name": "load", "attempt": "4"}
+    assert first.schema == schema.load("logins").to_dict()
+    table.commit(first)
+    second = new_manifest(table, "seal", IDENTITY, schema.load("logins"), {})
+    assert (second.version, second.previous, second.kind) == (2, table.state().digest, "seal")
+
+
+# --- one commit -----------------------------------------------------------------------------------------------------
+
+
+def commit(
+    root: Path, monkeypatch: pytest.MonkeyPatch, results: list[TaskResult], *ranges: OffsetRange, **more: Any
+) -> Any:
+    asked: list[Any] = []
+    before = more.pop("meanwhile", lambda: None)
+
+    def run(_: Any, tasks: list[Any]) -> list[TaskResult]:
+        asked.extend(tasks)
+        before()
+        return results
+
+    monkeypatch.setattr(load_job, "run_tasks", run)
+    loading = options(root, target_file_bytes=77, **more)
+    bounds = bounds_of(*[100] * 3)
+    done = commit_ranges(
+        None, Table(root), IDENTITY, bounds, [*ranges], [one.wanted for one in results], loading
+    )
+    return done, asked
+
+
+def test_a_load_is_committed_with_its_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = [result(0, 0, 10, name="a"), result(0, 10, 20, name="b")]
+    done, asked = commit(tmp_path, monkeypatch, results, OffsetRange(0, 0, 20))
+    assert done == results
+    assert [task.wanted for task in asked] == [one.wanted for one in results]
+    assert {(task.root, task.topic_id, task.target_file_bytes) for task in asked} == {
+        (str(tmp_path), "topic-id", 77)
+    }
+    state = Table(tmp_path).state()
+    assert (state.ends, [*state.files], [*state.dead]) == (
+        {0: 20},
+        ["data/a", "data/b"],
+        ["dead/a", "dead/b"],
+    )
+    [(manifest, _)] = Table(tmp_path).manifests()
+    assert (manifest.kind, manifest.job["name"]) == ("load", "load")
+
+
+@pytest.mark.parametrize("off", [-1, 1])
+def test_a_load_whose_counts_do_not_add_up_is_not_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, off: int
+) -> None:
+    wrong = result(0, 0, 10, loaded=5, dead=5 + off)
+    with pytest.raises(BrokenLakeError, match="partition 0: its counts do not add up"):
+        commit(tmp_path, monkeypatch, [wrong], OffsetRange(0, 0, 10))
+    assert not Table(tmp_path).exists()
+
+
+def test_a_load_that_another_has_overtaken_is_not_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def other() -> None:
+        commit(tmp_path, monkeypatch, [result(0, 0, 7)], OffsetRange(0, 0, 7))
+
+    with pytest.raises(ConflictError):
+        commit(tmp_path, monkeypatch, [result(0, 0, 10, name="a")], OffsetRange(0, 0, 10), meanwhile=other)
+    state = Table(tmp_path).state()
+    assert (state.version, state.ends, state.files) == (1, {0: 7}, {})
+
+
+def test_a_summary_counts_what_was_committed() -> None:
+    summary = LoadSummary()
+    summary.add(
+        [result(0, 0, 31, name="a", loaded=1, dead=2, control=4, aborted=8, compacted=16, bytes_read=32)]
+    )
+    summary.add([result(0, 31, 32, name="b"), result(1, 0, 2)])
+    told = (summary.commits, *(getattr(summary, name) for name in COUNTS), summary.files, summary.bytes_read)
+    assert told == (2, 4, 2, 4, 8, 16, 2, 32)
+    assert summary.reasons == {"json": 4}
+
+
+# --- what is next, and what is gone ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("loaded", "starts", "expected"),
+    [
+        ({}, {}, [(0, 3, 20), (1, 3, 30)]),
+        ({0: 10}, {}, [(0, 10, 20), (1, 3, 30)]),
+        ({0: 10}, {0: 5, 1: 7}, [(0, 10, 20), (1, 7, 30)]),
+        ({0: 25, 1: 30}, {}, [(0, 25, 25), (1, 30, 30)]),
+    ],
+)
+def test_a_load_begins_where_the_last_one_ended_or_where_it_is_told_to_or_at_the_start(
+    loaded: Any, starts: Any, expected: Any
+) -> None:
+    state = TableState(ends=loaded)
+    found = load_job._pending(state, starts, {1: 30, 0: 20}, bounds_of(99, 99, start=3))
+    assert found == [OffsetRange(*one) for one in expected]
+
+
+def state_of(ends: dict[int, int], marks: dict[int, int] | None = None) -> TableState:
+    state = TableState(1, "d", *IDENTITY, schema=schema.load("logins").to_dict(), ends=dict(ends))
+    state.high_watermarks = dict(marks or {})
+    return state
+
+
+@pytest.mark.parametrize(
+    ("bounds", "missing", "cause", "can_go_on"),
+    [
+        ({0: (0, 10)}, None, "", True),
+        ({0: (10, 10)}, None, "", True),
+        ({0: (11, 12)}, [(0, 10, 11)], "retention has overtaken logins", True),
+        ({0: (0, 9)}, [(0, 9, 10)], "has become shorter", False),
+        ({}, [(0, 10, None)], "partitions of logins are gone", False),
+    ],
+    ids=str,
+)
+def test_what_can_never_be_loaded_is_named_to_the_offset(
+    bounds: Any, missing: Any, cause: str, can_go_on: bool
+) -> None:
+    given = {partition: Bounds(start, mark, mark, 0) for partition, (start, mark) in bounds.items()}
+    loss = find_loss(state_of({0: 10}), IDENTITY, given)
+    if missing is None:
+        assert loss is None
+        return
+    assert loss is not None
+    assert [tuple(one) for one in loss.missing] == missing
+    assert cause in loss.cause
+    assert loss.can_go_on is can_go_on
+
+
+@pytest.mark.parametrize(
+    ("other", "what"),
+    [
+        (IDENTITY._replace(cluster_id="another"), "cluster  is another one now: another, was cluster"),
+        (IDENTITY._replace(topic_id="another"), "topic logins is another one now: another, was topic-id"),
+        (TopicIdentity("another", "logins", "another"), "cluster  is another one now"),
+    ],
+)
+def test_of_another_topic_all_that_was_known_of_the_old_one_is_missing(
+    other: TopicIdentity, what: str
+) -> None:
+    state = state_of({0: 10, 1: 10, 2: 10}, {0: 15, 1: 10})
+    loss = find_loss(state, other, bounds_of(99, 99, 99))
+    assert loss is not None
+    assert loss.cause.startswith(what)
+    assert [tuple(one) for one in loss.missing] == [(0, 10, 15)]
+    assert loss.can_go_on
+
+
+def test_a_loss_is_raised_or_recorded_with_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loading = options(tmp_path)
+    adopt(Table(tmp_path), IDENTITY, {}, loading)  # nothing was ever loaded
+    commit(tmp_path, monkeypatch, [result(0, 0, 10)], OffsetRange(0, 0, 10))
+    table = Table(tmp_path)
+    adopt(table, IDENTITY, {0: Bounds(0, 20, 20, 0)}, loading)
+    assert table.state().version == 1
+    gone = {0: Bounds(15, 20, 20, 0)}
+    with pytest.raises(DataLossError, match="retention has overtaken"):
+        adopt(table, IDENTITY, gone, loading)
+    adopt(table, IDENTITY, gone, replace(loading, on_data_loss="record"))
+    state = table.state()
+    assert (state.version, state.ends) == (2, {0: 15})
+    last, _ = [*table.manifests()][-1]
+    assert (last.kind, last.lost, last.note) == ("restart", {"0": [10, 15]}, "retention has overtaken logins")
+    shorter = {0: Bounds(0, 12, 12, 0)}
+    with pytest.raises(DataLossError, match="become shorter"):
+        adopt(table, IDENTITY, shorter, replace(loading, on_data_loss="record"))
+    with pytest.raises(UsageError, match="was loaded from topic logins, not other"):
+        adopt(table, IDENTITY._replace(topic="other"), gone, loading)
+
+
+# --- what Spark hands up --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "said"),
+    [
+        (
+            "x\n barnabas_pipeline.errors.DataLossError: gone; missing: partition 0: [3, 7), partition 1: [5, ?)\n",
+            DataLossError,
+            "gone",
+        ),
+        ("barnabas_pipeline.errors.UsageError: no topic", load_job.IncompleteError, "no topic"),
+        (
+            "a\nPython worker exited unexpectedly (crashed)\nJob aborted",
+            load_job.IncompleteError,
+            "Python worker exited",
+        ),
+        ("Job aborted due to stage failure", load_job.IncompleteError, "Job aborted"),
+    ],
+)
+def test_what_a_task_raised_comes_out(text: str, kind: type[Exception], said: str) -> None:
+    found = unwrap(RuntimeError(text))
+    assert type(found) is kind
+    assert said in str(found)
+    if isinstance(found, DataLossError):
+        assert [tuple(one) for one in found.missing] == [(0, 3, 7), (1, 5, None)]
+
+
+@pytest.mark.parametrize("text", ["something else", "AssertionError\nJob aborted", ""])
+def test_defects_stay_as_they_are(text: str) -> None:
+    error = RuntimeError(text)
+    assert unwrap(error) is error
