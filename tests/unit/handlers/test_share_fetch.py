@@ -9,10 +9,11 @@ import trio
 import trio.testing
 
 from barnabas.records.batch import iter_batches
+from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire.generated.errors import ErrorCode
 from tests.support.broker import Asked, ask_for_topic, broker_to_ask
 from tests.support.logs import batch
-from tests.support.plain_requests import ask
+from tests.support.plain_requests import DenyNamed, ask
 
 SETTINGS = {
     "offsets.topic.num.partitions": "1",
@@ -353,3 +354,42 @@ async def test_aborted_records_are_for_those_who_read_uncommitted(group, isolati
         await trio.testing.wait_all_tasks_blocked(0.01)
     await group.produce(b"v")
     assert acquired(await group.fetch(0, 0)) == {0: expected}
+
+
+# --- offsets of the group -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [0, 1])
+async def test_offsets_are_described_with_what_is_left_to_be_delivered(filled, version):
+    await filled.fetch(0, 0, 1, MaxRecords=4)
+    assert parts(await filled.say(1, 0, said=[(0, 1, ACCEPT)]))[0].error_code == 0
+    wanted = [{"TopicName": "t", "Partitions": [0, 1, 0]}, {"TopicName": "nowhere", "Partitions": [0]}]
+    groups = [
+        {"GroupId": "s", "Topics": wanted},
+        {"GroupId": "s", "Topics": None},
+        {"GroupId": "no", "Topics": None},
+    ]
+    answer = await ask(filled.asked, "DescribeShareGroupOffsets", version, {"Groups": groups})
+    named, everything, nothing = answer.groups
+    assert [one.error_code for one in answer.groups] == [0, 0, 0]
+
+    def told(group: Any) -> list[tuple[str, list[tuple[int, int, int]]]]:
+        return [
+            (topic.topic_name, [(one.partition_index, one.start_offset, one.lag) for one in topic.partitions])
+            for topic in group.topics
+        ]
+
+    lag = (
+        4 if version else -1
+    )  # two of six are done, though nothing has been kept of where the group begins since
+    mine = ("t", [(0, 0, lag), (1, -1, -1)])
+    assert told(named) == [mine, ("nowhere", [(0, -1, -1)])]
+    assert told(everything) == [mine]
+    assert told(nothing) == []
+    assert [topic.topic_id for topic in named.topics] == [filled.topic_id, bytes(16)]
+    filled.asked.authorizer = DenyNamed((Operation.DESCRIBE, ResourceType.TOPIC, "t"))
+    denied = (await ask(filled.asked, "DescribeShareGroupOffsets", version, {"Groups": groups[:2]})).groups
+    refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    codes = [[(one.error_code, one.start_offset) for one in topic.partitions] for topic in denied[0].topics]
+    assert codes == [[(refused, -1), (refused, -1)], [(0, -1)]]
+    assert denied[1].topics == [], "of what is not named nothing is said"

@@ -121,6 +121,18 @@ def test_a_checkpoint_follows_a_commit_when_it_is_due(tmp_path, monkeypatch):
     ]
 
 
+def test_other_files_beside_the_checkpoints_do_not_matter(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "EVERY", 2)
+    grow(tmp_path, 2)
+    others = ["9x.json", "x9.json", ".json", "9", "9.JSON", ".00009.json", "9.json.tmp"]
+    for name in others:
+        (tmp_path / "_log" / "checkpoints" / name).write_text("{}")
+    assert Table(tmp_path).state().version == 2
+    grow(tmp_path, 4)
+    left = {path.name for path in (tmp_path / "_log" / "checkpoints").iterdir()}
+    assert left == {*others, name_of(4), name_of(6)}
+
+
 # --- two writers ----------------------------------------------------------------------------------------------------
 
 
@@ -252,7 +264,7 @@ def test_a_table_that_is_open_reads_only_what_is_new(tmp_path, monkeypatch):
 # --- files that nobody names ----------------------------------------------------------------------------------------
 
 
-def test_orphans_are_old_files_that_no_manifest_names_and_temporary_ones(tmp_path):
+def test_orphans_are_old_files_that_no_manifest_names_and_temporary_ones(tmp_path, monkeypatch):
     lake = Table(tmp_path)
     made = next_load(lake)
     made.add, made.dead_add = [data_file("data/hour/kept")], [data_file("dead/kept")]
@@ -264,6 +276,7 @@ def test_orphans_are_old_files_that_no_manifest_names_and_temporary_ones(tmp_pat
         "data/hour/.old": 200,
         "data/hour/asked": 200,
         "data/hour/young": 50,
+        "data/hour/just-old": 100,
         "dead/old": 200,
         "_log/.temporary": 200,
         "_log/.young": 50,
@@ -272,7 +285,8 @@ def test_orphans_are_old_files_that_no_manifest_names_and_temporary_ones(tmp_pat
         "_log/checkpoints/kept": 200,
         "elsewhere/old": 200,
     }
-    now = table.time.time()
+    now = 1_700_000_000.0
+    monkeypatch.setattr(table.time, "time", lambda: now)
     for name, age in ages.items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -283,6 +297,7 @@ def test_orphans_are_old_files_that_no_manifest_names_and_temporary_ones(tmp_pat
         "_log/.temporary",
         "_log/checkpoints/.temporary",
         "data/hour/.old",
+        "data/hour/just-old",
         "data/hour/old",
         "dead/old",
     ]

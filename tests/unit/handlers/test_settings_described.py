@@ -1,0 +1,101 @@
+"""DescribeConfigs of brokers: what can be changed, what is secret, what only one listener has, version by version."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.broker import Asked, broker_to_ask
+from tests.support.plain_requests import ask
+
+BROKER = 4
+LISTENER = "listener.name.plaintext."
+DYNAMIC_BROKER, DYNAMIC_DEFAULT, STATIC, DEFAULT = 2, 3, 4, 5
+SETTINGS = {
+    "num.io.threads": "9",
+    f"{LISTENER}ssl.keystore.password": "secret",
+    f"{LISTENER}max.connections": "77",
+    "plugin.password": "secret",
+}
+
+
+@pytest.fixture
+async def asked(tmp_path):
+    async with broker_to_ask(tmp_path, SETTINGS) as asked:
+        for name, setting, value in (("", "num.network.threads", "4"), ("1", "log.cleaner.threads", "2")):
+            config = {"Name": setting, "ConfigOperation": 0, "Value": value}
+            resource = {"ResourceType": BROKER, "ResourceName": name, "Configs": [config]}
+            answer = await ask(asked, "IncrementalAlterConfigs", 1, {"Resources": [resource]})
+            assert [one.error_code for one in answer.responses] == [0]
+        yield asked
+
+
+async def described(asked: Asked, name: str, *keys: str, version: int = 4, **more: Any) -> dict[str, Any]:
+    resource = {"ResourceType": BROKER, "ResourceName": name, "ConfigurationKeys": keys or None}
+    [result] = (await ask(asked, "DescribeConfigs", version, {"Resources": [resource], **more})).results
+    assert result.error_code == 0
+    return {entry.name: entry for entry in result.configs}
+
+
+async def test_what_can_be_changed_for_the_whole_broker_is_not_read_only(asked):
+    found = await described(asked, "1")
+    told = {name: entry.read_only for name, entry in found.items()}
+    assert not told["num.io.threads"]
+    assert not told["max.connections"]
+    assert told["broker.id"]
+    assert told[f"{LISTENER}max.connections"], "a name of one listener is none that Kafka lets change"
+    assert told["plugin.password"]
+
+
+async def test_secrets_and_what_is_not_known_are_never_shown(asked):
+    found = await described(asked, "1", IncludeSynonyms=True)
+    for name in (f"{LISTENER}ssl.keystore.password", "plugin.password"):
+        entry = found[name]
+        assert (entry.value, entry.is_sensitive, entry.config_source) == (None, True, STATIC), name
+        assert (entry.synonyms[0].value, entry.synonyms[0].source) == (None, STATIC)
+    assert (found[f"{LISTENER}max.connections"].value, found["num.io.threads"].value) == ("77", "9")
+    assert not found["num.io.threads"].is_sensitive
+
+
+async def test_each_value_has_the_source_that_it_is_from(asked):
+    found = await described(asked, "1")
+    sources = {name: (entry.value, entry.config_source) for name, entry in found.items()}
+    assert sources["log.cleaner.threads"] == ("2", DYNAMIC_BROKER)
+    assert sources["num.network.threads"] == ("4", DYNAMIC_DEFAULT)
+    assert sources["num.io.threads"] == ("9", STATIC)
+    assert sources["background.threads"] == ("10", DEFAULT)
+
+
+async def test_what_is_set_for_all_brokers_is_told_and_nothing_else(asked):
+    found = await described(asked, "")
+    entry = found["num.network.threads"]
+    assert (entry.value, entry.config_source, entry.read_only) == ("4", DYNAMIC_DEFAULT, False)
+    assert {"log.cleaner.threads", "num.io.threads"}.isdisjoint(found)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3, 4])
+async def test_each_version_tells_where_a_value_is_from_in_its_way(asked, version):
+    found = await described(asked, "1", "num.io.threads", "background.threads", version=version)
+    assert [*found] == ["num.io.threads", "background.threads"] or {*found} == {
+        "num.io.threads",
+        "background.threads",
+    }
+    is_default = [found[name].is_default for name in ("num.io.threads", "background.threads")]
+    assert is_default == ([False, True] if version == 0 else [False, False])
+    if version >= 1:
+        assert [found[name].config_source for name in found] == [
+            {"num.io.threads": STATIC, "background.threads": DEFAULT}[name] for name in found
+        ]
+        assert all(entry.synonyms == [] for entry in found.values()), "they were not asked for"
+    assert not any(entry.documentation for entry in found.values()), "it was not asked for"
+
+
+@pytest.mark.parametrize("asks", [True, False])
+async def test_documentation_and_synonyms_are_told_when_asked(asked, asks):
+    more = {"IncludeDocumentation": asks, "IncludeSynonyms": asks}
+    [entry] = (await described(asked, "1", "num.network.threads", **more)).values()
+    assert bool(entry.documentation) is asks
+    assert [(one.name, one.value, one.source) for one in entry.synonyms] == (
+        [("num.network.threads", "4", DYNAMIC_DEFAULT), ("num.network.threads", "3", DEFAULT)] if asks else []
+    )
