@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.wire.generated.errors import ErrorCode
 from tests.support.broker import Asked, broker_to_ask
 from tests.support.plain_requests import ask
 
@@ -99,3 +100,26 @@ async def test_documentation_and_synonyms_are_told_when_asked(asked, asks):
     assert [(one.name, one.value, one.source) for one in entry.synonyms] == (
         [("num.network.threads", "4", DYNAMIC_DEFAULT), ("num.network.threads", "3", DEFAULT)] if asks else []
     )
+
+
+async def test_what_all_brokers_always_have_is_told_and_kept_only_when_it_is_set(asked):
+    kept = dict(asked.services.config.kept_for_all)
+    assert kept == {"min.insync.replicas": "1"}
+    assert (await described(asked, "")).keys() == {*kept, "num.network.threads"}
+
+    async def alter(setting: str, operation: int, value: str | None) -> int:
+        config = {"Name": setting, "ConfigOperation": operation, "Value": value}
+        resource = {"ResourceType": BROKER, "ResourceName": "", "Configs": [config]}
+        [answer] = (await ask(asked, "IncrementalAlterConfigs", 1, {"Resources": [resource]})).responses
+        return int(answer.error_code)
+
+    def own() -> dict[str, str]:
+        return dict(asked.services.metadata.image.settings_of(BROKER, ""))
+
+    assert own() == {"num.network.threads": "4"}
+    assert await alter("log.cleaner.threads", 0, "3") == 0
+    assert own() == {"num.network.threads": "4", "log.cleaner.threads": "3"}
+    assert await alter("min.insync.replicas", 1, None) == ErrorCode.INVALID_CONFIG
+    assert await alter("min.insync.replicas", 0, "2") == 0
+    assert await alter("log.cleaner.threads", 1, None) == 0
+    assert own() == {"num.network.threads": "4", "min.insync.replicas": "2"}
