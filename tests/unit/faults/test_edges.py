@@ -373,6 +373,29 @@ def test_the_rules_of_a_set_strike_what_the_set_is_about(name, parameters, asked
 
 
 @pytest.mark.parametrize(
+    ("name", "parameters", "hits"),
+    [
+        (
+            "protocol-errors",
+            {"every": 10},
+            {"correlation-id": [10, 20], "twice": [13, 23], "garbage": [15, 25]},
+        ),
+        ("lost-acknowledgements", {"every": 7}, {"produce": [7, 14, 21]}),
+        ("moved-leader", {"times": 2}, {"Produce": [1, 2]}),
+        ("flaky-network", {"probability": 0}, {}),
+    ],
+)
+def test_the_rules_of_a_set_strike_at_their_times(name, parameters, hits):
+    faults = Faults()
+    faults.use(name, parameters)
+    found: dict[str, list[int]] = {}
+    for number in range(1, 26):
+        for struck in faults.judge(subject(("t", 0), api_key=0)).names:
+            found.setdefault(struck.removeprefix(f"{name}."), []).append(number)
+    assert found == hits
+
+
+@pytest.mark.parametrize(
     ("line", "on"),
     [
         ("v3 -> twice", {"version": "3"}),
