@@ -3,7 +3,7 @@
 import pytest
 
 from barnabas.config import tables
-from barnabas.config.setting import SettingError
+from barnabas.config.setting import Setting, SettingError
 
 
 @pytest.mark.parametrize(
@@ -83,3 +83,99 @@ def test_a_password_is_not_repeated():
     row = tables.setting("ssl.keystore.password")
     assert row.sensitive
     assert "secret" not in str(row._error("secret", "text"))
+
+
+def row_of(kind: str, allowed: str, default: str | None = None) -> Setting:
+    return Setting.of_row(("name", kind, default, allowed, "low", "cluster", "", "words"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "allowed", "good", "bad"),
+    [
+        ("int", "", ["-2147483648", "2147483647", "+5"], ["-2147483649", "2147483648", "1.0", "--1", "+", "1 2"]),
+        ("short", "", ["-32768", "32767"], ["-32769", "32768"]),
+        ("long", "", [str(-(2**63)), str(2**63 - 1)], [str(-(2**63) - 1), str(2**63)]),
+        ("int", "1..9", ["1", "9"], ["0", "10"]),
+        ("int", "1..", ["1", "2147483647"], ["0", "-1"]),
+        ("int", "-1, 1..9", ["-1", "1", "9"], ["-2", "0", "10"]),
+        ("double", "0..1", ["0", "1", "0.5f", "1d", "1e0", ".5"], ["-0.1", "1.1", "x", "1_0", "٣", ""]),
+        ("boolean", "", ["true", " FALSE "], ["yes", "1", ""]),
+        ("string", "+", ["x", " x "], ["", "  "]),
+        ("string", "a|b", ["a", "b"], ["c", "A", "", "a|b"]),
+        ("string", "|a", ["a", ""], ["b"]),
+        ("string", "a/b", ["a", "B"], ["c", ""]),
+        ("list", "a|b", ["a", "b,a", ""], ["c", "a,c", "a,,b"]),
+        ("list", "", ["x,y", ""], ["x,,y", ",", "x,"]),
+        ("list", "replicas", ["", "*", "0:1", "0:1, 10:2", "0:1,"], ["*,0:1", "0", "0:", ":1", "a:1", "0:b", "٣:1"]),
+        ("string", "counts", ["", "a:1", "a:1,::1:2"], ["a", "a:", ":1", "a:x", "a:1,", "a:٣"]),
+    ],
+)  # fmt: skip
+def test_values_are_held_to_each_bound(kind, allowed, good, bad):
+    row = row_of(kind, allowed)
+    for text in good:
+        row.parse(text)
+    for text in bad:
+        with pytest.raises(SettingError, match=r"^name="):
+            row.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "allowed", "text", "shown"),
+    [
+        ("int", "", "007", "7"),
+        ("boolean", "", "TRUE", "true"),
+        ("list", "", " a , b,a", "a,b"),
+        ("list", "replicas", "0:1 , 0:1", "0:1,0:1"),
+        ("double", "", "1e7", "1.0E7"),
+        ("double", "", "0.001", "0.001"),
+        ("double", "", "0.00099", "9.9E-4"),
+        ("double", "", "-12345678", "-1.2345678E7"),
+        ("double", "", "0", "0.0"),
+        ("class", "", " a.B ", "a.B"),
+    ],
+)
+def test_a_valid_text_is_shown_in_one_way(kind, allowed, text, shown):
+    assert row_of(kind, allowed).normal(text) == shown
+
+
+def test_a_setting_of_a_listener_is_the_same_but_for_its_default_and_name():
+    row = row_of("int", "1..9", "5")
+    own = row.for_listener("listener.name.x.name")
+    assert (own.name, own.default, own.base, own.allowed, own.kind) == (
+        "listener.name.x.name",
+        None,
+        "name",
+        "1..9",
+        row.kind,
+    )
+    assert (own.effect, own.stops) == ("limits", True), "it is not acted upon"
+    narrow = row.with_limits("1..3")
+    assert (narrow.name, narrow.default, narrow.allowed, narrow.effect, narrow.stops) == (
+        "name",
+        5,
+        "1..3",
+        "",
+        False,
+    )
+    for name in ("ssl.x", "sasl.x", "max.connections"):
+        listed = Setting.of_row((name, "int", "5", "", "low", "cluster", "", "words")).for_listener(
+            f"l.{name}"
+        )
+        assert (listed.effect, listed.stops) == ("", False), name
+
+
+@pytest.mark.parametrize(
+    ("changes", "effect", "told"),
+    [
+        ("broker", "", (True, False, False, False)),
+        ("cluster", "!x", (True, False, False, True)),
+        ("", "removed", (False, True, False, False)),
+        ("", "zookeeper", (False, True, True, False)),
+        ("read-only", "cluster", (False, False, True, False)),
+    ],
+)
+def test_a_row_says_what_becomes_of_a_setting(changes, effect, told):
+    row = Setting.of_row(("name", "password", "", "", "low", changes, effect, "words"))
+    assert (row.dynamic, row.is_removed, row.acts_in_cluster, row.stops) == told
+    assert row.sensitive
+    assert not row_of("string", "").sensitive
