@@ -18,6 +18,7 @@ from barnabas.seeding.seeds import SeedError
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.log.partition_log import PartitionLog
     from barnabas.records.record import Record
 
 READ_BYTES = 1024 * 1024
@@ -135,6 +136,7 @@ class Looking:
     ) -> list[Record]:
         """Return up to `limit` records of a partition, without those of aborted transactions if `committed` is set."""
         found: list[Record] = []
+        offset = max(offset, self._log(topic, partition).log_start_offset)
         while len(found) < limit:
             batches, after = await self._batches(topic, partition, offset, committed=committed)
             for records, position, _ in batches:
@@ -149,6 +151,7 @@ class Looking:
     ) -> tuple[int, int]:
         """Return how many records there are from an offset on, and the offset after what was counted."""
         count = 0
+        offset = max(offset, self._log(topic, partition).log_start_offset)
         while True:
             batches, after = await self._batches(topic, partition, offset, committed=committed)
             for records, position, header in batches:
@@ -169,10 +172,7 @@ class Looking:
         """
         from barnabas.wire.generated.fetch import FetchRequest
 
-        log = self._services.logs.get(topic, partition)
-        if log is None:
-            raise NotThereError(f"topic {topic} has no partition {partition}")
-        offset = max(offset, log.log_start_offset)
+        offset = max(offset, self._log(topic, partition).log_start_offset)
         wanted = FetchRequest.FetchPartition(
             partition=partition, fetch_offset=offset, partition_max_bytes=READ_BYTES
         )
@@ -188,6 +188,12 @@ class Looking:
         if answer.error_code:
             raise SeedError(f"{topic}-{partition}: {error_name(answer.error_code)}")
         return _data_batches(records_of(answer.records), offset, answer.aborted_transactions or ())
+
+    def _log(self, topic: str, partition: int) -> PartitionLog:
+        log = self._services.logs.get(topic, partition)
+        if log is None:
+            raise NotThereError(f"topic {topic} has no partition {partition}")
+        return log
 
     # --- groups ---------------------------------------------------------------------------------------------
 
