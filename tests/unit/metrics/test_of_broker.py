@@ -234,6 +234,7 @@ async def test_groups_are_counted_by_protocol_and_state(asked):
     assert [values[f"{GROUPS}group_count", name] for name in protocols] == [3, 2, 1, 0]
     assert values[f"{GROUPS}consumer_group_count", "Stable"] == 2
     assert values[f"{GROUPS}share_group_count", "Stable"] == 1
+    assert not any(key[0] == f"{GROUPS}classic_group_count" for key in values), "they have names of their own"
     assert (values[f"{CLASSIC}numgroups",], values[f"{CLASSIC}numoffsets",]) == (3, 3)
     states = ("empty", "preparingrebalance", "completingrebalance", "stable", "dead")
     assert [values[f"{CLASSIC}numgroups{state}",] for state in states] == [2, 0, 1, 0, 0]
