@@ -56,7 +56,7 @@ class Asked:
         self.log_limit = LogLimit()
         self.authorizer = authorizer_of(self.services.config, self.services.metadata)
         self.is_closed = False
-        """Whether the connection is closed after the last answer, or without one: then that was None."""
+        """True where the connection is closed after the last answer, or without one: then that was None."""
 
     async def __call__(self, request: Any, version: int) -> Any:
         name = type(request).__name__.removesuffix("Request")

@@ -149,7 +149,7 @@ def test_a_part_of_an_answer_is_marked_with_an_error():
 
 
 class Committed:
-    """What became of a request: what the handler was asked, and what ended."""
+    """A request with faults: what the handler was asked, and what ended."""
 
     def __init__(self, *rules: str) -> None:
         self.faults = Faults()

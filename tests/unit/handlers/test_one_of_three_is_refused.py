@@ -35,7 +35,7 @@ class Case(NamedTuple):
     denied: Denied
     expected: list[int]
     denied_too: tuple[Denied, ...] = ()
-    """What would allow everything."""
+    """Rights that would allow everything."""
 
 
 def topics(items: str, name: str = "Name", **more: Any) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What a broker holds, looked at: members of groups of each kind, records without aborted ones, from any offset on."""
+"""Looking at a broker: members of groups of each kind, records without aborted ones, from any offset on."""
 
 from __future__ import annotations
 
