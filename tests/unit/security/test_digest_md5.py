@@ -76,6 +76,25 @@ def test_the_server_of_the_rfcs_example():
 
 
 @pytest.mark.parametrize(
+    ("left_out", "said"),
+    [
+        (b"qop=auth,", ""), (b"nc=00000001,", "nc"), (b'realm="elwood.innosoft.com",', "realm"),
+        (b'nonce="OA6MG9tEQGm2hh",', "nonce"), (b'username="chris",', "no username"),
+    ],
+)  # fmt: skip
+def test_of_what_an_answer_says_only_the_quality_of_protection_may_be_left_out(left_out, said):
+    ours = server({"chris": "secret"})
+    ours.answer(b"")
+    answer = begun().send(CHALLENGE)
+    assert answer.count(left_out) == 1
+    if not said:
+        assert ours.answer(answer.replace(left_out, b"")) == PROOF
+        return
+    with pytest.raises(DigestError, match=said):
+        ours.answer(answer.replace(left_out, b""))
+
+
+@pytest.mark.parametrize(
     ("username", "password"),
     [('a"\\b', "p,q"), ("münchen", "pässword"), ("日本", "密码"), ("a", "é"), ("a", 'x"y')],
 )

@@ -81,6 +81,10 @@ def test_malformed_rules_are_refused(rules):
         (["RULE:[1:fixed]"], "bob@OTHER", "fixed"),
         (["RULE:[2:$2]", "DEFAULT"], "bob@REALM", "bob"),
         (["DEFAULT"], "a/b/c", "a/b/c"),
+        (["RULE:[1:$1@$0](.*@OTHER)", "RULE:[1:not-$1]"], "bob@REALM", "not-bob"),
+        (["RULE:[1:$1](a.*)", "RULE:[1:not-$1]"], "bob@REALM", "not-bob"),
+        (["RULE:[1:$1](b)", "RULE:[1:not-$1]"], "bob@REALM", "not-bob"),
+        (["RULE:[2:$1]", "RULE:[1:one-$1]"], "bob@REALM", "one-bob"),
     ],
 )
 def test_rules_name_kerberos_principals(rules, principal, name):
