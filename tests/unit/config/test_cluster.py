@@ -2,6 +2,7 @@
 
 import pytest
 
+from barnabas.config import cluster
 from barnabas.config.cluster import (
     LEADER_SELECTOR,
     RACK_SELECTOR,
@@ -130,3 +131,16 @@ def test_the_listener_of_brokers_has_a_name():
 def test_consumers_read_in_their_rack_where_that_is_set():
     assert not reads_from_rack(with_settings())
     assert reads_from_rack(with_settings(replica_selector_class=RACK_SELECTOR))
+
+
+@pytest.mark.parametrize("text", ["user", "user:", ":password", ":"])
+def test_credentials_for_zookeeper_have_a_user_and_a_password_which_are_not_repeated(text):
+    with pytest.raises(SettingError, match=r"=\.\.\.: it is not of the form USER:PASSWORD"):
+        cluster._digest(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("u:p", ("u", "p")), ("u:p:q", ("u", "p:q")), ("", None), (None, None)]
+)
+def test_credentials_for_zookeeper_end_at_the_first_colon(text, expected):
+    assert cluster._digest(text) == expected
