@@ -277,10 +277,6 @@ def iter_batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]
     buf_end = len(buf)
     while buf_end - pos >= HEADER_SIZE_UP_TO_MAGIC:
         size = LOG_OVERHEAD + _INT32.unpack_from(buf, pos + LENGTH_OFFSET)[0]
-        if size < LEGACY_SIZE_MIN:
-            raise CorruptRecordsError(
-                f"length {size - LOG_OVERHEAD} at byte {pos} is less than any message takes"
-            )
         if size > buf_end - pos:
             if buf[pos + MAGIC_OFFSET] > 2:
                 raise CorruptRecordsError(f"magic {buf[pos + MAGIC_OFFSET]} at byte {pos} is unknown")

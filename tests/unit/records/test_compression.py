@@ -106,6 +106,16 @@ FOREIGN = {
     ),
 }  # fmt: skip
 PLAIN = {"lz4 of uncompressed blocks": NOISE, "zstd of raw and RLE blocks": b"abc" + b"z" * 10}
+for descriptor, fields in {
+    0x01: "60 00", 0x02: "60 0000", 0x03: "60 00000000",  # a dictionary's id of 0, which is none
+    0x40: "60 2c00", 0x80: "60 2c010000", 0xC0: "60 2c01000000000000",  # the content's size
+    0x60: "2c00", 0xA0: "2c010000", 0xE0: "2c01000000000000", 0x62: "0000 2c00",  # in one segment
+}.items():  # fmt: skip
+    name = f"zstd with descriptor {descriptor:02x}"
+    FOREIGN[name] = (Codec.ZSTD, bytes.fromhex(f"28b52ffd{descriptor:02x}{fields}630900") + b"z")
+    PLAIN[name] = b"z" * 300
+FOREIGN["zstd of one segment of few bytes"] = (Codec.ZSTD, bytes.fromhex("28b52ffd2003190000") + b"abc")
+PLAIN["zstd of one segment of few bytes"] = b"abc"
 
 
 @pytest.mark.parametrize("name", FOREIGN)
