@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+from barnabas.records.crc import _load
+
 LAZY = ["snappy", "cramjam", "lz4", "zstandard", "barnabas.records.codecs", "barnabas.records.legacy"]
 IMPURE = ["trio", "socket", "random", "threading", "logging", "asyncio", "importlib.metadata"]
 
@@ -36,3 +38,7 @@ def test_the_broker_starts_without_telemetry_and_metrics():
     rare = {"barnabas.telemetry", "barnabas.metrics", "barnabas.broker.metrics_endpoint"}
     libraries = {"google.protobuf", "opentelemetry", "prometheus_client", "h11", "re2"}
     assert loaded_by("barnabas.broker.app").isdisjoint(rare | libraries)
+
+
+def test_the_checksum_comes_straight_from_its_extension_module():
+    assert _load().__module__ == "crc32c._crc32c"
