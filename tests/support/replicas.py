@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from barnabas.cluster.changes import BrokerRegistered, PartitionChanged, TopicCreated
 from barnabas.cluster.image import (
@@ -41,26 +42,33 @@ class Node:
         self,
         broker_id: int,
         *,
+        dirs: Sequence[str] = ("/d",),
+        is_member: bool = False,
         threads: Threads | None = None,
         budget: LoopBudget | None = None,
-        **settings: int,
+        **settings: Any,
     ) -> None:
         self.broker_id = broker_id
+        self.dirs = list(dirs)
+        self.is_member = is_member
         self.threads = threads or OsThreads()
         self.budget = budget or LoopBudget()
         self.disk = MemoryDisk()
-        self.disk.make_dirs("/d")
+        for path in dirs:
+            self.disk.make_dirs(path)
         self.config = LogConfig(**settings)  # type: ignore[arg-type]
         self.now_ms = 0
         self.proposals: list[tuple[Replica, IsrChange]] = []
         self.image = ClusterImage("c")
         self.flushes: list[Replica] = []
+        self.fetched: list[tuple[str, Replica]] = []
+        """Replicas for which fetching was started or stopped, in this order."""
         self.live: frozenset[int] | None = None
         self.start()
 
     def start(self) -> None:
         """Open the logs; nothing is known of the cluster yet."""
-        self.logs = LogManager(["/d"], config_for=lambda topic: self.config, disk=self.disk)
+        self.logs = LogManager(self.dirs, config_for=lambda topic: self.config, disk=self.disk)
         self.logs.open(NOW_MS)
         context = ReplicaContext(
             broker_id=self.broker_id,
@@ -70,8 +78,22 @@ class Node:
             clock_ms=lambda: self.now_ms,
             lag_max_ms=lambda: LAG_MAX_MS,
             live_brokers=lambda: self.image.brokers if self.live is None else self.live,
+            fetchers=self._Fetchers(self),
+            is_member=self.is_member,
         )
         self.replicas = Replicas(self.logs, context, self.budget, self.threads)
+
+    class _Fetchers:
+        """Notes for whom would be fetched."""
+
+        def __init__(self, node: Node) -> None:
+            self.node = node
+
+        def start(self, replica: Replica) -> None:
+            self.node.fetched.append(("start", replica))
+
+        def stop(self, replica: Replica) -> None:
+            self.node.fetched.append(("stop", replica))
 
     def _storage_failed(self, error: StorageError) -> RequestError:
         self.replicas.lose(self.logs.take_offline(error.log_dir, error))
