@@ -132,7 +132,6 @@ class Replica:
         log = self.log  # what is between its high watermark and its end is news to readers
         is_committed = log.high_watermark == log.log_end_offset
         self.growth.restart(log.log_end_offset, 0 if is_committed else log.size_bytes)
-        self._why_closed = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def close_waiters(self, why: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
         """Stop to lead: whoever waits meets `why`."""
@@ -473,7 +472,9 @@ class Replica:
         `isr` is what the controller has accepted, if that may be another one than was proposed.
         """
         if self._state is not None:
-            self._state.settled(change, partition_epoch=partition_epoch, isr=isr)
+            self._state.settled(
+                change, partition_epoch=partition_epoch, isr=isr, now_ms=self._context.clock_ms()
+            )
             self.subscribers.changed()
             self._advance()
 

@@ -141,17 +141,15 @@ class LeaderState:
         """
         if partition_epoch < self.partition_epoch:
             return False
-        joined = frozenset(isr) - self.isr
         self.partition_epoch = partition_epoch
         self.replicas = frozenset(replicas)
-        self.isr = self._in_sync(isr)
         self._followers = {
-            replica: self._followers.get(replica)
-            or FollowerState(last_caught_up_ms=now_ms if replica in joined else NEVER_MS)
+            replica: self._followers.get(replica) or FollowerState()
             for replica in self.replicas
             if replica != self.broker_id
         }
         self.has_followers = bool(self._followers)
+        self._take_isr(isr, now_ms)
         if self._pending is not None and self._pending.partition_epoch < partition_epoch:
             self._pending = None
         self._check()
@@ -264,7 +262,12 @@ class LeaderState:
         return self._pending
 
     def settled(
-        self, change: IsrChange, *, partition_epoch: int | None, isr: Iterable[int] | None = None
+        self,
+        change: IsrChange,
+        *,
+        partition_epoch: int | None,
+        isr: Iterable[int] | None = None,
+        now_ms: int = NEVER_MS,
     ) -> None:
         """Note the controller's answer to a proposal: the new partition epoch, or None if it was refused.
 
@@ -276,9 +279,18 @@ class LeaderState:
         self._pending = None
         if partition_epoch is not None and partition_epoch >= self.partition_epoch:
             self.partition_epoch = partition_epoch
-            accepted = change.isr if isr is None else frozenset(isr)
-            self.isr = self._in_sync(accepted)
+            self._take_isr(change.isr if isr is None else frozenset(isr), now_ms)
             self._check()
+
+    def _take_isr(self, isr: Collection[int], now_ms: int) -> None:
+        """Let these replicas be in sync; those that join have `replica.lag.time.max.ms` from now on, as in Apache Kafka.
+
+        They had what was committed, which may be less than the leader had: they would leave again at once.
+        """
+        before, self.isr = self.isr, self._in_sync(isr)
+        for replica in self.isr - before:
+            state = self._followers[replica]
+            state.last_caught_up_ms = max(state.last_caught_up_ms, now_ms)
 
     def _in_sync(self, isr: Collection[int]) -> frozenset[int]:
         """Return those of an ISR that are replicas.

@@ -319,7 +319,7 @@ def test_new_replicas_are_told_that_they_are_new_and_old_ones_of_the_new_epoch()
     }
     assert {broker: one.is_new for broker, one in told.items()} == {1: False, 2: False, 3: False, 4: True}
     assert {one.leader_epoch for one in told.values()} == {6}
-    assert [one for one in shell.receivers(StopReplicaRequest)] == []
+    assert shell.receivers(StopReplicaRequest) == []
 
 
 def test_a_reassignment_that_is_cancelled_takes_back_what_it_had_added() -> None:

@@ -5,10 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import trio
+import trio.testing
 
-from barnabas.cluster.changes import LogDirsRegistered, PartitionChanged, TopicCreated, TopicDeleted
-from barnabas.cluster.image import NO_TOPIC_ID, Change, ClusterImage, PartitionInfo, TopicInfo
+from barnabas.cluster.changes import (
+    BrokerRegistered,
+    LogDirsRegistered,
+    PartitionChanged,
+    TopicCreated,
+    TopicDeleted,
+)
+from barnabas.cluster.image import NO_TOPIC_ID, BrokerInfo, Change, ClusterImage, PartitionInfo, TopicInfo
 from barnabas.errors import RequestError, StorageError
+from barnabas.replicas import in_sync
 from barnabas.replicas import lost_dirs as lost
 from barnabas.replicas.failures import FULL_INTERVAL_MS, LogDirFailures
 from barnabas.replicas.in_sync import LocalAlterPartition
@@ -28,6 +37,10 @@ SOLE = PartitionInfo(1, (1,), (1,), 5, 7)
 
 def topic(*partitions: PartitionInfo, name: str = "t", id: bytes = TOPIC_ID) -> TopicCreated:
     return TopicCreated(TopicInfo(name, id, partitions))
+
+
+def brokers() -> list[Change]:
+    return [BrokerRegistered(BrokerInfo(one, None, {})) for one in (1, 2)]
 
 
 def newer(info: PartitionInfo, **fields: Any) -> PartitionInfo:
@@ -279,6 +292,38 @@ async def test_after_a_start_a_log_that_is_gone_is_copied_again_or_its_partition
     caplog.clear()
     await node.change(info._replace(partition_epoch=8))
     assert "gone" not in caplog.text  # it is told once
+
+
+async def test_the_controller_calls_a_replica_new_for_one_image_only() -> None:
+    node = Node(1, dirs=("/d", "/e"), is_member=True)
+    node.replicas.begin_empty("t", 0)
+    await node.apply([topic(LED)])
+    log_dir = node.replica.log.log_dir
+    node._storage_failed(StorageError(log_dir, OSError(5, "broken")))
+    await node.change(newer(ELSEWHERE))
+    await node.change(newer(newer(LED)))
+    assert node.replicas.role("t", 0) is Role.OFFLINE
+
+
+async def test_what_is_there_at_a_start_is_not_new_but_a_topic_made_again_is() -> None:
+    node = Node(1, dirs=("/d", "/e"))
+    node._storage_failed(StorageError("/e", OSError(5, "broken")))
+    await node.apply([topic(SOLE)])
+    assert node.replicas.role("t", 0) is Role.OFFLINE
+    await node.apply([topic(SOLE, id=OTHER_ID)])
+    assert node.replicas.role("t", 0) is Role.LEADER
+
+
+async def test_checkpoints_say_nothing_of_a_log_that_was_deleted_before_another_has_its_name() -> None:
+    node = Node(1)
+    await node.create(SOLE)
+    node.produce(b"x", b"y")
+    node.replica.delete_records_before(2)
+    node.logs.write_checkpoints()
+    await node.apply([TopicDeleted("t")])
+    assert node.logs.checkpoints.may_mislead("/d", ("t", 0))
+    await node.apply([topic(SOLE, id=OTHER_ID)])
+    assert not node.logs.checkpoints.may_mislead("/d", ("t", 0))
 
 
 # --- ids of topics ------------------------------------------------------------------------------------------------
@@ -594,3 +639,21 @@ async def test_a_proposal_that_could_not_be_kept_is_taken_back(autojump_clock: A
     assert node.replica.in_sync_replicas == {1}
     node.replica.follower_fetched(2, 0, log_start_offset=0)
     assert len(node.proposals) == 2  # it is made again
+
+
+async def test_proposals_are_decided_on_until_none_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_sync, "CHANGES_AT_ONCE", 2)
+    node = Node(1)
+    await node.apply([*brokers(), topic(*[LED._replace(isr=(1,))] * 5)])
+    store = Store(node.image)
+    alter = LocalAlterPartition(1, store)  # type: ignore[arg-type]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(alter.run)
+        for count in (3, 5):  # those that come later too
+            for index in range(len(node.proposals), count):
+                node.replicas.leader("t", index).follower_fetched(2, 0, log_start_offset=0)
+                alter.propose(*node.proposals[-1])
+            await trio.testing.wait_all_tasks_blocked()
+            in_sync_now = [info.isr for info in store.image.topics["t"].partitions]
+            assert in_sync_now == [(1, 2)] * count + [(1,)] * (5 - count)
+        nursery.cancel_scope.cancel()

@@ -219,6 +219,14 @@ async def test_a_follower_waits_for_its_flush_until_it_is_none() -> None:
     assert plain.flushes == []
 
 
+async def test_a_follower_does_not_wait_for_what_another_flush_has_synced() -> None:
+    node = await leader(FOLLOWED, flush_messages=1)
+    log = node.replica.log
+    log.append_as_follower(batch(b"x", leader_epoch=6), now_ms=NOW_MS)
+    log.recovery_point = log.log_end_offset  # by a flush after a roll, which counts no messages
+    assert await outcome(node.replica.wait_synced) == [0]
+
+
 async def test_the_low_watermark_waits_for_live_replicas_only() -> None:
     node = await leader()
     node.live = frozenset({1, 2})
@@ -339,6 +347,27 @@ async def test_a_sole_replica_commits_at_once_and_one_that_gets_followers_waits_
     assert node.replica.log.high_watermark == 2
 
 
+async def test_a_leader_that_is_alone_commits_what_it_had_not_committed_as_a_follower() -> None:
+    node = await leader(FOLLOWED)
+    replica = node.replica
+    replica.log.append_as_follower(batch(b"x", b"y", leader_epoch=6), now_ms=NOW_MS)
+    assert replica.log.high_watermark == 0
+    alone = LED._replace(replicas=(1,), isr=(1,), leader_epoch=7, partition_epoch=9)
+    await node.change(alone)
+    assert replica.log.high_watermark == 2
+
+
+async def test_what_is_not_committed_is_news_to_readers_after_a_change_of_the_role() -> None:
+    node = await leader()
+    end, growth = node.produce(b"x", acks=1), node.replica.growth
+    await node.change(LED._replace(leader_epoch=6, partition_epoch=8))
+    assert growth.committed_bytes < growth.appended_bytes
+    fetched(node, 2, end)
+    assert growth.committed_bytes == growth.appended_bytes
+    await node.change(LED._replace(leader_epoch=7, partition_epoch=9))
+    assert growth.committed_bytes == growth.appended_bytes
+
+
 # --- the ISR ------------------------------------------------------------------------------------------------------
 
 
@@ -375,6 +404,36 @@ async def test_followers_that_lag_are_proposed_to_leave() -> None:
     await node.change(FOLLOWED)
     node.replica.shrink_isr()
     assert len(node.proposals) == 1
+
+
+async def test_having_what_is_committed_is_not_having_caught_up() -> None:
+    node = await leader()
+    node.produce(b"x", acks=1)
+    node.now_ms = LAG_MAX_MS
+    fetched(node, 2, 0)
+    node.now_ms = LAG_MAX_MS + 1
+    node.replica.shrink_isr()
+    assert [change.isr for _, change in node.proposals] == [{1}]
+
+
+@pytest.mark.parametrize("way", ["metadata", "proposal"])
+async def test_who_joins_has_the_lag_time_from_then_on(way: str) -> None:
+    node = await leader()
+    end = node.produce(b"x", acks=1)
+    fetched(node, 2, end)
+    node.produce(b"y", acks=1)
+    fetched(node, 3, end)
+    node.now_ms = 5_000
+    fetched(node, 2, end + 1)
+    if way == "metadata":
+        await node.change(LED._replace(isr=(1, 2, 3), partition_epoch=8))
+    else:
+        node.replica.isr_settled(node.proposals[0][1], partition_epoch=8)
+    node.proposals.clear()
+    for since_ms, count in ((LAG_MAX_MS, 0), (LAG_MAX_MS + 1, 1)):
+        node.now_ms = 5_000 + since_ms
+        node.replica.shrink_isr()
+        assert len(node.proposals) == count
 
 
 @pytest.mark.parametrize(("partition_epoch", "isr"), [(8, {1}), (None, {1, 2})])

@@ -87,6 +87,21 @@ def test_who_joins_by_metadata_has_the_lag_time_from_then_on_and_others_keep_the
     assert leader.out_of_sync(60, 2_001 + LAG_MS, LAG_MS) == {2, 4}
 
 
+@pytest.mark.parametrize("way", ["metadata", "proposal"])
+def test_who_joins_with_less_than_the_leader_has_is_given_time_to_catch_up(way: str) -> None:
+    leader = leading(1, 2)
+    fetched(leader, 2, 60, now_ms=1_900)
+    fetched(leader, 3, 50, now_ms=1_900)  # it has what is committed, and no more
+    if way == "metadata":
+        leader.update(partition_epoch=8, replicas=(1, 2, 3), isr=(1, 2, 3), now_ms=2_000)
+    else:
+        change = leader.propose_expansion(3)
+        assert change is not None
+        leader.settled(change, partition_epoch=8, now_ms=2_000)
+    assert leader.out_of_sync(60, 2_000 + LAG_MS, LAG_MS) == set()
+    assert leader.out_of_sync(60, 2_001 + LAG_MS, LAG_MS) == {3}
+
+
 def test_replicas_that_come_and_go_by_metadata_are_followers_or_none() -> None:
     leader = leading(1, replicas=(1,))
     assert not leader.has_followers
