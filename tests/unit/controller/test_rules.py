@@ -56,9 +56,11 @@ def cluster(
 class Shell:
     """Carries out steps: writes are done but for `conflicts`, which find `found` instead."""
 
-    def __init__(self, core: Core, *, found: PartitionState | None = None) -> None:
+    def __init__(self, core: Core, *, found: PartitionState | None = None, conflicts: int = 1) -> None:
+        """The first writes, `conflicts` of them, meet another one, of the state `found`."""
         self.core = core
         self.found = found
+        self.conflicts = conflicts if found is not None else 0
         self.steps: list[Any] = []
         self.unclean: set[str] = set()
 
@@ -75,7 +77,8 @@ class Shell:
     def _outcome(self, step: Any) -> Any:
         match step:
             case WriteStates(states) | CreateStates(states):
-                if self.found is not None:
+                if self.conflicts:
+                    self.conflicts -= 1
                     return Written(conflicts=list(states))
                 return Written({one: replace(new, version=new.version + 1) for one, new in states.items()})
             case ReadStates(wanted):
@@ -449,6 +452,71 @@ def test_replicas_that_a_broker_has_lost_are_noted_and_led_by_others() -> None:
     shell.run(brokers.replicas_answered(core, one, {T: fine}))
     assert core.state.offline_dirs == {1: set()}
     assert len(shell.steps) == count
+
+
+@pytest.mark.parametrize(
+    ("epoch", "is_away", "is_here"),
+    [(None, True, False), (201, True, True), (101, False, True), (100, False, True)],
+)
+def test_a_broker_that_has_gone_or_comes_back_has_been_away(
+    epoch: int | None, is_away: bool, is_here: bool
+) -> None:
+    core = cluster()
+    state = core.state
+    state.offline_dirs = {1: {("t", 7)}}
+    state.shutting_down = {1}
+    registered = dict(state.brokers)
+    del registered[1]
+    if epoch is not None:
+        registered[1] = Broker(1, epoch, (endpoint(1),))
+    shell = Shell(core)
+    shell.run(brokers.changed(core, registered))
+    now = state.states[T]
+    assert (now.leader, now.isr, now.leader_epoch) == ((2, (2,), 6) if is_away else (1, (1, 2), 5))
+    assert (1 in state.brokers) is is_here
+    assert state.offline_dirs == ({} if is_away else {1: {("t", 7)}})
+    assert state.shutting_down == (set() if is_away else {1})
+    living = [1, 2, 3, 4] if is_here else [2, 3, 4]
+    assert set(shell.receivers(UpdateMetadataRequest)) == (set(living) if is_away else set())
+    if is_away and is_here:
+        assert state.brokers[1].epoch == 201
+        assert 1 in shell.receivers(LeaderAndIsrRequest)  # it is told what it follows
+
+
+def test_a_broker_that_comes_is_told_of_all_and_all_are_told_of_it() -> None:
+    core = cluster(state=replace(LED, leader=-1, isr=(3,)))
+    newcomer = core.state.brokers.pop(3)
+    shell = Shell(core)
+    shell.run(brokers.changed(core, {**core.state.brokers, 3: newcomer}))
+    assert (core.state.states[T].leader, core.state.states[T].isr) == (3, (3,))
+    assert set(shell.receivers(UpdateMetadataRequest)) == {1, 2, 3, 4}
+    assert set(shell.receivers(LeaderAndIsrRequest)) == {1, 2, 3}
+    [first, *_] = shell.sent()
+    assert isinstance(first[1], UpdateMetadataRequest)
+
+
+@pytest.mark.parametrize("conflicts", [0, 1, 3])
+def test_what_somebody_else_has_written_is_read_and_decided_on_again(conflicts: int) -> None:
+    """A leader has changed the ISR meanwhile: who is not in it any more is not elected."""
+    core = cluster(state=replace(LED, leader=3, isr=(1, 2, 3)))
+    shell = Shell(core, found=replace(LED, leader=3, isr=(2, 3), version=20), conflicts=conflicts)
+    shell.run(partitions.elect_after_loss(core, [T], unclean=False))
+    now = core.state.states[T]
+    assert (now.leader, now.isr) == ((2, (2, 3)) if conflicts else (1, (1, 2, 3)))
+    assert now.version == (21 if conflicts else 10)
+    assert sum(isinstance(step, ReadStates) for step in shell.steps) == conflicts
+
+
+def test_a_reassignment_whose_target_is_out_of_sync_after_all_goes_on() -> None:
+    core = cluster(state=replace(LED, isr=(1, 2, 3)))
+    moving = Assignment((3, 1, 2), adding=(3,), removing=(1,))
+    core.state.assignments["t"][0] = moving
+    core.state.reassigning[T] = None
+    shell = Shell(core, found=replace(LED, isr=(1, 2), version=20))
+    shell.run(reassignment.isr_changed(core, [T]))
+    assert core.state.assignments["t"][0] == moving
+    assert list(core.state.reassigning) == [T]
+    assert shell.receivers(StopReplicaRequest) == []
 
 
 # --- topics -------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import pytest
 
 from barnabas.records import batch, building, legacy
 from barnabas.records.batch import transactional_producer
+from barnabas.records.crc import crc32c
 from barnabas.records.errors import Code, CorruptRecordsError, RecordsError
 from barnabas.records.record import Record
 from barnabas.records.rules import AppendRules
@@ -61,6 +62,17 @@ def with_length(raw, length):
 def test_a_header_of_a_batch_is_refused_for_what_is_wrong_with_it(raw, problem, before):
     with pytest.raises(CorruptRecordsError, match=problem):
         batch.read_header(before + raw, len(before))
+
+
+def test_a_batch_that_is_cut_short_is_not_sound_whatever_its_checksum_says():
+    header = batch.read_header(V2)
+    for cut in (1, 10):
+        header.crc = crc32c(V2[batch.ATTRIBUTES_OFFSET : -cut])
+        assert not batch.check_crc(V2[:-cut], 0, header)
+        assert not batch.check_crc(b"x" * cut + V2[:-cut], cut, header)
+    header.crc = batch.read_header(V2).crc
+    assert batch.check_crc(b"xx" + V2, 2, header)
+    assert batch.check_crc(V2 + b"xx", 0, header)
 
 
 def test_the_smallest_length_of_a_batch_is_taken():
