@@ -51,12 +51,6 @@ def told(offset: int, **fields: Any) -> SessionPartition:
     return want
 
 
-def values(data: Any) -> list[bytes | None]:
-    """The records of the first batch."""
-    raw = data.records.to_bytes() if hasattr(data.records, "to_bytes") else bytes(data.records)
-    return [record.value for record in read_records(raw)] if raw else []
-
-
 def last_value(data: Any) -> bytes | None:
     raw = data.records.to_bytes() if hasattr(data.records, "to_bytes") else bytes(data.records)
     at, found = 0, None

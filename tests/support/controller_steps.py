@@ -1,0 +1,91 @@
+"""The controller's core with a shell that carries out its steps as a test says, and notes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from barnabas.controller.core import ControllerSettings, Core
+from barnabas.controller.state import Assignment, Broker, ControllerState, Endpoint, PartitionState
+from barnabas.controller.steps import (
+    CreateStates,
+    GiveWay,
+    ReadStates,
+    ReadUnclean,
+    Send,
+    WriteAssignment,
+    WriteStates,
+    Written,
+)
+
+ID = b"i" * 16
+T = ("t", 0)
+LED = PartitionState(1, (1, 2), leader_epoch=5, controller_epoch=6, version=9)
+
+
+def endpoint(broker: int, port: int = 9092) -> Endpoint:
+    return Endpoint("PLAINTEXT", f"h{broker}", port)
+
+
+def cluster(
+    count: int = 1, state: PartitionState | None = LED, replicas: tuple[int, ...] = (1, 2, 3)
+) -> Core:
+    """Brokers 1 to 4, registered with epochs 101 to 104, and a topic of three replicas."""
+    known = ControllerState(epoch=7)
+    for one in (1, 2, 3, 4):
+        known.brokers[one] = Broker(one, 100 + one, (endpoint(one),))
+    known.add_topic("t", ID, {index: Assignment(replicas) for index in range(count)})
+    if state is not None:
+        known.states = {("t", index): state for index in range(count)}
+    return Core(ControllerSettings(broker_id=1), known)
+
+
+class Shell:
+    """Carries out steps: writes are done but for `conflicts`, which find `found` instead."""
+
+    def __init__(self, core: Core, *, found: PartitionState | None = None, conflicts: int = 1) -> None:
+        """The first writes, `conflicts` of them, meet another one, of the state `found`."""
+        self.core = core
+        self.found = found
+        self.conflicts = conflicts if found is not None else 0
+        self.steps: list[Any] = []
+        self.unclean: set[str] = set()
+
+    def run(self, steps: Any) -> Any:
+        outcome = None
+        try:
+            while True:
+                step = steps.send(outcome)
+                self.steps.append(step)
+                outcome = self._outcome(step)
+        except StopIteration as end:
+            return end.value
+
+    def _outcome(self, step: Any) -> Any:
+        match step:
+            case WriteStates(states) | CreateStates(states):
+                if self.conflicts:
+                    self.conflicts -= 1
+                    return Written(conflicts=list(states))
+                return Written({one: replace(new, version=new.version + 1) for one, new in states.items()})
+            case ReadStates(wanted):
+                return dict.fromkeys(wanted, self.found) if self.found is not None else {}
+            case ReadUnclean():
+                return self.unclean
+            case WriteAssignment():
+                return True
+        return None
+
+    def sent(self) -> Iterator[tuple[int, Any]]:
+        for step in self.steps:
+            if isinstance(step, Send):
+                for one in step.requests:
+                    yield one.broker_id, one.request
+
+    def receivers(self, kind: type) -> list[int]:
+        return [broker for broker, request in self.sent() if isinstance(request, kind)]
+
+    @property
+    def turns(self) -> int:
+        return sum(isinstance(step, GiveWay) for step in self.steps)
