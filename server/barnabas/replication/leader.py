@@ -122,7 +122,7 @@ class LeaderState:
         if state is None:
             return False
         if fetch_offset >= leader_end_offset:
-            state.last_caught_up_ms = max(state.last_caught_up_ms, now_ms)
+            state.last_caught_up_ms = now_ms
         elif fetch_offset >= state.last_fetch_leader_end_offset >= 0:
             state.last_caught_up_ms = max(state.last_caught_up_ms, state.last_fetch_ms)
         state.end_offset = fetch_offset

@@ -54,7 +54,6 @@ def test_a_fetch_is_noted_field_by_field() -> None:
         ([(60, 60, 1_100), (60, 70, 1_300), (65, 80, 1_400)], 1_100),
         ([(60, 60, 1_100), (60, 70, 1_300), (70, 80, 1_400)], 1_300),
         ([(0, 0, 1_100), (0, 10, 1_200)], 1_100),
-        ([(60, 60, 1_100), (60, 60, 900)], 1_100),  # the clock that is read does not go back
     ],
 )
 def test_a_follower_has_caught_up_when_it_had_what_the_leader_had_then(
