@@ -61,7 +61,7 @@ class Leader:
     lacks: frozenset[int] = frozenset()
     has_sessions: bool = False
     session: dict[int, Any] = field(default_factory=dict)
-    """What the session's requests want, by partition."""
+    """Wanted by the requests of the session, by partition."""
     told: dict[int, int] = field(default_factory=dict)
     """The high watermark that the session's answers have told, by partition."""
 

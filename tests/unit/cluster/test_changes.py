@@ -1,4 +1,4 @@
-"""What changes do to an image, how they are kept, and what is left of them when one is lost."""
+"""Changes of an image: what they do, how they are kept, and what is left of them when one is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What importing the package loads: it is on the broker's way to being ready."""
+"""Importing the package: what that loads, as it is on the broker's way to being ready."""
 
 import subprocess
 import sys

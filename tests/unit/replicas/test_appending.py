@@ -1,4 +1,4 @@
-"""What a produce request appends to usual partitions together, and where that ends."""
+"""Usual partitions of a produce request, appended together, and where that ends."""
 
 from __future__ import annotations
 

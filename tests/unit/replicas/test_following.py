@@ -1,4 +1,4 @@
-"""What a follower's log does with each answer of its leader, and with those that come too late."""
+"""A follower's log after each answer of its leader, also after one that comes too late."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What fetches of consumers and of followers read of a partition, and which of them an answer leaves out."""
+"""Fetches of consumers and of followers: what they read of a partition, and which partitions an answer leaves out."""
 
 from __future__ import annotations
 

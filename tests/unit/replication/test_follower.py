@@ -1,4 +1,4 @@
-"""Where a follower truncates."""
+"""Truncation of a follower: to which offset."""
 
 import pytest
 
