@@ -6,17 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import trio
 
 from barnabas.cluster.access_changes import DelegationTokenChanged
 from barnabas.cluster.delegation_tokens import DelegationTokens
-from barnabas.cluster.image import (
-    ClusterImage,
-)
+from barnabas.cluster.image import ClusterImage
 from barnabas.errors import RequestError, StorageError
 from barnabas.security.tokens import Token
 from barnabas.wire.generated.errors import ErrorCode
-
-# --- delegation tokens --------------------------------------------------------------------------------------------
 
 NOW = 1_000_000
 
@@ -43,18 +40,17 @@ class Cluster:
         return token_id.encode()
 
 
-class Random:
-    def bytes(self, count: int) -> bytes:
-        return b"r" * count
+class Same:
+    """Draws the same bytes each time."""
 
-    def __getattr__(self, name: str) -> Any:
-        return lambda count=16: b"r" * count
+    def token_bytes(self, size: int) -> bytes:
+        return b"r" * size
 
 
 def tokens(cluster: Cluster, now_ms: int = NOW) -> DelegationTokens:
     return DelegationTokens(
         cluster, cluster, lifetime_max_ms=10_000, expiry_ms=3_000, per_owner_max=2, check_interval_ms=500,  # type: ignore[arg-type]
-        clock_ms=lambda: now_ms, entropy=Random(),  # type: ignore[arg-type]
+        clock_ms=lambda: now_ms, entropy=Same(),  # type: ignore[arg-type]
     )  # fmt: skip
 
 
@@ -177,8 +173,6 @@ async def test_without_a_secret_key_there_are_no_tokens() -> None:
 async def test_expired_tokens_are_removed_and_nothing_is_written_where_there_are_none(
     autojump_clock: Any,
 ) -> None:
-    import trio
-
     cluster = Cluster(token("1"), token("2", expires_ms=NOW - 1), token("3", longest_ms=NOW - 1))
     await tokens(cluster).remove_expired()
     await tokens(cluster).remove_expired()
