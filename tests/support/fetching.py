@@ -53,6 +53,8 @@ class Leader:
     errors: dict[int, int] = field(default_factory=dict)
     """Error codes that partitions are answered with, once each unless `is_stubborn`."""
     is_stubborn: bool = False
+    offset_errors: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Error codes of where the log begins and where it ends, by partition, for as long as they are here."""
     answer_epochs: dict[int, tuple[int, int]] = field(default_factory=dict)
     """The end of the follower's last epoch, by partition: (epoch, end offset)."""
     asked: list[Any] = field(default_factory=list)
@@ -178,6 +180,7 @@ class Leader:
             answers = [
                 ListOffsetsResponse.ListOffsetsPartitionResponse(
                     partition_index=one.partition_index,
+                    error_code=self.offset_errors.get(one.partition_index, (0, 0))[one.timestamp == -1],
                     offset=self.start + (len(self.logs[one.partition_index]) if one.timestamp == -1 else 0),
                 )
                 for one in topic.partitions

@@ -16,7 +16,7 @@ from barnabas.replicas.following import FollowerLog
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.list_offsets import ListOffsetsRequest
 from barnabas.wire.generated.offset_for_leader_epoch import OffsetForLeaderEpochRequest
-from tests.support.fetching import BACKOFF_S, PARTITIONS, Follower, Leader
+from tests.support.fetching import BACKOFF_S, LEADER, PARTITIONS, Follower, Leader
 
 Clock = trio.testing.MockClock
 
@@ -142,6 +142,25 @@ async def test_a_partition_out_of_range_asks_where_the_leader_is(autojump_clock:
     assert {one.timestamp for one in partitions if one.partition_index == 1} == {-1, -2}
 
 
+@pytest.mark.parametrize("errors", [(75, 0), (0, 75), (-1, -1)])
+async def test_where_a_leader_is_is_not_believed_of_an_answer_with_an_error(
+    autojump_clock: Clock, errors: tuple[int, int]
+) -> None:
+    leader = Leader(offset_errors={1: errors}, is_stubborn=True)
+    follower = Follower(leader)
+    leader.append(1, b"a", b"b", b"c")
+    await follower.follow()
+    async with follower.fetching():
+        await follower.until(lambda: follower.has(leader))
+        leader.errors = {1: ErrorCode.OFFSET_OUT_OF_RANGE}
+        del leader.logs[1][1:]
+        await trio.sleep(2.5 * BACKOFF_S)
+        assert follower.of(1).log.log_end_offset == 3
+        assert sum(isinstance(one, ListOffsetsRequest) for one in leader.asked) > 1
+        leader.offset_errors, leader.errors = {}, {}
+        assert await follower.until(lambda: follower.has(leader)) <= BACKOFF_S + 0.1
+
+
 async def test_a_leader_that_calls_what_it_has_out_of_range_is_not_asked_as_fast_as_can_be(
     autojump_clock: Clock,
 ) -> None:
@@ -188,6 +207,14 @@ async def test_a_replica_without_a_leader_or_with_one_here_is_not_fetched_for(au
     assert leader.asked == []
 
 
+async def test_broker_0_is_a_leader_like_any_other() -> None:
+    follower = Follower(Leader())
+    await follower.follow()
+    follower.of(0).leader_id = 0
+    follower.fetchers.start(follower.of(0))
+    assert {leader_id for leader_id, _ in follower.fetchers._fetchers} == {0, LEADER}
+
+
 async def test_another_number_of_fetchers_spreads_the_partitions_anew(autojump_clock: Clock) -> None:
     leader = Leader()
     follower = Follower(leader)
@@ -204,6 +231,10 @@ async def test_another_number_of_fetchers_spreads_the_partitions_anew(autojump_c
     config.set_dynamic({"num.replica.fetchers": "3"}, {})
     assert publish(changes[1]) == 1
     assert publish(changes[0]) == 3
+    homes = dict(fetchers._homes)
+    followed = [one for home in homes.values() for one in home._followed.values()]
+    assert publish(changes[0]) == 3  # nothing begins anew
+    assert [one for home in homes.values() for one in home._followed.values()] == followed
     async with follower.fetching():
         for index in range(PARTITIONS):
             leader.append(index, b"x")
@@ -231,6 +262,13 @@ async def test_waits_after_passing_errors_double_up_to_the_backoff_and_end_when_
     assert one.again_at == pytest.approx(200.0 + first / 1000)
     one.delay("why", 300.0, backoff_ms=10 * first, is_passing=False)
     assert one.again_at == pytest.approx(300.0 + 10 * first / 1000)
+
+
+async def test_waits_after_passing_errors_do_not_double_for_ever() -> None:
+    one, _ = await followed()
+    for _ in range(14):
+        one.delay("why", 0.0, backoff_ms=1 << 40, is_passing=True)
+    assert one.again_at == pytest.approx((RETRY_MS_MIN << 10) / 1000)
 
 
 async def test_an_error_is_told_once_until_it_is_another_or_all_went_well() -> None:
