@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from barnabas.cluster.ports import AcceptedState, ProposedState
-from barnabas.controller import in_sync, partitions
+from barnabas.controller import brokers, in_sync, partitions
 from barnabas.controller.state import Assignment, Deletion, PartitionState
 from barnabas.controller.steps import (
     PIECE,
@@ -197,3 +197,19 @@ def test_others_run_after_each_piece_of_many_partitions(count: int) -> None:
         core.batch.tell_replicas([2], partition)
     shell.run(core.send())
     assert shell.turns == count // PIECE + 1  # and after the request
+
+
+@pytest.mark.parametrize("count", [PIECE - 1, PIECE, 2 * PIECE + 1])
+def test_others_run_while_a_broker_is_told_of_many_partitions(count: int) -> None:
+    core = cluster(count)
+    shell = Shell(core)
+    for _ in brokers._announce(core, {2}):
+        pass
+    assert len(list(brokers._announce(core, {2}))) == count // PIECE
+    shell.run(core.send())
+    told = [
+        request
+        for broker, request in shell.sent()
+        if broker == 2 and isinstance(request, LeaderAndIsrRequest)
+    ]
+    assert sum(len(one.topic_states[0].partition_states) for one in told) == count
