@@ -70,7 +70,8 @@ class Shell:
                     return Written(conflicts=list(states))
                 return Written({one: replace(new, version=new.version + 1) for one, new in states.items()})
             case ReadStates(wanted):
-                return dict.fromkeys(wanted, self.found) if self.found is not None else {}
+                known = self.core.state.states
+                return {one: self.found or known[one] for one in wanted if self.found or one in known}
             case ReadUnclean():
                 return self.unclean
             case WriteAssignment():
