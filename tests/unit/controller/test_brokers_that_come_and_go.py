@@ -188,3 +188,28 @@ def test_a_reassignment_whose_target_is_out_of_sync_after_all_goes_on() -> None:
     assert core.state.assignments["t"][0] == moving
     assert list(core.state.reassigning) == [T]
     assert shell.receivers(StopReplicaRequest) == []
+
+
+@pytest.mark.parametrize(
+    ("stops", "is_gone", "lost", "online", "with_those_that_stop"),
+    [
+        (False, False, None, True, True),
+        (True, False, None, False, True),
+        (False, True, None, False, False),
+        (False, False, T, False, False),
+        (True, False, T, False, False),
+        (False, False, ("t", 1), True, True),
+    ],
+)
+def test_a_replica_is_online_with_its_broker_and_its_log_dir(
+    stops: bool, is_gone: bool, lost: tuple[str, int] | None, online: bool, with_those_that_stop: bool
+) -> None:
+    state = cluster().state
+    state.shutting_down = {1} if stops else set()
+    state.offline_dirs = {1: {lost}} if lost else {}
+    if is_gone:
+        del state.brokers[1]
+    assert state.is_online(1, T) is online
+    assert state.is_online(1, T, also_shutting_down=True) is with_those_that_stop
+    assert state.online((2, 1), T) == ((2, 1) if online else (2,))
+    assert state.is_offline(T) is not with_those_that_stop  # one that stops leads still
