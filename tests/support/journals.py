@@ -28,6 +28,8 @@ class MemoryJournal:
         self.epoch: int | None = 0
         self.commits = trio.Event()
         self.commits.set()
+        self.appends = 0
+        """How many batches were appended."""
 
     async def ensure(self) -> int:
         return 1
@@ -53,6 +55,7 @@ class MemoryJournal:
         if self.append_failure is not None:
             raise self.append_failure
         self.records += records
+        self.appends += 1
         return len(self.records)
 
     def is_committed(self, partition: int, end_offset: int) -> bool:

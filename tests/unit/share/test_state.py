@@ -6,7 +6,6 @@ import pytest
 
 from barnabas.cluster.changes import TopicCreated
 from barnabas.cluster.image import ClusterImage, PartitionInfo, TopicInfo
-from barnabas.coordination.share_state import key_of, name_of
 from barnabas.share.batches import StateBatch, combine
 from barnabas.share.records import ShareState, StateKey
 from barnabas.share.settings import OffsetReset, duration_ms, offset_reset
@@ -187,14 +186,6 @@ def test_snapshots_of_everything_make_the_rest_redundant() -> None:
 def test_batches_are_combined(known: list, news: list, start: int, combined: list) -> None:  # type: ignore[type-arg]
     made = combine([StateBatch(*batch) for batch in known], [StateBatch(*batch) for batch in news], start)
     assert made == combined
-
-
-def test_names_of_share_partitions() -> None:
-    assert key_of(name_of(KEY)) == KEY
-    with_colons = ("a:b", TOPIC, 0)
-    assert key_of(name_of(with_colons)) == with_colons
-    for bad in ("", "group", "group:topic:0", "group:AAECAwQFBgcICQoLDA0ODw:-1", ":AAECAwQFBgcICQoLDA0ODw:0"):
-        assert code_of(key_of, bad) == ErrorCode.INVALID_REQUEST
 
 
 def test_where_groups_begin() -> None:
