@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+from types import SimpleNamespace
+
 import pytest
 
 from barnabas.cluster.changes import TopicCreated
@@ -9,54 +12,81 @@ from barnabas.cluster.image import ClusterImage, PartitionInfo, TopicInfo
 from barnabas.coordination.locator import ImageLocator
 from barnabas.coordination.ports import CoordinatorType
 from barnabas.errors import RequestError
-from barnabas.statemachine.partitioning import partition_for
+from barnabas.ids import uuid_text
+from barnabas.lazy import Lazy
 from barnabas.wire.generated.errors import ErrorCode
 
-LEADERS = (3, 1, -1, 2)
-
-
-class Metadata:
-    def __init__(self, image: ClusterImage) -> None:
-        self.image = image
-
-
 class Coordinator:
+    """Stands for a coordinator whose ids are all kept in one partition."""
+
+    def __init__(self, partition: int) -> None:
+        self.partition = partition
+        self.state = self
+        self.asked: list[str] = []
+
     async def partition_of(self, key: str) -> int:
-        return partition_for(key, len(LEADERS))
+        self.asked.append(key)
+        return self.partition
 
 
-def locator(topic: str) -> ImageLocator:
-    partitions = tuple(PartitionInfo(leader, 0, (1, 2, 3), (1, 2, 3), 0) for leader in LEADERS)
-    image = ClusterImage("c").apply([TopicCreated(TopicInfo(topic, bytes(16), partitions))])
-    coordinator = Coordinator()
-    return ImageLocator(
-        Metadata(image),
-        groups=coordinator,
-        transactions=coordinator,
-        shares=None,  # type: ignore[arg-type]
-    )
+OF_GROUPS, OF_TRANSACTIONS, OF_SHARES, NOBODYS = range(4)
+LEADERS = (3, 1, 2, -1)
 
 
-@pytest.mark.parametrize(
-    ("kind", "topic"),
-    [
-        (CoordinatorType.GROUP, "__consumer_offsets"),
-        (CoordinatorType.TRANSACTION, "__transaction_state"),
-    ],
-)
-async def test_the_leader_of_the_partition_is_the_coordinator(kind: CoordinatorType, topic: str) -> None:
-    found = locator(topic)
-    for key in ("a", "b", "c", "d", "e", "f"):
-        leader = LEADERS[partition_for(key, len(LEADERS))]
-        if leader >= 0:
-            assert await found.locate(kind, key) == leader
-            continue
-        with pytest.raises(RequestError) as caught:
-            await found.locate(kind, key)
-        assert caught.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+class World:
+    """A locator over coordinators that each keep all in a partition of their own, which a broker of its own leads."""
+
+    def __init__(self, *topics: str) -> None:
+        partitions = tuple(PartitionInfo(leader, (1, 2, 3), (1, 2, 3)) for leader in LEADERS)
+        changes = [TopicCreated(TopicInfo(name, name.encode()[:16], partitions)) for name in topics]
+        self.groups = Coordinator(OF_GROUPS)
+        self.transactions = Coordinator(OF_TRANSACTIONS)
+        self.shares = Coordinator(OF_SHARES)
+        self.locator = ImageLocator(
+            SimpleNamespace(image=ClusterImage("c").apply(changes)),  # type: ignore[arg-type]
+            groups=self.groups,  # type: ignore[arg-type]
+            transactions=self.transactions,  # type: ignore[arg-type]
+            shares=Lazy(lambda: self.shares),  # type: ignore[arg-type, return-value]
+        )
+
+    def __getitem__(self, kind: CoordinatorType) -> Coordinator:
+        return {
+            CoordinatorType.GROUP: self.groups,
+            CoordinatorType.TRANSACTION: self.transactions,
+            CoordinatorType.SHARE: self.shares,
+        }[kind]
 
 
-async def test_without_its_topic_there_is_none() -> None:
-    with pytest.raises(RequestError) as caught:
-        await locator("other").locate(CoordinatorType.GROUP, "a")
-    assert caught.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+TOPICS = {
+    CoordinatorType.GROUP: "__consumer_offsets",
+    CoordinatorType.TRANSACTION: "__transaction_state",
+    CoordinatorType.SHARE: "__share_group_state",
+}
+SHARE_KEY = f"g:{uuid_text(bytes(range(16)))}:7"
+
+
+@pytest.mark.parametrize("kind", TOPICS)
+async def test_each_kind_of_id_is_looked_up_by_its_own_coordinator_in_its_own_topic(kind) -> None:
+    world = World(*TOPICS.values())
+    assert await world.locator.locate(kind, SHARE_KEY) == LEADERS[world[kind].partition]
+    assert [len(world[each].asked) for each in TOPICS] == [each is kind for each in TOPICS]
+    assert world[kind].asked == [SHARE_KEY]
+
+
+@pytest.mark.parametrize("kind", TOPICS)
+async def test_where_nobody_leads_the_partition_or_has_its_topic_there_is_none(kind) -> None:
+    others = [name for each, name in TOPICS.items() if each is not kind]
+    without, headless = World(*others), World(*TOPICS.values())
+    headless[kind].partition = NOBODYS
+    for world in (without, headless):
+        assert await code_of(world.locator.locate(kind, SHARE_KEY)) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def test_a_name_that_is_no_share_partitions_is_refused() -> None:
+    assert await code_of(World().locator.locate(CoordinatorType.SHARE, "g")) == ErrorCode.INVALID_REQUEST
+
+
+async def code_of(awaitable: Awaitable[int]) -> int:
+    with pytest.raises(RequestError) as refused:
+        await awaitable
+    return refused.value.code
