@@ -336,8 +336,37 @@ async def test_transactions_are_verified_by_their_coordinator_together(autojump_
         assert {name for name, codes in found.items() if codes == {A1: abortable}} == set(ids[TWO])
         ((broker_id, request),) = peers.asked
         assert broker_id == TWO
-        assert {one.transactional_id for one in request.transactions} == set(ids[TWO])
-        assert {one.verify_only for one in request.transactions} == {True, False}
+        verified = {name for number, name in enumerate([*ids[ME], *ids[TWO]]) if number % 2}
+        assert {one.transactional_id: one.verify_only for one in request.transactions} == {
+            name: name in verified for name in ids[TWO]
+        }
+        assert {(one.producer_id, one.producer_epoch) for one in request.transactions} == {PRODUCER}
+        assert [[(part.name, part.partitions) for part in one.topics] for one in request.transactions] == [
+            [("a", [0, 1])]
+        ] * len(ids[TWO])
+
+
+async def test_a_transaction_of_which_a_coordinator_says_nothing_is_asked_about_again_later(
+    autojump_clock,
+) -> None:
+    def answer(broker_id, request):
+        del request.transactions[0]
+        return verifying()(broker_id, request)
+
+    async with verifier_in(cluster(topic(TRANSACTIONS, TWO)), answer) as (verifier, _):
+        found = await verifier.verify("id", PRODUCER, frozenset({A0, A1}), implicit=False)
+        assert found == dict.fromkeys((A0, A1), ErrorCode.NETWORK_EXCEPTION)
+
+
+async def test_partitions_of_several_topics_are_asked_about_topic_by_topic(autojump_clock) -> None:
+    refused = {("b", 2): ErrorCode.TRANSACTION_ABORTABLE}
+    async with verifier_in(cluster(topic(TRANSACTIONS, TWO)), verifying(refused)) as (verifier, peers):
+        wanted = frozenset({A0, ("b", 2), ("b", 0)})
+        assert await verifier.verify("id", PRODUCER, wanted, implicit=True) == refused
+        [(_, request)] = peers.asked
+        assert [(part.name, part.partitions) for part in request.transactions[0].topics] == [
+            ("a", [0]), ("b", [0, 2]),
+        ]  # fmt: skip
 
 
 async def test_a_transaction_that_is_asked_about_twice_takes_two_requests(autojump_clock) -> None:

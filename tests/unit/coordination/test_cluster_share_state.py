@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import pytest
 import trio
@@ -57,6 +58,8 @@ class Wire:
         self.coordinators: dict[int, ShareStateCoordinator] = {}
         self.failures: list[Exception | int] = []
         self.asked: list[int] = []
+        self.received: list[tuple[object, dict[str, object]]] = []
+        """What was asked as it came over the wire, and with which options."""
 
     async def ask(self, broker_id, request, **options):
         self.asked.append(broker_id)
@@ -66,6 +69,7 @@ class Wire:
         frame = b"".join(bytes(chunk) for chunk in encode_request(key, version, 1, "b", request))[4:]
         header = parse_request_header(frame)
         received, _ = registry.request_codec(key).decoders[version](memoryview(frame), header.body_position)
+        self.received.append((received, options))
         failure = self.failures.pop(0) if self.failures else None
         if isinstance(failure, Exception):
             raise failure
@@ -114,6 +118,99 @@ async def test_a_state_is_the_same_wherever_it_is_kept(leader, autojump_clock) -
         await state.delete(KEY)
         assert await state.summary(KEY) is None
         assert wire.asked == ([] if leader == ME else [TWO] * 9)
+
+
+def only(message):
+    """What a message says of its only partition, with group and topic."""
+    [one_topic] = message.topics
+    [partition] = one_topic.partitions
+    return message.group_id, one_topic.topic_id, partition
+
+
+async def test_what_is_asked_says_which_epoch_is_which(autojump_clock) -> None:
+    async with state_in(TWO) as (state, wire, _):
+        await state.initialize(KEY, 7, 100)
+        await state.read(KEY, 3)
+        await state.write(KEY, StateWrite(7, 3, 103, 4, (StateBatch(105, 107, 2, 1),)))
+        asked = [only(message) for message, _ in wire.received]
+        assert {(group, topic_id, one.partition) for group, topic_id, one in asked} == {KEY}
+        initialize, read, write = (one for _, _, one in asked)
+        assert (initialize.state_epoch, initialize.start_offset) == (7, 100)
+        assert read.leader_epoch == 3
+        assert (write.state_epoch, write.leader_epoch, write.start_offset) == (7, 3, 103)
+        assert write.delivery_complete_count == 4
+        assert [
+            (one.first_offset, one.last_offset, one.delivery_state, one.delivery_count)
+            for one in write.state_batches
+        ] == [(105, 107, 2, 1)]
+        assert [options for _, options in wire.received] == [
+            {"timeout_s": 1.0, "channel": "share-state"}
+        ] * 3
+
+
+class Told:
+    """Stands for `Peers`: answers all with the same results, given by field."""
+
+    def __init__(self, *results) -> None:
+        self.results = [SimpleNamespace(**{"error_code": 0, "error_message": None} | one) for one in results]
+
+    async def ask(self, broker_id, request, **options):
+        return SimpleNamespace(results=[SimpleNamespace(partitions=[one]) for one in self.results])
+
+
+def told(*results):
+    """States whose coordinator, on another broker, answers with these results."""
+    metadata = cluster(topic("__share_group_state", TWO), topic("t", ME))
+    return ClusterShareState(metadata, ME, local=coordinator(metadata), peers=Told(*results), timeout_ms=1000)  # type: ignore[arg-type]
+
+
+SUMMARY = {"state_epoch": 5, "leader_epoch": 2, "start_offset": 40, "delivery_complete_count": 9}
+
+
+@pytest.mark.parametrize(
+    ("says", "is_there"),
+    [({}, True), ({"start_offset": -1}, True), ({"state_epoch": 0}, True), ({"start_offset": -1, "state_epoch": 0}, False)],
+)
+async def test_only_a_summary_that_says_nothing_is_that_of_no_state(says, is_there) -> None:
+    summary = await told(SUMMARY | says).summary(KEY)
+    assert (summary is not None) is is_there
+    if summary is not None:
+        expected = SUMMARY | says
+        assert (summary.state_epoch, summary.start_offset) == (expected["state_epoch"], expected["start_offset"])
+        assert (summary.leader_epoch, summary.complete_count) == (2, 9)
+
+
+async def test_a_state_is_read_in_the_leader_epoch_of_who_asks_and_the_state_epoch_of_the_answer() -> None:
+    batch = SimpleNamespace(first_offset=40, last_offset=42, delivery_state=2, delivery_count=3)
+    read = await told({"state_epoch": 5, "start_offset": 40, "state_batches": [batch]}).read(KEY, 8)
+    assert (read.state_epoch, read.leader_epoch, read.start_offset) == (5, 8, 40)
+    assert read.batches == (StateBatch(40, 42, 2, 3),)
+
+
+@pytest.mark.parametrize("count", [0, 2])
+async def test_an_answer_of_another_size_than_was_asked_is_not_believed(count) -> None:
+    with pytest.raises(RequestError) as caught:
+        await told(*[{}] * count).delete(KEY)
+    assert caught.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+@pytest.mark.parametrize(
+    ("failure", "code"),
+    [
+        (PeerUnavailableError("it is too old", lacks_version=True), ErrorCode.UNSUPPORTED_VERSION),
+        (PeerUnavailableError("it is gone"), ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.FENCED_STATE_EPOCH, ErrorCode.FENCED_STATE_EPOCH),
+    ],
+    ids=str,
+)
+async def test_what_keeps_a_coordinator_from_answering_is_told(failure, code, autojump_clock) -> None:
+    async with state_in(TWO) as (state, wire, _):
+        wire.failures = [failure] * 100
+        with pytest.raises(RequestError) as caught:
+            await state.delete(KEY)
+        assert caught.value.code == code
+        has_moved = code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert len(wire.asked) == (len(PAUSES) if has_moved else 1), "again only where that may help"
 
 
 @pytest.mark.parametrize(
