@@ -12,7 +12,7 @@ from barnabas.later import Announced, Later
 from barnabas.statemachine.decision import Decision, Refused
 from barnabas.wire.generated.errors import ErrorCode
 
-from .test_large_events import always, large
+from .test_large_events import SlowThreads, always, large
 from .test_large_events import running as running_with_threads
 from .test_loading import LARGE, SMALL, Counter, journal_of, running, write
 
@@ -114,6 +114,21 @@ async def test_large_events_and_whoever_comes_meanwhile_have_their_results_later
                 await trio.sleep(1)
             await runtime.perform("id", answer)
         assert sorted(seen, key=str) == [SMALL, SMALL + 2, "answered"]
+
+
+@pytest.mark.parametrize("size", [0, 1])
+async def test_an_event_is_large_by_what_it_finds(size: int, autojump_clock: trio.testing.MockClock) -> None:
+    def is_large(machine: Counter) -> bool:
+        return len(machine.keys) + size > SMALL
+
+    async with running_with_threads(journal_of(SMALL)) as runtime:
+        assert isinstance(runtime._threads, SlowThreads)
+        result = runtime.perform_at_once("id", large, is_large=is_large)
+        assert (await rest_of(result) if size else result) == SMALL
+        assert (runtime._threads.runs > 2) is bool(size), "the timer of a shard that is loaded is a large one"
+        runs = runtime._threads.runs
+        assert await runtime.perform("id", large, is_large=lambda machine: not size) == SMALL + 2
+        assert (runtime._threads.runs == runs) is bool(size)
 
 
 async def test_an_answer_is_announced(autojump_clock: trio.testing.MockClock) -> None:

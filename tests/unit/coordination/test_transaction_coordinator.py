@@ -32,6 +32,8 @@ class Markers:
         self.failures: list[Exception] = []
         self.written: list[Any] = []
         self.attempts: list[float] = []
+        self.versions: list[int] = []
+        """Of the clients that have ended what was written."""
         self.gate = trio.Event()
         self.gate.set()
 
@@ -41,6 +43,7 @@ class Markers:
         if self.failures:
             raise self.failures.pop(0)
         self.written.append((topic_partition, producer, coordinator_epoch, commit))
+        self.versions.append(client_version)
 
 
 class World:
@@ -193,7 +196,7 @@ async def test_a_coordinator_that_is_fenced_leaves_the_end_to_the_newer_one(auto
         assert world.state is State.PREPARE_COMMIT
 
 
-async def test_a_coordinator_that_leads_no_more_writes_no_more_markers(autojump_clock):
+async def test_a_coordinator_that_leads_no_more_writes_no_more_markers(autojump_clock, caplog):
     async with running() as world:
         producer = await world.begun()
         world.markers.failures = [RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER)] * 100
@@ -204,6 +207,7 @@ async def test_a_coordinator_that_leads_no_more_writes_no_more_markers(autojump_
         await trio.sleep(60)
         assert len(world.markers.attempts) <= attempts + 1
         assert world.markers.written == []
+        assert "not written down" not in caplog.text, "it does not even try to say that all have their markers"
 
 
 async def test_the_next_coordinator_goes_on_with_what_is_left_in_its_own_epoch(autojump_clock):

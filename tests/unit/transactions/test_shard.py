@@ -260,6 +260,23 @@ def test_used_up_epochs_lead_to_a_new_id(harness):
     refused(ErrorCode.PRODUCER_FENCED, harness.init, old)  # the new id is another instance's
 
 
+@pytest.mark.parametrize("state", [State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT, State.ONGOING])
+@pytest.mark.parametrize("added", [frozenset(), ONE])
+def test_partitions_that_are_all_there_change_nothing_in_an_open_transaction_only(
+    state: State, added: frozenset[tuple[str, int]]
+) -> None:
+    """A request may name no partition: it begins a transaction all the same."""
+    h = Harness()
+    h.put(state=state, partitions=ONE if state is State.ONGOING else frozenset())
+    before, written = h.transaction, len(h.journal)
+    h.add(before.producer, added)
+    if state is State.ONGOING:
+        assert (h.transaction, len(h.journal), h.timers) == (before, written, {})
+    else:
+        assert (h.transaction.state, h.transaction.partitions) == (State.ONGOING, added)
+        assert h.timers == {("timeout", ID): h.now + h.transaction.timeout_ms}
+
+
 def test_a_new_instance_aborts_what_was_open(harness):
     producer = harness.init()
     harness.add(producer, TWO)
