@@ -10,14 +10,14 @@ import pytest
 
 from barnabas import apis
 from barnabas.broker.pipeline import Pipeline
-from barnabas.requests.last_request import BYTES_MAX, LastRequest
+from barnabas.requests.last_request import BYTES_MAX
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.heartbeat import HeartbeatRequest
 from barnabas.wire.generated.incremental_alter_configs import IncrementalAlterConfigsRequest as Request
 from barnabas.wire.generated.leave_group import LeaveGroupRequest
 from barnabas.wire.generated.sync_group import SyncGroupRequest
-from barnabas.wire.headers import decode_response, encode_request, parse_request_header
+from barnabas.wire.headers import decode_response, encode_request
 from tests.support.broker import ask_for_topic, broker_to_ask
 from tests.unit.broker.test_begun_at_once import Transport, connection, frame_of, joining, pipeline_of
 from tests.unit.broker.test_begun_at_once import beat as first_beat
@@ -175,26 +175,3 @@ async def test_heartbeats_that_are_long_and_other_requests_are_not_kept(client: 
     assert client.last is None, "nobody repeats these"
     await client.ask(HEARTBEAT, HeartbeatRequest(group_id="g" * BYTES_MAX, member_id="m"))
     assert client.last is None
-
-
-def test_only_the_correlation_id_may_differ() -> None:
-    frame = memoryview(bytearray(b"\0\x0c\0\1\0\0\0\7\0\1crest"))
-    last = LastRequest(frame, parse_request_header(frame), "request")
-    assert last.is_repeated_by(frame)
-    for position in range(len(frame)):
-        other = bytearray(frame)
-        other[position] ^= 0x81
-        assert last.is_repeated_by(memoryview(other)) is (4 <= position < 8)
-        if 4 <= position < 8:
-            assert last.header.correlation_id == int.from_bytes(other[4:8], "big", signed=True)
-    assert not last.is_repeated_by(frame[:-1])
-    assert not last.is_repeated_by(memoryview(bytes(frame) + b"\0"))
-
-
-def test_long_responses_are_not_kept() -> None:
-    frame = memoryview(bytearray(b"\0\x0c\0\1\0\0\0\7\0\1crest"))
-    last = LastRequest(frame, parse_request_header(frame), "request")
-    last.keep("response", b"r" * BYTES_MAX, {0: 1})
-    assert (last.response, len(last.body), last.codes) == ("response", BYTES_MAX, {0: 1})
-    last.keep("longer", b"r" * (BYTES_MAX + 1), {})
-    assert last.response is None

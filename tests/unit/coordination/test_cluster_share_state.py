@@ -143,9 +143,7 @@ async def test_what_is_asked_says_which_epoch_is_which(autojump_clock) -> None:
             (one.first_offset, one.last_offset, one.delivery_state, one.delivery_count)
             for one in write.state_batches
         ] == [(105, 107, 2, 1)]
-        assert [options for _, options in wire.received] == [
-            {"timeout_s": 1.0, "channel": "share-state"}
-        ] * 3
+        assert [options for _, options in wire.received] == [{"timeout_s": 1.0, "channel": "share-state"}] * 3
 
 
 class Told:
@@ -169,14 +167,22 @@ SUMMARY = {"state_epoch": 5, "leader_epoch": 2, "start_offset": 40, "delivery_co
 
 @pytest.mark.parametrize(
     ("says", "is_there"),
-    [({}, True), ({"start_offset": -1}, True), ({"state_epoch": 0}, True), ({"start_offset": -1, "state_epoch": 0}, False)],
+    [
+        ({}, True),
+        ({"start_offset": -1}, True),
+        ({"state_epoch": 0}, True),
+        ({"start_offset": -1, "state_epoch": 0}, False),
+    ],
 )
 async def test_only_a_summary_that_says_nothing_is_that_of_no_state(says, is_there) -> None:
     summary = await told(SUMMARY | says).summary(KEY)
     assert (summary is not None) is is_there
     if summary is not None:
         expected = SUMMARY | says
-        assert (summary.state_epoch, summary.start_offset) == (expected["state_epoch"], expected["start_offset"])
+        assert (summary.state_epoch, summary.start_offset) == (
+            expected["state_epoch"],
+            expected["start_offset"],
+        )
         assert (summary.leader_epoch, summary.complete_count) == (2, 9)
 
 

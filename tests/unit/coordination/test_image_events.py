@@ -82,7 +82,8 @@ def created(name: str, id_byte: bytes = b"") -> TopicCreated:
 
 
 @pytest.mark.parametrize(
-    ("topic", "who"), [(OFFSETS, "groups"), (TRANSACTIONS, "transactions"), (SHARES, "share state"), ("t", "")]
+    ("topic", "who"),
+    [(OFFSETS, "groups"), (TRANSACTIONS, "transactions"), (SHARES, "share state"), ("t", "")],
 )
 async def test_a_leader_that_moves_is_told_to_the_coordinator_of_that_topic_alone(topic, who):
     world = World(OFFSETS, TRANSACTIONS, SHARES)

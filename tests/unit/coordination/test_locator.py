@@ -16,6 +16,7 @@ from barnabas.ids import uuid_text
 from barnabas.lazy import Lazy
 from barnabas.wire.generated.errors import ErrorCode
 
+
 class Coordinator:
     """Stands for a coordinator whose ids are all kept in one partition."""
 

@@ -154,7 +154,13 @@ async def test_high_watermarks_are_those_of_the_leaders_here():
 
 @pytest.mark.parametrize(
     ("high_watermark", "closed", "index", "is_committed"),
-    [(9, False, 0, False), (10, False, 0, True), (11, False, 0, True), (11, True, 0, False), (11, False, 10, False)],
+    [
+        (9, False, 0, False),
+        (10, False, 0, True),
+        (11, False, 0, True),
+        (11, True, 0, False),
+        (11, False, 10, False),
+    ],
 )
 async def test_a_record_is_committed_when_the_high_watermark_has_passed_it(
     high_watermark, closed, index, is_committed

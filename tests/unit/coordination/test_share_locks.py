@@ -189,7 +189,9 @@ async def test_a_lock_goes_on_when_what_was_decided_cannot_be_written(autojump_c
     assert shared.records.acquire(AcquireRequest("n", 10), [(0, 9)], 0) == [(0, 9, 2)]
 
 
-async def test_a_lock_that_ends_while_what_was_decided_is_being_written_ends_when_that_has_failed(autojump_clock, locks):
+async def test_a_lock_that_ends_while_what_was_decided_is_being_written_ends_when_that_has_failed(
+    autojump_clock, locks
+):
     async def slowly() -> None:
         await trio.sleep(3)
 

@@ -16,6 +16,7 @@ from barnabas.coordination.journal import is_led_in, led_partitions
 from barnabas.coordination.transactions import PATIENCE_SECONDS, TransactionCoordinator
 from barnabas.coordination.verification import LocalVerifier
 from barnabas.errors import RequestError, StorageError
+from barnabas.statemachine.decision import EVENT_SIZE_MAX
 from barnabas.transactions.settings import TransactionSettings
 from barnabas.transactions.transaction import Producer, State
 from barnabas.wire.generated.errors import ErrorCode
@@ -67,8 +68,19 @@ class World:
         return known.state
 
 
+class Threads:
+    """Counts what is done in threads."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+
+    async def run(self, work: Any) -> Any:
+        self.runs += 1
+        return work()
+
+
 @asynccontextmanager
-async def running() -> AsyncIterator[World]:
+async def running(threads: Threads | None = None) -> AsyncIterator[World]:
     journal, markers, ids = MemoryJournal(), Markers(), count(100)
     journal.epoch = 5
 
@@ -77,7 +89,7 @@ async def running() -> AsyncIterator[World]:
 
     coordinator = TransactionCoordinator(
         journal, TransactionSettings(), lambda: round(trio.current_time() * 1000),
-        new_producer_id=new_id, markers=markers,
+        new_producer_id=new_id, markers=markers, threads=threads,  # type: ignore[arg-type]
     )  # fmt: skip
     async with trio.open_nursery() as nursery:
         nursery.start_soon(coordinator.run)
@@ -130,6 +142,89 @@ async def test_an_end_is_answered_after_a_while_without_them_and_completed_later
         world.markers.gate.set()
         await trio.testing.wait_all_tasks_blocked()
         assert world.state is State.COMPLETE_COMMIT
+
+
+async def test_each_end_is_waited_for_by_itself_and_one_that_is_there_is_not_waited_for(autojump_clock):
+    async with running() as world:
+        producer = await world.begun()
+        await world.end(producer)
+        began = trio.current_time()
+        assert await world.end(producer) == producer, "asked again"
+        assert trio.current_time() == began
+        await world.coordinator.add_partitions("x", producer, frozenset({B}), 0)
+        world.markers.gate = trio.Event()
+        await world.end(producer)
+        assert trio.current_time() == began + PATIENCE_SECONDS, "it is not the end of the one before"
+        world.markers.gate.set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert world.coordinator._ended == {}
+
+
+@pytest.mark.parametrize("more", [0, 1])
+async def test_a_transaction_of_very_many_partitions_decides_aside(autojump_clock, more):
+    """Those that it has count, and those that come."""
+    many = [("t", number) for number in range(EVENT_SIZE_MAX + more)]
+    async with running(threads := Threads()) as world:
+        await world.coordinator.prepare()
+        producer = await world.begun(*many[: EVENT_SIZE_MAX // 2])
+        assert threads.runs == 1, "what is imported"
+
+        async def runs(asking: Any) -> int:
+            before = threads.runs
+            await asking
+            return threads.runs - before
+
+        of_large = 2 * more  # it decides, and is replayed
+        rest = frozenset(many[EVENT_SIZE_MAX // 2 :])
+        assert await runs(world.coordinator.add_partitions("x", producer, rest, 0)) == of_large
+        assert await runs(world.coordinator.init_producer("y", TIMEOUT_MS, None)) == 0
+        if more:
+            assert await runs(world.end(producer)) == of_large
+        else:
+            assert await runs(trio.sleep(TIMEOUT_MS / 1000 + 1)) == 0, "nor is its end by time a large event"
+        assert len(world.markers.written) == len(many)
+
+
+async def test_a_large_transaction_that_takes_too_long_is_aborted_aside(autojump_clock):
+    async with running(threads := Threads()) as world:
+        await world.begun(*(("t", number) for number in range(EVENT_SIZE_MAX + 1)))
+        before = threads.runs
+        await trio.sleep(TIMEOUT_MS / 1000 + 1)
+        assert threads.runs == before + 2
+        assert world.state is State.COMPLETE_ABORT
+
+
+@pytest.mark.parametrize("version", [0, 2])
+async def test_the_markers_of_an_end_are_of_the_version_of_the_client_that_has_ended_it(
+    autojump_clock, version
+):
+    async with running() as world:
+        producer = await world.begun(A, B)
+        await world.end(producer, version=version)
+        assert world.markers.versions == [version] * 2
+
+
+async def test_ids_that_nobody_uses_are_forgotten(autojump_clock):
+    async with running() as world:
+        await world.coordinator.init_producer("x", TIMEOUT_MS, None)
+        await world.coordinator.expire_ids()
+        assert world.coordinator._known("x") is not None
+        await trio.sleep(TransactionSettings().id_expiration_ms / 1000 + 1)
+        await world.coordinator.expire_ids()
+        assert world.coordinator._known("x") is None
+
+
+async def test_the_end_that_is_certain_is_written_although_its_topic_was_deleted(autojump_clock):
+    """No other coordinator will go on with it."""
+    async with running() as world:
+        producer = await world.begun()
+        world.markers.gate = trio.Event()
+        await world.end(producer)
+        world.coordinator.unload()
+        world.markers.failures = [RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+        world.markers.gate.set()
+        await trio.sleep(5)
+        assert world.markers.written == [(A, producer, 5, True)]
 
 
 async def test_who_comes_while_a_transaction_ends_waits_for_that(autojump_clock):
@@ -207,7 +302,9 @@ async def test_a_coordinator_that_leads_no_more_writes_no_more_markers(autojump_
         await trio.sleep(60)
         assert len(world.markers.attempts) <= attempts + 1
         assert world.markers.written == []
-        assert "not written down" not in caplog.text, "it does not even try to say that all have their markers"
+        assert "not written down" not in caplog.text, (
+            "it does not even try to say that all have their markers"
+        )
 
 
 async def test_the_next_coordinator_goes_on_with_what_is_left_in_its_own_epoch(autojump_clock):
