@@ -12,6 +12,7 @@ import pytest
 import trio
 import trio.testing
 
+from barnabas.coordination import transactions
 from barnabas.coordination.journal import is_led_in, led_partitions
 from barnabas.coordination.transactions import PATIENCE_SECONDS, TransactionCoordinator
 from barnabas.coordination.verification import LocalVerifier
@@ -204,6 +205,14 @@ async def test_the_markers_of_an_end_are_of_the_version_of_the_client_that_has_e
         assert world.markers.versions == [version] * 2
 
 
+async def test_markers_are_written_topic_by_topic_in_order(autojump_clock, monkeypatch):
+    monkeypatch.setattr(transactions, "MARKERS_AT_ONCE", 1)
+    places = [(topic, number) for topic in ("a", "b", "c") for number in (2, 10, 33)]
+    async with running() as world:
+        await world.end(await world.begun(*places))
+        assert [topic_partition for topic_partition, *_ in world.markers.written] == places
+
+
 async def test_ids_that_nobody_uses_are_forgotten(autojump_clock):
     async with running() as world:
         await world.coordinator.init_producer("x", TIMEOUT_MS, None)
@@ -291,13 +300,19 @@ async def test_a_coordinator_that_is_fenced_leaves_the_end_to_the_newer_one(auto
         assert world.state is State.PREPARE_COMMIT
 
 
-async def test_a_coordinator_that_leads_no_more_writes_no_more_markers(autojump_clock, caplog):
+@pytest.mark.parametrize("is_told", [True, False])
+@pytest.mark.parametrize("epoch", [None, 6])
+async def test_a_coordinator_that_leads_no_more_writes_no_more_markers(
+    autojump_clock, caplog, epoch, is_told
+):
     async with running() as world:
         producer = await world.begun()
         world.markers.failures = [RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER)] * 100
         await world.end(producer)
-        world.journal.epoch = None
-        world.coordinator.leadership_changed()
+        world.journal.epoch = epoch
+        world.markers.gate = trio.Event()  # for whoever goes on with it
+        if is_told:
+            world.coordinator.leadership_changed()
         attempts = len(world.markers.attempts)
         await trio.sleep(60)
         assert len(world.markers.attempts) <= attempts + 1

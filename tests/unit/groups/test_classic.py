@@ -17,7 +17,6 @@ from barnabas.groups.records import CommittedOffset
 from barnabas.groups.settings import TOGETHER_MS, GroupSettings
 from barnabas.groups.shard import GroupShard
 from barnabas.statemachine.decision import Decision
-from barnabas.statemachine.partitioning import java_hash, partition_for
 from barnabas.wire.codec import encode_versioned
 from barnabas.wire.generated.data.consumer_protocol_subscription import CODEC as SUBSCRIPTION
 from barnabas.wire.generated.data.consumer_protocol_subscription import ConsumerProtocolSubscription
@@ -130,21 +129,6 @@ class Harness:
     @property
     def group(self):  # type: ignore[no-untyped-def]
         return self.shard.groups["g"]
-
-
-def test_the_hash_is_javas() -> None:
-    assert java_hash("") == 0
-    assert java_hash("hello") == 99162322
-    assert java_hash("Aa") == java_hash("BB") == 2112
-    assert java_hash("polygenelubricants") == -(2**31)
-    assert partition_for("polygenelubricants", 50) == 0
-
-
-def test_a_negative_hash_counts_by_its_absolute_value() -> None:
-    assert java_hash("my-group") == -1_906_497_762
-    assert partition_for("my-group", 50) == 12
-    assert partition_for("zzzzzzzz", 50) == 12
-    assert partition_for("\U0001f600g", 50) == 22
 
 
 def test_a_first_member_leads_and_a_second_makes_all_join_again() -> None:

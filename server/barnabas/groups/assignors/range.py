@@ -22,7 +22,7 @@ def assign_ranges(
         count = partition_counts[topic_id]
         least, extra = divmod(count, len(readers))
         first = 0
-        for position, member_id in enumerate(readers[: min(count, len(readers))]):
+        for position, member_id in enumerate(readers[:count]):
             after = first + least + (position < extra)
             assigned[member_id].update((topic_id, partition) for partition in range(first, after))
             first = after
