@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -38,7 +38,7 @@ CONFIG = BrokerConfig({"log.dirs": "/x", "listeners": "PLAINTEXT://:0"})
 class Logs(list[Any]):
     """Stands for the logs of a broker, in one log dir."""
 
-    meta = {"/a": SimpleNamespace(directory_id=b"d" * 16)}
+    meta: ClassVar = {"/a": SimpleNamespace(directory_id=b"d" * 16)}
 
 
 def log(
