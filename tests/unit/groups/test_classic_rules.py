@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from barnabas.groups.group import Committer
-from barnabas.groups.member import State
+from barnabas.groups.member import MANY_MEMBERS, Member, State
 from barnabas.groups.settings import GroupSettings
 from barnabas.statemachine.decision import Decision
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.join_group import JoinGroupResponse
+from barnabas.wire.generated.sync_group import SyncGroupRequest
 from tests.support.refusals import code_of
 
-from .test_classic import NO_DELAY, Harness
+from .test_classic import NO_DELAY, Harness, subscription
 from .test_classic_times import REBALANCE_MS, SESSION_MS, protocols, session, stable
 
 FULL = JoinGroupResponse(error_code=ErrorCode.GROUP_MAX_SIZE_REACHED)
@@ -427,3 +428,77 @@ def test_a_group_is_stable_since_its_leader_has_assigned_and_that_is_written():
         200,
         {"a": b"1"},
     )
+
+
+# --- small things ---------------------------------------------------------------------------------------------------
+
+
+def test_an_id_that_is_given_back_to_an_empty_group_begins_no_generation():
+    h = stable("a")
+    h.leave("a")
+    generation, records = h.group.generation, len(h.journal)
+    h.join("given", known=True)
+    h.leave("given")
+    assert (h.group.state, h.group.generation, len(h.journal)) == (State.EMPTY, generation, records)
+
+
+def test_a_static_member_that_names_its_member_id_leaves_only_as_itself():
+    h = stable("a")
+    h.join("s-1", group_instance_id="s")
+    fenced = code_of(h.group.leave, "another", "s", Decision())
+    assert fenced == ErrorCode.FENCED_INSTANCE_ID
+    assert code_of(h.group.leave, "a", "s", Decision()) == ErrorCode.FENCED_INSTANCE_ID
+    h.group.leave("s-1", "s", Decision())
+    assert (set(h.group.members), h.group.static_ids) == ({"a"}, {})
+
+
+def test_a_sync_that_names_a_protocol_that_was_not_chosen_is_refused_although_its_member_knows_it():
+    h = Harness()
+    h.join("a", protocols=protocols("range", "sticky"))
+    h.waiter += 1
+    request = SyncGroupRequest(group_id="g", generation_id=1, member_id="a", protocol_name="sticky")
+    refused = code_of(h.group.sync, request, 1, 0, Decision())
+    assert refused == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_a_member_that_waits_for_its_part_is_not_dropped_when_its_session_is_over():
+    h = stable("a", "b")
+    for member_id in ("a", "b"):
+        h.join("", member_id, protocols=OTHER)
+    h.sync("b", h.group.generation, now=2_000)
+    h.expire("session", "g", "b", now=12_000)
+    assert set(h.group.members) == {"a", "b"}
+    assert h.timers[session("b")] == 12_000 + SESSION_MS
+
+
+@pytest.mark.parametrize("count", [MANY_MEMBERS - 1, MANY_MEMBERS])
+def test_however_many_members_are_late_their_sessions_and_instance_ids_end_and_another_leads(count):
+    h = Harness()
+    members = [Member(f"m{n}", f"s{n}", "", "", 9, 9, [("range", b"")]) for n in range(count)]
+    late = Member("late", None, "", "", 9, 9, [("range", b"")])
+    h.join("in time")
+    group = h.group
+    for member in (*members, late):
+        group.members.put(member)
+        if member.instance_id is not None:
+            group.static_ids[member.instance_id] = member.id
+        h.timers[session(member.id)] = 9
+    group.leader, group.state, group.synced = "m0", State.COMPLETING_REBALANCE, {"in time", "late"}
+    h.expire("sync", "g", now=50_000)
+    assert list(group.members) == ["in time", "late"]
+    assert (group.static_ids, group.leader, group.state) == ({}, "in time", State.PREPARING_REBALANCE)
+    assert {key for key in h.timers if key[0] == "session"} == {session("in time"), session("late")}
+
+
+def test_topics_are_read_anew_when_another_protocol_is_chosen():
+    h = stable("a")
+    said = [("range", subscription("x")), ("sticky", subscription("y"))]
+    h.group.members.put(h.group.members["a"].again("a", said, 1, 1))
+    assert h.group.subscribed_topics() == {"x"}
+    h.group.protocol = "sticky"
+    assert h.group.subscribed_topics() == {"y"}
+    h.group.protocol = None
+    assert h.group.subscribed_topics() is None
+    h.group.protocol, h.group.protocol_type = "sticky", "connect"
+    assert h.group.subscribed_topics() is None
+    assert h.group.offset_retention() is None
