@@ -329,15 +329,13 @@ class SharePartition:
             run.member, run.lock_due_ms = "", 0
         return replace(self._to_write([_batch(run) for run in overdue]), are_decided=False)
 
-    def advance(self) -> bool:
-        """Move the start offset over what is complete; whether it moved."""
-        before = self.start_offset
+    def advance(self) -> None:
+        """Move the start offset over what is complete."""
         for run in self.flight:
             if run.target is not None or not run.state.is_terminal:
                 break
             self.start_offset = run.last + 1
         self.flight.drop_before(self.start_offset)
-        return self.start_offset > before
 
     def log_starts_at(self, offset: int) -> None:
         """The log begins at `offset` now: what was before it is gone, whoever has acquired it."""

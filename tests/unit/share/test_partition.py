@@ -315,6 +315,11 @@ def test_the_log_may_have_moved_on() -> None:
     ("acks", "knows_renew", "is_renew", "fits"),
     [
         ([ack(0, 4, ACCEPT), ack(5, 9, *[RELEASE] * 5)], False, False, True),
+        ([ack(0, 4, ACCEPT), ack(4, 9, ACCEPT)], False, False, True),
+        ([ack(0, 4, ACCEPT), ack(3, 9, ACCEPT)], False, False, False),
+        ([ack(0, 9, ACCEPT), ack(5, 6, ACCEPT)], False, False, False),
+        ([ack(0, 0, ACCEPT), ack(0, 0, GAP)], False, False, True),
+        ([ack(3, 4, ACCEPT, RELEASE)], False, False, True),
         ([ack(4, 0, ACCEPT)], True, False, False),
         ([ack(5, 9, ACCEPT), ack(0, 4, ACCEPT)], True, False, False),
         ([ack(0, 4)], True, False, False),
