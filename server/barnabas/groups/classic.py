@@ -107,7 +107,7 @@ class ClassicGroup(ClassicState):
             self.static_ids[member.instance_id] = member_id
         if self.leader is None:
             self.leader = member_id
-        if self.state is State.PREPARING_REBALANCE and self.is_initial:
+        if self.is_initial:
             self.new_member_added = True
         out.timers[("session", self.id, member_id)] = now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
         self._prepare_rebalance(now_ms, out)
@@ -116,8 +116,6 @@ class ClassicGroup(ClassicState):
         self, member: Member, joining: Joining, protocols: list[tuple[str, bytes]], now_ms: int, out: Decision
     ) -> None:
         unchanged = member.protocols == protocols
-        if self.state is State.EMPTY:
-            raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID)
         if (self.state is State.COMPLETING_REBALANCE and unchanged) or (
             self.state is State.STABLE and unchanged and member.id != self.leader
         ):
@@ -167,10 +165,10 @@ class ClassicGroup(ClassicState):
         if self.state is State.STABLE and self.members.choose_protocol() == self.protocol:
             out.records.append(self.record())
             response = self._joined(member)
-            if was_leader and not joining.can_skip_assignment:
+            if not joining.can_skip_assignment:
                 # An old client must not assign again: told of the leader that it was, it only asks for its own part.
                 response = self._generation_of(leader_before, is_for_leader=True).joined(member.id)
-            elif joining.can_skip_assignment:
+            else:
                 answer = response.response if isinstance(response, LeadersAnswer) else response
                 answer.skip_assignment = was_leader
             out.replies.append((joining.waiter, response))
@@ -291,8 +289,6 @@ class ClassicGroup(ClassicState):
             request.protocol_name not in (None, self.protocol)
         ):
             raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        if self.state is State.EMPTY:
-            raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID)
         if self.state is State.PREPARING_REBALANCE:
             raise RequestError(ErrorCode.REBALANCE_IN_PROGRESS)
         self.watch_session(member, now_ms, out)
@@ -400,8 +396,6 @@ class ClassicGroup(ClassicState):
         member = self.known_member(member_id, instance_id)
         if generation != self.generation:
             raise RequestError(ErrorCode.ILLEGAL_GENERATION)
-        if self.state is State.EMPTY:
-            raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID)
         self.watch_session(member, now_ms, out)
 
     def session_expired(self, member_id: str, now_ms: int, out: Decision) -> None:

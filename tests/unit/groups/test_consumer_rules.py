@@ -1,0 +1,385 @@
+"""Consumer groups and members of the classic protocol in them, rule by rule: each case has one rule alone decide."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from barnabas.groups.consumer import classic_members, records
+from barnabas.groups.consumer.group import ConsumerGroup
+from barnabas.groups.consumer.member import ClassicProtocols, ConsumerMember
+from barnabas.groups.consumer.membership import Heartbeat
+from barnabas.groups.epoch_group import CLOCK_STEP_MS
+from barnabas.groups.epoch_member import MemberState, changed
+from barnabas.groups.group import Committer
+from barnabas.groups.member import Joining
+from barnabas.groups.migration import _is_settled
+from barnabas.groups.settings import GroupSettings
+from barnabas.groups.streams.assignor import Worker, assign_tasks
+from barnabas.groups.streams.group import StreamsGroup
+from barnabas.groups.streams.member import StreamsMember
+from barnabas.groups.streams.tasks import ACTIVE, STANDBY, WARMUP
+from barnabas.groups.streams.topology import Shape
+from barnabas.statemachine.context import EventContext
+from barnabas.statemachine.decision import Decision
+from barnabas.wire.codec import encode_versioned
+from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from barnabas.wire.generated.data import consumer_protocol_subscription as subscription
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.join_group import JoinGroupRequest
+from barnabas.wire.generated.sync_group import SyncGroupRequest
+from tests.support.consumers import Client, Coordinator, with_topic
+from tests.support.refusals import code_of
+from tests.support.streams import Member as StreamsClient
+from tests.support.streams import Streams
+
+TOPIC = (1).to_bytes(16, "big")
+SAID = encode_versioned(subscription.CODEC, subscription.ConsumerProtocolSubscription(topics=["t"]), 1)
+PROTOCOLS = ClassicProtocols(9_000, (("range", SAID),))
+
+
+def slots(*partitions: int, since: int = 5) -> dict[tuple[bytes, int], int]:
+    return {(TOPIC, partition): since for partition in partitions}
+
+
+class World(Coordinator):
+    """A group g in epoch 5, target epoch 5, of members that the test puts in."""
+
+    def __init__(self, *members: ConsumerMember, **settings: Any) -> None:
+        super().__init__(GroupSettings(**{"consumer_assignment_interval_ms": 0, **settings}))
+        self.create("t", 4)
+        self.now_ms = 1_000
+        self.shard.groups["g"] = ConsumerGroup("g", self.settings, epoch=5, assignment_epoch=5)
+        for member in members:
+            self.group().put_member(member)
+            self.group().put_target(member.id, frozenset(member.assigned))
+
+    def context(self) -> EventContext:
+        return EventContext(self.image, self.now_ms, Decision())
+
+
+def member(id: str = "a", *, classic: bool = False, **fields: Any) -> ConsumerMember:
+    values = {
+        "epoch": 5,
+        "previous_epoch": 4,
+        "rebalance_timeout_ms": 7_000,
+        "topics": frozenset({"t"}),
+    } | fields
+    return ConsumerMember(id, classic=PROTOCOLS if classic else None, **values)
+
+
+# --- members of the classic protocol ------------------------------------------------------------------------------
+
+
+def joining(member_id: str = "", **fields: Any) -> Joining:
+    request = JoinGroupRequest(
+        group_id="g", session_timeout_ms=9_000, rebalance_timeout_ms=7_000, member_id=member_id,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name=n, metadata=m) for n, m in PROTOCOLS.protocols],
+    )  # fmt: skip
+    known = bool(fields.pop("known", False))
+    for name, value in fields.items():
+        setattr(request, name, value)
+    return Joining(request, "c", "/h", 77, "new", known_id_required=known, can_skip_assignment=True)
+
+
+def protocol(name: str = "range", metadata: bytes = SAID) -> Any:
+    return [JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=metadata)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"protocols": protocol(metadata=b"")}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocols": protocol(metadata=b"\0")}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocol_type": "connect"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocols": protocol("another")}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"group_instance_id": "s", "member_id": "a"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"group_instance_id": "i", "member_id": "a"}, ErrorCode.FENCED_INSTANCE_ID),
+    ],
+)
+def test_who_cannot_take_part_by_the_classic_protocol_is_told_why(fields, code):
+    world = World(member("a", classic=True), member("i-1", instance_id="i"))
+    assert code_of(classic_members.join, world.group(), joining(**fields), world.context()) == code
+
+
+def test_a_full_group_takes_its_members_again_and_nobody_else():
+    world = World(member("a", classic=True), consumer_size_max=1)
+    full = code_of(classic_members.join, world.group(), joining("b"), world.context())
+    assert full == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert classic_members.join(world.group(), joining("a"), world.context()) is not None
+
+
+def test_who_joins_by_the_classic_protocol_is_what_it_says():
+    world = World(member("a", classic=True, rack_id="known", regex="t.*"))
+    context = world.context()
+    after = classic_members.join(world.group(), joining("a", session_timeout_ms=8_000), context)
+    assert after is not None
+    assert (after.rack_id, after.regex, after.client_id, after.client_host) == ("known", "", "c", "/h")
+    assert (after.rebalance_timeout_ms, after.topics) == (7_000, {"t"})
+    assert after.classic == ClassicProtocols(8_000, PROTOCOLS.protocols)
+    classic_members.answer_join(world.group(), after, joining("a"), context)
+    timers = {key[0]: at_ms for key, at_ms in context.out.timers.items() if key[2] == "a"}
+    assert timers["session"] == 1_000 + 8_000
+    assert (timers["rejoin"], timers["resync"]) == (None, 1_000 + 7_000)
+    [(waiter, answer)] = context.out.replies
+    assert (waiter, answer.generation_id, answer.leader, answer.members) == (77, after.epoch, "", [])
+
+
+@pytest.mark.parametrize(
+    ("state", "epoch", "missing", "owner", "must"),
+    [
+        (MemberState.STABLE, 5, (), None, False),
+        (MemberState.STABLE, 4, (), None, True),
+        (MemberState.UNREVOKED, 5, (), None, True),
+        (MemberState.UNRELEASED, 5, (3,), "b", False),
+        (MemberState.UNRELEASED, 5, (3,), None, True),
+        (MemberState.UNRELEASED, 4, (3,), "b", True),
+    ],
+)
+def test_a_member_must_join_again_when_it_can_take_a_step(state, epoch, missing, owner, must):
+    world = World(
+        member("a", classic=True, state=state, epoch=epoch, assigned=slots(0)),
+        *([member(owner, assigned=slots(*missing))] if owner else []),
+    )
+    group = world.group()
+    group.put_target("a", frozenset(slots(0, *missing)))
+    context = world.context()
+    assert classic_members.must_join_again(group, "a", None, epoch, context) is must
+    assert context.out.timers["session", "g", "a"] == 1_000 + 9_000
+    assert context.out.timers.get(("rejoin", "g", "a")) == (1_000 + 7_000 if must else None)
+    world.now_ms = 3_000
+    context = world.context()
+    assert classic_members.must_join_again(group, "a", None, epoch, context) is must
+    assert context.out.timers.get(("rejoin", "g", "a")) == (1_000 + 7_000 if must else None), (
+        "from when it was told"
+    )
+
+
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [
+        (("a", None, 4), ErrorCode.ILLEGAL_GENERATION),
+        (("a", None, 6), ErrorCode.ILLEGAL_GENERATION),
+        (("b", None, 5), ErrorCode.UNKNOWN_MEMBER_ID),
+        (("nobody", None, 5), ErrorCode.UNKNOWN_MEMBER_ID),
+        (("a", "i", 5), ErrorCode.FENCED_INSTANCE_ID),
+        (("i-1", "none", 5), ErrorCode.UNKNOWN_MEMBER_ID),
+        (("i-1", "i", 5), 0),
+    ],
+)
+def test_a_heartbeat_of_the_classic_protocol_is_that_of_one_of_its_members(args, code):
+    world = World(member("a", classic=True), member("b"), member("i-1", classic=True, instance_id="i"))
+    action = classic_members.must_join_again
+    if code:
+        assert code_of(action, world.group(), *args, world.context()) == code
+    else:
+        assert not action(world.group(), *args, world.context())
+
+
+@pytest.mark.parametrize(
+    ("epoch", "state", "is_behind"),
+    [
+        (5, MemberState.STABLE, False),
+        (4, MemberState.STABLE, True),
+        (4, MemberState.UNRELEASED, True),
+        (4, MemberState.UNREVOKED, False),
+        (5, MemberState.UNRELEASED, False),
+    ],
+)
+def test_a_sync_that_is_behind_is_sent_back_unless_the_member_must_give_something_up_first(
+    epoch, state, is_behind
+):
+    world = World(member("a", classic=True, epoch=epoch, state=state, assigned=slots(1)))
+    request = SyncGroupRequest(group_id="g", generation_id=epoch, member_id="a")
+    context = world.context()
+    classic_members.sync(world.group(), request, 78, context)
+    [(waiter, answer)] = context.out.replies
+    assert waiter == 78
+    if is_behind:
+        assert answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+        assert context.out.timers == {("rejoin", "g", "a"): 1_000 + 7_000}
+    else:
+        assert (answer.error_code, bool(answer.assignment)) == (0, True)
+        assert context.out.timers == {("session", "g", "a"): 1_000 + 9_000, ("resync", "g", "a"): None}
+
+
+# --- moving between protocols ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "is_settled"),
+    [
+        ({}, True),
+        ({"epoch": 6}, False),
+        ({"a": {"epoch": 4}}, False),
+        ({"leaving": {"epoch": 4}}, True),
+        ({"a": {"assigned": slots(0, 3)}}, False),
+        ({"a": {"assigned": {}}}, False),
+        ({"a": {"assigned": slots(0), "revoking": slots(1)}}, True),
+        ({"leaving": {"assigned": {}}}, False),
+    ],
+)
+def test_members_need_not_join_again_only_where_all_have_and_know_what_they_shall_have(change, is_settled):
+    world = World(member("a", assigned=slots(0, 1)), member("leaving", assigned=slots(2)))
+    group = world.group()
+    for name, fields in change.items():
+        if name == "epoch":
+            group.epoch = fields
+        else:
+            group.put_member(changed(group.members[name], **fields))
+    assert _is_settled(group, "leaving") is is_settled
+
+
+# --- expressions ----------------------------------------------------------------------------------------------------
+
+
+def test_an_expression_that_is_known_keeps_its_topics_whoever_else_uses_it():
+    """Who may describe fewer topics changes nothing for others until the topics change."""
+    coordinator = with_topic(2)
+
+    def join(member_id: str, **allowed: Any) -> None:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="g", member_id=member_id, member_epoch=0, rebalance_timeout_ms=5_000,
+            subscribed_topic_regex="t.*", topic_partitions=[],
+        )  # fmt: skip
+        beat = Heartbeat(request, "c", "/h", "new", **allowed)
+        coordinator.perform(lambda shard, out: shard.consumer_heartbeat(beat, coordinator.now_ms, out))
+
+    join("a")
+    assert coordinator.group().regexes["t.*"].topics == {"t"}
+    coordinator.group().topics_seen = coordinator.image.topics
+    records_before = len(coordinator.journal)
+    join("b", may_describe=lambda name: False)
+    assert coordinator.group().regexes["t.*"].topics == {"t"}
+    keys = [key for key, _ in coordinator.journal[records_before:]]
+    resolved = coordinator.group().regexes["t.*"]
+    assert records.regex_record("g", "t.*", resolved)[0] not in keys
+    coordinator.create("t2", 1)
+    join("c", may_describe=lambda name: name == "t2")
+    assert coordinator.group().regexes["t.*"].topics == {"t2"}
+
+
+# --- who commits ----------------------------------------------------------------------------------------------------
+
+CASES: list[tuple[dict[str, Any], int]] = [
+    ({"generation": -1, "transactional": True, "member_id": ""}, 0),
+    ({"generation": -1, "transactional": False, "member_id": ""}, ErrorCode.UNKNOWN_MEMBER_ID),
+    ({"generation": 5, "transactional": True, "member_id": ""}, ErrorCode.UNKNOWN_MEMBER_ID),
+    ({"generation": 5, "transactional": True, "member_id": "a"}, 0),
+    ({"generation": 5, "transactional": False, "member_id": "a"}, 0),
+    ({"generation": -1, "transactional": True, "member_id": "a"}, ErrorCode.STALE_MEMBER_EPOCH),
+    ({"generation": -1, "transactional": False, "member_id": "a"}, ErrorCode.STALE_MEMBER_EPOCH),
+    ({"generation": 6, "transactional": True, "member_id": "a"}, ErrorCode.STALE_MEMBER_EPOCH),
+    ({"generation": 5, "transactional": False, "member_id": "nobody"}, ErrorCode.UNKNOWN_MEMBER_ID),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "code"), CASES)
+@pytest.mark.parametrize("kind", ["consumer", "streams"])
+def test_who_may_commit_to_a_group_with_members(kind, fields, code):
+    world = World(member("a", assigned=slots(0)))
+    if kind == "streams":
+        world.shard.groups["g"] = group = StreamsGroup("g", world.settings, epoch=5)
+        group.put_member(StreamsMember("a", epoch=5, assigned={(ACTIVE, "0", 0): 5}))
+    committer = Committer(fields["member_id"], fields["generation"], transactional=fields["transactional"],
+                          topic_partitions=[("t", 1)], api_version=10)  # fmt: skip
+    if code:
+        assert code_of(world.shard.check_commit, "g", committer, 0, Decision()) == code
+    else:
+        world.shard.check_commit("g", committer, 0, Decision())
+
+
+@pytest.mark.parametrize("kind", ["consumer", "streams"])
+@pytest.mark.parametrize(("generation", "code"), [(-1, 0), (0, ErrorCode.UNKNOWN_MEMBER_ID)])
+def test_a_group_without_members_keeps_offsets_for_who_names_no_epoch(kind, generation, code):
+    world = World()
+    if kind == "streams":
+        world.shard.groups["g"] = StreamsGroup("g", world.settings)
+    committer = Committer("", generation, api_version=10)
+    if code:
+        assert code_of(world.shard.check_commit, "g", committer, 0, Decision()) == code
+    else:
+        world.shard.check_commit("g", committer, 0, Decision())
+
+
+# --- time -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("interval_ms", "assigned_ms", "since_ms", "is_within"),
+    [
+        (1_000, 50_000, 999, True), (1_000, 50_000, 1_000, False), (1_000, 50_000, 0, True),
+        (0, 50_000, 0, False), (1_000, 0, 5, False), (1_000, 50_000, -CLOCK_STEP_MS + 1, True),
+        (1_000, 50_000, -CLOCK_STEP_MS, False),
+    ],
+)  # fmt: skip
+def test_the_last_assignment_is_as_long_ago_as_the_clock_says_unless_that_was_set_back(
+    interval_ms, assigned_ms, since_ms, is_within
+):
+    group = World().group()
+    group.assigned_ms = assigned_ms
+    assert group.was_assigned_within(interval_ms, assigned_ms + since_ms) is is_within
+
+
+def test_a_target_counts_as_made_when_it_was_written():
+    coordinator = with_topic(2)
+    coordinator.now_ms = 7_000
+    Client(coordinator, "a").join()
+    for shard in (coordinator.shard, coordinator.reloaded()):
+        group = shard.consumer_group("g")
+        assert (group.assignment_epoch, group.assigned_ms) == (group.epoch, 7_000)
+    streams = Streams()
+    streams.now_ms = 8_000
+    client = StreamsClient(streams, "a")
+    client.beat()
+    client.beat()
+    assert streams.streams().assigned_ms == 8_000
+
+
+# --- tasks ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_process_has_a_copy_of_a_task_until_the_last_of_its_members_has_given_it_up():
+    group = StreamsGroup("g", GroupSettings())
+    one = StreamsMember("a", process_id="p", assigned={(ACTIVE, "0", 1): 1}, revoking={(STANDBY, "1", 2): 1})
+    other = StreamsMember("b", process_id="p", assigned={(STANDBY, "0", 1): 1})
+    for each in (one, other):
+        group.put_member(each)
+    assert group.copies == {("p", ("0", 1)): 2, ("p", ("1", 2)): 1}
+    assert group.active == {("0", 1): "p"}
+    group.put_member(StreamsMember("c", process_id="q", assigned={(WARMUP, "0", 1): 1}))
+    group.drop_member("a")
+    assert group.copies == {("p", ("0", 1)): 1, ("q", ("0", 1)): 1}
+    assert group.active == {}
+    taken = group.taken("p")
+    assert (STANDBY, "0", 1) in taken
+    assert (STANDBY, "1", 2) not in taken
+    group.drop_member("b")
+    group.drop_member("c")
+    assert (group.copies, group.active) == ({}, {})
+
+
+def test_who_runs_a_task_is_the_last_that_was_given_it():
+    group = StreamsGroup("g", GroupSettings())
+    group.put_member(StreamsMember("a", process_id="p", revoking={(ACTIVE, "0", 1): 1}))
+    group.put_member(StreamsMember("b", process_id="q", assigned={(ACTIVE, "0", 1): 1}))
+    group.drop_member("a")
+    assert group.active == {("0", 1): "q"}
+
+
+def test_active_tasks_are_shared_out_by_themselves_whatever_copies_there_are():
+    """Copies do not count where active tasks stay, and active tasks count where copies stay."""
+    shapes = {"0": Shape(4, False, frozenset()), "1": Shape(4, True, frozenset())}
+    had = frozenset({(ACTIVE, name, number) for name in "01" for number in range(4)})
+    workers = [Worker("a", "p", had), Worker("b", "q"), Worker("c", "r")]
+    target = assign_tasks(workers, shapes, 1)
+    counts = {
+        role: sorted(sum(task[0] == role for task in tasks) for tasks in target.values())
+        for role in (ACTIVE, STANDBY)
+    }
+    assert counts[ACTIVE] == [2, 3, 3]
+    assert sum(counts[STANDBY]) == 4
+    assert sorted(map(len, target.values())) == [4, 4, 4]
+    assert target["a"] & had == {task for task in target["a"] if task[0] == ACTIVE}
