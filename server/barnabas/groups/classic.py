@@ -342,14 +342,12 @@ class ClassicGroup(ClassicState):
         """What is kept of a large generation is in the log: its members may have their assignments."""
         if self.is_written_as(generation):
             out.is_ahead = True
-            self.writing = 0
             self._become_stable(now_ms, out)
 
     def not_assigned(self, generation: int, code: int, now_ms: int, out: Decision) -> None:
         """What is to be kept of a generation cannot be: who waits is told so, and all must join again, as in Kafka."""
         if self.is_written_as(generation):
             out.is_ahead = True
-            self.writing = 0
             self._end_syncs(code, out)
             self._prepare_rebalance(now_ms, out)
 

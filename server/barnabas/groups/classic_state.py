@@ -44,7 +44,7 @@ class ClassicState:
     new_member_added: bool
     is_initial: bool
     writing: int
-    """The generation that is being encoded aside; 0 if there is none."""
+    """The last generation that was to be encoded aside; 0 if there was none."""
     subscriptions: tuple[str, tuple[Member, ...], frozenset[str] | None] | None = field(compare=False)
     """Protocol, members, and what `subscribed_topics` has made of them."""
 
