@@ -273,11 +273,16 @@ def test_who_has_left_in_the_meantime_is_not_missed_among_those_who_have_synced(
     assert h.group.synced == {"a", "c"}
 
 
-def test_the_time_for_syncing_means_nothing_while_members_gather_or_none_is_left():
+def test_the_time_for_syncing_means_nothing_while_members_gather():
+    """Those who have not synced in the generation before may be on their way."""
     h = stable("a", "b")
-    h.join("", "a", protocols=OTHER)
+    for member_id in ("a", "b"):
+        h.join("", member_id, protocols=OTHER)
+    h.sync("b", h.group.generation)
+    h.join("c")
+    assert h.group.synced == {"b"}
     h.expire("sync", "g", now=90_000)
-    assert (h.group.state, set(h.group.members)) == (State.PREPARING_REBALANCE, {"a", "b"})
+    assert (h.group.state, set(h.group.members)) == (State.PREPARING_REBALANCE, {"a", "b", "c"})
 
 
 def test_a_member_that_is_dropped_and_comes_again_is_a_new_one_to_all_who_count():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.statemachine.decision import Decision, Entry, ManyReplies, nothing, slices
-from barnabas.statemachine.partitioning import java_hash, partition_for
+from barnabas.statemachine.partitioning import REMEMBERED_LENGTH_MAX, _remembered, java_hash, partition_for
 
 
 @pytest.mark.parametrize(
@@ -41,6 +41,14 @@ def test_a_negative_hash_counts_by_its_absolute_value_and_the_least_one_as_none(
     text: str, count: int, partition: int
 ) -> None:
     assert partition_for(text, count) == partition
+
+
+@pytest.mark.parametrize(("more", "is_remembered"), [(-1, True), (0, True), (1, False)])
+def test_long_ids_take_no_memory(more: int, is_remembered: bool) -> None:
+    before, text = _remembered.cache_info(), f"{more}".rjust(REMEMBERED_LENGTH_MAX + more, "i")
+    assert partition_for(text, 50) == partition_for(text, 50) == abs(java_hash(text)) % 50
+    after = _remembered.cache_info()
+    assert (after.misses - before.misses, after.hits - before.hits) == (is_remembered, is_remembered)
 
 
 def test_a_decision_that_is_cleared_is_as_a_new_one() -> None:
