@@ -394,6 +394,15 @@ async def test_a_shard_that_is_given_up_twice_is_read_again_once(autojump_clock)
         nursery.cancel_scope.cancel()
 
 
+async def test_what_was_to_be_read_again_is_not_when_its_topic_was_deleted_meanwhile(autojump_clock):
+    async with running(journal_of(SMALL)) as runtime:
+        await runtime.machine("id")
+        runtime._shards.read_again(shard_of(runtime), "a test")
+        runtime.unload()
+        await trio.sleep(READ_AGAIN_SECONDS * 5)
+        assert runtime._shards.get(0) is None
+
+
 async def test_a_large_shard_that_fails_while_it_is_read_lets_nobody_wait(autojump_clock):
     journal = journal_of(SLICE_RECORDS * 3)
     async with running(journal) as runtime, trio.open_nursery() as nursery:

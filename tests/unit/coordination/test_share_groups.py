@@ -10,10 +10,11 @@ from barnabas.cluster.changes import TopicCreated
 from barnabas.cluster.image import ClusterImage, PartitionInfo, TopicInfo
 from barnabas.coordination.share_groups import ShareGroups
 from barnabas.errors import RequestError
+from barnabas.groups.classic import ClassicGroup
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.shard import GroupShard
 from barnabas.groups.share.membership import Heartbeat
-from barnabas.statemachine.decision import Decision
+from barnabas.statemachine.decision import EVENT_SIZE_MAX, Decision
 from barnabas.topic_partitions import TopicIdPartition
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.share_group_heartbeat import ShareGroupHeartbeatRequest
@@ -34,10 +35,14 @@ class World:
         self.states: dict[tuple[str, bytes, int], tuple[int, int]] = {}
         self.broken: set[TopicIdPartition] = set()
         self.changed: list[str] = []
+        self.size_of: Any = None
+        """Stands for the shard where it is asked how large an event is."""
+        self.sizes: list[bool] = []
         self.groups = ShareGroups(self, self, lambda: 1_000, self.changed.append)  # type: ignore[arg-type]
 
-    async def perform(self, group_id: str, event: Any, *, is_large: Any) -> Any:
-        assert not is_large(self.shard)
+    async def perform(self, group_id: str, event: Any, *, is_large: Any = None) -> Any:
+        if is_large is not None:
+            self.sizes.append(is_large(self.size_of or self.shard))
         out = Decision()
         result = event(self.shard, out)
         for key, value in out.records:
@@ -45,9 +50,7 @@ class World:
         return result
 
     async def delete_group(self, group_id: str) -> None:
-        await self.perform(
-            group_id, lambda shard, out: shard.delete_group(group_id, out), is_large=lambda _: False
-        )
+        await self.perform(group_id, lambda shard, out: shard.delete_group(group_id, out))
 
     async def initialize(self, key: tuple[str, bytes, int], state_epoch: int, start_offset: int) -> None:
         if key[1:] in self.broken:
@@ -75,6 +78,7 @@ async def world():
     """An empty group that has read topic t."""
     world = World()
     await world.beat(0, "t")
+    assert not any(world.sizes)
     await world.beat(-1)
     assert world.states == {("g", T, 0): (2, -1), ("g", T, 1): (2, -1)}
     assert world.changed == []
@@ -158,3 +162,66 @@ async def test_the_state_of_a_group_with_members_stays_as_it_is(world, way):
         await CHANGES[way](world.groups)
     assert refused.value.code == ErrorCode.NON_EMPTY_GROUP
     assert (world.states, world.changed) == (before, [])
+
+
+# --- how large an event is ----------------------------------------------------------------------------------------
+
+
+class SizeOf:
+    """A shard in which the group g has so many states, and an event of its member m goes through so much."""
+
+    def __init__(self, states: int = 0, of_member: int = 0, says_more: bool | None = None) -> None:
+        self.states = states
+        self.of_member = of_member
+        self.says_more = says_more
+
+    def share_state_size(self, group_id: str) -> int:
+        return self.states if group_id == "g" else 0
+
+    def event_size(self, group_id: str, member_id: str, *, says_more: bool) -> int:
+        assert self.says_more in (None, says_more)
+        return self.of_member if (group_id, member_id) == ("g", "m") else 0
+
+
+@pytest.mark.parametrize("more", [0, 1])
+async def test_a_heartbeat_is_large_by_what_it_names_and_what_its_member_goes_through(more):
+    world = World()
+    world.size_of = SizeOf(0, EVENT_SIZE_MAX - 10)
+    request = ShareGroupHeartbeatRequest(group_id="g", member_id="m", subscribed_topic_names=["t"])
+    await world.groups.heartbeat(Heartbeat(request, "client", "/host"), 10 + more)
+    assert world.sizes == [bool(more), False, False], "and then what follows from it, by the states there are"
+
+
+@pytest.mark.parametrize(
+    ("epoch", "topics", "says_more"), [(0, ["t"], True), (2, ["t"], True), (2, None, False), (-1, None, True)]
+)
+async def test_a_heartbeat_says_more_if_its_member_comes_goes_or_wants_something_else(
+    epoch, topics, says_more
+):
+    world = World()
+    await world.beat(0, "t")
+    world.size_of = SizeOf(says_more=says_more)
+    await world.beat(epoch, *(topics or ()))
+
+
+@pytest.mark.parametrize("more", [0, 1])
+@pytest.mark.parametrize("way", ["alter", "delete", "delete group"])
+async def test_a_change_of_states_is_large_by_those_that_there_are_and_those_that_it_names(world, way, more):
+    world.sizes.clear()
+    names = 0 if way == "delete group" else 1
+    world.size_of = SizeOf(EVENT_SIZE_MAX + more - names)
+    await CHANGES[way](world.groups)
+    assert set(world.sizes) == {bool(more)}
+
+
+async def test_offsets_may_be_altered_of_share_groups_without_members_and_of_groups_that_are_not_there(world):
+    await world.groups.check_alterable("g")
+    await world.groups.check_alterable("none")
+    await world.beat(0, "t")
+    with pytest.raises(RequestError) as refused:
+        await world.groups.check_alterable("g")
+    assert refused.value.code == ErrorCode.NON_EMPTY_GROUP
+    world.shard.groups["c"] = ClassicGroup("c", world.shard.settings)
+    with pytest.raises(RequestError) as refused:
+        await world.groups.check_alterable("c")
+    assert refused.value.code == ErrorCode.GROUP_ID_NOT_FOUND
