@@ -191,6 +191,20 @@ def test_a_first_generation_gathers_for_a_rebalance_timeout_at_most(rebalance_ms
     assert now == ends_ms
 
 
+def test_nobody_who_came_to_a_generation_long_ago_prolongs_the_first_one_after_it():
+    h = Harness(GroupSettings(initial_rebalance_delay_ms=3_000))
+    h.join("a", rebalance_timeout_ms=3_000)
+    h.join("b", rebalance_timeout_ms=3_000)
+    h.expire("join", "g", now=3_000)
+    assert h.group.generation == 1, "there is no time left for more"
+    h.leave("a", "b")
+    assert h.group.state is State.EMPTY
+    waiting = h.join("c", now=10_000)
+    assert h.timers["join", "g"] == 13_000
+    h.expire("join", "g", now=13_000)
+    assert h.answers[waiting].generation_id == 3
+
+
 def test_a_generation_that_gathers_ends_when_the_last_who_was_missed_leaves():
     h = stable("a", "b", "c")
     waiting = h.join("", "a", protocols=OTHER)

@@ -9,7 +9,8 @@ import pytest
 from barnabas.groups.consumer import classic_members, records
 from barnabas.groups.consumer.group import ConsumerGroup
 from barnabas.groups.consumer.member import ClassicProtocols, ConsumerMember
-from barnabas.groups.consumer.membership import Heartbeat
+from barnabas.groups.consumer.membership import Heartbeat, remove
+from barnabas.groups.consumer.regex import Resolved
 from barnabas.groups.epoch_group import CLOCK_STEP_MS
 from barnabas.groups.epoch_member import MemberState, changed
 from barnabas.groups.group import Committer
@@ -302,6 +303,40 @@ def test_a_group_without_members_keeps_offsets_for_who_names_no_epoch(kind, gene
         assert code_of(world.shard.check_commit, "g", committer, 0, Decision()) == code
     else:
         world.shard.check_commit("g", committer, 0, Decision())
+
+
+# --- ending -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("has_partition_metadata", [True, False])
+def test_all_that_was_written_of_a_group_ends_with_it(has_partition_metadata):
+    """Also what Kafka before 4.1 has written, also targets of members that are gone; the group itself comes last."""
+    world = World(member("a", assigned=slots(0)))
+    group = world.group()
+    group.put_target("gone", frozenset(slots(1)))
+    group.regexes["t.*"] = Resolved(frozenset({"t"}), 1, 1)
+    group.has_partition_metadata = has_partition_metadata
+    out = Decision()
+    group.end(out)
+    expected = [
+        *(records.member_tombstones("g", "a") + records.member_tombstones("g", "gone")),
+        records.regex_tombstone("g", "t.*"), records.target_epoch_tombstone("g"),
+        *([records.partition_metadata_tombstone("g")] if has_partition_metadata else []),
+        records.epoch_tombstone("g"),
+    ]  # fmt: skip
+    assert sorted(out.records) == sorted(expected)
+    assert out.records[-1] == records.epoch_tombstone("g")
+    assert {value for _, value in out.records} == {None}
+
+
+@pytest.mark.parametrize("has_partition_metadata", [True, False])
+def test_what_kafka_has_written_of_topics_ends_with_the_next_epoch(has_partition_metadata):
+    world = World(member("a", assigned=slots(0)))
+    world.group().has_partition_metadata = has_partition_metadata
+    context = world.context()
+    remove(world.group(), [member("a")], context)
+    tombstone = records.partition_metadata_tombstone("g")
+    assert (tombstone in context.out.records) is has_partition_metadata
 
 
 # --- time -------------------------------------------------------------------------------------------------------------
