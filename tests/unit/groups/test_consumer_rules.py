@@ -418,3 +418,29 @@ def test_active_tasks_are_shared_out_by_themselves_whatever_copies_there_are():
     assert sum(counts[STANDBY]) == 4
     assert sorted(map(len, target.values())) == [4, 4, 4]
     assert target["a"] & had == {task for task in target["a"] if task[0] == ACTIVE}
+
+
+# --- leaving for a while ------------------------------------------------------------------------------------------
+
+
+def test_a_static_member_that_is_away_is_waited_for_although_it_had_to_give_something_up():
+    """Its rebalance timeout is shorter than its session timeout."""
+    coordinator = with_topic(4)
+    a = Client(coordinator, "a", instance_id="i", rebalance_timeout_ms=2_000)
+    a.join()
+    a.settle()
+    b = Client(coordinator, "b")
+    b.join()
+    a.beat()
+    assert coordinator.group().members["a"].state is MemberState.UNREVOKED
+    coordinator.heartbeat("a", -2, instance_id="i")
+    coordinator.advance(10_000)
+    assert "a" in coordinator.group().members
+    away = coordinator.group().members["a"]
+    assert (away.epoch, away.revoking) == (-2, {})
+    assert coordinator.reloaded().consumer_group("g").members["a"] == away
+    coordinator.restart()
+    coordinator.advance(10_000)
+    assert "a" in coordinator.group().members
+    b.beat()
+    assert len(b.told) == 2, "what it had to give up, it has"

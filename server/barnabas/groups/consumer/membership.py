@@ -413,7 +413,7 @@ def _target_needed(
 
 
 def leave_for_a_while(group: ConsumerGroup, member: ConsumerMember, context: EventContext) -> None:
-    """A static member will come back within its session timeout; what it must give up, it has."""
+    """Keep a static member that will come back within its session timeout; what it must give up, it has."""
     context.out.records.append(records.current_record(group.id, member.away()))
     context.out.timers["revocation", group.id, member.id] = None
 
