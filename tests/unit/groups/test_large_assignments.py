@@ -6,10 +6,19 @@ from typing import Any
 
 import pytest
 
+from barnabas.groups.consumer import target
 from barnabas.groups.consumer.membership import EPOCH_OF_NEW
 from barnabas.groups.consumer.target import TargetNeeded
+from barnabas.groups.share import membership as share
+from barnabas.groups.share.known import KnownTopics
+from barnabas.groups.streams import membership as streams
+from barnabas.groups.streams.topology import Shape
 from barnabas.statemachine.decision import Decision, slices
 from tests.support.consumers import Client, Coordinator, converge
+from tests.support.streams import Member, Streams
+
+from .test_share import Coordinator as ShareCoordinator
+from .test_share import T
 
 PARTITIONS = 8
 
@@ -139,3 +148,114 @@ def test_a_group_that_is_gone_needs_none(coordinator: Aside) -> None:
     before = list(coordinator.journal)
     coordinator.compute()
     assert coordinator.journal == before
+
+
+# --- which are large, of every kind -------------------------------------------------------------------------------
+
+
+def needed(kind: str, members: int, partitions: int, replicas: int = 0) -> Any:
+    """A target of two topics, or subtopologies, as far as its size is looked at."""
+    everybody: Any = (None,) * members
+    half = partitions // 2
+    counts = {"t": half, "u": partitions - half}
+    by_id = {name.encode(): count for name, count in counts.items()}
+    nothing: Any = None
+    if kind == "consumer":
+        return TargetNeeded("g", 1, everybody, nothing, nothing, by_id)
+    if kind == "share":
+        known = KnownTopics(initialized={topic: frozenset(range(count)) for topic, count in by_id.items()})
+        return share.TargetNeeded("g", 1, everybody, {}, known, nothing)
+    shapes = {name: Shape(count, True, frozenset()) for name, count in counts.items()}
+    return streams.TargetNeeded("g", 1, everybody, nothing, shapes, replicas)
+
+
+LIMITS = {
+    "consumer": target.COMPUTED_ASIDE_FROM,
+    "share": share.COMPUTED_ASIDE_FROM,
+    "streams": streams.COMPUTED_ASIDE_FROM,
+}
+
+
+@pytest.mark.parametrize("kind", LIMITS)
+def test_members_and_partitions_together_make_an_assignment_large(kind: str) -> None:
+    limit = LIMITS[kind]
+    for members in (1, limit // 2):
+        assert needed(kind, members, limit - members).is_large
+        assert not needed(kind, members, limit - members - 1).is_large
+
+
+@pytest.mark.parametrize(("replicas", "is_large"), [(0, False), (1, False), (2, True)])
+def test_each_copy_of_a_task_counts(replicas: int, is_large: bool) -> None:
+    assert needed("streams", 1, LIMITS["streams"] // 3, replicas).is_large is is_large
+
+
+def test_a_large_share_group_is_assigned_aside_one_assignment_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("barnabas.groups.share.membership.COMPUTED_ASIDE_FROM", 0)
+    coordinator = ShareCoordinator()
+    asked: list[Any] = []
+    apply = coordinator.apply
+
+    def applied(out: Decision) -> None:
+        asked.extend(out.effects)
+        apply(out)
+
+    monkeypatch.setattr(coordinator, "apply", applied)
+    answer = coordinator.beat("a", 0, "t").response
+    group = coordinator.shard.share_group("g")
+    assert (answer.member_epoch, group.assignment_epoch) == (1, 1), (
+        "the epoch that a new member needs until then"
+    )
+    coordinator.beat("b", 0, "t")
+    coordinator.beat("a", 1)
+    assert len({one.epoch for one in asked}) == len(asked) == 2, "by the first member, and by its group"
+    assert group.assigning_epoch == asked[-1].epoch
+    for _ in range(4):
+        for one in asked:
+            out = Decision()
+            coordinator.shard.target_computed(one, one.compute(), coordinator.now_ms, out)
+            applied(out)
+        asked.clear()
+        assert group.assigning_epoch == 0
+        for member in "ab":
+            coordinator.beat(member, group.members[member].epoch)
+    assert sorted(coordinator.has("a") + coordinator.has("b")) == [(T, 0), (T, 1)]
+    assert group.epoch == group.assignment_epoch
+    assert {member.epoch for member in group.members.values()} == {group.epoch}
+
+
+def test_a_large_streams_group_is_assigned_aside_one_assignment_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("barnabas.groups.streams.membership.COMPUTED_ASIDE_FROM", 0)
+    coordinator = Streams()
+    asked: list[Any] = []
+
+    def perform(event: Any) -> Any:
+        out = Decision()
+        result = event(coordinator.shard, out)
+        coordinator._settle(out)
+        asked.extend(out.effects)
+        return result
+
+    monkeypatch.setattr(coordinator, "perform", perform)
+    a, b = Member(coordinator, "a"), Member(coordinator, "b", process_id="q")
+    a.beat()
+    count = len(asked)
+    group = coordinator.streams()
+    assert (a.told, group.assigning_epoch) == (set(), asked[-1].epoch)
+    b.beat()
+    a.beat()
+    assert len(asked) == count, "one at a time, whoever else comes"
+    for _ in range(8):
+        for one in asked:
+            tasks = one.compute()
+            perform(lambda shard, out, one=one, tasks=tasks: shard.target_computed(one, tasks, 0, out))
+        asked.clear()
+        assert group.assigning_epoch == 0
+        for member in (a, b):
+            member.beat()
+            member.settle()
+    assert len(a.active()) == len(b.active()) == 4
+    assert not asked
