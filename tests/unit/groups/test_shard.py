@@ -9,6 +9,7 @@ import pytest
 
 from barnabas.groups import shard as shard_module
 from barnabas.groups.classic import ClassicGroup
+from barnabas.groups.consumer import records
 from barnabas.groups.consumer.group import ConsumerGroup
 from barnabas.groups.consumer.target import TargetNeeded
 from barnabas.groups.group import Committer
@@ -133,6 +134,21 @@ def test_the_streams_group_that_was_made_for_its_first_member_is_the_one_that_it
     made = shard.new_streams_group("g")
     assert shard.replayed_streams_group("g") is made
     assert shard.replayed_streams_group("g") is not made
+
+
+@pytest.mark.parametrize("producer_id", [-1, 7])
+def test_of_what_a_transaction_writes_only_offsets_count_and_not_yet(producer_id):
+    """Groups are in no transaction."""
+    coordinator = with_topic(1)
+    Client(coordinator, "a").join()
+    out = Decision()
+    records.write_epoch(out, "h", 5, 6)
+    shard = coordinator.shard
+    shard.replay_said(out.decoded[0], producer_id)
+    assert ("h" in shard.groups) is (producer_id == -1)
+    shard.replay_said(CommittedOffset("o", ("t", 0), OffsetCommitValue(offset=3)), producer_id)
+    assert ("o" in shard.offsets) is (producer_id == -1)
+    assert shard.pending.has("o") is (producer_id != -1)
 
 
 # --- what is large --------------------------------------------------------------------------------------------------

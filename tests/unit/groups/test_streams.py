@@ -399,6 +399,20 @@ def test_tasks_go_to_where_a_copy_of_their_state_is() -> None:
     assert target == {"a": {(ACTIVE, "1", 0)}, "b": set(), "c": {(ACTIVE, "1", 1)}}
 
 
+@pytest.mark.parametrize("gone", ["", "a"])
+def test_tasks_and_their_copies_stay_with_those_who_have_their_state(gone: str) -> None:
+    shapes = {"1": Shape(4, True, frozenset())}
+    had = {
+        "a": [(ACTIVE, "1", 0), (ACTIVE, "1", 1)], "z": [(ACTIVE, "1", 2), (ACTIVE, "1", 3)],
+        "m": [(STANDBY, "1", 0), (STANDBY, "1", 1)], "b": [(STANDBY, "1", 2), (STANDBY, "1", 3)],
+    }  # fmt: skip
+    workers = [Worker(name, f"p-{name}", frozenset(tasks)) for name, tasks in had.items() if name != gone]
+    target = assign_tasks(workers, shapes, 1)
+    for name, tasks in target.items():
+        assert {task[1:] for task in tasks} >= {task[1:] for task in had[name]}, "as a task or as its copy"
+        assert len(tasks) <= (3 if gone else 2)
+
+
 @pytest.mark.parametrize("standby", [0, 1, 2])
 @pytest.mark.parametrize("processes", [1, 2, 3])
 def test_every_task_is_given_once_and_copies_are_apart(processes: int, standby: int) -> None:
