@@ -147,3 +147,116 @@ def test_a_session_that_is_evicted_watches_nothing() -> None:
         assert sessions.create(partitions(n), uses_topic_ids=False, now_ms=later + n) is not None
     assert not session.is_open
     assert all(watch.is_over for watch in watches)
+
+
+# --- one thing at a time ------------------------------------------------------------------------------------------
+
+FIELDS = (
+    "topic",
+    "index",
+    "fetch_offset",
+    "max_bytes",
+    "current_leader_epoch",
+    "last_fetched_epoch",
+    "log_start_offset",
+)
+
+
+def said(partition: SessionPartition) -> tuple[object, ...]:
+    return tuple(getattr(partition, name) for name in FIELDS)
+
+
+def test_what_a_fetcher_says_of_a_partition_is_kept_field_by_field() -> None:
+    assert said(SessionPartition("t", 11, 12, 13, 14, 15, 16)) == ("t", 11, 12, 13, 14, 15, 16)
+    session = make().create(partitions(11), uses_topic_ids=False, now_ms=0)
+    assert session is not None
+    known = session.partitions["t", 11]
+    session.update([SessionPartition("t", 11, 22, 23, 24, 25, 26)], [])
+    assert session.partitions["t", 11] is known
+    assert said(known) == ("t", 11, 22, 23, 24, 25, 26)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_news"),
+    [
+        ((5, 4, 1, False), (5, 4, 1, False), False),
+        ((5, 4, 1, False), (6, 4, 1, False), True),
+        ((5, 4, 1, False), (5, 5, 1, False), True),
+        ((5, 4, 1, False), (5, 4, 2, False), True),
+        ((5, 4, 1, False), (5, 4, 1, True), True),
+        ((5, 4, 1, True), (5, 4, 1, True), True),
+        ((5, 4, 1, True), (5, 4, 1, False), True),
+    ],
+)
+def test_each_thing_that_is_new_and_each_error_is_told(
+    before: tuple[int, int, int, bool], after: tuple[int, int, int, bool], is_news: bool
+) -> None:
+    [partition] = partitions(0)
+    assert partition.tell(*before[:3], is_error=before[3])
+    assert partition.tell(*after[:3], is_error=after[3]) is is_news
+    assert partition.tell(*after[:3], is_error=False) is after[3]
+
+
+def test_ids_that_are_taken_or_no_ids_are_not_given() -> None:
+    ids = iter([7, 7, 0, -3, 9])
+    sessions = FetchSessions(5, lambda: next(ids))
+    made = [sessions.create([], uses_topic_ids=False, now_ms=0) for _ in range(2)]
+    assert [session.id for session in made if session is not None] == [7, 9]
+
+
+@pytest.mark.parametrize(
+    ("epoch", "by_id", "code"),
+    [
+        (1, False, 0),
+        (0, False, ErrorCode.INVALID_FETCH_SESSION_EPOCH),
+        (2, False, ErrorCode.INVALID_FETCH_SESSION_EPOCH),
+        (1, True, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR),
+        (2, True, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR),
+    ],
+)
+def test_each_thing_that_is_wrong_with_a_request_of_a_session_has_its_error(
+    epoch: int, by_id: bool, code: int
+) -> None:
+    sessions = make()
+    session = sessions.create(partitions(0), uses_topic_ids=False, now_ms=3)
+    assert session is not None
+    if code:
+        assert code_of(sessions, session.id, epoch, by_id=by_id) == code
+        assert (session.epoch, session.used_ms) == (1, 3)
+    else:
+        assert sessions.resume(session.id, epoch, uses_topic_ids=by_id, now_ms=9) is session
+        assert (session.epoch, session.used_ms, session.created_ms) == (2, 9, 3)
+
+
+@pytest.mark.parametrize(
+    ("used_ms", "created_ms", "sizes", "size", "evicted"),
+    [
+        ((1, -1), (0, 0), (2, 2), 1, 1),
+        ((0, 0), (0, 0), (2, 2), 2, None),
+        ((0, 0), (-1, 0), (2, 2), 3, 0),
+        ((0, 0), (0, -1), (2, 2), 3, None),
+        ((0, 0), (-1, -1), (3, 2), 3, 1),
+        ((0, 0), (-1, 0), (3, 2), 4, None),
+        ((5, 4), (-1, -1), (2, 2), 3, 1),
+    ],
+)
+def test_who_is_evicted_is_unused_for_long_or_smaller_and_old(
+    used_ms: tuple[int, int],
+    created_ms: tuple[int, int],
+    sizes: tuple[int, int],
+    size: int,
+    evicted: int | None,
+) -> None:
+    """Times count from when a session may just not be evicted any more; of equals the least recently used goes."""
+    sessions, now_ms = make(), 10 * EVICTION_MS_MIN
+    made: list[Session] = []
+    for number in range(2):
+        session = sessions.create(partitions(*range(sizes[number])), uses_topic_ids=False, now_ms=0)
+        assert session is not None
+        session.created_ms = now_ms - EVICTION_MS_MIN + created_ms[number]
+        session.used_ms = now_ms - EVICTION_MS_MIN + used_ms[number]
+        made.append(session)
+    new = sessions.create(partitions(*range(size)), uses_topic_ids=False, now_ms=now_ms)
+    assert (new is not None) is (evicted is not None)
+    left = [session.is_open for session in made]
+    assert left == [number != evicted for number in range(2)]

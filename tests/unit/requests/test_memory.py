@@ -250,3 +250,82 @@ async def test_memory_that_was_held_is_given_back_once(autojump_clock: trio.test
         await trio.sleep(5 * SHED_INTERVAL_SECONDS)
         nursery.cancel_scope.cancel()
     assert given_back == [0, 0]
+
+
+# --- sizes --------------------------------------------------------------------------------------------------------
+
+
+def test_each_pool_has_its_own_size_and_small_ones_have_a_quarter_beside() -> None:
+    large = 100 * SMALL_BYTES_MAX
+    memory = Memory(large, 2 * large)
+    assert (memory.large_requests.bytes_max, memory.small_requests.bytes_max) == (large, large // 4)
+    assert (memory.large_responses.bytes_max, memory.small_responses.bytes_max) == (2 * large, large // 2)
+    assert memory.unsent.bytes_max == large
+    least = Memory(SMALL_BYTES_MAX, 2 * SMALL_BYTES_MAX)
+    assert least.small_requests.bytes_max == least.small_responses.bytes_max == 2 * SMALL_BYTES_MAX
+
+
+def test_what_is_small_has_a_pool_of_its_own_up_to_its_largest_size() -> None:
+    memory = Memory()
+    for size, is_small in ((1, True), (SMALL_BYTES_MAX, True), (SMALL_BYTES_MAX + 1, False)):
+        assert (memory.for_request(size) is memory.small_requests) is is_small
+        assert (memory.for_request(size) is memory.large_requests) is not is_small
+        assert (memory.for_response(size) is memory.small_responses) is is_small
+
+
+async def test_requests_are_short_of_memory_when_one_of_their_pools_is_full() -> None:
+    memory = Memory(clock=lambda: 0.0)
+    for pool in (memory.small_requests, memory.large_requests):
+        pool.charge(pool.bytes_max - 1)
+        assert not memory.requests_are_short
+        pool.charge(1)
+        assert memory.requests_are_short
+        pool.discharge(pool.bytes_max)
+    assert memory.held == 0
+
+
+async def test_the_most_that_was_held_is_noted_of_requests_that_came_in_parts() -> None:
+    now = 5.0
+    memory = IncomingMemory(1_000, lambda: now)
+    one, other = Held(lambda why: None), Held(lambda why: None)
+    memory.begin(one, 100)
+    memory.begin(other, 50)
+    assert (memory.held_most, one.moved_s) == (0, 5.0)
+    now = 6.0
+    await memory.grow(one, 600)
+    assert (memory.held_most, memory.held, one.size, one.moved_s) == (750, 750, 700, 6.0)
+    memory.shrink(one, 200)
+    await memory.grow(other, 10)
+    assert (memory.held_most, memory.held) == (750, 560)
+    memory.end(one)
+    memory.end(other)
+    assert (memory.held, one.size, other.size) == (0, 0, 0)
+    memory.end(one)
+    assert memory.held == 0
+
+
+def test_all_that_is_held_counts_whatever_it_is() -> None:
+    memory = Memory(clock=lambda: 0.0)
+    memory.small_requests.charge(1)
+    memory.large_requests.charge(10)
+    assert memory.small_responses.try_acquire(100)
+    assert memory.large_responses.try_acquire(1_000)
+    memory.unsent.begin(Held(lambda why: None), 10_000)
+    assert memory.held == 11_111
+
+
+async def test_a_reservation_is_in_one_pool_and_given_back_to_it() -> None:
+    memory = Memory()
+    reservation = Reservation(memory)
+    await reservation.add(SMALL_BYTES_MAX)
+    await reservation.add(SMALL_BYTES_MAX)
+    assert reservation.try_add(5)
+    assert (memory.small_responses.held, memory.large_responses.held) == (2 * SMALL_BYTES_MAX + 5, 0)
+    reservation.reduce_to(3 * SMALL_BYTES_MAX)
+    assert reservation.size == 2 * SMALL_BYTES_MAX + 5
+    reservation.reduce_to(7)
+    assert (reservation.size, memory.small_responses.held) == (7, 7)
+    reservation.reduce(100)
+    assert (reservation.size, memory.small_responses.held) == (0, 0)
+    assert reservation.try_add(SMALL_BYTES_MAX + 1)
+    assert (memory.small_responses.held, memory.large_responses.held) == (0, SMALL_BYTES_MAX + 1)

@@ -277,3 +277,19 @@ def test_a_request_that_changes_nothing_is_charged_no_changes():
     world = World(controller_mutation_rate=2)
     world.begin().mutations(refuses=False).charge("a", 100)  # type: ignore[union-attr]
     assert world.begin().throttle_ms(asked(), 10) == 0
+
+
+@pytest.mark.parametrize(("client_id", "is_over"), [("c", True), ("d", False), ("", False), (None, False)])
+def test_a_client_is_charged_by_its_id_and_one_without_has_none(client_id, is_over):
+    world = World()
+    entity = QuotaEntity(client_id="c")
+    world.quotas.follow({entity: {"producer_byte_rate": 1.0}}, [entity])
+    request = world.quotas.begin("u", client_id, PRODUCE)
+    assert (request.throttle_ms(asked(), 10_000) > 0) is is_over
+
+
+def test_the_time_by_which_is_counted_is_in_ms():
+    world = World()
+    world.now_s = 12.3456
+    assert world.quotas.now_ms == 12_345
+    assert world.quotas.clients is world.clients

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from barnabas.cluster.changes import ConfigChanged
+from barnabas.cluster.image import GROUP, ClusterImage
 from barnabas.share.batches import StateBatch
 from barnabas.share.inflight import ACQUIRED, AVAILABLE, InFlight, RecordState, Run
-from barnabas.share.records import ShareState, snapshot_record, state_of_snapshot, update_record
-from barnabas.share.state import StateWrite
+from barnabas.share.settings import OffsetReset, ShareSettings
 from barnabas.wire.generated.errors import ErrorCode
-from barnabas.wire.generated.records import share_snapshot, share_update
-from tests.support.refusals import code_of as refusal
 
 from .test_partition import (
     ACCEPT,
@@ -29,7 +28,6 @@ from .test_partition import (
     decide,
     partition,
 )
-from .test_state import KEY, Coordinator
 
 LOCK_MS = 30_000
 
@@ -96,6 +94,18 @@ def test_what_is_complete_at_the_beginning_is_passed_over_when_it_is_read():
 
 
 # --- acquiring ----------------------------------------------------------------------------------------------------
+
+
+def test_what_was_never_delivered_before_what_was_comes_with_it():
+    shared = partition(0, StateBatch(5, 9, 0, 1), StateBatch(15, 19, 0, 1))
+    assert shared.acquire(acquire_request(), [(0, 24)], 0) == [
+        (0, 4, 1), (5, 9, 2), (10, 14, 1), (15, 19, 2), (20, 24, 1),
+    ]  # fmt: skip
+    shared = partition(0, StateBatch(5, 9, 0, 1))
+    assert shared.acquire(acquire_request(records=3), [(0, 9)], 0) == [(0, 4, 1)], (
+        "a stretch is a batch by itself"
+    )
+    assert shared.acquire(acquire_request(records=3), [(5, 9)], 0) == [(5, 9, 2)]
 
 
 def test_what_was_delivered_once_and_twice_of_one_batch_is_described_apart():
@@ -208,6 +218,12 @@ def test_the_portions_get_smaller_towards_the_last_attempt_which_a_record_has_al
     assert acquired == [(0, count - 1, deliveries + 1)]
 
 
+@pytest.mark.parametrize(("size", "count"), [(1, 1), (2, 1), (3, 1), (4, 1), (8, 2), (9, 2)])
+def test_a_portion_has_a_record_however_small_its_batch_is(size, count):
+    shared = failing(6, 10, size)
+    assert shared.acquire(acquire_request(), [(0, size - 1)], 0) == [(0, count - 1, 7)]
+
+
 @pytest.mark.parametrize(("deliveries", "is_fragile"), [(2, False), (3, True), (4, True)])
 def test_what_fails_again_and_again_comes_with_nothing_else(deliveries, is_fragile):
     shared = partition(
@@ -244,6 +260,14 @@ def test_each_verdict_has_its_state(verdict, state):
         (ACQUIRED, "a", LOCK_MS),
         (state, "", 0),
     ]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "state"), [(ACCEPT, ACKNOWLEDGED), (RELEASE, ARCHIVED), (REJECT, ARCHIVED), (GAP, ARCHIVED)]
+)
+def test_at_the_last_delivery_only_what_would_be_free_again_is_archived_instead(verdict, state):
+    shared = acquired("ab", deliveries_max=1)
+    assert decide(shared, ack(5, 9, verdict), member="b") == (StateBatch(5, 9, int(state), 1),)
 
 
 @pytest.mark.parametrize(("deliveries_max", "state"), [(1, ARCHIVED), (2, AVAILABLE)])
@@ -319,122 +343,26 @@ def test_of_an_acknowledgement_only_what_the_partition_still_has_counts():
     assert decide(shared, ack(0, 4, ACCEPT)) == (StateBatch(3, 4, 2, 1),)
 
 
-# --- what is written ------------------------------------------------------------------------------------------------
-
-ALL_DIFFERENT = ShareState(11, 12, 13, 14, 15, (StateBatch(16, 17, 2, 18),), 19, 20)
-
-
-def test_each_field_of_a_state_comes_back_as_itself():
-    _, value = snapshot_record(KEY, ALL_DIFFERENT)
-    assert value is not None
-    assert state_of_snapshot(share_snapshot.RECORD.decode_value(value)) == ALL_DIFFERENT
-    written = share_snapshot.RECORD.decode_value(value)
-    assert (written.create_timestamp, written.write_timestamp) == (19, 20)
-    key, value = update_record(KEY, ALL_DIFFERENT)
-    assert value is not None
-    about, news = share_update.RECORD.decode_key(key), share_update.RECORD.decode_value(value)
-    assert (about.group_id, about.topic_id, about.partition) == KEY
-    assert (news.snapshot_epoch, news.leader_epoch, news.start_offset, news.delivery_complete_count) == (
-        11, 13, 14, 15,
-    )  # fmt: skip
-    assert [
-        (b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in news.state_batches
-    ] == [(16, 17, 2, 18)]
-    assert {field.name for field in fields(ShareState)} - {"updates"} == {
-        "snapshot_epoch", "state_epoch", "leader_epoch", "start_offset", "complete_count", "batches",
-        "created_ms", "written_ms",
-    }  # fmt: skip
-
-
-def begun(**more: Any) -> Coordinator:
-    """A state in state epoch 5, read by a leader in epoch 3, that begins at 100."""
-    coordinator = Coordinator(**more)
-    coordinator.initialize(5, 100)
-    coordinator.read(3)
-    return coordinator
-
-
-def state_of(coordinator: Coordinator) -> ShareState:
-    return coordinator.shard.states[KEY]
+# --- settings -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("state_epoch", "leader_epoch", "code"),
+    ("name", "value", "field", "expected"),
     [
-        (5, 3, 0), (6, 3, 0), (5, 4, 0), (5, 9, 0),
-        (4, 3, ErrorCode.FENCED_STATE_EPOCH), (4, 9, ErrorCode.FENCED_STATE_EPOCH),
-        (5, 2, ErrorCode.FENCED_LEADER_EPOCH), (9, 2, ErrorCode.FENCED_LEADER_EPOCH),
-        (-1, 3, ErrorCode.INVALID_REQUEST), (5, -1, ErrorCode.INVALID_REQUEST),
+        ("share.record.lock.duration.ms", "17", "record_lock_ms", 17),
+        ("share.delivery.count.limit", "18", "deliveries_max", 18),
+        ("share.partition.max.record.locks", "19", "records_in_flight_max", 19),
+        ("share.renew.acknowledge.enable", "false", "renew_enabled", False),
+        ("share.renew.acknowledge.enable", " TRUE ", "renew_enabled", True),
+        ("share.isolation.level", "read_committed", "committed_only", True),
+        ("share.isolation.level", "read_uncommitted", "committed_only", False),
+        ("share.auto.offset.reset", "earliest", "reset", OffsetReset("earliest")),
+        ("unrelated", "1", "", None),
     ],
-)  # fmt: skip
-def test_each_epoch_fences_by_itself(state_epoch, leader_epoch, code):
-    coordinator = begun()
-    write = StateWrite(state_epoch, leader_epoch, 110)
-    if code:
-        assert refusal(coordinator.write, write) == code
-        assert state_of(coordinator).start_offset == 100
-    else:
-        coordinator.write(write)
-        assert (state_of(coordinator).start_offset, state_of(coordinator).leader_epoch) == (110, 3)
-
-
-@pytest.mark.parametrize(
-    ("start", "count", "expected"),
-    [(110, 2, (110, 2)), (100, 9, (100, 9)), (100, 3, (100, 7)), (90, 9, (100, 7)), (-1, 9, (100, 7))],
 )
-def test_what_is_complete_counts_from_the_start_offset_that_it_was_written_with(start, count, expected):
-    """One who writes the same start offset may know less."""
-    coordinator = begun()
-    coordinator.write(StateWrite(5, 3, 100, 7))
-    coordinator.write(StateWrite(5, 3, start, count))
-    for shard in (coordinator.shard, coordinator.reloaded()):
-        assert (shard.states[KEY].start_offset, shard.states[KEY].complete_count) == expected
-
-
-def test_a_snapshot_comes_after_so_many_updates_and_says_everything():
-    coordinator = begun(updates_max=3)  # the first one is of the leader that reads it
-    for offset in range(100, 104):
-        coordinator.write(StateWrite(5, 3, 100, -1, (StateBatch(offset, offset, 2, 1),)))
-    assert coordinator.kinds == [0, 1, 1, 1, 0, 1]
-    state = coordinator.reloaded().states[KEY]
-    assert state == state_of(coordinator)
-    assert state.batches == (StateBatch(100, 103, 2, 1),)
-    assert (state.snapshot_epoch, state.updates) == (1, 1)
-    assert (state.created_ms, state.written_ms) == (2000, 2000)
-
-
-def test_who_reads_in_the_same_epoch_writes_nothing_and_a_newer_one_keeps_what_is_there():
-    coordinator = begun()
-    coordinator.write(StateWrite(5, 3, 110, 4))
-    records = len(coordinator.log)
-    coordinator.read(3)
-    assert len(coordinator.log) == records
-    coordinator.read(4)
-    assert len(coordinator.log) == records + 1
-    state = coordinator.reloaded().states[KEY]
-    assert (state.leader_epoch, state.start_offset, state.complete_count) == (4, 110, 4)
-
-
-@pytest.mark.parametrize(("epoch", "is_fenced"), [(4, True), (5, False), (6, False)])
-def test_a_state_is_begun_again_in_the_same_epoch_or_a_later_one(epoch, is_fenced):
-    coordinator = begun()
-    coordinator.write(StateWrite(5, 3, 110, 4, (StateBatch(110, 120, 2, 1),)))
-    if is_fenced:
-        assert refusal(coordinator.initialize, epoch, 50) == ErrorCode.FENCED_STATE_EPOCH
-        return
-    coordinator.initialize(epoch, 50)
-    state = coordinator.reloaded().states[KEY]
-    assert (state.state_epoch, state.leader_epoch, state.start_offset, state.complete_count) == (
-        epoch,
-        3,
-        50,
-        0,
-    )
-    assert (state.batches, state.snapshot_epoch) == ((), 1)
-
-
-@pytest.mark.parametrize(("start", "count"), [(-1, -1), (0, 0), (7, 0)])
-def test_nothing_is_known_of_what_is_complete_where_nobody_knows_where_to_begin(start, count):
-    coordinator = Coordinator()
-    coordinator.initialize(0, start)
-    assert (state_of(coordinator).start_offset, state_of(coordinator).complete_count) == (start, count)
+def test_a_group_obeys_its_own_settings_and_the_brokers_for_the_rest(name, value, field, expected):
+    broker = ShareSettings(record_lock_ms=1, deliveries_max=2, records_in_flight_max=3)
+    image = ClusterImage("c").apply([ConfigChanged(GROUP, "g", ((name, value),))])
+    own = broker.of_group(image, "g")
+    assert own == (replace(broker, **{field: expected}) if field else broker)
+    assert broker.of_group(image, "other") is broker
