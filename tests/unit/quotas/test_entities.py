@@ -24,7 +24,7 @@ from barnabas.quotas.entities import (
     in_order,
     normal_ip,
 )
-from barnabas.quotas.kept import KEPT_MAX, Kept
+from barnabas.quotas.kept import KEPT_MAX, PERIOD_MS, Kept
 from barnabas.quotas.rate import Rate
 from barnabas.quotas.token_bucket import TokenBucket
 from barnabas.wire.generated.errors import ErrorCode
@@ -420,3 +420,29 @@ def test_a_burst_of_changes_is_as_long_as_all_of_its_windows():
     assert meter.counted.tokens(2.0, -1_000) == -1.0, "a clock that goes back gives nothing"
     assert meter.counted.throttle_ms(2.0, 500) == 0
     assert meter.counted.tokens(2.0, 5_000_000) == 22.0
+
+
+@pytest.mark.parametrize(
+    ("window_ms", "period_ms"),
+    [(1_000, PERIOD_MS), (2_500, PERIOD_MS), (2_501, 12 * 2_501), (10_000, 120_000)],
+)
+def test_what_is_counted_is_kept_for_longer_than_all_of_its_windows(window_ms, period_ms):
+    """Else a client that comes seldom would begin anew each time."""
+    clients = ClientQuotas(samples=11, window_ms=window_ms, mutation_samples=11, mutation_window_ms=1_000)
+    everybody = QuotaEntity("")
+    names = ("producer_byte_rate", "consumer_byte_rate", "request_percentage")
+    clients.follow({everybody: dict.fromkeys(names, 7.0)}, [everybody])
+    rates = ConnectionRates(11, window_ms, 0)
+    for of in (clients.produce, clients.fetch, clients.request):
+        first: Any = of.of("u", "c", 0)
+        of.of("v", "c", period_ms - 1)
+        of.of("w", "c", 2 * period_ms - 1)
+        assert first in [meter for _, meter in of.meters()]
+        of._clients.clear()
+        of.of("v", "c", 2 * period_ms + 1)
+        of.of("x", "c", 3 * period_ms + 1)
+        assert first not in [meter for _, meter in of.meters()]
+    rates.record_address("a", 7.0, 0)
+    kept = rates._addresses
+    kept.get("b", period_ms - 1)
+    assert {key for key, _ in kept.items()} == {"a", "b"}
