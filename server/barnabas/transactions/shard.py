@@ -190,7 +190,7 @@ class TransactionShard:
         bumps = client_version >= EPOCH_BUMPED_SINCE
         state = transaction.state
         # Repeated by a client that has not heard of its new epoch, or of its new id.
-        after_bump = bumps and transaction.epoch == producer.epoch + 1
+        after_bump = transaction.epoch == producer.epoch + 1
         after_rotation = (
             bumps
             and transaction.previous_producer_id == producer.id
