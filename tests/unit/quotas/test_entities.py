@@ -340,6 +340,21 @@ def test_who_is_at_the_limit_is_not_throttled_and_who_is_above_waits_for_what_is
     assert rate.throttle_ms(5.0, 3_000) == 200, "no window is over yet"
 
 
+@pytest.mark.parametrize("start_ms", [0, 50_000])
+def test_a_rate_is_about_its_own_samples_whatever_time_it_is(start_ms):
+    rate = Rate(3, 1_000, start_ms)
+    for second in range(6):
+        rate.record(10, start_ms + 1_000 * second)
+    now_ms = start_ms + 5_500
+    assert rate.window_ms(now_ms) == 2_500, (
+        "since the oldest sample of which something is less than three windows old"
+    )
+    assert rate.per_second(now_ms) == 12
+    assert rate.throttle_ms(10.0, now_ms) == 500
+    assert rate.per_second(start_ms + 60_000) == 0
+    assert rate.is_forgettable(start_ms + 60_000)
+
+
 class Counted:
     """What is kept of a client: it may be forgotten unless it owes something."""
 
@@ -445,4 +460,5 @@ def test_what_is_counted_is_kept_for_longer_than_all_of_its_windows(window_ms, p
     rates.record_address("a", 7.0, 0)
     kept = rates._addresses
     kept.get("b", period_ms - 1)
-    assert {key for key, _ in kept.items()} == {"a", "b"}
+    kept.get("c", 2 * period_ms - 2)
+    assert {key for key, _ in kept.items()} == {"a", "b", "c"}
