@@ -368,3 +368,21 @@ def test_members_keep_what_they_have_over_a_rebalance_that_came_to_nothing() -> 
     c = Client(coordinator, "c")
     c.join()
     assert coordinator.group().members["a"].assigned.keys() == had == a.owned
+
+
+def test_a_group_that_has_not_chosen_a_protocol_yet_becomes_a_consumer_group_with_who_gathers() -> None:
+    coordinator = Coordinator(
+        GroupSettings(initial_rebalance_delay_ms=3_000, consumer_assignment_interval_ms=0)
+    )
+    coordinator.create("t", 4)
+    a = ClassicClient(coordinator, "a")
+    a.step()
+    classic = coordinator.shard.groups["g"]
+    assert isinstance(classic, ClassicGroup)
+    assert classic.protocol is None
+    c = Client(coordinator, "c")
+    c.join()
+    member = coordinator.group().members[next(iter(classic.members))]
+    assert (member.topics, member.classic is not None) == ({"t"}, True)
+    go_on(a, c)
+    check_shared(coordinator, a, c)

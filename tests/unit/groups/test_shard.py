@@ -11,17 +11,21 @@ from barnabas.groups import shard as shard_module
 from barnabas.groups.classic import ClassicGroup
 from barnabas.groups.consumer import records
 from barnabas.groups.consumer.group import ConsumerGroup
+from barnabas.groups.consumer.member import ConsumerMember
 from barnabas.groups.consumer.target import TargetNeeded
 from barnabas.groups.group import Committer
-from barnabas.groups.records import CommittedOffset
+from barnabas.groups.records import INT32_MAX, CommittedOffset, group_record
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.shard import OFFSETS_AT_ONCE, OFFSETS_LOOKED_AT_ONCE, GroupShard
 from barnabas.groups.share import membership as share_membership
 from barnabas.groups.share.group import ShareGroup
 from barnabas.groups.streams import membership as streams_membership
 from barnabas.groups.streams.group import StreamsGroup
+from barnabas.groups.streams.member import StreamsMember
 from barnabas.statemachine.decision import Decision, nothing
+from barnabas.wire.errors import DecodeError
 from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.records.group_metadata import GroupMetadataValue
 from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
 from tests.support.consumers import Client, with_topic
 from tests.support.refusals import code_of
@@ -352,3 +356,53 @@ def test_between_groups_others_may_run_now_and_then(monkeypatch, at_once):
         committed(shard, f"g{number}", ("t", 0), at_ms=10**15)
     for search in (shard.forgetting_topics(frozenset({"none"}), 1), shard.expiring(0)):
         assert len(list(search)) == -(-4 // at_once)
+
+
+def test_an_offset_that_is_gone_when_its_topic_is_forgotten_is_not_missed():
+    shard = GroupShard(NO_DELAY, NO_TOPICS)
+    committed(shard, "g", ("t", 0), ("t", 1))
+    events = list(shard.forgetting_topics(frozenset({"t"}), 100))
+    shard.delete_offsets("g", [("t", 0)], out := Decision())
+    settled(shard, out)
+    performed(shard, events)
+    assert shard.offsets == {}
+
+
+@pytest.mark.parametrize(("generation", "is_good"), [(INT32_MAX - 1, True), (INT32_MAX, False)])
+def test_a_generation_after_which_there_can_be_no_other_is_not_believed(generation, is_good):
+    shard = GroupShard(NO_DELAY, NO_TOPICS)
+    value = GroupMetadataValue(protocol_type="consumer", generation=generation)
+    key, data = group_record("g", value, NO_DELAY.record_versions)
+    if is_good:
+        shard.replay(key, data, loading=True)
+        assert shard.group("g").generation == generation
+    else:
+        with pytest.raises(DecodeError):
+            shard.replay(key, data, loading=True)
+    shard.replay(key, data, loading=False)
+    assert ("g" in shard.groups) is is_good, "while it runs the group is ahead of its record"
+
+
+@pytest.mark.parametrize("kind", ["consumer", "streams"])
+@pytest.mark.parametrize(
+    ("member_id", "epoch", "code"),
+    [
+        (None, -1, 0),
+        (None, 0, ErrorCode.UNKNOWN_MEMBER_ID),
+        (None, 5, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("", -1, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("a", 5, 0),
+        ("a", -1, ErrorCode.STALE_MEMBER_EPOCH),
+        ("a", 4, ErrorCode.STALE_MEMBER_EPOCH),
+        ("a", 6, ErrorCode.STALE_MEMBER_EPOCH),
+    ],
+)
+def test_who_asks_for_offsets_as_a_member_names_its_epoch(kind, member_id, epoch, code):
+    shard = with_group(kind)
+    group: Any = shard.groups["g"]
+    group.put_member({"consumer": ConsumerMember, "streams": StreamsMember}[kind]("a", epoch=5))
+    if code:
+        assert code_of(shard.check_fetch, "g", member_id, epoch) == code
+    else:
+        shard.check_fetch("g", member_id, epoch)
+    shard.check_fetch("none", member_id, epoch)
