@@ -130,6 +130,7 @@ async def test_the_state_of_a_topic_is_forgotten_and_others_are_told(world):
     assert await world.groups.delete_offsets("g", [T, U]) == {T: None}
     assert world.states == {}
     assert world.known.topic_partitions == frozenset()
+    assert (world.known.deleting, world.known.topic_ids) == (frozenset(), frozenset()), "and all of it is done"
     assert world.changed == ["g"]
 
 
@@ -138,6 +139,11 @@ async def test_the_state_of_a_topic_that_cannot_be_deleted_is_still_being_delete
     results = await world.groups.delete_offsets("g", [T])
     assert results[T].code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert world.known.deleting == {T}
+    world.broken = set()
+    world.states["g", T, 0] = world.states["g", T, 1] = (2, -1)
+    assert await world.groups.alter_offsets("g", {(U, 0): 5}) == {(U, 0): None}
+    assert await world.groups.delete_offsets("g", [U]) == {U: None}
+    assert world.known.deleting == {T}, "the one that is done is not the other"
 
 
 async def test_nothing_is_left_of_a_group_that_is_deleted_and_others_are_told(world):
