@@ -397,6 +397,7 @@ async def test_a_shard_that_is_given_up_twice_is_read_again_once(autojump_clock)
 async def test_what_was_to_be_read_again_is_not_when_its_topic_was_deleted_meanwhile(autojump_clock):
     async with running(journal_of(SMALL)) as runtime:
         await runtime.machine("id")
+        await trio.testing.wait_all_tasks_blocked()  # so that nobody else is about to load it
         runtime._shards.read_again(shard_of(runtime), "a test")
         runtime.unload()
         await trio.sleep(READ_AGAIN_SECONDS * 5)
