@@ -130,7 +130,9 @@ async def test_the_state_of_a_topic_is_forgotten_and_others_are_told(world):
     assert await world.groups.delete_offsets("g", [T, U]) == {T: None}
     assert world.states == {}
     assert world.known.topic_partitions == frozenset()
-    assert (world.known.deleting, world.known.topic_ids) == (frozenset(), frozenset()), "and all of it is done"
+    assert (world.known.deleting, world.known.topic_ids) == (frozenset(), frozenset()), (
+        "and all of it is done"
+    )
     assert world.changed == ["g"]
 
 

@@ -85,6 +85,14 @@ def test_a_timer_is_due_when_it_was_last_set_to(world, steps):
     assert world.times(100) == [(steps[-1], "a")]
 
 
+def test_a_timer_that_is_put_off_again_and_again_takes_no_more_room(world):
+    for after_ms in (20, 20, 20, 50, 50, 30):
+        world.set("a", after_ms)
+        assert len(world.timers._heap) == 1
+    assert world.times(100) == [(30, "a")]
+    assert world.timers._heap == []
+
+
 def test_a_timer_that_is_cancelled_is_not_due_and_may_be_set_again(world):
     world.set("a", 20)
     world.set("a", None)

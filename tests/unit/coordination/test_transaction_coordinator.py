@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import Any
@@ -19,7 +20,7 @@ from barnabas.coordination.verification import LocalVerifier
 from barnabas.errors import RequestError, StorageError
 from barnabas.statemachine.decision import EVENT_SIZE_MAX
 from barnabas.transactions.settings import TransactionSettings
-from barnabas.transactions.transaction import Producer, State
+from barnabas.transactions.transaction import EPOCH_MAX_OF_CLIENTS, Producer, State
 from barnabas.wire.generated.errors import ErrorCode
 from tests.support.journals import MemoryJournal
 
@@ -211,6 +212,25 @@ async def test_markers_are_written_topic_by_topic_in_order(autojump_clock, monke
     async with running() as world:
         await world.end(await world.begun(*places))
         assert [topic_partition for topic_partition, *_ in world.markers.written] == places
+
+
+@pytest.mark.parametrize("way", ["end", "init"])
+async def test_who_has_used_up_its_epochs_goes_on_with_an_id_that_nobody_has_had(autojump_clock, way):
+    async with running() as world:
+        producer = await world.begun()
+        machine = await world.coordinator.machine("x")
+        last = Producer(producer.id, EPOCH_MAX_OF_CLIENTS)
+        machine.transactions["x"] = replace(machine.transactions["x"], epoch=last.epoch)
+        if way == "end":
+            assert await world.end(last, version=2) == (101, 0)
+            assert world.markers.written == [(A, (100, EPOCH_MAX_OF_CLIENTS + 1), 5, True)]
+        else:
+            await world.end(last)
+            assert await world.coordinator.init_producer("x", TIMEOUT_MS, last) == (101, 0)
+        known = world.coordinator._known("x")
+        assert known is not None
+        assert (known.producer, known.previous_producer_id) == ((101, 0), 100)
+        assert (await world.coordinator.init_producer("y", TIMEOUT_MS, None)).id == 102
 
 
 async def test_ids_that_nobody_uses_are_forgotten(autojump_clock):

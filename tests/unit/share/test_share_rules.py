@@ -64,8 +64,12 @@ def test_neighbours_that_do_not_differ_are_joined_and_cut_where_that_is_needed()
     assert [(run.first, run.last) for run in flight.cut(2, 3)] == [(2, 2), (3, 3)]
     assert flight.cut(5, 4) == []
     assert [run.first for run in flight.between(2, 3)] == [2, 3]
+    for outside in ((-5, -1), (15, 20), (30, 40)):
+        assert flight.cut(*outside) == [], "what is not in flight"
+    assert [(run.first, run.last) for run in flight.cut(-5, 1)] == [(0, 1)]
+    assert [(run.first, run.last) for run in flight.cut(14, 99)] == [(14, 14)]
     flight.drop_before(12)
-    assert (flight.first, flight.last, len(list(flight))) == (12, 14, 1)
+    assert (flight.first, flight.last, len(list(flight))) == (12, 14, 2)
     flight.drop_before(13)
     assert (flight.first, flight.last) == (13, 14)
     flight.drop_before(15)
@@ -141,6 +145,25 @@ def test_the_batch_that_has_the_last_record_that_is_wanted_is_the_last_one(wante
 def test_a_portion_is_as_large_as_is_asked_for_and_ends_with_a_batch(size, portions):
     acquired = partition().acquire(acquire_request(batch_size=size), [(0, 4), (5, 9), (10, 14)], 0)
     assert [(first, last) for first, last, _ in acquired] == portions
+
+
+def test_a_strict_limit_knows_no_portions():
+    acquired = partition().acquire(acquire_request(batch_size=5, strict=True), [(0, 4), (5, 9)], 0)
+    assert acquired == [(0, 9, 1)]
+
+
+@pytest.mark.parametrize(("records", "batches"), [(0, [(0, 9)]), (-1, [(0, 9)]), (500, []), (0, [])])
+def test_who_wants_nothing_and_who_finds_nothing_gets_nothing(records, batches):
+    shared = partition()
+    assert shared.acquire(acquire_request(records=records), batches, 0) == []
+    assert not shared.flight
+
+
+def test_two_parts_of_a_batch_between_which_another_has_something_are_described_apart():
+    shared = partition()
+    shared.acquire(acquire_request("a"), [(0, 9)], 0)
+    decide(shared, ack(0, 2, RELEASE), ack(7, 9, RELEASE))
+    assert shared.acquire(acquire_request("b"), [(0, 9)], 0) == [(0, 2, 2), (7, 9, 2)]
 
 
 @pytest.mark.parametrize("strict", [False, True])
