@@ -408,3 +408,52 @@ def test_topics_are_read_anew_when_another_protocol_is_chosen():
     h.group.protocol, h.group.protocol_type = "sticky", "connect"
     assert h.group.subscribed_topics() is None
     assert h.group.offset_retention() is None
+
+
+class Watched(Harness):
+    """Notes of each event whether it says that it changes the group ahead of its records."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ahead: list[bool] = []
+
+    def settle(self, out: Decision) -> None:
+        self.ahead.append(out.is_ahead)
+        super().settle(out)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        lambda h: h.join("c"),
+        lambda h: h.join("", "b"),
+        lambda h: h.join("", "b", protocols=OTHER),
+        lambda h: h.sync("b", 2),
+        lambda h: h.leave("b"),
+        lambda h: h.leave("given"),
+        lambda h: h.expire("session", "g", "b", now=20_000),
+        lambda h: h.expire("session", "g", "given", now=20_000),
+        lambda h: h.expire("join", "g", now=40_000),
+        lambda h: h.expire("sync", "g", now=40_000),
+    ],
+)
+def test_an_event_that_changes_a_group_says_so_since_its_records_come_later(event):
+    """If it fails halfway only the log says what is true."""
+    h = Watched()
+    h.stable_pair()
+    h.join("given", known=True)
+    h.ahead.clear()
+    event(h)
+    assert h.ahead == [True]
+
+
+def test_an_event_that_merely_hears_of_a_member_is_no_reason_to_read_the_group_again():
+    h = stable("a", "b")
+    out = Decision()
+    h.group.heartbeat("a", None, h.group.generation, 0, out)
+    h.shard.check_commit("g", Committer("a", h.group.generation), 0, out)
+    assert not out.is_ahead
+    for change in (h.group.begin_rebalance, h.group.members_left):
+        out = Decision()
+        change(0, out)
+        assert out.is_ahead

@@ -52,8 +52,9 @@ class Aside:
         return is_kept
 
     def kept(self, needed: RecordNeeded, code: int = 0) -> None:
-        out = Decision()
+        out, before = Decision(), self.h.group.state
         self.h.shard.generation_kept(needed, code, 3_000, out)
+        assert out.is_ahead is (self.h.group.state is not before)
         self.h.settle(out)
 
 
