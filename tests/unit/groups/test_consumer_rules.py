@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from barnabas.features import RecordVersions
+from barnabas.groups.classic import ClassicGroup
 from barnabas.groups.consumer import classic_members, records
 from barnabas.groups.consumer.group import ConsumerGroup
 from barnabas.groups.consumer.member import ClassicProtocols, ConsumerMember
@@ -15,8 +17,10 @@ from barnabas.groups.epoch_group import CLOCK_STEP_MS
 from barnabas.groups.epoch_member import MemberState, changed
 from barnabas.groups.group import Committer
 from barnabas.groups.member import Joining
-from barnabas.groups.migration import _is_settled
-from barnabas.groups.settings import GroupSettings
+from barnabas.groups.member import Member as ClassicMember
+from barnabas.groups.migration import _is_settled, can_upgrade
+from barnabas.groups.records import is_whole, offset_record
+from barnabas.groups.settings import GroupSettings, MigrationPolicy
 from barnabas.groups.streams.assignor import Worker, assign_tasks
 from barnabas.groups.streams.group import StreamsGroup
 from barnabas.groups.streams.member import StreamsMember
@@ -29,6 +33,8 @@ from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartb
 from barnabas.wire.generated.data import consumer_protocol_subscription as subscription
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.join_group import JoinGroupRequest
+from barnabas.wire.generated.records import offset_commit
+from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
 from barnabas.wire.generated.sync_group import SyncGroupRequest
 from tests.support.consumers import Client, Coordinator, with_topic
 from tests.support.refusals import code_of
@@ -444,3 +450,60 @@ def test_a_static_member_that_is_away_is_waited_for_although_it_had_to_give_some
     assert "a" in coordinator.group().members
     b.beat()
     assert len(b.told) == 2, "what it had to give up, it has"
+
+
+@pytest.mark.parametrize(
+    ("epoch", "previous", "asked", "is_good"),
+    [
+        (5, 4, 5, True),
+        (5, 4, 4, True),
+        (5, 4, 3, False),
+        (5, 4, 6, False),
+        (-2, 4, 4, False),
+        (-2, 4, 5, False),
+    ],
+)
+@pytest.mark.parametrize("reported", [frozenset(), frozenset(slots(0))])
+def test_a_member_that_is_away_is_not_one_that_has_missed_an_answer(
+    epoch, previous, asked, is_good, reported
+):
+    one = member("a", epoch=epoch, previous_epoch=previous, assigned=slots(0, 1))
+    if is_good:
+        one.check_epoch(asked, reported)
+    else:
+        assert code_of(one.check_epoch, asked, reported) == ErrorCode.FENCED_MEMBER_EPOCH
+
+
+@pytest.mark.parametrize(
+    ("policy", "protocol_type", "size_max", "can"),
+    [
+        ("bidirectional", "consumer", 2, True),
+        ("upgrade", "consumer", 3, True),
+        ("downgrade", "consumer", 3, False),
+        ("disabled", "consumer", 3, False),
+        ("upgrade", "connect", 3, False),
+        ("upgrade", "consumer", 1, False),
+    ],
+)
+def test_each_condition_of_becoming_a_consumer_group_counts_by_itself(policy, protocol_type, size_max, can):
+    settings = GroupSettings(migration_policy=MigrationPolicy(policy), consumer_size_max=size_max)
+    group = ClassicGroup("g", settings)
+    group.protocol_type = protocol_type
+    for name in "ab":
+        group.members.put(ClassicMember(name, None, "", "", 9, 9, [("range", SAID)]))
+    assert can_upgrade(group) is can
+
+
+@pytest.mark.parametrize(("expires_ms", "is_kept"), [(-1, True), (0, False), (1, False)])
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_an_offset_that_expires_by_itself_or_is_written_in_an_old_version_is_read_as_it_was_written(
+    expires_ms, version, is_kept
+):
+    versions = RecordVersions(offset_commit=version)
+    value = OffsetCommitValue(offset=5, leader_epoch=3, expire_timestamp=expires_ms)
+    assert is_whole(value, versions) is (is_kept and version == 3)
+    _, data = offset_record("g", "t", 0, value, versions)
+    assert data is not None
+    read = offset_commit.RECORD.decode_value(data)
+    assert read.expire_timestamp == expires_ms
+    assert (read == value) is is_whole(value, versions)

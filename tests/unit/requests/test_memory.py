@@ -329,3 +329,18 @@ async def test_a_reservation_is_in_one_pool_and_given_back_to_it() -> None:
     assert (reservation.size, memory.small_responses.held) == (0, 0)
     assert reservation.try_add(SMALL_BYTES_MAX + 1)
     assert (memory.small_responses.held, memory.large_responses.held) == (0, SMALL_BYTES_MAX + 1)
+
+
+async def test_memory_may_be_used_up_to_its_last_byte() -> None:
+    pool, incoming = MemoryPool(100), IncomingMemory(100, lambda: 0.0)
+    assert pool.try_acquire(60)
+    assert pool.try_acquire(40)
+    assert not pool.try_acquire(1)
+    one, other = Held(lambda why: None), Held(lambda why: None)
+    incoming.begin(one, 10)
+    incoming.begin(other, 10)
+    await incoming.grow(other, 80)
+    assert (incoming.held, incoming.is_short) == (100, True)
+    with trio.move_on_after(0) as scope:
+        await incoming.grow(other, 1)
+    assert scope.cancelled_caught
