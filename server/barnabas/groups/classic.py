@@ -140,7 +140,7 @@ class ClassicGroup(ClassicState):
         request = joining.request
         instance = request.group_instance_id
         assert instance is not None
-        leader_before = self.leader or ""
+        leader_before = self.leader
         former_id = self.static_ids[instance]
         join_waiter, sync_waiter = self.members.joining.get(former_id), self.members.syncing.get(former_id)
         if join_waiter is not None:

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.features import RecordVersions
 from barnabas.groups.classic import ClassicGroup
-from barnabas.groups.consumer import classic_members, records
+from barnabas.groups.consumer import records
 from barnabas.groups.consumer.group import ConsumerGroup
 from barnabas.groups.consumer.member import ClassicProtocols, ConsumerMember
 from barnabas.groups.consumer.membership import Heartbeat, remove
@@ -16,7 +16,6 @@ from barnabas.groups.consumer.regex import Resolved
 from barnabas.groups.epoch_group import CLOCK_STEP_MS
 from barnabas.groups.epoch_member import MemberState, changed
 from barnabas.groups.group import Committer
-from barnabas.groups.member import Joining
 from barnabas.groups.member import Member as ClassicMember
 from barnabas.groups.migration import _is_settled, can_upgrade
 from barnabas.groups.records import is_whole, offset_record
@@ -32,10 +31,8 @@ from barnabas.wire.codec import encode_versioned
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.wire.generated.data import consumer_protocol_subscription as subscription
 from barnabas.wire.generated.errors import ErrorCode
-from barnabas.wire.generated.join_group import JoinGroupRequest
 from barnabas.wire.generated.records import offset_commit
 from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
-from barnabas.wire.generated.sync_group import SyncGroupRequest
 from tests.support.consumers import Client, Coordinator, with_topic
 from tests.support.refusals import code_of
 from tests.support.streams import Member as StreamsClient
@@ -74,142 +71,6 @@ def member(id: str = "a", *, classic: bool = False, **fields: Any) -> ConsumerMe
         "topics": frozenset({"t"}),
     } | fields
     return ConsumerMember(id, classic=PROTOCOLS if classic else None, **values)
-
-
-# --- members of the classic protocol ------------------------------------------------------------------------------
-
-
-def joining(member_id: str = "", **fields: Any) -> Joining:
-    request = JoinGroupRequest(
-        group_id="g", session_timeout_ms=9_000, rebalance_timeout_ms=7_000, member_id=member_id,
-        protocol_type="consumer",
-        protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name=n, metadata=m) for n, m in PROTOCOLS.protocols],
-    )  # fmt: skip
-    known = bool(fields.pop("known", False))
-    for name, value in fields.items():
-        setattr(request, name, value)
-    return Joining(request, "c", "/h", 77, "new", known_id_required=known, can_skip_assignment=True)
-
-
-def protocol(name: str = "range", metadata: bytes = SAID) -> Any:
-    return [JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=metadata)]
-
-
-@pytest.mark.parametrize(
-    ("fields", "code"),
-    [
-        ({"protocols": protocol(metadata=b"")}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
-        ({"protocols": protocol(metadata=b"\0")}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
-        ({"protocol_type": "connect"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
-        ({"protocols": protocol("another")}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
-        ({"group_instance_id": "s", "member_id": "a"}, ErrorCode.UNKNOWN_MEMBER_ID),
-        ({"group_instance_id": "i", "member_id": "a"}, ErrorCode.FENCED_INSTANCE_ID),
-    ],
-)
-def test_who_cannot_take_part_by_the_classic_protocol_is_told_why(fields, code):
-    world = World(member("a", classic=True), member("i-1", instance_id="i"))
-    assert code_of(classic_members.join, world.group(), joining(**fields), world.context()) == code
-
-
-def test_a_full_group_takes_its_members_again_and_nobody_else():
-    world = World(member("a", classic=True), consumer_size_max=1)
-    full = code_of(classic_members.join, world.group(), joining("b"), world.context())
-    assert full == ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert classic_members.join(world.group(), joining("a"), world.context()) is not None
-
-
-def test_who_joins_by_the_classic_protocol_is_what_it_says():
-    world = World(member("a", classic=True, rack_id="known", regex="t.*"))
-    context = world.context()
-    after = classic_members.join(world.group(), joining("a", session_timeout_ms=8_000), context)
-    assert after is not None
-    assert (after.rack_id, after.regex, after.client_id, after.client_host) == ("known", "", "c", "/h")
-    assert (after.rebalance_timeout_ms, after.topics) == (7_000, {"t"})
-    assert after.classic == ClassicProtocols(8_000, PROTOCOLS.protocols)
-    classic_members.answer_join(world.group(), after, joining("a"), context)
-    timers = {key[0]: at_ms for key, at_ms in context.out.timers.items() if key[2] == "a"}
-    assert timers["session"] == 1_000 + 8_000
-    assert (timers["rejoin"], timers["resync"]) == (None, 1_000 + 7_000)
-    [(waiter, answer)] = context.out.replies
-    assert (waiter, answer.generation_id, answer.leader, answer.members) == (77, after.epoch, "", [])
-
-
-@pytest.mark.parametrize(
-    ("state", "epoch", "missing", "owner", "must"),
-    [
-        (MemberState.STABLE, 5, (), None, False),
-        (MemberState.STABLE, 4, (), None, True),
-        (MemberState.UNREVOKED, 5, (), None, True),
-        (MemberState.UNRELEASED, 5, (3,), "b", False),
-        (MemberState.UNRELEASED, 5, (3,), None, True),
-        (MemberState.UNRELEASED, 4, (3,), "b", True),
-    ],
-)
-def test_a_member_must_join_again_when_it_can_take_a_step(state, epoch, missing, owner, must):
-    world = World(
-        member("a", classic=True, state=state, epoch=epoch, assigned=slots(0)),
-        *([member(owner, assigned=slots(*missing))] if owner else []),
-    )
-    group = world.group()
-    group.put_target("a", frozenset(slots(0, *missing)))
-    context = world.context()
-    assert classic_members.must_join_again(group, "a", None, epoch, context) is must
-    assert context.out.timers["session", "g", "a"] == 1_000 + 9_000
-    assert context.out.timers.get(("rejoin", "g", "a")) == (1_000 + 7_000 if must else None)
-    world.now_ms = 3_000
-    context = world.context()
-    assert classic_members.must_join_again(group, "a", None, epoch, context) is must
-    assert context.out.timers.get(("rejoin", "g", "a")) == (1_000 + 7_000 if must else None), (
-        "from when it was told"
-    )
-
-
-@pytest.mark.parametrize(
-    ("args", "code"),
-    [
-        (("a", None, 4), ErrorCode.ILLEGAL_GENERATION),
-        (("a", None, 6), ErrorCode.ILLEGAL_GENERATION),
-        (("b", None, 5), ErrorCode.UNKNOWN_MEMBER_ID),
-        (("nobody", None, 5), ErrorCode.UNKNOWN_MEMBER_ID),
-        (("a", "i", 5), ErrorCode.FENCED_INSTANCE_ID),
-        (("i-1", "none", 5), ErrorCode.UNKNOWN_MEMBER_ID),
-        (("i-1", "i", 5), 0),
-    ],
-)
-def test_a_heartbeat_of_the_classic_protocol_is_that_of_one_of_its_members(args, code):
-    world = World(member("a", classic=True), member("b"), member("i-1", classic=True, instance_id="i"))
-    action = classic_members.must_join_again
-    if code:
-        assert code_of(action, world.group(), *args, world.context()) == code
-    else:
-        assert not action(world.group(), *args, world.context())
-
-
-@pytest.mark.parametrize(
-    ("epoch", "state", "is_behind"),
-    [
-        (5, MemberState.STABLE, False),
-        (4, MemberState.STABLE, True),
-        (4, MemberState.UNRELEASED, True),
-        (4, MemberState.UNREVOKED, False),
-        (5, MemberState.UNRELEASED, False),
-    ],
-)
-def test_a_sync_that_is_behind_is_sent_back_unless_the_member_must_give_something_up_first(
-    epoch, state, is_behind
-):
-    world = World(member("a", classic=True, epoch=epoch, state=state, assigned=slots(1)))
-    request = SyncGroupRequest(group_id="g", generation_id=epoch, member_id="a")
-    context = world.context()
-    classic_members.sync(world.group(), request, 78, context)
-    [(waiter, answer)] = context.out.replies
-    assert waiter == 78
-    if is_behind:
-        assert answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS
-        assert context.out.timers == {("rejoin", "g", "a"): 1_000 + 7_000}
-    else:
-        assert (answer.error_code, bool(answer.assignment)) == (0, True)
-        assert context.out.timers == {("session", "g", "a"): 1_000 + 9_000, ("resync", "g", "a"): None}
 
 
 # --- moving between protocols ---------------------------------------------------------------------------------------
@@ -274,6 +135,7 @@ CASES: list[tuple[dict[str, Any], int]] = [
     ({"generation": -1, "transactional": True, "member_id": ""}, 0),
     ({"generation": -1, "transactional": False, "member_id": ""}, ErrorCode.UNKNOWN_MEMBER_ID),
     ({"generation": 5, "transactional": True, "member_id": ""}, ErrorCode.UNKNOWN_MEMBER_ID),
+    ({"generation": 0, "transactional": True, "member_id": ""}, ErrorCode.UNKNOWN_MEMBER_ID),
     ({"generation": 5, "transactional": True, "member_id": "a"}, 0),
     ({"generation": 5, "transactional": False, "member_id": "a"}, 0),
     ({"generation": -1, "transactional": True, "member_id": "a"}, ErrorCode.STALE_MEMBER_EPOCH),
@@ -507,3 +369,67 @@ def test_an_offset_that_expires_by_itself_or_is_written_in_an_old_version_is_rea
     read = offset_commit.RECORD.decode_value(data)
     assert read.expire_timestamp == expires_ms
     assert (read == value) is is_whole(value, versions)
+
+
+# --- heartbeats that find nothing new -----------------------------------------------------------------------------
+
+
+def content() -> tuple[Coordinator, int]:
+    """A group in which a member has what it is to have, and its epoch."""
+    coordinator = with_topic(2)
+    client = Client(coordinator, "a")
+    client.join()
+    client.settle()
+    client.beat()
+    client.beat()
+    return coordinator, client.epoch
+
+
+def beat_of(epoch: int, **fields: Any) -> Heartbeat:
+    client_id = str(fields.pop("client_id", "client"))
+    return Heartbeat(
+        ConsumerGroupHeartbeatRequest(**{"group_id": "g", "member_id": "a", "member_epoch": epoch} | fields),
+        client_id, "/host", "new",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {}, {"group_id": "h"}, {"member_id": "b"}, {"instance_id": "i"}, {"topic_partitions": []}, {"rack_id": "r"},
+        {"rebalance_timeout_ms": 5}, {"subscribed_topic_names": ["t"]}, {"subscribed_topic_regex": ""},
+        {"server_assignor": "range"}, {"client_id": "other"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_only_a_heartbeat_that_says_nothing_may_find_its_member_content(fields):
+    coordinator, epoch = content()
+    for off in (-1, 0, 1):
+        beat = beat_of(epoch + off, **fields)
+        is_content = not fields and not off
+        assert coordinator.shard.finds_content(beat, coordinator.now_ms) is is_content
+        assert (beat.content is coordinator.group().members["a"]) is is_content
+
+
+def test_no_member_is_content_whose_group_has_to_move_on():
+    coordinator, epoch = content()
+    Client(coordinator, "b").join()
+    assert not coordinator.shard.finds_content(beat_of(epoch), coordinator.now_ms)
+    coordinator, epoch = content()
+    coordinator.create("u", 1)
+    assert not coordinator.shard.finds_content(beat_of(epoch), coordinator.now_ms)
+    coordinator, epoch = content()
+    coordinator.group().put_member(changed(coordinator.group().members["a"], state=MemberState.UNRELEASED))
+    assert not coordinator.shard.finds_content(beat_of(epoch), coordinator.now_ms)
+
+
+def test_a_member_that_says_again_what_is_known_writes_nothing():
+    coordinator, epoch = content()
+    before = list(coordinator.journal)
+    group = coordinator.group()
+    owned = [ConsumerGroupHeartbeatRequest.TopicPartitions(topic_id=TOPIC, partitions=[0, 1])]
+    coordinator.heartbeat(
+        "a", epoch, rebalance_timeout_ms=10_000, subscribed_topic_names=["t"], topic_partitions=owned
+    )
+    assert coordinator.journal == before
+    assert coordinator.group().epoch == group.epoch == epoch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from barnabas.groups.assignors.subscriber import Subscriber
 from barnabas.groups.group import Committer
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.shard import GroupShard
+from barnabas.groups.share import records
 from barnabas.groups.share.membership import Answer, Heartbeat, check_heartbeat
 from barnabas.statemachine.context import EventContext
 from barnabas.statemachine.decision import Decision
@@ -322,3 +324,14 @@ def test_members_only_get_what_they_want() -> None:
     assert target["a"] | target["b"] == {(T, 0), (T, 1), (U, 0)}
     assert (U, 0) not in target["a"]
     assert target["c"] == frozenset()
+
+
+def test_a_member_whose_assignment_has_ended_is_in_no_epoch() -> None:
+    coordinator = Coordinator()
+    coordinator.join("a", "t")
+    before = coordinator.shard.share_group("g").members["a"]
+    key, _ = records.current_record("g", before)
+    for shard in (coordinator.shard, coordinator.reloaded()):
+        shard.replay(key, None, loading=True)
+        after = shard.share_group("g").members["a"]
+        assert after == replace(before, epoch=-1, previous_epoch=-1, assigned=frozenset())
