@@ -131,6 +131,26 @@ async def test_an_event_is_large_by_what_it_finds(size: int, autojump_clock: tri
         assert (runtime._threads.runs == runs) is bool(size)
 
 
+async def test_who_comes_before_the_topic_is_known_or_while_the_shard_is_held_is_told_later(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with running_with_threads(journal_of(3)) as runtime, trio.open_nursery() as nursery:
+        seen: list[object] = []
+
+        def event(machine: Counter, out: Decision, number: int) -> None:
+            seen.append(len(machine.keys))
+            out.replies.append((number, "own"))
+
+        nursery.start_soon(lambda: runtime.perform("id", large, is_large=always))
+        await trio.testing.wait_all_tasks_blocked()
+        held = runtime.perform_and_announce("id", event, respond)
+        assert seen == []
+        assert await rest_of(held) == "own"
+        assert seen == [3 + 2]
+        runtime.unload()
+        assert await rest_of(runtime.perform_and_announce("id", event, respond)) == "own"
+
+
 async def test_an_answer_is_announced(autojump_clock: trio.testing.MockClock) -> None:
     async with running(journal_of(SMALL)) as runtime:
         shard_waits = (await announced_in(runtime)).announce_to

@@ -9,11 +9,12 @@ import pytest
 
 from barnabas.groups import shard as shard_module
 from barnabas.groups.classic import ClassicGroup
+from barnabas.groups.commits import check_committer
 from barnabas.groups.consumer import records
 from barnabas.groups.consumer.group import ConsumerGroup
 from barnabas.groups.consumer.member import ConsumerMember
 from barnabas.groups.consumer.target import TargetNeeded
-from barnabas.groups.group import Committer
+from barnabas.groups.group import LAST_WITHOUT_MEMBER_EPOCHS, Committer
 from barnabas.groups.records import INT32_MAX, CommittedOffset, group_record
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.shard import OFFSETS_AT_ONCE, OFFSETS_LOOKED_AT_ONCE, GroupShard
@@ -406,3 +407,28 @@ def test_who_asks_for_offsets_as_a_member_names_its_epoch(kind, member_id, epoch
     else:
         shard.check_fetch("g", member_id, epoch)
     shard.check_fetch("none", member_id, epoch)
+
+
+@pytest.mark.parametrize(
+    ("version", "transactional", "epoch", "since", "code"),
+    [
+        (LAST_WITHOUT_MEMBER_EPOCHS, False, 5, 5, ErrorCode.UNSUPPORTED_VERSION),
+        (LAST_WITHOUT_MEMBER_EPOCHS, True, 5, 5, 0),
+        (LAST_WITHOUT_MEMBER_EPOCHS, True, 4, 5, ErrorCode.ILLEGAL_GENERATION),
+        (LAST_WITHOUT_MEMBER_EPOCHS, True, 6, 5, ErrorCode.ILLEGAL_GENERATION),
+        (LAST_WITHOUT_MEMBER_EPOCHS + 1, True, 4, 5, ErrorCode.STALE_MEMBER_EPOCH),
+        (LAST_WITHOUT_MEMBER_EPOCHS + 1, False, 4, 5, ErrorCode.STALE_MEMBER_EPOCH),
+        (LAST_WITHOUT_MEMBER_EPOCHS + 1, False, 4, 4, 0),
+        (LAST_WITHOUT_MEMBER_EPOCHS + 1, False, 4, 3, 0),
+        (LAST_WITHOUT_MEMBER_EPOCHS + 1, False, 4, None, ErrorCode.STALE_MEMBER_EPOCH),
+        (LAST_WITHOUT_MEMBER_EPOCHS + 1, False, 5, None, 0),
+    ],
+)
+def test_who_commits_in_another_epoch_is_told_by_version_unless_it_has_had_the_partition_since(
+    version, transactional, epoch, since, code
+):
+    committer = Committer("a", epoch, transactional=transactional, api_version=version)
+    if code:
+        assert code_of(check_committer, 5, committer, [since]) == code
+    else:
+        check_committer(5, committer, [since])

@@ -462,3 +462,13 @@ def test_what_is_counted_is_kept_for_longer_than_all_of_its_windows(window_ms, p
     kept.get("b", period_ms - 1)
     kept.get("c", 2 * period_ms - 2)
     assert {key for key, _ in kept.items()} == {"a", "b", "c"}
+
+
+def test_of_so_many_clients_at_most_it_is_remembered_which_limit_they_have(monkeypatch):
+    monkeypatch.setattr("barnabas.quotas.clients.KEPT_MAX", 3)
+    clients = ClientQuotas(samples=11, window_ms=1_000, mutation_samples=11, mutation_window_ms=1_000)
+    everybody = QuotaEntity("")
+    clients.follow({everybody: {"producer_byte_rate": 7.0}}, [everybody])
+    for number in range(7):
+        assert clients.produce.of("u", f"c{number}", 0) is clients.produce.of("u", "c0", 0)
+        assert len(clients.produce._clients) <= 3
