@@ -11,13 +11,18 @@ import trio.testing
 
 from barnabas.coordination.errors import client_code
 from barnabas.coordination.runtime import Runtime
-from barnabas.coordination.shards import READ_AGAIN_SECONDS, SLICE_RECORDS
+from barnabas.coordination.shards import (
+    ANSWERS_AT_ONCE,
+    BYTES_PER_RECORD,
+    READ_AGAIN_SECONDS,
+    SLICE_RECORDS,
+)
 from barnabas.errors import PeerError, RequestError, StorageError
 from barnabas.statemachine.decision import Decision, Entry, ManyReplies
 from barnabas.wire.generated.errors import ErrorCode
 from tests.support.journals import MemoryJournal
 
-from .test_large_events import always, large, shard_of
+from .test_large_events import SlowThreads, Turns, always, large, shard_of
 from .test_large_events import running as running_with_threads
 from .test_loading import SMALL, Counter, journal_of, running, write
 
@@ -277,7 +282,6 @@ async def test_a_timer_that_is_ended_by_hand_waits_for_the_shard(autojump_clock)
     "failure", [RequestError(ErrorCode.NOT_ENOUGH_REPLICAS), StorageError("/d", OSError(5, "x"))]
 )
 async def test_a_timer_whose_decision_cannot_be_written_comes_again_a_second_later(failure, autojump_clock):
-    """Where the shard is read again its timers are others."""
     journal = journal_of(SMALL)
     async with running(journal) as runtime:
         machine = await runtime.machine("id")
@@ -358,7 +362,6 @@ async def test_what_shards_need_is_prepared_once(autojump_clock):
     runtime = Runtime(journal_of(SMALL), Counter, lambda: 0, prepare=prepare)
     for _ in range(2):
         await runtime.machine("id")
-        await runtime.machines()
         await runtime.prepare()
         await runtime.load_all()
         runtime.unload()
@@ -441,3 +444,56 @@ async def test_a_shard_that_cannot_be_read_fails_with_what_that_means_to_a_clien
         assert await code_of(runtime.machine("id")) == code
         journal.failure = None
         assert len((await runtime.machine("id")).keys) == SMALL
+
+
+@pytest.mark.parametrize("moves", [False, True])
+async def test_a_long_record_that_cannot_be_replayed_fails_its_shard_and_no_other(moves, autojump_clock):
+    class Broken(Counter):
+        def replay(self, key: bytes, value: bytes | None, *, loading: bool) -> None:
+            if self.is_broken:
+                raise ValueError("cannot be")
+            super().replay(key, value, loading=loading)
+
+        is_broken = True
+
+    journal = MemoryJournal([(b"long", bytes(SLICE_RECORDS * BYTES_PER_RECORD * 2))])
+    runtime = Runtime(journal, Broken, lambda: 0, threads=SlowThreads())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(runtime.run)
+        await trio.sleep(0.5)
+        codes: list[int] = []
+
+        async def wait() -> None:
+            codes.append(await code_of(runtime._shards.when_active(0)))
+
+        nursery.start_soon(wait)
+        await trio.sleep(0.1)
+        if moves:
+            journal.epoch = 1
+            runtime._shards.unload_moved()
+        await trio.sleep(10)
+        assert codes == [ErrorCode.NOT_COORDINATOR if moves else ErrorCode.COORDINATOR_NOT_AVAILABLE]
+        Broken.is_broken = False
+        assert (await runtime._shards.when_active(0)).machine.keys == [b"long"]
+        nursery.cancel_scope.cancel()
+
+
+async def test_very_many_who_wait_fail_in_several_turns(autojump_clock):
+    async with running(journal_of(SMALL)) as runtime, trio.open_nursery() as nursery:
+        await runtime.machine("id")
+        count = 10 * ANSWERS_AT_ONCE
+        codes: list[int] = []
+
+        async def wait() -> None:
+            codes.append(await code_of(runtime.perform_and_wait("id", lambda machine, out, number: None)))
+
+        for _ in range(count):
+            nursery.start_soon(wait)
+        await trio.testing.wait_all_tasks_blocked()
+        turns = Turns()
+        trio.lowlevel.add_instrument(turns)
+        runtime.unload()
+        await trio.testing.wait_all_tasks_blocked()
+        trio.lowlevel.remove_instrument(turns)
+        assert codes == [ErrorCode.NOT_COORDINATOR] * count
+        assert turns.count >= count // ANSWERS_AT_ONCE - 1
