@@ -335,3 +335,17 @@ def test_a_member_whose_assignment_has_ended_is_in_no_epoch() -> None:
         shard.replay(key, None, loading=True)
         after = shard.share_group("g").members["a"]
         assert after == replace(before, epoch=-1, previous_epoch=-1, assigned=frozenset())
+
+
+def test_a_member_is_at_rest_only_where_nothing_is_to_be_begun_either() -> None:
+    coordinator = Coordinator()
+    epoch = coordinator.join("a", "t")
+    coordinator.beat("a", epoch)
+    group, topics = coordinator.shard.share_group("g"), coordinator.image.topics
+    assert group.is_at_rest("a", topics)
+    assert not group.is_at_rest("nobody", topics)
+    assert not group.is_at_rest("a", dict(topics)), "other topics need another look"
+    group.complete, complete = (), group.complete
+    assert not group.is_at_rest("a", topics)
+    group.complete, group.settled = complete, ()
+    assert not group.is_at_rest("a", topics)

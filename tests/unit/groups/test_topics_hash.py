@@ -6,7 +6,9 @@ import struct
 
 import pytest
 
-from barnabas.groups.topics import signed_xxh3
+from barnabas.cluster.changes import PartitionsAdded, TopicCreated
+from barnabas.cluster.image import ClusterImage, PartitionInfo, TopicInfo
+from barnabas.groups.topics import hash_size, signed_xxh3, topics_hash
 
 
 @pytest.mark.parametrize(
@@ -32,3 +34,14 @@ def test_a_stream_of_kafkas_library_is_hashed_as_its_bytes() -> None:
     assert (
         signed_xxh3(b"\0" + struct.pack("<q", 1 << 40) + text + struct.pack("<i", 3)) == -2610483912606215792
     )
+
+
+def test_only_a_topic_whose_hash_is_not_known_is_gone_through() -> None:
+    one = PartitionInfo(1, (1,), (1,))
+    image = ClusterImage("c").apply([TopicCreated(TopicInfo("sized", b"s" * 16, (one,) * 3))])
+    topic = image.topics["sized"]
+    assert hash_size(topic, image) == 3
+    topics_hash({"sized"}, image)
+    assert hash_size(topic, image) == 0
+    grown = image.apply([PartitionsAdded("sized", (one,))])
+    assert hash_size(grown.topics["sized"], grown) == 4
