@@ -378,6 +378,15 @@ async def test_what_is_open_is_open_for_its_producer_and_its_partitions_only(aut
         assert not is_open("x", producer, frozenset({A}))
 
 
+async def test_nothing_is_open_for_a_shard_that_is_out_of_service(autojump_clock):
+    async with running() as world:
+        producer = await world.begun(A)
+        shard = world.coordinator._shards.get(0)
+        assert shard is not None
+        shard.unload(RequestError(ErrorCode.NOT_COORDINATOR))
+        assert not world.coordinator.is_open("x", producer, frozenset({A}))
+
+
 async def test_a_partition_that_is_missing_in_a_transaction_can_only_be_aborted(autojump_clock):
     async with running() as world:
         producer = await world.begun(A)
