@@ -1,6 +1,6 @@
 """Two answers to one request, field by field. Pure.
 
-The rule: what may differ has a row here with its reason; everything else that differs is a difference.
+The rule: what may differ has a row in `may_differ` with its reason; everything else that differs is a difference.
 """
 
 from __future__ import annotations
@@ -14,38 +14,11 @@ from barnabas.ids import uuid_text
 from barnabas.inspection.errors import code_name
 from barnabas.records.any_magic import iter_any_records
 from barnabas.records.batch import iter_batches
+from barnabas.tap.may_differ import MAY_DIFFER, Place
 from barnabas.tap.substitution import NONE_VALUES, Substitutes, paired
 
-MAY_DIFFER = {
-    "throttle_time_ms": "quotas and load are those of the other broker",
-    "log_append_time_ms": "it is the time of the replay",
-    "issue_timestamp_ms": "it is the time of the replay",
-    "expiry_timestamp_ms": "it is the time of the replay",
-    "max_timestamp_ms": "it is the time of the replay",
-    "session_lifetime_ms": "it is what is left of a login's life",
-    "txn_start_time_ms": "it is the time of the replay",
-    "cluster_id": "it is another cluster",
-    "host": "it is another broker",
-    "port": "it is another broker",
-    "rack": "it is another broker",
-    "node_id": "it is another broker",
-    "broker_id": "it is another broker",
-    "leader_id": "it is another broker",
-    "controller_id": "it is another broker",
-    "replica_nodes": "the cluster has other brokers",
-    "isr_nodes": "the cluster has other brokers",
-    "offline_replicas": "the cluster has other brokers",
-    "preferred_read_replica": "the cluster has other brokers",
-    "brokers": "the cluster has other brokers",
-    "node_endpoints": "the cluster has other brokers",
-    "finalized_features_epoch": "it counts changes of the cluster",
-    "coordinator_epoch": "it counts elections of the cluster",
-    "client_host": "it is the address of the replay",
-}
-"""Fields that are not compared, and why."""
 OFFSETS = "offsets"
 """What is told to leave out all fields with offsets."""
-_MASKED = frozenset(("auth_bytes", "hmac", "salt", "salted_password"))
 
 
 class Difference(NamedTuple):
@@ -66,31 +39,37 @@ def differences(
     allowed: Collection[str] = (),
 ) -> list[Difference]:
     """Return what differs between a recorded answer and a live one; `allowed` are further fields that may."""
-    comparison = _Comparison(substitutes, connection, frozenset(allowed))
+    comparison = _Comparison(substitutes, (recorded, live), connection, frozenset(allowed))
     return list(comparison.structs("", scope, recorded, live))
 
 
 class _Comparison:
-    def __init__(self, substitutes: Substitutes, connection: int, allowed: frozenset[str]) -> None:
+    def __init__(
+        self, substitutes: Substitutes, answers: tuple[Any, Any], connection: int, allowed: frozenset[str]
+    ) -> None:
         self._substitutes = substitutes
+        self._answers = answers
         self._connection = connection
         self._allowed = allowed
 
-    def _may_differ(self, name: str) -> bool:
-        return (
-            name in MAY_DIFFER
-            or name in self._allowed
-            or name in _MASKED
-            or (OFFSETS in self._allowed and (name.endswith("offset") or name == "high_watermark"))
-        )
+    def _is_left_out(self, name: str) -> bool:
+        """Return whether the user has said that this field may differ."""
+        is_offset = name.endswith("offset") or name == "high_watermark"
+        return name in self._allowed or (OFFSETS in self._allowed and is_offset)
 
     def structs(self, path: str, scope: str, recorded: Any, live: Any) -> Iterator[Difference]:
         for field in fields(recorded):
             name = field.name
-            if self._may_differ(name):
+            if self._is_left_out(name):
                 continue
             old, new = getattr(recorded, name), getattr(live, name)
-            yield from self._values(f"{path}{name}", name, scope, old, new)
+            row = MAY_DIFFER.get(name)
+            if row is None:
+                yield from self._values(f"{path}{name}", name, scope, old, new)
+            elif old != new:
+                places = Place(old, recorded, self._answers[0]), Place(new, live, self._answers[1])
+                if not row.accepts(*places):
+                    yield Difference(f"{path}{name}", _text(name, old), _text(name, new))
 
     def _values(self, path: str, name: str, scope: str, old: Any, new: Any) -> Iterator[Difference]:
         if name == "records":
@@ -119,13 +98,19 @@ class _Comparison:
                 yield from self._values(place, name, scope, one, other)
 
     def _records(self, path: str, old: Any, new: Any) -> Iterator[Difference]:
-        """Compare records by offset, as far as both answers have them: how many one fetch brings is a matter of time."""
+        """Compare records by offset, from where both begin to where one ends: how many one fetch brings is a matter of time.
+
+        A record that only the live answer has may have been compacted away where it was recorded.
+        """
         before, after = dict(_records_of(old)), dict(_records_of(new))
         if before and not after:
             yield Difference(path, f"{len(before)} records", "none")
-        for offset in sorted(before.keys() & after.keys()):
-            if before[offset] != after[offset]:
-                yield Difference(f"{path}[offset {offset}]", _record(before[offset]), _record(after[offset]))
+            return
+        first, last = min(after, default=0), max(after, default=-1)
+        for offset in sorted(one for one in before if first <= one <= last):
+            if before[offset] != after.get(offset):
+                now = _record(after[offset]) if offset in after else "missing"
+                yield Difference(f"{path}[offset {offset}]", _record(before[offset]), now)
 
 
 _Fields = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]

@@ -20,7 +20,8 @@ from barnabas.ending import DONE, FOUND, failed
 from barnabas.errors import leaves
 from barnabas.tap import rendering
 from barnabas.tap.capture_reading import CaptureError
-from barnabas.tap.comparison import MAY_DIFFER, OFFSETS
+from barnabas.tap.comparison import OFFSETS
+from barnabas.tap.may_differ import MAY_DIFFER
 from barnabas.tap.recording import Recording, read_recording
 from barnabas.tap.replaying import Outcome, Replay, Result, brokers_of, standins
 
@@ -66,12 +67,12 @@ def main(arguments: Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command's options."""
-    allowed = "\n".join(f"  {name}: {reason}" for name, reason in MAY_DIFFER.items())
+    allowed = "\n".join(f"  {name}: {row.reason}" for name, row in MAY_DIFFER.items())
     found = argparse.ArgumentParser(
         prog="barnabas replay",
         description="Send the requests of a recorded session to another broker, and compare its answers with the "
         "recorded ones.",
-        epilog=f"These fields are not compared:\n{allowed}\nProducer ids and epochs, member ids, generations, session ids, "
+        epilog=f"These fields may have other values of their kind:\n{allowed}\nProducer ids and epochs, member ids, generations, session ids, "
         "topic ids and leader epochs are replaced by those of the other broker.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

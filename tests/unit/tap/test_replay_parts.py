@@ -92,7 +92,7 @@ def test_topic_ids_are_found_by_name() -> None:
 
 def test_what_differs_is_named_and_what_may_differ_is_not() -> None:
     topic, part = ProduceResponse.TopicProduceResponse, ProduceResponse.PartitionProduceResponse
-    recorded = ProduceResponse([topic("t", partition_responses=[part(0, 0, 5, log_append_time_ms=1)])], 0)
+    recorded = ProduceResponse([topic("t", partition_responses=[part(0, 0, 5, log_append_time_ms=1)])], 50)
     live = ProduceResponse([topic("t", partition_responses=[part(0, 6, 9, log_append_time_ms=2)])], 100)
     found = differences(recorded, live, Substitutes(), 1, "")
     assert [str(one.path).rpartition(".")[2] for one in found] == ["error_code", "base_offset"]

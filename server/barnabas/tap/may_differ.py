@@ -1,0 +1,137 @@
+"""Fields of an answer in which another broker cannot say the same, and how far each of them may differ. Pure.
+
+The rule: a row names the field, the reason, and what is still asked of the new value; nothing is left out altogether.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+
+class Place(NamedTuple):
+    """A value in an answer: the struct that holds it, and the answer."""
+
+    value: Any
+    holder: Any
+    answer: Any
+
+
+class Row(NamedTuple):
+    """A field that may differ."""
+
+    reason: str
+    accepts: Callable[[Place, Place], bool]
+    """Takes the recorded value and the live one, which are not equal."""
+
+
+def both_there(recorded: Place, live: Place) -> bool:
+    """Both are there, or neither is."""
+    return (recorded.value in _NONE) == (live.value in _NONE)
+
+
+def both_positive(recorded: Place, live: Place) -> bool:
+    """Both are above zero, or neither is."""
+    return (recorded.value > 0) == (live.value > 0)
+
+
+def of_an_address(recorded: Place, live: Place) -> bool:
+    """Both are there, or neither is, and it is an address with a port: an ACL has a host too."""
+    return hasattr(live.holder, "port") and both_there(recorded, live)
+
+
+def not_throttled_alone(recorded: Place, live: Place) -> bool:
+    """Who was not throttled is not throttled now."""
+    return live.value >= 0 and (recorded.value > 0 or live.value == 0)
+
+
+def a_listed_broker(recorded: Place, live: Place) -> bool:
+    """Both name a broker, and it is in the answer's list if there is one; or neither does."""
+    return both_there(recorded, live) and _are_listed([live.value], live.answer)
+
+
+def a_leader(recorded: Place, live: Place) -> bool:
+    """Both have a leader, and the live one is among its replicas and the answer's brokers; or neither has."""
+    replicas = getattr(live.holder, "replica_nodes", None)
+    is_replica = replicas is None or live.value in _NONE or live.value in replicas
+    return a_listed_broker(recorded, live) and is_replica
+
+
+def replicas(recorded: Place, live: Place) -> bool:
+    """Both have replicas, no broker has two, and the answer's list has them all."""
+    return (
+        bool(recorded.value) == bool(live.value)
+        and len(set(live.value)) == len(live.value)
+        and _are_listed(live.value, live.answer)
+    )
+
+
+def in_sync(recorded: Place, live: Place) -> bool:
+    """Live replicas are in sync; all of them are where all were."""
+    if bool(recorded.value) != bool(live.value):
+        return False
+    all_were = set(recorded.value) == set(recorded.holder.replica_nodes)
+    found, of_all = set(live.value), set(live.holder.replica_nodes)
+    return len(found) == len(live.value) and (found == of_all if all_were else found <= of_all)
+
+
+def offline(recorded: Place, live: Place) -> bool:
+    """Live replicas are offline only where some were."""
+    return set(live.value) <= set(live.holder.replica_nodes) and (bool(recorded.value) or not live.value)
+
+
+def brokers(recorded: Place, live: Place) -> bool:
+    """Both list brokers, or neither does; each live one has an id of its own and an address."""
+    if bool(recorded.value) != bool(live.value):
+        return False
+    ids = [_id_of(one) for one in live.value]
+    return (
+        len(set(ids)) == len(ids)
+        and min(ids, default=0) >= 0
+        and all(one.host and one.port > 0 for one in live.value)
+    )
+
+
+_OTHER_BROKER = "it is another broker"
+_OTHER_BROKERS = "the cluster has other brokers"
+_TIME = "it is the time of the replay"
+_SECRET = "recordings do not hold secrets"
+MAY_DIFFER = {
+    "throttle_time_ms": Row("other quotas; but not throttled where it was not", not_throttled_alone),
+    "log_append_time_ms": Row(_TIME, both_positive),
+    "issue_timestamp_ms": Row(_TIME, both_positive),
+    "expiry_timestamp_ms": Row(_TIME, both_positive),
+    "max_timestamp_ms": Row(_TIME, both_positive),
+    "session_lifetime_ms": Row("it is what is left of a login's life", both_positive),
+    "transaction_start_time_ms": Row(_TIME, both_positive),
+    "cluster_id": Row("it is another cluster", both_there),
+    "host": Row(_OTHER_BROKER, of_an_address),
+    "port": Row(_OTHER_BROKER, both_positive),
+    "node_id": Row(_OTHER_BROKER, a_listed_broker),
+    "leader_id": Row(f"{_OTHER_BROKER}; but there is one, among the replicas", a_leader),
+    "controller_id": Row(f"{_OTHER_BROKER}; but one that is listed", a_listed_broker),
+    "replica_nodes": Row(f"{_OTHER_BROKERS}; but each is listed, and once", replicas),
+    "isr_nodes": Row(f"{_OTHER_BROKERS}; but all are in sync where all were", in_sync),
+    "offline_replicas": Row(f"{_OTHER_BROKERS}; but none is offline where none was", offline),
+    "preferred_read_replica": Row(_OTHER_BROKERS, both_there),
+    "brokers": Row(f"{_OTHER_BROKERS}; each with an id and an address", brokers),
+    "node_endpoints": Row(f"{_OTHER_BROKERS}; each with an id and an address", brokers),
+    "finalized_features_epoch": Row("it counts changes of the cluster", both_there),
+    "coordinator_epoch": Row("it counts elections of the cluster", both_there),
+    "client_host": Row("it is the address of the replay", both_there),
+    "auth_bytes": Row(_SECRET, both_there),
+    "hmac": Row(_SECRET, both_there),
+}
+"""By name of the field; beyond the reason it is `accepts` that says how far."""
+_NONE: frozenset[Any] = frozenset((None, "", b"", -1))
+
+
+def _are_listed(ids: Iterable[int], answer: Any) -> bool:
+    """Whether all of these are among the brokers that an answer lists, if it lists any."""
+    listed = {_id_of(one) for one in getattr(answer, "brokers", None) or ()}
+    return not listed or all(one in listed for one in ids if one >= 0)
+
+
+def _id_of(broker: Any) -> int:
+    found: int = getattr(broker, "node_id", getattr(broker, "broker_id", -1))
+    return found
