@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compat.kit.compare import KnownDifference
+from compat.kit.known import KnownDifference
 
 MUTATED = "mutated "
 KNOWN: tuple[KnownDifference, ...] = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compat.kit.compare import KnownDifference
+from compat.kit.known import KnownDifference
 
 OWN_ADDRESS = "its own ports and directories"
 KNOWN: tuple[KnownDifference, ...] = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compat.kit.compare import KnownDifference
+from compat.kit.known import KnownDifference
 
 SUPERSEDED = (
     "who asks again while a request of its own waits gets an answer to both; Kafka never answers the first"

@@ -20,12 +20,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from compat.kit.compare import WORDS as WORDS_OF_ALL
-from compat.kit.compare import Difference, KnownDifference, differences_between
+from compat.kit.forms import Forms
+from compat.kit.known import Difference, KnownDifference, differences_between
 from compat.kit.sides import Side
-from compat.kit.wire import ZERO_UUID, Connection, Values, WireError
+from compat.kit.wire import Connection, Values, WireError
 
-WORDS = (*WORDS_OF_ALL, "StatusDetail", "BatchIndexErrorMessage")
 ANSWER_WITHIN_S = 0.3
 """Who is not answered in this time waits for something else to happen."""
 SETTLE_S = 10.0
@@ -33,7 +32,6 @@ AGAIN = 1
 """How often a scenario that differs is run again."""
 SCENARIOS_AT_ONCE = 12
 AGAIN_AT_ONCE = 4
-TIMES = re.compile(r".*(Timestamp|TimeMs|StartTimeMs)")
 RANDOM_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|^[A-Za-z0-9_-]{22}$")
 
 
@@ -81,7 +79,13 @@ class ScenarioRun:
     requests: int = 0
     _random: dict[str, str] = field(default_factory=dict)
     _topics: dict[bytes, str] = field(default_factory=dict)
+    _forms: Forms = field(init=False)
     _open: list[Connection] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._forms = Forms(self.side.ports)
+        for topic_id, name in self._topics.items():
+            self._forms.learn({"TopicId": topic_id, "Name": name})
 
     @property
     def group(self) -> str:
@@ -177,6 +181,7 @@ class ScenarioRun:
             time.sleep(0.05)
         topic_id: bytes = found["TopicId"]
         self._topics[topic_id] = name
+        self._forms.learn({"TopicId": topic_id, "Name": name})
         return topic_id
 
     def look(self, api: str, version: int, **values: Any) -> Values:
@@ -187,26 +192,23 @@ class ScenarioRun:
     # --- what is compared -----------------------------------------------------------------------------------
 
     def _normal(self, value: Any, name: str = "") -> Any:
-        """Words left out; ids that are random by when they were first seen; lists in an order of their own."""
+        """Lists in an order of their own, ids that are random by when they were first seen, the rest by its form."""
         if isinstance(value, dict):
-            return {key: self._normal(item, key) for key, item in value.items() if key not in WORDS}
+            return {key: self._normal(item, key) for key, item in value.items()}
         if isinstance(value, list):
             # What is random must not decide the order in which it is first seen.
             items = sorted(value, key=lambda item: RANDOM_ID.sub("", json.dumps(item, default=repr)))
             return sorted((self._normal(item, name) for item in items), key=lambda item: json.dumps(item))
+        if name == "ProducerId" and isinstance(value, int) and value >= 0:
+            return self._named(str(value), "producer")
+        if name == "BaseOffset" and isinstance(value, int) and value >= 0:
+            return "an offset"  # other scenarios write to the same partitions
+        value = self._forms.of(name, value)
         if isinstance(value, bytes):
-            if len(value) == 16 and name.endswith("Id"):
-                return "no id" if value == ZERO_UUID else f"id of {self._topics.get(value, 'another')}"
             return value.decode("latin-1")
         if isinstance(value, str):
             return RANDOM_ID.sub(lambda found: self._named(found[0], "id"), value)
-        if name == "ProducerId" and value >= 0:
-            return self._named(str(value), "producer")
-        if TIMES.fullmatch(name) and value > 0:
-            return "a time"
-        if name == "BaseOffset" and value >= 0:
-            return "an offset"
-        return "a port" if name == "Port" else value
+        return value
 
     def _named(self, value: str, kind: str) -> str:
         return self._random.setdefault(value, f"<{kind} {len(self._random) + 1}>")
@@ -262,7 +264,7 @@ def compare(
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(lambda one: _act(scenario, one), both))
         label = f"{scenario.name} -{back}" if len(scenario.backs) > 1 else scenario.name
-        return list(_compare(label, name, *both)), len(both[0].answers)
+        return list(_compare(label, *both)), len(both[0].answers)
 
     def unknown(found: list[Difference]) -> bool:
         return not all(any(one.covers(difference) for one in known) for difference in found)
@@ -292,8 +294,9 @@ def _act(scenario: Scenario, run: ScenarioRun) -> None:
         run.look("DeleteGroups", 1, GroupsNames=[run.group])
 
 
-def _compare(label: str, name: str, theirs: ScenarioRun, ours: ScenarioRun) -> Iterable[Difference]:
+def _compare(label: str, theirs: ScenarioRun, ours: ScenarioRun) -> Iterable[Difference]:
+    answers = theirs.answers, ours.answers
     for what in dict.fromkeys([*theirs.answers, *ours.answers]):
         pair = theirs.answers.get(what, "nothing"), ours.answers.get(what, "nothing")
         for found in differences_between("", *pair):
-            yield Difference(f"{label}: {what}", *found)
+            yield Difference(f"{label}: {what}", *found, whole=pair, answers=answers, step=what)

@@ -37,6 +37,15 @@ class Side:
     port: int
     sasl_port: int = 0
 
+    @property
+    def ports(self) -> dict[int, str]:
+        """The ports that this side listens at, with what each is for."""
+        return (
+            {self.port: "its port", self.sasl_port: "its port of logins"}
+            if self.sasl_port
+            else {self.port: "its port"}
+        )
+
     def connect(self, client_id: str = "kit", user: str = "") -> Connection:
         """A new connection, of somebody who has logged in with PLAIN if `user` says who. Raises WireError."""
         if not user:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from compat.kit.compare import KnownDifference
+from compat.kit.known import KnownDifference
 
 KNOWN: tuple[KnownDifference, ...] = ()

@@ -98,7 +98,7 @@ class _Comparison:
                 yield from self._values(place, name, scope, one, other)
 
     def _records(self, path: str, old: Any, new: Any) -> Iterator[Difference]:
-        """Compare records by offset, from where both begin to where one ends: how many one fetch brings is a matter of time.
+        """Compare records by offset, as far as both answers reach: how many one fetch brings is a matter of time.
 
         A record that only the live answer has may have been compacted away where it was recorded.
         """

@@ -32,7 +32,8 @@ def both_there(recorded: Place, live: Place) -> bool:
 
 def both_positive(recorded: Place, live: Place) -> bool:
     """Both are above zero, or neither is."""
-    return (recorded.value > 0) == (live.value > 0)
+    was_above: bool = recorded.value > 0
+    return was_above == (live.value > 0)
 
 
 def of_an_address(recorded: Place, live: Place) -> bool:
@@ -42,7 +43,7 @@ def of_an_address(recorded: Place, live: Place) -> bool:
 
 def not_throttled_alone(recorded: Place, live: Place) -> bool:
     """Who was not throttled is not throttled now."""
-    return live.value >= 0 and (recorded.value > 0 or live.value == 0)
+    return bool(live.value >= 0 and (recorded.value > 0 or live.value == 0))
 
 
 def a_listed_broker(recorded: Place, live: Place) -> bool:
@@ -58,9 +59,11 @@ def a_leader(recorded: Place, live: Place) -> bool:
 
 
 def replicas(recorded: Place, live: Place) -> bool:
-    """Both have replicas, no broker has two, and the answer's list has them all."""
+    """Both have replicas, no broker has two, the answer's list has them all, and the leader is one of them."""
+    leader = live.holder.leader_id
     return (
         bool(recorded.value) == bool(live.value)
+        and (leader in _NONE or leader in live.value)
         and len(set(live.value)) == len(live.value)
         and _are_listed(live.value, live.answer)
     )

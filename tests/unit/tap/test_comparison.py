@@ -54,6 +54,7 @@ def test_another_cluster_is_no_difference() -> None:
         ("leader_id", {"leader_id": 13}),
         ("leader_id", {"leader_id": 11, "replica_nodes": [12, 13], "isr_nodes": [12, 13]}),
         ("replica_nodes", {"replica_nodes": [11, 11]}),
+        ("replica_nodes", {"replica_nodes": [12], "isr_nodes": [12]}),
         ("replica_nodes", {"replica_nodes": [11, 14], "isr_nodes": [11, 14]}),
         ("isr_nodes", {"isr_nodes": [11]}),
         ("isr_nodes", {"isr_nodes": []}),
