@@ -32,8 +32,7 @@ def both_there(recorded: Place, live: Place) -> bool:
 
 def both_positive(recorded: Place, live: Place) -> bool:
     """Both are above zero, or neither is."""
-    was_above: bool = recorded.value > 0
-    return was_above == (live.value > 0)
+    return bool(recorded.value > 0) == bool(live.value > 0)
 
 
 def of_an_address(recorded: Place, live: Place) -> bool:

@@ -73,7 +73,8 @@ def parser() -> argparse.ArgumentParser:
         description="Send the requests of a recorded session to another broker, and compare its answers with the "
         "recorded ones.",
         epilog=f"These fields may have other values of their kind:\n{allowed}\n"
-        "Producer ids and epochs, member ids, generations, session ids, topic ids and leader epochs are replaced by those of the other broker.",
+        "Producer ids and epochs, member ids, generations, session ids, "
+        "topic ids and leader epochs are replaced by those of the other broker.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     found.add_argument(
