@@ -2,78 +2,103 @@
 
 from __future__ import annotations
 
-from compat.kit.known import KnownDifference
+from typing import Any
+
+from compat.kit.known import Difference, KnownDifference
+from compat.kit.predicates import (
+    answers,
+    both,
+    closed,
+    codes,
+    is_id,
+    is_path,
+    lower,
+    only_theirs,
+    pair,
+    stumbles,
+    words_where_none,
+)
 
 MUTATED = "mutated "
+INVALID_REQUEST, SECURITY_DISABLED = 42, 54
+
+
+def is_session(value: Any) -> bool:
+    """Whether a number is that of a fetch session."""
+    return type(value) is int and value > 0
+
+
+def near(one: Difference) -> bool:
+    """Two sizes of the same disk, at most a tenth apart."""
+    sizes = (one.theirs, one.ours)
+    return all(type(size) is int and size > 0 for size in sizes) and min(sizes) > 0.9 * max(sizes)
+
+
 KNOWN: tuple[KnownDifference, ...] = (
     KnownDifference(
         f"{MUTATED}.*",
         ".*/ErrorMessage",
         "words for people where Kafka has none, or an empty text",
-        theirs=(None, ""),
+        accepts=words_where_none,
     ),
-    KnownDifference(f"{MUTATED}InitProducerId v.*", "/ProducerId", "ids are given in blocks", always=False),
     KnownDifference(
-        f"{MUTATED}InitProducerId v0 as it should be",
-        ".*",
-        "Kafka asks its controller for the first block of ids, and has the producer come again",
-        always=False,
+        f"{MUTATED}InitProducerId v.*", "/ProducerId", "ids are given in blocks", accepts=both(is_id)
     ),
-    KnownDifference(f"{MUTATED}Fetch v.* SessionEpoch 0", "/SessionId", "ids of sessions are random"),
     KnownDifference(
-        f"{MUTATED}DescribeLogDirs v.*", ".*/(LogDir|UsableBytes)", "its own directory, at another time"
+        f"{MUTATED}Fetch v.* SessionEpoch 0",
+        "/SessionId",
+        "ids of sessions are random",
+        accepts=both(is_session),
+    ),
+    KnownDifference(
+        (f"{MUTATED}DescribeLogDirs v.*", "log dirs v.*"),
+        ".*/LogDir",
+        "its own directory",
+        accepts=both(is_path),
+    ),
+    KnownDifference(
+        f"{MUTATED}DescribeLogDirs v.*", ".*/UsableBytes", "the same disk at another time", accepts=near
     ),
     KnownDifference(
         f"{MUTATED}DescribeAcls v.* 0",
         ".*",
         "Kafka closes the connection; Barnabas says that there is no authorizer",
-    ),
-    KnownDifference(
-        f"{MUTATED}(Metadata v.* Topics.Name null|IncrementalAlterConfigs v.*ConfigOperation .*"
-        "|Describe(TopicPartitions|ShareGroupOffsets) v.*|AlterShareGroupOffsets v.*PartitionIndex -.*)",
-        ".*",
-        "Kafka stumbles over it, and answers UNKNOWN_SERVER_ERROR or the operations on a topic that cannot be",
-    ),
-    KnownDifference(
-        f"{MUTATED}WriteTxnMarkers v.* Markers.Producer(Id -1|Epoch -2)",
-        ".*",
-        "what only brokers ask: Kafka stumbles over a producer that is none, and judges the epoch before the batch",
+        accepts=answers(closed, codes(SECURITY_DISABLED)),
     ),
     KnownDifference(
         "metadata v1[23]: neither name nor id",
         ".*/ErrorCode",
         "Kafka stumbles; Barnabas answers INVALID_REQUEST, as older versions do",
+        accepts=stumbles(INVALID_REQUEST),
     ),
-    KnownDifference("pages: bad names", ".*/ErrorCode", "Kafka stumbles over names that no topic can have"),
-    KnownDifference("log dirs v.*", ".*/LogDir", "its own directory"),
     KnownDifference(
         "(grow|producers|move).*",
         ".*/(Results|Partitions)/.*/ErrorMessage",
         "words for people where Kafka has none",
+        accepts=words_where_none,
     ),
     KnownDifference(
         "coordinator v6: share without a partition",
         ".*/ErrorMessage",
         "words for people where Kafka has an empty text",
+        accepts=words_where_none,
     ),
     KnownDifference(
         "versions v.*",
         ".*/MinVersion",
         "versions that Kafka 4 has removed are served: clients of any age connect",
+        accepts=lower,
     ),
     KnownDifference(
         "versions v.*",
-        "/ApiKeys/(88|89)/MaxVersion",
+        ("/ApiKeys/88/MaxVersion", "/ApiKeys/89/MaxVersion"),
         "version 1 of the streams groups' requests is that of Kafka 4.4; its layout is published",
+        accepts=pair(0, 1),
     ),
     KnownDifference(
         "versions v.*",
-        "/ApiKeys/(55|64|80|81)",
+        tuple(f"/ApiKeys/{key}" for key in (55, 64, 80, 81)),
         "there is no quorum of controllers to describe or to change",
-    ),
-    KnownDifference(
-        "versions v[34]",
-        "/((Supported|Finalized)Features(/(metadata|kraft|eligible.leader.replicas).version)?|FinalizedFeaturesEpoch)",
-        "features of a quorum of controllers and its records: decision 143",
+        accepts=only_theirs,
     ),
 )

@@ -13,7 +13,7 @@ import time
 from compat.groups import classic, members, offsets, transactions
 from compat.groups.known_differences import KNOWN
 from compat.kafka import KafkaError
-from compat.kit.compare import judge
+from compat.kit.known import judge
 from compat.kit.scenarios import common_versions, compare
 from compat.kit.sides import Side, StartError, both
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from compat.groups.compare import await_coordinators
 from compat.groups.roles import ALL, CLASSIC, Role
 from compat.kafka import KafkaError, RealKafka, ToolProcess, free_port, release
-from compat.kit.compare import Difference, KnownDifference, differences_between, judge
+from compat.kit.known import Difference, KnownDifference, differences_of, judge
 from compat.kit.scenarios import ScenarioRun, both_serve, common_versions
 from compat.kit.sides import Side, StartError, barnabas
 from compat.log.handover import found_topics, register, to_kafkas_meta_properties
@@ -158,9 +158,11 @@ def hand_over(case: Case, directory: Path, jvm: ToolProcess) -> list[Difference]
             keep |= run.answers
     print(f"{case.name}: {len(case.roles)} roles, {len(theirs)} answers", flush=True)
     return [
-        Difference(f"{case.name}: {label}", *one)
+        one
         for label in dict.fromkeys([*theirs, *ours])
-        for one in differences_between("", theirs.get(label, "nothing"), ours.get(label, "nothing"))
+        for one in differences_of(
+            f"{case.name}: {label}", theirs.get(label, "nothing"), ours.get(label, "nothing")
+        )
     ]
 
 

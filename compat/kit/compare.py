@@ -3,8 +3,8 @@
     step = Step("an unknown topic", "DescribeConfigs", 4, {"Resources": [...]})
     differences = run([step], kafka, barnabas)
 
-The rule: every field counts but words for people and what is random; a difference is either named with its reason in
-the list of those that are known, or a failure, and so is one in that list that is no longer there.
+The rule: every field counts; what no two brokers can have alike counts by its form. A difference is accepted by one of
+those that are known, each with its reason, or it is a failure.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def run(
     for step in steps:
         give_up = time.monotonic() + (SETTLE_S if step.api.startswith(READS) else 0)
         while True:
-            answers = [_ask(side, step, known) for side, known in zip((theirs, ours), seen, strict=True)]
+            answers = [_ask(side, step, so_far) for side, so_far in zip((theirs, ours), seen, strict=True)]
             found = compared(step.label, answers, forms)
             if all(any(one.covers(item) for one in known) for item in found):
                 break

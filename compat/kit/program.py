@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 from compat.kafka import KafkaError
-from compat.kit.compare import KnownDifference, Step, judge, run
+from compat.kit.compare import Step, run
+from compat.kit.known import KnownDifference, judge
 from compat.kit.sides import StartError, both
 
 

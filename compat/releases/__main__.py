@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Collection, Mapping
 
 from barnabas.testing import RunningBroker
 from barnabas.wire.generated.api_versions import ApiVersionsRequest
@@ -19,10 +20,14 @@ NOT_SERVED = {55, 58, 64, 80, 81, 94}
 """What brokers forward to controllers, and the quorum's own APIs (docs/reference/not-implemented.md)."""
 TELEMETRY = {71, 72}
 """Advertised where somebody asks for metrics."""
+EXCUSED = NOT_SERVED | TELEMETRY
+"""What Kafka may advertise and we do not; each is left out of at least one release."""
 SINCE_SOFTWARE_NAMES = "2.4"
+Versions = tuple[int, int]
+"""The first and the last."""
 
 
-def advertised(bootstrap: str, name: str) -> dict[int, tuple[int, int]]:
+def advertised(bootstrap: str, name: str) -> dict[int, Versions]:
     """Ask for (first, last) version by key."""
     is_old = tuple(map(int, name.split("."))) < tuple(map(int, SINCE_SOFTWARE_NAMES.split(".")))
     request = ApiVersionsRequest(client_software_name="compat", client_software_version="1")
@@ -31,8 +36,34 @@ def advertised(bootstrap: str, name: str) -> dict[int, tuple[int, int]]:
     return {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
 
 
-def differences(line: str) -> list[str]:
-    """Compare a release with the real one; returns what differs. Raises KafkaError."""
+def excused(theirs: Collection[int], ours: Collection[int]) -> set[int]:
+    """Return which keys Kafka advertises, and we do not, with a reason."""
+    return {key for key in EXCUSED if key in theirs and key not in ours}
+
+
+def compared(theirs: Mapping[int, Versions], ours: Mapping[int, Versions]) -> list[str]:
+    """Return where two brokers advertise something else, but for what is excused."""
+    return [
+        f"API {key}: Kafka {theirs.get(key)}, ours {ours.get(key)}"
+        for key in sorted((theirs.keys() | ours.keys()) - excused(theirs, ours))
+        if theirs.get(key) != ours.get(key)
+    ]
+
+
+def stale(left_out: Collection[int]) -> list[str]:
+    """Return what is to be said of keys that every release has served, or none has advertised."""
+    return [
+        f"API {key}: no longer left out: take it off the list"
+        for key in sorted(EXCUSED)
+        if key not in left_out
+    ]
+
+
+def differences(line: str, left_out: set[int]) -> list[str]:
+    """Compare a release with the real one; returns what differs. Raises KafkaError.
+
+    Keys that are excused, which Kafka advertises and we do not, are added to `left_out`.
+    """
     version = release(line).version
     name = ".".join(version.split(".")[:2])
     mode = "zookeeper" if release(line).zookeeper else "kraft"
@@ -40,12 +71,8 @@ def differences(line: str) -> list[str]:
         theirs = advertised(kafka.bootstrap, name)
     with RunningBroker({"kafka.version": name}) as broker:
         ours = advertised(broker.bootstrap, name)
-    excused = (NOT_SERVED | TELEMETRY) - ours.keys()
-    found = [
-        f"{version}: API {key}: Kafka {theirs.get(key)}, ours {ours.get(key)}"
-        for key in sorted((theirs.keys() | ours.keys()) - excused)
-        if theirs.get(key) != ours.get(key)
-    ]
+    left_out |= excused(theirs.keys(), ours.keys())
+    found = [f"{version}: {text}" for text in compared(theirs, ours)]
     print(f"{version}: {len(theirs)} APIs, {len(found)} differences", flush=True)
     return found
 
@@ -87,7 +114,10 @@ def main(given: list[str]) -> int:
     try:
         found = [text for name in jars for text in published.differences(name)]
         print(f"{len(jars)} releases' jars read, {len(found)} differences from the table", flush=True)
-        found += [text for line in lines for text in differences(line)]
+        left_out: set[int] = set()
+        found += [text for line in lines for text in differences(line, left_out)]
+        if options.lines == parser.get_default("lines"):
+            found += stale(left_out)
     except KafkaError as error:
         print(f"compat.releases: {error}", file=sys.stderr)
         return 1

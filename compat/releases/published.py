@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from barnabas.config import releases
@@ -69,11 +69,18 @@ def differences(name: str) -> list[str]:
     """Return what our table says differently from a release's jar. Raises KafkaError."""
     version = NEWEST[name]
     theirs = published(version)
-    for key in NOT_SAID_TO_CLIENTS.get(name, ()):
-        theirs.pop(key, None)
-    ours = releases.versions_of(name)
     return [
-        f"{version}: API {key}: published {theirs.get(key)}, table {ours.get(key)}"
-        for key in sorted(theirs.keys() | ours.keys())
-        if theirs.get(key) != ours.get(key)
+        f"{version}: {text}"
+        for text in compared(theirs, releases.versions_of(name), NOT_SAID_TO_CLIENTS.get(name, set()))
+    ]
+
+
+def compared(
+    theirs: Mapping[int, tuple[int, int]], ours: Mapping[int, tuple[int, int]], left_out: set[int]
+) -> list[str]:
+    """Return where a jar and our table differ; keys that are `left_out` are in the jar, and not in the table."""
+    return [
+        f"API {key}: published {theirs.get(key)}, table {ours.get(key)}"
+        for key in sorted(theirs.keys() | ours.keys() | left_out)
+        if (key not in theirs or key in ours if key in left_out else theirs.get(key) != ours.get(key))
     ]

@@ -16,7 +16,8 @@ from barnabas import apis
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire import registry
 from compat.kafka import KafkaError
-from compat.kit.compare import Seen, Step, judge, run
+from compat.kit.compare import Seen, Step, run
+from compat.kit.known import judge
 from compat.kit.records import record_batch
 from compat.kit.sides import Side, StartError
 from compat.kit.wire import ZERO_UUID, Values, WireError

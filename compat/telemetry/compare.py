@@ -9,30 +9,18 @@ import argparse
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from compat.kafka import KafkaError, release
 from compat.kafka.releases import fetch
-from compat.kit.compare import Difference, KnownDifference, judge
+from compat.kit.known import differences_of, judge
 from compat.kit.sides import Side, StartError, both
+from compat.telemetry.known_differences import KNOWN
 from compat.telemetry.scenarios import BYTES_MAX, INTERVAL_S, SCENARIOS, Client, subscribe, until_wanted
 
 RECEIVER = Path(__file__).with_name("receiver") / "compat" / "Receiver.java"
 TELEMETRY = (71, 72)
-KNOWN = (
-    KnownDifference(
-        "too_large: grows too large .",
-        "/ErrorCode",
-        "Kafka up to 4.4 says INVALID_RECORD, which has the client stop for good; newer ones TELEMETRY_TOO_LARGE, as we do",
-    ),
-    KnownDifference(
-        "matching: .*",
-        "/(SubscriptionId|RequestedMetrics/.*)",
-        "several metrics: Kafka has them in the order of a hash table, we sort them, and the number is made of them",
-    ),
-)
 
 
 def main() -> int:
@@ -51,9 +39,9 @@ def main() -> int:
         with both(settings, options.version, classpath=classes) as sides:
             answers = [_all_answers(side) for side in sides]
     differences = [
-        Difference(label, *found)
+        found
         for label in dict.fromkeys([*answers[0], *answers[1]])
-        for found in _differences("", answers[0].get(label), answers[1].get(label))
+        for found in differences_of(label, answers[0].get(label), answers[1].get(label))
     ]
     for label in answers[0] if options.verbose else ():
         print(f"{label}: Kafka {answers[0][label]}, Barnabas {answers[1].get(label)}")
@@ -85,20 +73,6 @@ def _all_answers(side: Side) -> dict[str, Any]:
         client.disconnect()
         answers |= {f"{scenario.__name__}: {label}": answer for label, answer in client.answers.items()}
     return answers
-
-
-def _differences(path: str, theirs: Any, ours: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Where two answers differ; new ids are random, and the numbers made of them too."""
-    if isinstance(theirs, dict) and isinstance(ours, dict):
-        is_new = theirs.get("ClientInstanceId") != ours.get("ClientInstanceId")
-        for key in dict.fromkeys([*theirs, *ours]):
-            if not (is_new and key in ("ClientInstanceId", "SubscriptionId")):
-                yield from _differences(f"{path}/{key}", theirs.get(key), ours.get(key))
-    elif isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
-        for index, pair in enumerate(zip(theirs, ours, strict=True)):
-            yield from _differences(f"{path}/{index}", *pair)
-    elif theirs != ours:
-        yield path, theirs, ours
 
 
 if __name__ == "__main__":

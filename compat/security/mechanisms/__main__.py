@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from compat.kafka import KafkaError
-from compat.kit.compare import Difference, differences_between, judge
+from compat.kit.known import Difference, differences_of, judge
 from compat.kit.sides import StartError
 from compat.kit.wire import WireError
 from compat.security.mechanisms import again, oauth, plain, scram, tls, turns
@@ -50,9 +50,11 @@ def compared(scenario: Scenario, sides: tuple[Secured, Secured]) -> tuple[list[D
     with ThreadPoolExecutor(2) as pool:
         theirs, ours = pool.map(with_one, sides)
     found = [
-        Difference(f"{scenario.name}: {label}", *one)
+        one
         for label in dict.fromkeys((*theirs, *ours))
-        for one in differences_between("", theirs.get(label, "nothing"), ours.get(label, "nothing"))
+        for one in differences_of(
+            f"{scenario.name}: {label}", theirs.get(label, "nothing"), ours.get(label, "nothing")
+        )
     ]
     return found, len(theirs)
 

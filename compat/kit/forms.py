@@ -1,0 +1,69 @@
+"""Values that no two brokers can have alike, compared by their form: ids, ports, times, words for people.
+
+The rule: a value is replaced only where it has the form that it must have; any other value is compared as it is.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from compat.kit.wire import ZERO_UUID
+
+TEXTS = ("ErrorMessage", "Documentation", "StatusDetail", "BatchIndexErrorMessage")
+"""Fields with words for people: compared is whether there are any, and whether there is null or an empty text."""
+NO_ERROR = "NONE"
+TIMES = re.compile(r"TransactionStartTimeMs|LastTimestamp|LogAppendTimeMs|IssueTimestampMs|MaxTimestamp")
+"""Fields with the time of what has just been asked."""
+NEAR_MS = 600_000
+"""How long before now, or after it, is still the time of a run."""
+CLUSTER_ID = re.compile(r"[A-Za-z0-9_-]{22}")
+_NAMES = ("Name", "TopicName", "Topic")
+
+
+class Forms:
+    """Replaces values of one side; the names of topics are learnt from what it has answered."""
+
+    def __init__(self, ports: Mapping[int, str]) -> None:
+        """`ports` are those that this side listens at, with what stands for them."""
+        self._ports = dict(ports)
+        self._topics: dict[bytes, str] = {}
+
+    def learn(self, answer: Any) -> None:
+        """Remember which topic has which id."""
+        for item in (
+            answer.values() if isinstance(answer, dict) else answer if isinstance(answer, list) else ()
+        ):
+            self.learn(item)
+        if isinstance(answer, dict) and isinstance(answer.get("TopicId"), bytes):
+            name = next((answer[one] for one in _NAMES if answer.get(one)), None)
+            if name and answer["TopicId"] != ZERO_UUID and not answer.get("ErrorCode"):
+                self._topics[answer["TopicId"]] = name
+
+    def of(self, name: str, value: Any) -> Any:
+        """Return what is compared in place of a field's value that is no struct and no list."""
+        if name in TEXTS:
+            return value if value in (None, "", NO_ERROR) else "words"
+        if isinstance(value, bytes) and len(value) == len(ZERO_UUID) and name.endswith(("Id", "Ids")):
+            return self._id(value)
+        if name == "ClusterId" and isinstance(value, str) and CLUSTER_ID.fullmatch(value):
+            return "a cluster's id"
+        if name == "Port":
+            return self._ports.get(value, value)
+        if TIMES.fullmatch(name) and isinstance(value, int) and is_near(value):
+            return "a time"
+        return value
+
+    def _id(self, value: bytes) -> str:
+        if value == ZERO_UUID:
+            return "no id"
+        if value == bytes(range(16)):
+            return "an id that nothing has"
+        return f"id of {self._topics.get(value, 'another')}"
+
+
+def is_near(time_ms: int) -> bool:
+    """Whether a time is that of this run."""
+    return abs(time_ms - time.time_ns() // 1_000_000) < NEAR_MS

@@ -1,0 +1,132 @@
+"""Differences that are known: each is a predicate on both answers with its reason, and none may outlive what it is about.
+
+    KnownDifference("versions v.*", ".*/MinVersion", "old versions are served", accepts=lower)
+
+The rule: what a predicate refuses is a difference like any other, and what a whole run has not seen is one too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Answers = Mapping[str, Any]
+"""All that one side has answered so far, by label, in order."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where two answers differ: the step, the path in the answer, and both values."""
+
+    label: str
+    path: str
+    theirs: Any
+    ours: Any
+    whole: tuple[Any, Any] = field(default=(None, None), compare=False, repr=False)
+    """Both answers in which the values are."""
+    answers: tuple[Answers, Answers] = field(default=({}, {}), compare=False, repr=False)
+    """What each side has answered in the whole scenario, where there is one."""
+    step: str = field(default="", compare=False, repr=False)
+    """The key of both answers in `answers`."""
+
+    def __str__(self) -> str:
+        return f"{self.label}: {self.path}: Kafka {self.theirs!r}, Barnabas {self.ours!r}"
+
+
+Predicate = Callable[[Difference], bool]
+Patterns = str | tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class KnownDifference:
+    """A known difference: patterns of label and path, the reason, and what exactly it accepts there.
+
+    Each pattern of several has to be seen in a whole run.
+    """
+
+    label: Patterns
+    path: Patterns
+    reason: str
+    accepts: Predicate
+    by_chance: str = ""
+    """Why a run may be without it."""
+
+    def covers(self, difference: Difference) -> bool:
+        """Whether this is about that difference."""
+        return self._is_at(difference) and self.accepts(difference)
+
+    def unseen(self, differences: Iterable[Difference]) -> list[str]:
+        """Return which patterns none of these differences has."""
+        found = list(differences)
+        by_label = [one for one in _several(self.label) if not any(_fits(one, d.label) for d in found)]
+        by_path = [one for one in _several(self.path) if not any(_fits(one, d.path) for d in found)]
+        return by_label + by_path
+
+    def _is_at(self, difference: Difference) -> bool:
+        return any(_fits(one, difference.label) for one in _several(self.label)) and any(
+            _fits(one, difference.path) for one in _several(self.path)
+        )
+
+
+def judge(
+    differences: Sequence[Difference],
+    known: Sequence[KnownDifference],
+    *,
+    complete: bool = True,
+    together: bool = False,
+) -> int:
+    """Print what is to be said; returns how many differences are not known, or known and not there.
+
+    What is not there counts only if all was asked, which is `complete`; differences of the same kind are shown `together`.
+    A difference counts for the first that covers it, so that one that is behind another all the time is found too.
+    """
+    covered: list[list[Difference]] = [[] for _ in known]
+    unknown: list[Difference] = []
+    for difference in differences:
+        first = next((number for number, one in enumerate(known) if one.covers(difference)), None)
+        (unknown if first is None else covered[first]).append(difference)
+    bad = len(unknown)
+    kinds: dict[str, list[Difference]] = {}
+    for difference in unknown:
+        kind = f"{difference.path} {difference.theirs} {difference.ours}" if together else str(difference)
+        kinds.setdefault(kind, []).append(difference)
+    for alike in kinds.values():
+        print(f"differs: {alike[0]}" + (f" (and {len(alike) - 1} like it)" if len(alike) > 1 else ""))
+    for one, found in zip(known, covered, strict=True):
+        if found:
+            print(f"known ({len(found)}): {one.label}: {one.path}: {one.reason}")
+        for pattern in one.unseen(found) if complete and not one.by_chance else ():
+            print(f"no longer there: {pattern}: {one.reason}")
+            bad += 1
+    return bad
+
+
+def differences_between(path: str, theirs: Any, ours: Any) -> Iterable[tuple[str, Any, Any]]:
+    """Where two answers differ: the path below `path`, and both values."""
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        for key in dict.fromkeys([*theirs, *ours]):
+            if key not in theirs or key not in ours:
+                yield f"{path}/{key}", theirs.get(key, "nothing"), ours.get(key, "nothing")
+            else:
+                yield from differences_between(f"{path}/{key}", theirs[key], ours[key])
+    elif isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
+        for index, pair in enumerate(zip(theirs, ours, strict=True)):
+            yield from differences_between(f"{path}/{index}", *pair)
+    elif theirs != ours or type(theirs) is not type(ours):
+        yield path, theirs, ours
+
+
+def differences_of(label: str, theirs: Any, ours: Any) -> list[Difference]:
+    """Return where the two answers to one step differ."""
+    found = differences_between("", theirs, ours)
+    return [Difference(label, *one, whole=(theirs, ours)) for one in found]
+
+
+def _several(patterns: Patterns) -> tuple[str, ...]:
+    return (patterns,) if isinstance(patterns, str) else patterns
+
+
+def _fits(pattern: str, text: str) -> bool:
+    return re.fullmatch(pattern, text, re.DOTALL) is not None

@@ -1,0 +1,103 @@
+"""How far two answers may differ: predicates of known differences that more than one comparison needs.
+
+The rule: a predicate says what both values are, so that another error code, a value that is gone and one that is added are
+refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from compat.kit.known import Difference, Predicate
+
+CLOSED = {"connection": "the broker closed the connection"}
+SILENT = {"connection": "no answer in 15 s"}
+UNKNOWN_SERVER_ERROR = -1
+NOTHING = "nothing"
+"""What `differences_between` has in place of a field that one side lacks."""
+
+
+def pair(theirs: Any, ours: Any) -> Predicate:
+    """Exactly these two values."""
+    return lambda one: (one.theirs, one.ours) == (theirs, ours)
+
+
+def pairs(*accepted: tuple[Any, Any]) -> Predicate:
+    """One of these pairs of Kafka's value and ours."""
+    return lambda one: (one.theirs, one.ours) in accepted
+
+
+def any_of(*predicates: Predicate) -> Predicate:
+    """What one of these accepts."""
+    return lambda one: any(accepts(one) for accepts in predicates)
+
+
+def both(is_right: Callable[[Any], bool]) -> Predicate:
+    """Both values are of this kind."""
+    return lambda one: is_right(one.theirs) and is_right(one.ours)
+
+
+def words_where_none(one: Difference) -> bool:
+    """Words for people where Kafka has none, or an empty text."""
+    return one.theirs in (None, "") and one.ours == "words"
+
+
+def lower(one: Difference) -> bool:
+    """Both are numbers of a version, and ours is the lower one."""
+    return type(one.theirs) is type(one.ours) is int and 0 <= one.ours < one.theirs
+
+
+def only_theirs(one: Difference) -> bool:
+    """Kafka has the entry, and we do not."""
+    return one.ours == NOTHING and one.theirs != NOTHING
+
+
+def is_id(value: Any) -> bool:
+    """Whether a number is one that is handed out."""
+    return type(value) is int and value >= 0
+
+
+def is_path(value: Any) -> bool:
+    """Whether a text is the absolute path of a directory."""
+    return isinstance(value, str) and value.startswith("/") and len(value) > 1
+
+
+def answers(theirs: Callable[[Any], bool], ours: Callable[[Any], bool]) -> Predicate:
+    """The whole answers are these, whatever field it is in which they differ."""
+    return lambda one: theirs(one.whole[0]) and ours(one.whole[1])
+
+
+def closed(answer: Any) -> bool:
+    """Whether the connection was closed without an answer."""
+    return bool(answer == CLOSED)
+
+
+def silent(answer: Any) -> bool:
+    """Whether nothing was answered."""
+    return bool(answer == SILENT)
+
+
+def codes(*expected: int) -> Callable[[Any], bool]:
+    """Answers that have exactly these error codes, each at least once; 0 is one too."""
+    return lambda answer: set(error_codes(answer)) == set(expected)
+
+
+def error_codes(answer: Any) -> Iterator[int]:
+    """Yield all error codes of an answer, from the outside to the inside."""
+    if isinstance(answer, dict):
+        for name, value in answer.items():
+            if name.endswith("ErrorCode"):
+                yield value
+            yield from error_codes(value)
+    elif isinstance(answer, list):
+        for value in answer:
+            yield from error_codes(value)
+
+
+def stumbles(code: int) -> Predicate:
+    """Kafka has UNKNOWN_SERVER_ERROR where we say what is wrong, by this code and in words if there are words."""
+    return lambda one: (
+        (one.path.endswith("ErrorCode") and (one.theirs, one.ours) == (UNKNOWN_SERVER_ERROR, code))
+        or (one.path.endswith("ErrorMessage") and words_where_none(one))
+    )
