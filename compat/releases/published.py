@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from barnabas.config import releases
@@ -21,8 +21,6 @@ NEWEST = {
     "4.1": "4.1.1", "4.2": "4.2.0", "4.3": "4.3.1", "4.4": "4.4.0",
 }  # fmt: skip
 """The newest patch of each line; before 0.9 the clients' jar was a draft that brokers did not use."""
-NOT_SAID_TO_CLIENTS: dict[str, set[int]] = {"2.7": {52, 53, 54, 55}}
-"""Keys that a release's jar has and its brokers did not advertise: the quorum's, before there was one."""
 
 
 def published(version: str) -> dict[int, tuple[int, int]]:
@@ -69,18 +67,9 @@ def differences(name: str) -> list[str]:
     """Return what our table says differently from a release's jar. Raises KafkaError."""
     version = NEWEST[name]
     theirs = published(version)
+    ours = releases.versions_of(name)
     return [
-        f"{version}: {text}"
-        for text in compared(theirs, releases.versions_of(name), NOT_SAID_TO_CLIENTS.get(name, set()))
-    ]
-
-
-def compared(
-    theirs: Mapping[int, tuple[int, int]], ours: Mapping[int, tuple[int, int]], left_out: set[int]
-) -> list[str]:
-    """Return where a jar and our table differ; keys that are `left_out` are in the jar, and not in the table."""
-    return [
-        f"API {key}: published {theirs.get(key)}, table {ours.get(key)}"
-        for key in sorted(theirs.keys() | ours.keys() | left_out)
-        if (key not in theirs or key in ours if key in left_out else theirs.get(key) != ours.get(key))
+        f"{version}: API {key}: published {theirs.get(key)}, table {ours.get(key)}"
+        for key in sorted(theirs.keys() | ours.keys())
+        if theirs.get(key) != ours.get(key)
     ]

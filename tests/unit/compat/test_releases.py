@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from compat.releases.__main__ import EXCUSED, compared, excused, stale
-from compat.releases.published import compared as compared_with_jar
 
 KAFKA = {0: (3, 12), 18: (0, 4), 55: (0, 2), 71: (0, 0)}
 
@@ -21,12 +20,3 @@ def test_a_key_that_no_release_leaves_out_is_taken_off_the_list() -> None:
     assert excused(KAFKA, {71: (0, 0)}) == {55}
     assert stale(EXCUSED) == []
     assert len(stale(EXCUSED - {55, 64})) == 2
-
-
-def test_a_key_of_a_jar_that_brokers_did_not_advertise_is_in_the_jar_and_not_in_the_table() -> None:
-    jar, table = {0: (0, 8), 52: (0, 0)}, {0: (0, 8)}
-    assert compared_with_jar(jar, table, {52}) == []
-    assert len(compared_with_jar(jar, table, set())) == 1
-    assert len(compared_with_jar(table, table, {52})) == 1
-    assert len(compared_with_jar(jar, jar, {52})) == 1
-    assert len(compared_with_jar(jar, {0: (0, 9)}, {52})) == 1

@@ -1,0 +1,128 @@
+"""Who has which partitions: who of those that are alike may differ, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from compat.groups.assignments import alike, held, other_members, slots_of, told
+from compat.groups.classic import assignment
+from compat.kit.known import Difference, differences_of
+
+T = "id of t"
+
+
+def _given(**members: set[int]) -> dict[str, frozenset[tuple[str, int]]]:
+    return {name: frozenset((T, number) for number in numbers) for name, numbers in members.items()}
+
+
+THEIRS = _given(anna={0, 1}, bert={2})
+
+
+@pytest.mark.parametrize("ours", [_given(anna={0, 2}, bert={1}), _given(anna={2}, bert={0, 1})])
+def test_the_odd_partition_may_be_anothers(ours: Any) -> None:
+    assert alike(THEIRS, ours)
+
+
+@pytest.mark.parametrize(
+    "ours",
+    [
+        _given(anna={0}, bert={1}),  # nobody has 2
+        _given(anna={0, 1}, bert={1}),  # 1 has two, and 2 nobody
+        _given(anna={0, 1}, bert={1, 2}),  # 1 has two
+        _given(anna={0, 1, 2}, bert=set()),  # one has all
+        _given(anna={0, 1}, bert={3}),  # there is no 3
+        _given(anna={0, 1}, carl={2}),  # another member
+        _given(anna={0, 1}, bert={2}, carl=set()),
+        {},
+    ],
+)
+def test_a_partition_given_to_nobody_or_to_two_is_refused(ours: Any) -> None:
+    assert not alike(THEIRS, ours)
+
+
+def test_partitions_that_are_shared_are_shared_by_as_many() -> None:
+    theirs = _given(anna={0, 1}, bert={2, 0})
+    assert not alike(theirs, _given(anna={0, 1}, bert={2, 1}))
+    assert alike(theirs, _given(anna={0, 2}, bert={1, 0}))
+
+
+def _description(**members: set[int]) -> dict[str, Any]:
+    def topics(numbers: set[int]) -> Any:
+        return {
+            "TopicPartitions": [{"TopicId": T, "TopicName": "t", "Partitions": sorted(numbers)}]
+            if numbers
+            else []
+        }
+
+    listed = [
+        {"MemberId": f"id-of-{name}", "Assignment": topics(set()), "TargetAssignment": topics(numbers)}
+        for name, numbers in members.items()
+    ]
+    return {"ErrorCode": 0, "Groups": [{"GroupId": "g", "ErrorCode": 0, "Members": listed}]}
+
+
+def _accepted(theirs: Any, ours: Any) -> bool:
+    found = differences_of("described", theirs, ours)
+    assert found
+    return all(map(other_members, found))
+
+
+def test_a_description_is_judged_as_a_whole() -> None:
+    theirs = _description(anna={0, 1}, bert={2})
+    assert told(theirs)["g TargetAssignment"]["id-of-anna"] == {(T, 0), (T, 1)}
+    assert _accepted(theirs, _description(anna={2}, bert={0, 1}))
+    assert not _accepted(theirs, _description(anna={2}, bert={1}))
+    assert not _accepted(theirs, _description(anna={0, 1}, bert={1, 2}))
+
+
+def _beats(*steps: tuple[str, set[int] | None]) -> dict[str, Any]:
+    """Heartbeats of members one after the other, and what they are given."""
+    answers: dict[str, Any] = {}
+    for number, (name, numbers) in enumerate(steps):
+        given = (
+            None if numbers is None else {"TopicPartitions": [{"TopicId": T, "Partitions": sorted(numbers)}]}
+        )
+        answers[f"step {number}"] = {
+            "ErrorCode": 0, "MemberId": f"id-of-{name}", "MemberEpoch": number + 1, "Assignment": given,
+        }  # fmt: skip
+    return answers
+
+
+def _last_accepted(theirs: dict[str, Any], ours: dict[str, Any]) -> bool:
+    last = list(theirs)[-1]
+    pair = theirs[last], ours[last]
+    (path, *values), *_ = [
+        (one.path, one.theirs, one.ours) for one in differences_of("beat", *pair) if "Assignment" in one.path
+    ]
+    return other_members(Difference("beat", path, *values, whole=pair, answers=(theirs, ours), step=last))
+
+
+def test_heartbeats_are_judged_by_what_all_members_have_been_given() -> None:
+    theirs = _beats(("anna", {0, 1, 2}), ("anna", {0, 1}), ("bert", {2}))
+    assert held(theirs, "step 2") == {"anna": {(T, 0), (T, 1)}, "bert": {(T, 2)}}
+    assert _last_accepted(theirs, _beats(("anna", {0, 1, 2}), ("anna", {1, 2}), ("bert", {0})))
+    assert not _last_accepted(theirs, _beats(("anna", {0, 1, 2}), ("anna", {0, 1}), ("bert", {1})))
+    assert not _last_accepted(theirs, _beats(("anna", {0, 1, 2}), ("anna", {0, 1}), ("bert", set())))
+
+
+def test_a_heartbeat_without_an_assignment_says_nothing_new() -> None:
+    assert held(_beats(("anna", {0}), ("anna", None)), "step 1") == {"anna": {(T, 0)}}
+
+
+def test_who_leaves_has_nothing() -> None:
+    answers = _beats(("anna", {0}), ("bert", {1}))
+    answers["gone"] = {"ErrorCode": 0, "MemberId": "id-of-anna", "MemberEpoch": -1, "Assignment": None}
+    assert held(answers, "gone") == {"bert": {(T, 1)}}
+
+
+def test_assignments_of_each_protocol_are_read() -> None:
+    assert slots_of(assignment("t", 2, 0).decode("latin-1")) == {(T, 2), (T, 0)}
+    assert slots_of("") == slots_of(None) == frozenset()
+    tasks = {
+        "ActiveTasks": [{"SubtopologyId": "0", "Partitions": [1]}],
+        "StandbyTasks": [],
+        "WarmupTasks": None,
+    }
+    assert slots_of(tasks) == {("ActiveTasks 0", 1)}
