@@ -346,6 +346,14 @@ def steps() -> list[Step]:
         ),
         Step("mutated: groups", "DescribeGroups", 5, {"Groups": names}),
         Step("mutated: transactions", "DescribeTransactions", 0, {"TransactionalIds": names}),
+        # Kafka asks its controller for the first block of ids, and has the producer come again.
+        Step(
+            "mutated InitProducerId v4 of the first",
+            "InitProducerId",
+            4,
+            {"TransactionalId": None, "TransactionTimeoutMs": 60_000},
+            settles=True,
+        ),
         Step("mutated: filled", "Produce", 9, _produce(TOPIC)),
         Step("mutated: committed", *_commit(GROUP, 0)),
     ]

@@ -45,6 +45,8 @@ class Step:
     values: Values | Callable[[Seen], Values]
     user: str = ""
     """Who asks; nobody who has logged in if it is empty."""
+    settles: bool = False
+    """Whether it is asked again until both sides answer alike, as what only reads is."""
 
 
 def run(
@@ -55,7 +57,7 @@ def run(
     seen: tuple[Seen, Seen] = ({}, {})
     forms = Forms(theirs.ports), Forms(ours.ports)
     for step in steps:
-        give_up = time.monotonic() + (SETTLE_S if step.api.startswith(READS) else 0)
+        give_up = time.monotonic() + (SETTLE_S if step.settles or step.api.startswith(READS) else 0)
         while True:
             answers = [_ask(side, step, so_far) for side, so_far in zip((theirs, ours), seen, strict=True)]
             found = compared(step.label, answers, forms)
