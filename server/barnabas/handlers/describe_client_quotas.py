@@ -45,7 +45,7 @@ async def handle(
             entries.append(_described(entity, limits))
         await budget.checkpoint()
     context.unreserve((len(quotas) - len(entries)) * ENTRY_BYTES)
-    return Response(error_message=None, entries=entries)
+    return Response(error_message="", entries=entries)
 
 
 def _described(entity: QuotaEntity, limits: Quotas) -> Response.EntryData:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
+from barnabas.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from barnabas.transactions.transaction import Producer
 from barnabas.wire.generated.errors import ErrorCode
@@ -54,7 +55,9 @@ async def handle(
 
 
 async def _write(marker: Marker, topic: str, index: int, *, markers: LocalMarkers) -> int:
-    if marker.producer_epoch < 0:
+    if marker.producer_epoch < NO_PRODUCER_EPOCH:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if marker.producer_id == NO_PRODUCER_ID or marker.producer_epoch == NO_PRODUCER_EPOCH:
         return ErrorCode.UNKNOWN_SERVER_ERROR  # as Kafka, which can make no such marker
     try:
         await markers.write(

@@ -42,7 +42,7 @@ async def describe(ask, *components, strict=False, version=1):
 async def described(ask, *components, **more):
     """Quotas by entity."""
     answer = await describe(ask, *components, **more)
-    assert answer.error_code == 0
+    assert (answer.error_code, answer.error_message) == (0, "")
     return {
         tuple((part.entity_type, part.entity_name) for part in one.entity): {
             value.key: value.value for value in one.values

@@ -17,6 +17,7 @@ from barnabas.wire.generated.init_producer_id import InitProducerIdRequest
 from barnabas.wire.generated.join_group import JoinGroupRequest
 from barnabas.wire.generated.leave_group import LeaveGroupRequest
 from barnabas.wire.generated.list_groups import ListGroupsRequest
+from barnabas.wire.generated.list_offsets import ListOffsetsRequest
 from barnabas.wire.generated.offset_commit import OffsetCommitRequest
 from barnabas.wire.generated.offset_delete import OffsetDeleteRequest
 from barnabas.wire.generated.produce import ProduceRequest
@@ -277,6 +278,21 @@ async def test_markers_are_answered_once_for_each_producer(ask):
         (7, [(0, 0), (1, 0)])
     ]
     assert await markers_answered(ask, marker((9, -1), 0)) == [(9, [(0, ErrorCode.UNKNOWN_SERVER_ERROR)])]
+
+
+async def test_a_marker_of_nobody_is_not_written(ask):
+    before = await ask(ListOffsetsRequest(topics=[latest()]), 7)
+    answers = await markers_answered(ask, marker((-1, 0), 0), marker((9, -2), 0))
+    assert answers == [
+        (-1, [(0, ErrorCode.UNKNOWN_SERVER_ERROR)]),
+        (9, [(0, ErrorCode.INVALID_PRODUCER_EPOCH)]),
+    ]
+    assert await ask(ListOffsetsRequest(topics=[latest()]), 7) == before
+
+
+def latest():
+    partition = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=-1)
+    return ListOffsetsRequest.ListOffsetsTopic(name="t", partitions=[partition])
 
 
 async def test_a_marker_of_version_2_has_a_higher_epoch_than_what_it_ends(ask):
