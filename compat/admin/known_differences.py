@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from compat.admin.mutated import TOPIC
 from compat.kit.known import Difference, KnownDifference
 from compat.kit.predicates import (
     answers,
     both,
     closed,
-    codes,
+    equal,
     is_id,
     is_path,
     lower,
@@ -20,7 +21,17 @@ from compat.kit.predicates import (
 )
 
 MUTATED = "mutated "
-INVALID_REQUEST, SECURITY_DISABLED = 42, 54
+UNKNOWN, INVALID_TOPIC, INVALID_REQUEST, SECURITY_DISABLED = 3, 17, 42, 54
+NO_AUTHORIZER = {
+    "ThrottleTimeMs": 0,
+    "ErrorCode": SECURITY_DISABLED,
+    "ErrorMessage": "words",
+    "Resources": [],
+}
+STUMBLES = "Kafka stumbles over it, and answers UNKNOWN_SERVER_ERROR"
+QUORUM_FEATURES = ("kraft", "metadata", r"eligible\.leader\.replicas")
+TEXT = "words for people where Kafka has none"
+OPERATIONS, NO_OPERATIONS = 3576, -(2**31)
 
 
 def is_session(value: Any) -> bool:
@@ -34,12 +45,84 @@ def near(one: Difference) -> bool:
     return all(type(size) is int and size > 0 for size in sizes) and min(sizes) > 0.9 * max(sizes)
 
 
+def answered_once(one: Difference) -> bool:
+    """What is asked for twice is answered twice alike by Kafka, and once, with the same, by us."""
+    theirs, ours = one.theirs, one.ours
+    return (
+        isinstance(theirs, list)
+        and len(theirs) == 2
+        and theirs[0] == theirs[1]
+        and isinstance(ours, dict)
+        and list(ours.values()) == theirs[:1]
+    )
+
+
+def of_no_share_group(one: Difference) -> bool:
+    """Kafka fails a share group; we say of its partitions that nothing has been read, if any are named."""
+    theirs, ours = (answer["Groups"] for answer in one.whole)
+    failed = {"Topics": [], "ErrorCode": -1, "ErrorMessage": "words"}
+    if (
+        any(group != failed | {"GroupId": name} for name, group in theirs.items())
+        or theirs.keys() != ours.keys()
+    ):
+        return False
+    found = {"ErrorCode": 0, "ErrorMessage": None}
+    nothing = {"PartitionIndex": 0, "StartOffset": -1, "LeaderEpoch": 0} | found
+    topic = {"TopicName": TOPIC, "TopicId": f"id of {TOPIC}"}
+    return all(
+        group
+        in (
+            found | {"GroupId": name, "Topics": {TOPIC: topic | {"Partitions": partitions}}}
+            for partitions in ([], {"0": nothing}, {"0": nothing | {"Lag": -1}})
+        )
+        for name, group in ours.items()
+    )
+
+
+def of_no_partition(one: Difference) -> bool:
+    """Kafka fails the whole request; we fail the partition that there cannot be."""
+    theirs, ours = one.whole
+    if theirs != {"ThrottleTimeMs": 0, "ErrorCode": -1, "ErrorMessage": "words", "Responses": []}:
+        return False
+    (index,) = ours["Responses"][TOPIC]["Partitions"]
+    part = {"PartitionIndex": int(index), "ErrorCode": UNKNOWN, "ErrorMessage": "words"}
+    topic = {"TopicName": TOPIC, "TopicId": f"id of {TOPIC}", "Partitions": {index: part}}
+    return bool(
+        int(index) < 0
+        and ours == {"ThrottleTimeMs": 0, "ErrorCode": 0, "ErrorMessage": None, "Responses": {TOPIC: topic}}
+    )
+
+
 KNOWN: tuple[KnownDifference, ...] = (
     KnownDifference(
-        f"{MUTATED}.*",
+        tuple(
+            f"{MUTATED}{api} v.*"
+            for api in ("Produce", "CreatePartitions", "DescribeConfigs", "AlterPartitionReassignments")
+        ),
         ".*/ErrorMessage",
-        "words for people where Kafka has none, or an empty text",
+        TEXT,
         accepts=words_where_none,
+    ),
+    KnownDifference(
+        f"{MUTATED}AlterPartitionReassignments v. Topics none",
+        "/ErrorMessage",
+        "Kafka does not look at no topics, and leaves the text as it is by default",
+        accepts=pair("", None),
+    ),
+    KnownDifference(
+        tuple(
+            f"{MUTATED}{api} v. {field} twice"
+            for api, field in (
+                ("DescribeGroups", "Groups"),
+                ("DescribeConfigs", "Resources"),
+                ("ConsumerGroupDescribe", "GroupIds"),
+                ("ShareGroupDescribe", "GroupIds"),
+                ("StreamsGroupDescribe", "GroupIds"),
+            )
+        ),
+        "/(Groups|Results)",
+        "what is asked for twice is answered once: an answer is not larger than what there is",
+        accepts=answered_once,
     ),
     KnownDifference(
         f"{MUTATED}InitProducerId v.*", "/ProducerId", "ids are given in blocks", accepts=both(is_id)
@@ -63,25 +146,64 @@ KNOWN: tuple[KnownDifference, ...] = (
         f"{MUTATED}DescribeAcls v.* 0",
         ".*",
         "Kafka closes the connection; Barnabas says that there is no authorizer",
-        accepts=answers(closed, codes(SECURITY_DISABLED)),
+        accepts=answers(closed, equal(NO_AUTHORIZER)),
     ),
     KnownDifference(
-        "metadata v1[23]: neither name nor id",
-        ".*/ErrorCode",
-        "Kafka stumbles; Barnabas answers INVALID_REQUEST, as older versions do",
+        f"{MUTATED}IncrementalAlterConfigs v. Resources.Configs.ConfigOperation .*",
+        ("/Responses/2 mutated/ErrorCode", "/Responses/2 mutated/ErrorMessage"),
+        f"an operation that does not exist: {STUMBLES}",
         accepts=stumbles(INVALID_REQUEST),
     ),
     KnownDifference(
-        "(grow|producers|move).*",
-        ".*/(Results|Partitions)/.*/ErrorMessage",
-        "words for people where Kafka has none",
+        ("metadata v1[23]: neither name nor id", f"{MUTATED}Metadata v1[23] Topics.Name null"),
+        ("/ErrorCode", "/Topics//ErrorCode"),
+        f"neither a name nor an id: {STUMBLES}; Barnabas answers INVALID_REQUEST, as older versions do",
+        accepts=stumbles(INVALID_REQUEST),
+    ),
+    KnownDifference(
+        ("pages: bad names", f"{MUTATED}DescribeTopicPartitions v0 Topics.Name empty"),
+        ("/Topics//ErrorCode", "/Topics/a b/ErrorCode"),
+        f"a name that no topic can have: {STUMBLES}",
+        accepts=stumbles(INVALID_TOPIC),
+    ),
+    KnownDifference(
+        f"{MUTATED}DescribeTopicPartitions v0 Topics.Name a bad name",
+        "/Topics/a b/TopicAuthorizedOperations",
+        "Kafka tells the operations on a topic that cannot be",
+        accepts=pair(OPERATIONS, NO_OPERATIONS),
+    ),
+    KnownDifference(
+        (
+            f"{MUTATED}DescribeShareGroupOffsets v. Groups.GroupId empty",
+            f"{MUTATED}DescribeShareGroupOffsets v. Groups.Topics.Partitions none",
+        ),
+        tuple(f"/Groups/.*/{field}" for field in ("Topics", "ErrorCode", "ErrorMessage")),
+        f"a group without a name, or no partitions: {STUMBLES}",
+        accepts=of_no_share_group,
+    ),
+    KnownDifference(
+        f"{MUTATED}AlterShareGroupOffsets v0 Topics.Partitions.PartitionIndex -.",
+        ("/ErrorCode", "/ErrorMessage", "/Responses"),
+        f"a partition that there cannot be: {STUMBLES}",
+        accepts=of_no_partition,
+    ),
+    KnownDifference(
+        "grow.*",
+        r"/Results/(nowhere|a b|)/ErrorMessage",
+        f"growth: {TEXT}",
+        accepts=words_where_none,
+    ),
+    KnownDifference(
+        ("producers: (unknown partition|negative)", "move.*"),
+        ("/Topics/filled/Partitions/.*/ErrorMessage", "/Responses/filled/Partitions/.*/ErrorMessage"),
+        f"partitions: {TEXT}",
         accepts=words_where_none,
     ),
     KnownDifference(
         "coordinator v6: share without a partition",
-        ".*/ErrorMessage",
+        "/Coordinators/share without a partition/ErrorMessage",
         "words for people where Kafka has an empty text",
-        accepts=words_where_none,
+        accepts=pair("", "words"),
     ),
     KnownDifference(
         "versions v.*",
@@ -100,5 +222,29 @@ KNOWN: tuple[KnownDifference, ...] = (
         tuple(f"/ApiKeys/{key}" for key in (55, 64, 80, 81)),
         "there is no quorum of controllers to describe or to change",
         accepts=only_theirs,
+    ),
+    KnownDifference(
+        "versions v3",
+        "/SupportedFeatures",
+        "Kafka tells clients of v3 of no other feature: those of a quorum of controllers are decision 85",
+        accepts=only_theirs,
+    ),
+    KnownDifference(
+        "versions v4",
+        tuple(rf"/SupportedFeatures/{name}\.version" for name in QUORUM_FEATURES),
+        "features of a quorum of controllers and its records: decision 85",
+        accepts=only_theirs,
+    ),
+    KnownDifference(
+        "versions v[34]",
+        tuple(rf"/FinalizedFeatures/{name}\.version" for name in QUORUM_FEATURES[1:]),
+        "finalized features of a quorum of controllers and its records: decision 85",
+        accepts=only_theirs,
+    ),
+    KnownDifference(
+        "versions v[34]",
+        "/FinalizedFeaturesEpoch",
+        "Kafka counts the records of its quorum: decision 85",
+        accepts=lower,
     ),
 )

@@ -54,8 +54,11 @@ class KnownDifference:
     """Why a run may be without it."""
 
     def covers(self, difference: Difference) -> bool:
-        """Whether this is about that difference."""
-        return self._is_at(difference) and self.accepts(difference)
+        """Whether this is about that difference; answers of another form than the predicate reads are not."""
+        try:
+            return self._is_at(difference) and self.accepts(difference)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+            return False
 
     def unseen(self, differences: Iterable[Difference]) -> list[str]:
         """Return which patterns none of these differences has."""

@@ -44,13 +44,18 @@ def words_where_none(one: Difference) -> bool:
 
 
 def lower(one: Difference) -> bool:
-    """Both are numbers of a version, and ours is the lower one."""
+    """Both are numbers, and ours is the lower one."""
     return type(one.theirs) is type(one.ours) is int and 0 <= one.ours < one.theirs
+
+
+def higher(one: Difference) -> bool:
+    """Both are numbers, and ours is the higher one."""
+    return type(one.theirs) is type(one.ours) is int and 0 <= one.theirs < one.ours
 
 
 def only_theirs(one: Difference) -> bool:
     """Kafka has the entry, and we do not."""
-    return one.ours == NOTHING and one.theirs != NOTHING
+    return one.ours == NOTHING and (isinstance(one.theirs, dict) or one.theirs is True)
 
 
 def is_id(value: Any) -> bool:
@@ -76,6 +81,11 @@ def closed(answer: Any) -> bool:
 def silent(answer: Any) -> bool:
     """Whether nothing was answered."""
     return bool(answer == SILENT)
+
+
+def equal(expected: Any) -> Callable[[Any], bool]:
+    """Answers that are exactly this."""
+    return lambda answer: bool(answer == expected)
 
 
 def codes(*expected: int) -> Callable[[Any], bool]:

@@ -2,102 +2,156 @@
 
 from __future__ import annotations
 
-from compat.kit.known import KnownDifference
+from typing import Any
+
+from compat.kit.known import Difference, KnownDifference
+from compat.kit.predicates import (
+    answers,
+    any_of,
+    closed,
+    equal,
+    only_theirs,
+    pair,
+    stumbles,
+    words_where_none,
+)
+
+INVALID_REQUEST, UNKNOWN_TOPIC_ID = 42, 100
+ZERO = "(type|pattern|operation|permission) 0 v."
+CLOSES = "Kafka closes the connection; Barnabas says which entry is wrong"
+AFTERWARDS = "Kafka matches expressions after it has answered, Barnabas before"
+_WRONG = {"ErrorCode": INVALID_REQUEST, "ErrorMessage": "words"}
+_BAD_FILTER, _GOOD_FILTER = (
+    _WRONG | {"MatchingAcls": []},
+    {"ErrorCode": 0, "ErrorMessage": None, "MatchingAcls": []},
+)
+
+
+def _all_of(*topics: str) -> list[dict[str, Any]]:
+    """The one partition of each topic, as a heartbeat assigns them."""
+    return [{"TopicId": f"id of {topic}", "Partitions": [0]} for topic in topics]
+
+
+FREE = _all_of("free")
+SEEN, SEEN_OR_HIDDEN = _all_of("open-topic"), _all_of("hidden-topic", "open-topic")
+
+
+def other_id_of_zero(one: Difference) -> bool:
+    """Kafka fails the whole request; we answer the partition, and give nothing of it."""
+    theirs, ours = one.whole
+    nothing = {"AcquisitionLockTimeoutMs": 0, "Responses": [], "NodeEndpoints": []}
+    if theirs != {"ThrottleTimeMs": 0, "ErrorCode": -1, "ErrorMessage": None} | nothing:
+        return False
+    found = [part for topic in ours["Responses"] for part in topic["Partitions"].values()]
+    return (
+        [one["ErrorCode"] for one in found] == [UNKNOWN_TOPIC_ID]
+        and not found[0]["Records"]
+        and not found[0]["AcquiredRecords"]
+        and (ours["ThrottleTimeMs"], ours["ErrorCode"], ours["NodeEndpoints"]) == (0, 0, [])
+        and ours["AcquisitionLockTimeoutMs"] == 30_000
+    )
+
 
 _ALWAYS: tuple[KnownDifference, ...] = (
     KnownDifference(
-        ".*", ".*/ErrorMessage", "words for people where Kafka has none, or an empty text", theirs=(None, "")
-    ),
-    KnownDifference("InitProducerId .*", "/ProducerId", "ids are given in blocks", always=False),
-    KnownDifference(
-        "DescribeTransactions v.*", ".*/TransactionStartTimeMs", "begun at different times", always=False
-    ),
-    KnownDifference(
-        "(create|describe|delete) acl .* any v.|(create|describe|delete) acl .* 0 v.|create acl pattern match v.",
         ".*",
-        "Kafka closes the connection, or fails the whole request; Barnabas says which entry is wrong",
+        ".*/ErrorMessage",
+        "words for people where Kafka has none, or an empty text",
+        accepts=words_where_none,
+    ),
+    KnownDifference(
+        f"create acl {ZERO}",
+        ".*",
+        f"create: {CLOSES}",
+        accepts=answers(closed, equal({"ThrottleTimeMs": 0, "Results": [_WRONG]})),
+    ),
+    KnownDifference(
+        f"describe acl {ZERO}",
+        ".*",
+        f"describe: {CLOSES}",
+        accepts=answers(closed, equal({"ThrottleTimeMs": 0, **_WRONG, "Resources": []})),
+    ),
+    KnownDifference(
+        f"delete acl {ZERO}",
+        ".*",
+        f"delete: {CLOSES}",
+        accepts=answers(
+            closed,
+            equal({"ThrottleTimeMs": 0, "FilterResults": [_BAD_FILTER, _GOOD_FILTER, _BAD_FILTER]}),
+        ),
+    ),
+    KnownDifference(
+        ("create acl (type|pattern|operation|permission) any v.", "create acl pattern match v."),
+        "/Results/./ErrorCode",
+        "Kafka stumbles over what is no single resource or operation",
+        accepts=stumbles(INVALID_REQUEST),
     ),
 )
 
 _WITH_KAFKA_4: tuple[KnownDifference, ...] = (
     KnownDifference(
         "ShareFetch v.*: no READ on TOPIC nothing",
-        ".*",
+        ("/ErrorCode", "/AcquisitionLockTimeoutMs", "/Responses"),
         "Kafka stumbles over a topic id of zero",
+        accepts=other_id_of_zero,
     ),
     KnownDifference(
-        "AlterShareGroupOffsets v.*: no READ on TOPIC .*",
-        ".*/TopicId",
+        "AlterShareGroupOffsets v.*: no READ on TOPIC no-read",
+        "/Responses/no-read/TopicId",
         "Kafka tells the id of a topic to who may not read it, if there is the topic",
+        accepts=pair("id of no-read", "no id"),
     ),
     KnownDifference(
-        "(all seen|hidden): regex.*",
-        "/MemberEpoch|/Assignment.*",
-        "Kafka matches expressions after it has answered, Barnabas before",
-        always=False,
+        "(all seen|hidden): regex.*", "/MemberEpoch", f"epochs: {AFTERWARDS}", accepts=pair(1, 2)
     ),
     KnownDifference(
-        "(join s|AlterShareGroupOffsets v0: join)",
+        "all seen: regex", "/Assignment/TopicPartitions", AFTERWARDS, accepts=pair([], SEEN_OR_HIDDEN)
+    ),
+    KnownDifference(
+        "hidden: regex", "/Assignment/TopicPartitions", f"what is seen: {AFTERWARDS}", accepts=pair([], SEEN)
+    ),
+    KnownDifference(
+        "all seen: regex beat",
+        "/Assignment",
+        f"and says it in the next answer: {AFTERWARDS}",
+        accepts=pair({"TopicPartitions": SEEN_OR_HIDDEN}, None),
+        by_chance="the next heartbeat may come before Kafka has matched",
+    ),
+    KnownDifference(
+        "hidden: regex beat",
+        "/Assignment",
+        f"and says what is seen in the next answer: {AFTERWARDS}",
+        accepts=pair({"TopicPartitions": SEEN}, None),
+        by_chance="the next heartbeat may come before Kafka has matched",
+    ),
+    KnownDifference(
+        ("join s", "AlterShareGroupOffsets v0: join"),
         "/Assignment/TopicPartitions",
         "the first answer names what the second heartbeat assigns, so that a member begins five seconds sooner",
+        accepts=any_of(pair([], SEEN_OR_HIDDEN), pair([], FREE)),
     ),
-    KnownDifference(".*: transaction", ".*/TransactionStartTimeMs", "begun at different times", always=False),
 )
 
 _WITH_KAFKA_3: tuple[KnownDifference, ...] = (
     KnownDifference(
         "(create|creates|make) .*",
-        r".*/Configs/message\.(downconversion\.enable|format\.version|timestamp\.difference\.max\.ms)",
+        tuple(
+            rf".*/Configs/message\.{name}"
+            for name in (r"downconversion\.enable", r"format\.version", r"timestamp\.difference\.max\.ms")
+        ),
         "settings of topics that Kafka 4 has no longer",
+        accepts=only_theirs,
     ),
     KnownDifference(
         "DescribeConfigs v0: .*",
         ".*/IsDefault",
         "Kafka 3.9 leaves the field of v0 as it is: nothing is a default",
+        accepts=pair(False, True),
     ),
 )
 
-_WITH_KAFKA_3_ON_KRAFT: tuple[KnownDifference, ...] = (
-    KnownDifference(
-        "OffsetFetch v0: .*",
-        ".*/ErrorCode",
-        "v0 reads offsets from ZooKeeper, and a Kafka with KRaft has none: it does not serve what it advertises",
-    ),
-)
-
-_WITH_ACL_AUTHORIZER: tuple[KnownDifference, ...] = (
-    KnownDifference(
-        "create no-describe-configs|creates .*",
-        ".*/TopicId",
-        "Kafka 4 gives the id too where settings may not be described, and where a topic is only checked",
-    ),
-    KnownDifference(
-        "create nothing|creates .*|CreateTopics v7: no (CREATE|DESCRIBE_CONFIGS) on TOPIC nothing",
-        ".*/TopicConfigErrorCode",
-        "Kafka 4 says it of topics that are made, not of those that are refused",
-    ),
-    KnownDifference(
-        "DeleteTopics v6: by id nothing",
-        "/Responses/None/Error(Code|Message)",
-        "neither a name nor an id: AclAuthorizer is asked for no name at all, and refuses that",
-    ),
-    KnownDifference(
-        "create acl (no principal|principal without type) v.",
-        ".*",
-        "AclAuthorizer stumbles over principals without a type",
-    ),
-    KnownDifference(
-        "create acl odd name v.",
-        ".*",
-        "a name with a slash cannot be that of a znode; here it is kept in a journal",
-    ),
-    KnownDifference(".*", ".* a/b .*", "the same name afterwards"),
-    KnownDifference(
-        "delete acl .*",
-        "/FilterResults/[02]/.*",
-        "AclAuthorizer names an ACL for its first filter only; filters that mean nothing match nothing there",
-    ),
-)
+_WITH_KAFKA_3_ON_KRAFT: tuple[KnownDifference, ...] = ()
+_WITH_ACL_AUTHORIZER: tuple[KnownDifference, ...] = ()
 
 
 def of(*, of_kafka_3: bool, mode: str) -> tuple[KnownDifference, ...]:

@@ -88,6 +88,7 @@ def _at(path: str, theirs: Any, ours: Any) -> Difference:
         (predicates.both(predicates.is_path), [("/a", "/b")], [("/a", ""), ("/a", "b"), ("/a", "/"), (None, "/a")]),
         (predicates.words_where_none, [(None, "words"), ("", "words")], [("words", None), ("words", ""), (None, "")]),
         (predicates.lower, [(4, 0), (1, 0)], [(0, 4), (4, 4), (4, -1), (4, "nothing"), (None, 0)]),
+        (predicates.higher, [(0, 4), (0, 1)], [(4, 0), (4, 4), (-1, 4), ("nothing", 4), (0, None)]),
         (predicates.only_theirs, [({"a": 1}, "nothing")], [("nothing", {"a": 1}), (1, 2)]),
     ],
 )  # fmt: skip

@@ -1,0 +1,48 @@
+"""Examples of known differences as a run has seen them, kept for tests: what each predicate must accept.
+
+The rule: one example for each known difference, the one with the smallest answers; a file is Python literals, one a line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+from collections.abc import Sequence
+from pathlib import Path
+
+from compat.kit.known import Difference, KnownDifference
+
+GOLDEN = Path(__file__).resolve().parents[2] / "tests" / "golden" / "known_differences"
+
+
+def add_option(parser: argparse.ArgumentParser) -> None:
+    """Let a comparison keep examples."""
+    parser.add_argument(
+        "--keep-examples", action="store_true", help=f"write examples of what is known to {GOLDEN.name}"
+    )
+
+
+def keep(name: str, differences: Sequence[Difference], known: Sequence[KnownDifference]) -> None:
+    """Write an example of each of these that was seen."""
+    lines = []
+    for one in known:
+        found = [difference for difference in differences if one.covers(difference)]
+        if found:
+            example = min((_literal(one, difference) for difference in found), key=len)
+            lines.append(example)
+    GOLDEN.mkdir(parents=True, exist_ok=True)
+    (GOLDEN / f"{name}.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def kept(name: str) -> list[tuple[str, Difference]]:
+    """Return the examples of a list, each with its reason."""
+    rows = (GOLDEN / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+    return [(reason, Difference(*values)) for reason, *values in map(ast.literal_eval, rows)]
+
+
+def _literal(one: KnownDifference, found: Difference) -> str:
+    """Write down as much as the predicate needs: the values, the whole answers, those of the whole scenario."""
+    alone = (found.label, found.path, found.theirs, found.ours)
+    forms = (alone, (*alone, found.whole), (*alone, found.whole, tuple(map(dict, found.answers)), found.step))
+    enough = next((values for values in forms if one.covers(Difference(*values))), forms[-1])
+    return repr((one.reason, *enough))

@@ -1,0 +1,83 @@
+"""Every known difference accepts what was seen beside Apache Kafka, and refuses what is planted in its place."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from compat.admin.known_differences import KNOWN as ADMIN
+from compat.configs.known_differences import KNOWN as CONFIGS
+from compat.groups.known_differences import KNOWN as GROUPS
+from compat.kit.examples import kept
+from compat.kit.known import Difference, KnownDifference
+from compat.quotas.known_differences import KNOWN as QUOTAS
+from compat.security import known_differences as security
+from compat.security.mechanisms.known_differences import KNOWN as MECHANISMS
+from compat.telemetry.known_differences import KNOWN as TELEMETRY
+
+LISTS = {
+    "admin": ADMIN,
+    "configs": CONFIGS,
+    "groups": GROUPS,
+    "mechanisms": MECHANISMS,
+    "quotas": QUOTAS,
+    "security": security.of(of_kafka_3=False, mode="kraft"),
+    "telemetry": TELEMETRY,
+}
+PLANTED: tuple[Any, ...] = (-77, "nothing", None, "planted", {"ErrorCode": 12345}, [])
+ROWS = [(name, one, reason, example) for name in LISTS for reason, example in kept(name) for one in LISTS[name]
+        if one.reason == reason and one.covers(example)]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_each_known_difference_has_an_example_that_it_accepts(name: str) -> None:
+    examples = [example for _, example in kept(name)]
+    without = [one.reason for one in LISTS[name] if not any(map(one.covers, examples))]
+    assert not without
+
+
+@pytest.mark.parametrize(
+    ("name", "one", "reason", "example"), ROWS, ids=[f"{row[0]}: {row[2]}"[:90] for row in ROWS]
+)
+def test_what_is_planted_in_its_place_is_refused(
+    name: str, one: KnownDifference, reason: str, example: Difference
+) -> None:
+    for planted in _planted(example):
+        assert not one.covers(planted), planted
+
+
+def _planted(example: Difference) -> Iterator[Difference]:
+    """Yield the example with another value on one of its sides; where we lack an entry, what it holds is Kafka's affair."""
+    for value in (*PLANTED, *((12345,) if example.path.endswith("ErrorCode") else ())):
+        if value != example.ours:
+            yield replace(example, ours=value, **_around(example, 1, value))
+        if value != example.theirs and example.ours != "nothing":
+            yield replace(example, theirs=value, **_around(example, 0, value))
+
+
+def _around(example: Difference, side: int, value: Any) -> dict[str, Any]:
+    """Return the whole answers, and those of a scenario, with a value where they differ."""
+    whole = list(example.whole)
+    whole[side] = _put(whole[side], example.path, value)
+    answers = [dict(one) for one in example.answers]
+    if example.step:
+        answers[side][example.step] = whole[side]
+    return {"whole": tuple(whole), "answers": tuple(answers)}
+
+
+def _put(whole: Any, path: str, value: Any) -> Any:
+    """Return a whole answer, if it was kept, with a value at a path."""
+    if whole is None:
+        return None
+    if not path:
+        return value
+    copied = holder = copy.deepcopy(whole)
+    *parts, last = path.strip("/").split("/")
+    for part in parts:
+        holder = holder[int(part) if isinstance(holder, list) else part]
+    holder[int(last) if isinstance(holder, list) else last] = value
+    return copied
