@@ -13,6 +13,7 @@ import time
 from compat.groups import classic, members, offsets, transactions
 from compat.groups.known_differences import KNOWN
 from compat.kafka import KafkaError
+from compat.kit import examples
 from compat.kit.known import judge
 from compat.kit.scenarios import common_versions, compare
 from compat.kit.sides import Side, StartError, both
@@ -80,6 +81,7 @@ def main() -> int:
     parser.add_argument(
         "--each", action="store_true", help="show every difference, not only one of each kind"
     )
+    examples.add_option(parser)
     options = parser.parse_args()
     subjects = options.subject or list(SUBJECTS)
     wanted = [
@@ -97,6 +99,8 @@ def main() -> int:
             await_coordinators(side)
         versions = common_versions(kafka, barnabas)
         result = compare(scenarios, kafka, barnabas, KNOWN, versions)
+    if options.keep_examples:
+        examples.keep("groups", result.differences, KNOWN)
     all_asked = not options.only and not options.subject
     bad = judge(result.differences, KNOWN, complete=all_asked, together=not options.each)
     print(

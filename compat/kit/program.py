@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 from compat.kafka import KafkaError
+from compat.kit import examples
 from compat.kit.compare import Step, run
 from compat.kit.known import KnownDifference, judge
 from compat.kit.sides import StartError, both
@@ -29,6 +30,7 @@ def main(
     parser.add_argument(
         "--only", default="", metavar="TEXT", help="show differences of steps with this in their label"
     )
+    examples.add_option(parser)
     options = parser.parse_args()
     asked = steps()
     try:
@@ -36,6 +38,8 @@ def main(
             differences = run(asked, kafka, barnabas, known)
     except (KafkaError, StartError) as error:
         sys.exit(f"error: {error}")
+    if options.keep_examples:
+        examples.keep(prog.split(".")[1], differences, known)
     shown = [difference for difference in differences if options.only in difference.label]
     bad = judge(shown, [] if options.only else known)
     print(f"{len(asked)} requests, {len(differences)} differences, {bad} of them not as known")

@@ -16,6 +16,7 @@ from barnabas import apis
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire import registry
 from compat.kafka import KafkaError
+from compat.kit import examples
 from compat.kit.compare import Seen, Step, run
 from compat.kit.known import judge
 from compat.kit.records import record_batch
@@ -217,6 +218,7 @@ def main() -> int:
         "--scenario", action="append", help="refusals, or one of compat.security.scenarios; all"
     )
     parser.add_argument("--seed", type=int, default=1, help="of the scenario `decisions`")
+    examples.add_option(parser)
     options = parser.parse_args()
     found = scenarios(options.seed)
     of_kafka_3 = options.version.startswith("3")
@@ -247,6 +249,8 @@ def main() -> int:
     except (KafkaError, StartError, WireError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    if options.keep_examples:
+        examples.keep(f"security-3-{mode}" if of_kafka_3 else "security", differences, known)
     bad = judge(differences, known, complete=not options.only and not options.scenario, together=True)
     print(f"{len(asked)} requests, {len(differences)} differences, {bad} of them not as known")
     return 1 if bad else 0

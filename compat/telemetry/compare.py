@@ -14,6 +14,7 @@ from typing import Any
 
 from compat.kafka import KafkaError, release
 from compat.kafka.releases import fetch
+from compat.kit import examples
 from compat.kit.known import differences_of, judge
 from compat.kit.sides import Side, StartError, both
 from compat.telemetry.known_differences import KNOWN
@@ -28,6 +29,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m compat.telemetry.compare", description=__doc__)
     parser.add_argument("--version", default="4.x", help="which Kafka (default: the newest here)")
     parser.add_argument("--verbose", action="store_true", help="show every answer, Kafka's and ours")
+    examples.add_option(parser)
     options = parser.parse_args()
     settings = {
         "metric.reporters": "compat.Receiver",  # has Kafka serve telemetry
@@ -45,6 +47,8 @@ def main() -> int:
     ]
     for label in answers[0] if options.verbose else ():
         print(f"{label}: Kafka {answers[0][label]}, Barnabas {answers[1].get(label)}")
+    if options.keep_examples:
+        examples.keep("telemetry", differences, KNOWN)
     bad = judge(differences, KNOWN)
     print(f"{len(answers[0])} answers, {len(differences)} differences, {bad} of them not as known")
     return 1 if bad else 0

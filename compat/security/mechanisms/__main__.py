@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from compat.kafka import KafkaError
+from compat.kit import examples
 from compat.kit.known import Difference, differences_of, judge
 from compat.kit.sides import StartError
 from compat.kit.wire import WireError
@@ -90,6 +91,7 @@ def main() -> int:
         "--repeats", type=int, default=2, help="how often a scenario that differs is run again"
     )
     parser.add_argument("--each", action="store_true", help="show every difference, not one of each kind")
+    examples.add_option(parser)
     options = parser.parse_args()
     names = options.subject or list(SUBJECTS)
     scenarios = [
@@ -102,6 +104,8 @@ def main() -> int:
     except (KafkaError, StartError, WireError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    if options.keep_examples:
+        examples.keep("mechanisms", differences, KNOWN)
     bad = judge(
         differences, KNOWN, complete=not options.subject and not options.only, together=not options.each
     )
