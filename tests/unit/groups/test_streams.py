@@ -300,7 +300,7 @@ def test_a_topology_is_settled_by_its_first_member() -> None:
         ({"topology": topology(source_topics=[])}, ErrorCode.STREAMS_INVALID_TOPOLOGY),
         (
             {"topology": topology(copartition_groups=[Request.CopartitionGroup(source_topics=[7])])},
-            ErrorCode.STREAMS_INVALID_TOPOLOGY,
+            ErrorCode.INVALID_REQUEST,
         ),
     ],
 )

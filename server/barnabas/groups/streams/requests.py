@@ -87,7 +87,9 @@ def _check_topology(topology: StreamsGroupHeartbeatRequest.Topology) -> None:
                 (group.source_topics, group.repartition_source_topics), counts, strict=True
             ):
                 if any(not 0 <= index < count for index in indexes):
-                    why = "a copartition group names a topic that is not there"
+                    raise RequestError(
+                        ErrorCode.INVALID_REQUEST, "a copartition group names a topic that is not there"
+                    )
     if why:
         raise RequestError(ErrorCode.STREAMS_INVALID_TOPOLOGY, why)
 
