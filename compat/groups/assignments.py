@@ -23,9 +23,108 @@ _NAMES = re.compile(r"\b(anna|bert|carl)\b")
 
 
 def other_members(one: Difference) -> bool:
-    """The same number of members have as many partitions each, and each partition has as many members, as at Kafka."""
-    pairs = list(_pairs(one))
-    return bool(pairs) and all(alike(*pair) for pair in pairs)
+    """What is given out is alike: in a description now, in heartbeats once the members have had theirs, or at last."""
+    theirs, ours = (told(answer) for answer in one.whole)
+    if theirs or ours:
+        return theirs.keys() == ours.keys() and all(_is_on_its_way(kind, theirs, ours) for kind in ours)
+    now = held(one.answers[0], one.step).keys() | held(one.answers[1], one.step).keys()
+    found = ((held(one.answers[0], step), held(one.answers[1], step)) for step in _from(one))
+    return bool(now) and (
+        any(alike(*pair) and pair[0].keys() >= now for pair in found)
+        or (in_the_end(one) and _is_as_described(one.answers[1]))
+    )
+
+
+def shared_members(one: Difference) -> bool:
+    """In the end what members share is alike; until then nobody lacks a partition that somebody at Kafka has.
+
+    A description may also say on both sides what members have been told before.
+    """
+    given = [
+        _shared(answer, answers, one.step) for answer, answers in zip(one.whole, one.answers, strict=True)
+    ]
+    wide = frozenset().union(*(_all_of(held(one.answers[0], step)) for step in one.answers[0]))
+    is_old = all(_is_no_news(*pair, one.step) for pair in zip(given, one.answers, strict=True))
+    if not is_old and not _all_of(given[0]) <= _all_of(given[1]) <= wide:
+        return False
+    theirs, ours = (told(answers.get("at last: ShareGroupDescribe")) for answers in one.answers)
+    if theirs or ours:
+        return theirs.keys() == ours.keys() and all(alike(theirs[kind], ours[kind]) for kind in ours)
+    pairs = ((held(one.answers[0], step), held(one.answers[1], step)) for step in _from(one))
+    return any(alike(*pair) and pair[1].keys() >= held(one.answers[1], one.step).keys() for pair in pairs)
+
+
+def _shared(answer: Any, answers: Answers, step: str) -> Given:
+    """What a description says of members, or what heartbeats have said up to a step."""
+    described = told(answer)
+    return next(iter(described.values())) if described else held(answers, step)
+
+
+def _is_no_news(given: Given, answers: Answers, step: str) -> bool:
+    """Whether each member of a description has been told just that."""
+    before = held(answers, step)
+    named = {name[0]: slots for member, slots in given.items() if (name := _NAMES.search(member))}
+    return bool(named) and all(before.get(who) == slots for who, slots in named.items())
+
+
+def _all_of(given: Given) -> frozenset[Slot]:
+    return frozenset().union(*given.values())
+
+
+def _is_on_its_way(kind: str, theirs: Mapping[str, Given], ours: Mapping[str, Given]) -> bool:
+    """Whether members have what is alike, or, where it is told what they shall have, only parts of that."""
+    shall = kind.replace(" Assignment", " TargetAssignment")
+    if shall == kind or shall not in ours:
+        return alike(theirs[kind], ours[kind])
+    return not _doubles(ours[kind]) and all(
+        slots <= ours[shall].get(member, frozenset()) or slots == theirs[kind].get(member)
+        for member, slots in ours[kind].items()
+    )
+
+
+def in_the_end(one: Difference) -> bool:
+    """Nobody has a partition of another, and at last both sides mean to give out the same, each to as many."""
+    theirs, ours = (_targets(_last_description(answers)) for answers in one.answers)
+    return bool(theirs or ours) and alike(theirs, ours) and not _doubles(held(one.answers[1], one.step))
+
+
+def _is_as_described(answers: Answers) -> bool:
+    """Whether members were told in heartbeats what they are described with at last, or what they shall have then."""
+    description = _last_description(answers)
+    given = held(answers, list(answers)[-1])
+    found: dict[str, list[frozenset[Slot]]] = {}
+    for members in told(description).values():
+        for member, slots in members.items():
+            if (name := _NAMES.search(member)) is not None:
+                found.setdefault(name[0], []).append(slots)
+    return bool(found) and all(given[who] in slots for who, slots in found.items() if who in given)
+
+
+def _last_description(answers: Answers) -> Any:
+    """What is said of the group at last, or of a scenario that does not ask for that, after its request."""
+    api = "ConsumerGroupDescribe"
+    return answers.get(f"at last: {api}") or answers.get(f"then: {api}")
+
+
+def _targets(description: Any) -> Given:
+    """What the members of the described groups shall have."""
+    return {
+        member: slots
+        for kind, given in told(description).items()
+        if kind.endswith(" TargetAssignment")
+        for member, slots in given.items()
+    }
+
+
+def _doubles(given: Given) -> set[Slot]:
+    """Partitions that more than one has."""
+    return {slot for slot, count in _owners(given).items() if count > 1}
+
+
+def _from(one: Difference) -> list[str]:
+    """The steps of a scenario from that of a difference on."""
+    steps = list(one.answers[0])
+    return steps[steps.index(one.step) :]
 
 
 def alike(theirs: Given, ours: Given) -> bool:
@@ -40,16 +139,6 @@ def alike(theirs: Given, ours: Given) -> bool:
 def _owners(given: Given) -> Counter[Slot]:
     """How many have each partition."""
     return Counter(slot for slots in given.values() for slot in slots)
-
-
-def _pairs(one: Difference) -> Iterator[tuple[Given, Given]]:
-    """Yield what both sides have given, everywhere that the answers of a difference tell."""
-    whole = [told(answer) for answer in one.whole]
-    if any(whole):
-        for kind in whole[0].keys() | whole[1].keys():
-            yield whole[0].get(kind, {}), whole[1].get(kind, {})
-    else:
-        yield held(one.answers[0], one.step), held(one.answers[1], one.step)
 
 
 def told(answer: Any) -> dict[str, Given]:

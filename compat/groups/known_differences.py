@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from compat.kit.known import KnownDifference
+from compat.groups.assignments import TASKS, held, in_the_end, other_members, shared_members, slots_of, told
+from compat.kit.known import Difference, KnownDifference
+from compat.kit.predicates import SILENT, answers, codes, pair, pairs, silent
 
+INCONSISTENT, UNKNOWN_MEMBER, REBALANCE, INVALID_REQUEST, NOT_FOUND, UNRELEASED, INVALID_TOPOLOGY = (
+    23, 25, 27, 42, 69, 111, 130,
+)  # fmt: skip
 SUPERSEDED = (
     "who asks again while a request of its own waits gets an answer to both; Kafka never answers the first"
 )
@@ -11,89 +16,274 @@ AT_ONCE = "Kafka finds out beside the heartbeat which topics match a pattern, Ba
 BEGUN = "the state of a shared topic is begun before the answer; Kafka has the member come again"
 ODD_ONE = "which of members that are alike gets the partition that is left over, or shares which"
 STUMBLES = "Kafka stumbles over this; Barnabas says what is wrong"
+GIVES_WAY = (
+    "an empty group of the new protocol gives way to one who joins; in Kafka also to one who is refused"
+)
+FENCED = "a static member that was fenced may come back at once with the id it had"
+ASSIGNMENT = "(/.*)?/((Target)?Assignment/TopicPartitions|Assignment)(/.*)?"
+EPOCHS_APART_MAX = 2
+"""How many assignments one side may have made more than the other."""
+
+
+def answered_late(code: int) -> object:
+    """Kafka never answers; we refuse with this code, and give nothing."""
+
+    def accepts(one: Difference) -> bool:
+        if one.step.endswith(": must wait"):
+            return one.theirs is True and one.ours is False
+        theirs, ours = one.whole
+        nothing = {"ThrottleTimeMs": 0, "ProtocolType": None, "ProtocolName": None, "Leader": "", "Members": [],
+                   "SkipAssignment": False, "GenerationId": -1, "Assignment": ""}  # fmt: skip
+        given = {name: value for name, value in ours.items() if name not in ("ErrorCode", "MemberId")}
+        return bool(
+            theirs == SILENT
+            and ours["ErrorCode"] == code
+            and ours.get("MemberId", "bert").startswith("bert")
+            and given == {name: nothing[name] for name in given}
+        )
+
+    return accepts
+
+
+def another_leads(one: Difference) -> bool:
+    """Another member leads; on each side it alone is told of the members, and is one of them."""
+    for answer in one.whole:
+        ids = [member["MemberId"] for member in answer["Members"]]
+        leads = answer["Leader"] == answer["MemberId"]
+        if leads != bool(ids) or (leads and answer["Leader"] not in ids) or answer["ErrorCode"]:
+            return False
+    theirs, ours = ({member["MemberId"] for member in answer["Members"]} for answer in one.whole)
+    return one.whole[0]["Leader"] != one.whole[1]["Leader"] and (not theirs or not ours or theirs == ours)
+
+
+def gives_way(one: Difference) -> bool:
+    """Kafka has made a classic group of it, and we have not."""
+    listed = {"GroupId": "", "ProtocolType": "consumer", "GroupState": "Empty", "GroupType": "consumer"}
+    if one.path == "":
+        (ours,) = one.ours
+        return bool(one.theirs == [] and ours == listed | {"GroupId": ours["GroupId"]})
+    accepted = {
+        "ErrorCode": ((NOT_FOUND, UNKNOWN_MEMBER), (NOT_FOUND, 0), (0, NOT_FOUND)),
+        "ErrorMessage": (("words", None), (None, "words")),
+        "GroupState": (("", "Empty"), ("Empty", "Dead")),
+        "GroupEpoch": ((0, 3),),
+        "AssignmentEpoch": ((0, 2),),
+        "AssignorName": (("", "uniform"),),
+        "ProtocolType": (("", "consumer"),),
+        "GroupType": (("classic", "consumer"),),
+    }
+    return (one.theirs, one.ours) in accepted.get(one.path.rpartition("/")[2], ())
+
+
+def not_yet(one: Difference) -> bool:
+    """Kafka tells what a member shall have, and we that it has nothing yet; no partition has two with us."""
+    given = [slots for members in told(one.whole[1]).values() for slots in members.values()]
+    return bool(slots_of(one.theirs)) and not slots_of(one.ours) and _are_apart(given)
+
+
+def _are_apart(given: list[frozenset[tuple[str, int]]]) -> bool:
+    return sum(map(len, given)) == len(frozenset().union(*given))
+
+
+def near(one: Difference) -> bool:
+    """Two epochs, at most two assignments apart."""
+    epochs = (one.theirs, one.ours)
+    return all(type(epoch) is int and epoch >= 0 for epoch in epochs) and (
+        0 < abs(one.theirs - one.ours) <= EPOCHS_APART_MAX
+    )
+
+
+def comes_back(one: Difference) -> bool:
+    """Kafka fences a static member that comes back; we give it again what it had, and nobody else has."""
+    if one.path == "" and one.theirs == "nothing":
+        said = {"ErrorCode": 0, "ErrorMessage": None, "ThrottleTimeMs": 0, "MemberId": "id-of-anna", "MemberEpoch": 3,
+                "HeartbeatIntervalMs": 5000, "Assignment": None}  # fmt: skip
+        return bool(one.ours == said)
+    if one.path == "/Assignment":
+        had = held(one.answers[0], one.step)
+        others = [slots for who, slots in had.items() if who != "anna"]
+        return one.theirs is None and slots_of(one.ours) == had["anna"] and _are_apart([had["anna"], *others])
+    accepted = {
+        "/ErrorCode": (UNRELEASED, 0), "/ErrorMessage": ("words", None), "/MemberId": (None, "id-of-anna"),
+        "/MemberEpoch": (0, 3), "/HeartbeatIntervalMs": (0, 5000),
+    }  # fmt: skip
+    return (one.theirs, one.ours) == accepted.get(one.path, ("anna", "carl"))
+
+
+def keeps_what_it_had(one: Difference) -> bool:
+    """Kafka takes everything from a member that becomes static; we leave it what it shall have, which nobody else has."""
+    theirs, ours = (told(answers["then: ConsumerGroupDescribe"]) for answers in one.answers)
+    group = next(iter(ours)).partition(" ")[0]
+    shall, has = ours[f"{group} TargetAssignment"], ours[f"{group} Assignment"]
+    return (
+        not slots_of({"TopicPartitions": one.theirs})
+        and slots_of({"TopicPartitions": one.ours}) == shall["id-of-anna"] != frozenset()
+        and theirs[f"{group} TargetAssignment"] == shall
+        and _are_apart(list(has.values()))
+    )
+
+
+def served(one: Difference) -> bool:
+    """Kafka refuses; we serve it, or do not know the member, and the group is a step or two ahead. No task has two."""
+    asked = [answers["asked"]["ErrorCode"] for answers in one.answers]
+    if asked[0] != INVALID_REQUEST or asked[1] not in (0, UNKNOWN_MEMBER):
+        return False
+    name = one.path.rpartition("/")[2]
+    if name == "Members" or name in TASKS:
+        given = [held(one.answers[1], one.step)] if name in TASKS else told(one.whole[1]).values()
+        return isinstance(one.ours, list) and all(_are_apart(list(members.values())) for members in given)
+    if name == "":
+        said = {"ThrottleTimeMs": 0, "ErrorCode": 0, "ErrorMessage": None, "HeartbeatIntervalMs": 5000}
+        return (
+            one.theirs == "nothing" and said.items() <= one.ours.items() and one.ours["MemberEpoch"] in (3, 4)
+        )
+    if name.endswith("Epoch"):
+        return near(one) or (one.theirs, one.ours) in ((0, 3), (0, 4), (0, -1))
+    return (one.theirs, one.ours) in {
+        "ErrorCode": ((INVALID_REQUEST, 0), (INVALID_REQUEST, UNKNOWN_MEMBER), (UNKNOWN_MEMBER, 0)),
+        "ErrorMessage": (("words", None),),
+        "MemberId": (("", "id-of-carl"), ("", "id-of-anna")),
+        "HeartbeatIntervalMs": ((0, 5000),),
+        "GroupState": (("Stable", "Reconciling"), ("Empty", "Stable")),
+        "ClientId": (("anna", "carl"),),
+    }.get(name, ())
+
 
 KNOWN: tuple[KnownDifference, ...] = (
     KnownDifference(
-        "(absent|deleted): JoinGroup .*: (then|at last) described",
+        ("absent: JoinGroup .*: (then|at last) described", "deleted: JoinGroup .*: (then|at last) described"),
         ".*/GroupState",
         "a group that nobody could join is not there; Kafka keeps it in memory, empty",
+        accepts=pair("Empty", "Dead"),
     ),
     KnownDifference(
-        "pending: JoinGroup (anna by|bert's instance, other id).*: asked",
-        ".*",
+        ("pending: JoinGroup anna by.*: asked", "pending: JoinGroup bert's instance, other id.*: asked"),
+        ("/ErrorCode", "/MemberId"),
         "Kafka stumbles over an instance id beside an id that was given to a dynamic member",
+        accepts=pairs((-1, UNKNOWN_MEMBER), ("", "anna-<id 1>")),
     ),
-    KnownDifference("preparing: JoinGroup bert.*: bert joins.*", ".*", SUPERSEDED),
-    KnownDifference("completing: SyncGroup bert.*: bert syncs.*", ".*", SUPERSEDED),
+    KnownDifference(
+        "preparing: JoinGroup bert.*: bert joins.*", ".*", SUPERSEDED, accepts=answered_late(UNKNOWN_MEMBER)
+    ),
+    KnownDifference(
+        "completing: SyncGroup bert.*: bert syncs.*", ".*", SUPERSEDED, accepts=answered_late(REBALANCE)
+    ),
     KnownDifference(
         "completing: LeaveGroup .*: bert syncs.*",
         ".*",
         "who leaves while it waits gets an answer; Kafka gives none",
+        accepts=answered_late(UNKNOWN_MEMBER),
     ),
     KnownDifference(
         "preparing: JoinGroup .*: (bert joins.*|asked.*)",
-        "/(Leader|Members.*)",
+        ("/Leader", "/Members.*"),
         "whoever leads when the leader has left: in Kafka it is by chance",
-        always=False,
+        accepts=another_leads,
     ),
     KnownDifference(
-        "(consumer|streams) empty: JoinGroup .*",
-        ".*",
-        "an empty group of the new protocol gives way to one who joins; in Kafka also to one who is refused",
+        ("consumer empty: JoinGroup .*", "streams empty: JoinGroup .*"), ".*", GIVES_WAY, accepts=gives_way
     ),
     # --- offsets
-    KnownDifference(".*: OffsetFetch no member with epoch.*: asked", ".*/ErrorCode", STUMBLES),
+    KnownDifference(
+        ".*: OffsetFetch no member with epoch.*: asked",
+        ".*/ErrorCode",
+        f"an epoch without a member: {STUMBLES}",
+        accepts=pair(-1, UNKNOWN_MEMBER),
+    ),
     # --- members with epochs
-    KnownDifference("consumer.*: JoinGroup new, bad subscription.*: asked", "/ErrorCode", STUMBLES),
+    KnownDifference(
+        "consumer.*: JoinGroup new, bad subscription.*: asked",
+        "/ErrorCode",
+        f"a subscription that cannot be read: {STUMBLES}",
+        accepts=pair(-1, INCONSISTENT),
+    ),
     KnownDifference(
         "consumer.*: .*(described as classic|at last listed)",
         ".*/MemberAssignment",
         "when a group becomes classic again its members are described with what they have, not with what they shall have",
-        always=False,
+        accepts=not_yet,
     ),
-    KnownDifference(".*: ConsumerGroupHeartbeat .* (a )?pattern.*", ".*", AT_ONCE),
+    KnownDifference(
+        ".*: ConsumerGroupHeartbeat .* (a )?pattern.*",
+        ".*/(Member|Group|Assignment)Epoch",
+        f"epochs: {AT_ONCE}",
+        accepts=near,
+    ),
+    KnownDifference(
+        ".*: ConsumerGroupHeartbeat .* (a )?pattern.*: then.*",
+        ".*/GroupState",
+        f"states: {AT_ONCE}",
+        accepts=pairs(("Assigning", "Reconciling"), ("Assigning", "Stable")),
+    ),
+    KnownDifference(
+        ".*: ConsumerGroupHeartbeat .* (a )?pattern.*",
+        ASSIGNMENT,
+        f"assignments: {AT_ONCE}",
+        accepts=in_the_end,
+    ),
     KnownDifference(
         "consumer static: ConsumerGroupHeartbeat anna joins again by her instance.*",
-        ".*",
-        "a static member that was fenced may come back at once with the id it had",
+        ("", "/.*", "/Assignment", ".*/ClientId"),
+        FENCED,
+        accepts=comes_back,
     ),
     KnownDifference(
-        "consumer moving: ConsumerGroupHeartbeat anna joins again by her instance.*",
-        ".*Assignment.*",
+        (
+            "consumer moving: ConsumerGroupHeartbeat anna joins again by her instance.*",
+            "consumer moving: ConsumerGroupHeartbeat anna joins again by bert's instance.*",
+        ),
+        ".*/Assignment/TopicPartitions",
         "a member that becomes static keeps what it had",
+        accepts=keeps_what_it_had,
     ),
     KnownDifference(
-        "(consumer|stable|share|preparing|pending).*",
-        ".*(Assignment/TopicPartitions|/Assignment).*",
-        ODD_ONE,
-        always=False,
+        ("share.*", ".*: ShareGroupHeartbeat .*"),
+        ".*/(Member|Group|Assignment)Epoch",
+        f"epochs: {BEGUN}",
+        accepts=near,
     ),
     KnownDifference(
-        "(share.*|.*: ShareGroupHeartbeat .*)", ".*(Assignment/TopicPartitions|/Assignment|Epoch)", BEGUN
+        ("share.*", ".*: ShareGroupHeartbeat .*"), ASSIGNMENT, f"assignments: {BEGUN}", accepts=shared_members
     ),
     KnownDifference(
-        ".*: StreamsGroupHeartbeat .* (bad copartition|a part twice|a tag twice).*: asked",
+        ".*: (Consumer|Share|Streams)GroupHeartbeat .*: asked",
+        "/ErrorMessage",
+        "words for people where Kafka has none",
+        accepts=pair(None, "words"),
+    ),
+    KnownDifference(
+        ".*: StreamsGroupHeartbeat .* a part twice.*: asked",
         "/ErrorCode",
-        STUMBLES,
+        f"a part of a topology twice: {STUMBLES}",
+        accepts=pair(-1, INVALID_TOPOLOGY),
     ),
     KnownDifference(
-        ".*: StreamsGroupHeartbeat (carl joins by an instance|anna, an instance|anna, task offsets).*",
+        ".*: StreamsGroupHeartbeat .* a tag twice.*: asked",
+        "/ErrorCode",
+        f"a tag twice: {STUMBLES}",
+        accepts=pair(-1, INVALID_REQUEST),
+    ),
+    KnownDifference(
+        (
+            ".*: StreamsGroupHeartbeat carl joins by an instance.*",
+            ".*: StreamsGroupHeartbeat anna, an instance.*",
+            ".*: StreamsGroupHeartbeat anna, task offsets.*",
+        ),
         ".*",
         "static members and warm-up tasks are served; Kafka 4.3 refuses what belongs to them",
-    ),
-    KnownDifference(
-        ".*: StreamsGroupHeartbeat carl joins with an endpoint.*",
-        ".*/(EndpointInformationEpoch|PartitionsByUserEndpoint.*)",
-        "the first endpoint of a group is news already",
-    ),
-    KnownDifference(
-        ".*: StreamsGroupHeartbeat carl joins, (changelog|repartition).*: at last.*",
-        ".*/Partitions",
-        "Kafka tells how many partitions an internal topic has when a member has come again",
-        always=False,
+        accepts=served,
     ),
     # --- transactions
     KnownDifference(
-        "filters: add to no transaction", ".*", "Kafka never answers a request about no transaction"
+        "filters: add to no transaction",
+        ".*",
+        "Kafka never answers a request about no transaction",
+        accepts=answers(silent, codes(0)),
+    ),
+    KnownDifference(
+        tuple(f"{state}.*" for state in ("consumer", "stable", "preparing", "pending")),
+        ASSIGNMENT,
+        ODD_ONE,
+        accepts=other_members,
     ),
 )
