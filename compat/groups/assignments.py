@@ -30,8 +30,7 @@ def other_members(one: Difference) -> bool:
     now = held(one.answers[0], one.step).keys() | held(one.answers[1], one.step).keys()
     found = ((held(one.answers[0], step), held(one.answers[1], step)) for step in _from(one))
     return bool(now) and (
-        any(alike(*pair) and pair[0].keys() >= now for pair in found)
-        or (in_the_end(one) and _is_as_described(one.answers[1]))
+        any(alike(*pair) and pair[0].keys() >= now for pair in found) or _is_as_described(one)
     )
 
 
@@ -88,16 +87,19 @@ def in_the_end(one: Difference) -> bool:
     return bool(theirs or ours) and alike(theirs, ours) and not _doubles(held(one.answers[1], one.step))
 
 
-def _is_as_described(answers: Answers) -> bool:
-    """Whether members were told in heartbeats what they are described with at last, or what they shall have then."""
-    description = _last_description(answers)
-    given = held(answers, list(answers)[-1])
-    found: dict[str, list[frozenset[Slot]]] = {}
-    for members in told(description).values():
-        for member, slots in members.items():
-            if (name := _NAMES.search(member)) is not None:
-                found.setdefault(name[0], []).append(slots)
-    return bool(found) and all(given[who] in slots for who, slots in found.items() if who in given)
+def _is_as_described(one: Difference) -> bool:
+    """Whether both sides shall give out alike, and the member was told what it is described with, or shall have."""
+    theirs, ours = (_last_description(answers) for answers in one.answers)
+    if not _targets(ours) or not alike(_targets(theirs), _targets(ours)):
+        return False
+    who = _who(one.whole[1], one.step)
+    described = [
+        slots
+        for members in told(ours).values()
+        for member, slots in members.items()
+        if _who({"MemberId": member}, "") == who
+    ]
+    return held(one.answers[1], one.step).get(who) in described
 
 
 def _last_description(answers: Answers) -> Any:
@@ -158,8 +160,7 @@ def held(answers: Answers, last: str) -> Given:
     found: dict[str, frozenset[Slot]] = {}
     for label, answer in answers.items():
         if isinstance(answer, dict) and not answer.get("ErrorCode"):
-            name = _NAMES.search(f"{answer.get('MemberId')} {label}")
-            who = name[0] if name else label
+            who = _who(answer, label)
             if answer.get("MemberEpoch", 0) < 0:
                 found.pop(who, None)
             elif answer.get("ActiveTasks") is not None:
@@ -169,6 +170,12 @@ def held(answers: Answers, last: str) -> Given:
         if label == last:
             break
     return found
+
+
+def _who(answer: Any, label: str) -> str:
+    """Whose answer it is, by its id or the label."""
+    name = _NAMES.search(f"{answer.get('MemberId')} {label}")
+    return name[0] if name else label
 
 
 def slots_of(assignment: Any) -> frozenset[Slot]:
