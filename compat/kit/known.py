@@ -56,7 +56,8 @@ class KnownDifference:
     def covers(self, difference: Difference) -> bool:
         """Whether this is about that difference; answers of another form than the predicate reads are not."""
         try:
-            return self._is_at(difference) and self.accepts(difference)
+            is_one = difference.theirs != difference.ours and self._is_at(difference)
+            return is_one and self.accepts(difference)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError):
             return False
 

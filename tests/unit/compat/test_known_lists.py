@@ -26,6 +26,8 @@ LISTS = {
     "mechanisms": MECHANISMS,
     "quotas": QUOTAS,
     "security": security.of(of_kafka_3=False, mode="kraft"),
+    "security-3-kraft": security.of(of_kafka_3=True, mode="kraft"),
+    "security-3-zookeeper": security.of(of_kafka_3=True, mode="zookeeper"),
     "telemetry": TELEMETRY,
 }
 PLANTED: tuple[Any, ...] = (-77, "nothing", None, "planted", {"ErrorCode": 12345}, [])
@@ -53,9 +55,12 @@ def test_what_is_planted_in_its_place_is_refused(
 def _planted(example: Difference) -> Iterator[Difference]:
     """Yield the example with another value on one of its sides; where we lack an entry, what it holds is Kafka's affair."""
     for value in (*PLANTED, *((12345,) if example.path.endswith("ErrorCode") else ())):
+        if value == "nothing" and example.path.endswith("/when"):
+            continue  # an answer that never comes has no time
         if value != example.ours:
             yield replace(example, ours=value, **_around(example, 1, value))
-        if value != example.theirs and example.ours != "nothing":
+        is_text = example.path.endswith("ErrorMessage") and not value and not example.theirs
+        if value != example.theirs and example.ours != "nothing" and not is_text:
             yield replace(example, theirs=value, **_around(example, 0, value))
 
 
