@@ -18,6 +18,7 @@ Slot = tuple[str, int]
 """A topic, or a part of a topology with the kind of the task, and a number of a partition."""
 Given = Mapping[str, frozenset[Slot]]
 """What each member has."""
+UNKNOWN_MEMBER = 25
 TASKS = ("ActiveTasks", "StandbyTasks", "WarmupTasks")
 _NAMES = re.compile(r"\b(anna|bert|carl)\b")
 
@@ -30,7 +31,9 @@ def other_members(one: Difference) -> bool:
     now = held(one.answers[0], one.step).keys() | held(one.answers[1], one.step).keys()
     found = ((held(one.answers[0], step), held(one.answers[1], step)) for step in _from(one))
     return bool(now) and (
-        any(alike(*pair) and pair[0].keys() >= now for pair in found) or _is_as_described(one)
+        any(alike(*pair) and pair[0].keys() >= now for pair in found)
+        or _is_as_described(one)
+        or _takes_up(held(one.answers[0], one.step), held(one.answers[1], one.step))
     )
 
 
@@ -68,6 +71,17 @@ def _is_no_news(given: Given, answers: Answers, step: str) -> bool:
 
 def _all_of(given: Given) -> frozenset[Slot]:
     return frozenset().union(*given.values())
+
+
+def _takes_up(theirs: Given, ours: Given) -> bool:
+    """Members have what those have left who are gone, beside what they have at Kafka; nobody too much, and none twice."""
+    left = _all_of(ours) - _all_of(theirs)
+    return bool(left) and (
+        theirs.keys() == ours.keys()
+        and not _doubles(ours)
+        and all(theirs[who] <= slots for who, slots in ours.items())
+        and max(map(len, ours.values())) <= -(-len(_all_of(ours)) // len(ours))
+    )
 
 
 def _is_on_its_way(kind: str, theirs: Mapping[str, Given], ours: Mapping[str, Given]) -> bool:
@@ -159,7 +173,9 @@ def held(answers: Answers, last: str) -> Given:
     """Return what members have been told to have, up to an answer of a scenario."""
     found: dict[str, frozenset[Slot]] = {}
     for label, answer in answers.items():
-        if isinstance(answer, dict) and not answer.get("ErrorCode"):
+        if isinstance(answer, dict) and answer.get("ErrorCode") == UNKNOWN_MEMBER:
+            found.pop(_who(answer, label), None)
+        elif isinstance(answer, dict) and not answer.get("ErrorCode"):
             who = _who(answer, label)
             if answer.get("MemberEpoch", 0) < 0:
                 found.pop(who, None)

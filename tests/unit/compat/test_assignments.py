@@ -126,3 +126,33 @@ def test_assignments_of_each_protocol_are_read() -> None:
         "WarmupTasks": None,
     }
     assert slots_of(tasks) == {("ActiveTasks 0", 1)}
+
+
+def test_what_somebody_has_left_is_taken_up_by_one_who_has_not_too_much() -> None:
+    theirs = _beats(("anna", {0}), ("bert", {1}), ("carl", {2}), ("anna", None), ("bert", None))
+    theirs["step 3"] = {"ErrorCode": 25, "MemberId": None, "MemberEpoch": 0, "Assignment": None}
+    gone = {"anna after that": theirs.pop("step 3")}
+
+    def scenario(last: set[int] | None) -> dict[str, Any]:
+        beats = _beats(("anna", {0}), ("bert", {1}), ("carl", {2}), ("bert", last))
+        return {**dict(list(beats.items())[:3]), **gone, "step 3": beats["step 3"]}
+
+    assert _last_accepted(scenario(None), scenario({0, 1}))
+    assert not _last_accepted(scenario(None), scenario({0, 1, 2}))  # two have 2
+    assert not _last_accepted(scenario(None), scenario({0}))  # nobody has 1
+
+
+def test_a_description_that_tells_what_members_shall_have_is_judged_by_that() -> None:
+    def described(**shall: set[int]) -> dict[str, Any]:
+        answer = _description(**shall)
+        for member in answer["Groups"][0]["Members"]:
+            slots = member["TargetAssignment"]["TopicPartitions"]
+            member["Assignment"] = {
+                "TopicPartitions": [slots[0] | {"Partitions": slots[0]["Partitions"][:1]}]
+            }
+        return answer
+
+    assert _accepted(described(anna={0, 1}, bert={2}), described(anna={2}, bert={0, 1}))
+    planted = described(anna={2}, bert={0, 1})
+    planted["Groups"][0]["Members"][1]["Assignment"]["TopicPartitions"][0]["Partitions"] = [2]
+    assert not _accepted(described(anna={0, 1}, bert={2}), planted)
