@@ -182,7 +182,7 @@ RIGHT = (
     Right("DescribeCluster", (0, 2), lambda _: {"EndpointType": 1}),
     Right("DescribeProducers", (0, 0), lambda _: {"Topics": [{"Name": TOPIC, "PartitionIndexes": [0]}]}),
     Right("DescribeTransactions", (0, 0), lambda _: {"TransactionalIds": ["nobody"]}),
-    Right("ListTransactions", (0, 2), lambda _: {"StateFilters": ["Ongoing"], "ProducerIdFilters": [5],
+    Right("ListTransactions", (0, 2), lambda _: {"StateFilters": ["Ongoing"], "ProducerIdFilters": [1 << 40],
                                                  "TransactionalIdPattern": "a.*"}),
     Right("ConsumerGroupDescribe", (0, 1), lambda _: {"GroupIds": [GROUP]}),
     Right("ListConfigResources", (0, 1), lambda _: {"ResourceTypes": [16]}),
