@@ -23,8 +23,28 @@ TASKS = ("ActiveTasks", "StandbyTasks", "WarmupTasks")
 _NAMES = re.compile(r"\b(anna|bert|carl)\b")
 
 
+def has_its_form(path: str, value: Any) -> bool:
+    """Whether a value is what there can be at a path in an assignment."""
+    name = path.rpartition("/")[2]
+    if name in ("TopicId", "TopicName"):
+        return isinstance(value, str)
+    if name.endswith("Assignment"):
+        return value is None or (isinstance(value, dict) and isinstance(value.get("TopicPartitions"), list))
+    if name == "TopicPartitions":
+        return isinstance(value, list)
+    if name == "Partitions":
+        return isinstance(value, list) and all(type(number) is int and number >= 0 for number in value)
+    return (type(value) is int and value >= 0) or (isinstance(value, str) and bool(slots_of(value)))
+
+
+def _have_their_form(one: Difference) -> bool:
+    return has_its_form(one.path, one.theirs) and has_its_form(one.path, one.ours)
+
+
 def other_members(one: Difference) -> bool:
     """What is given out is alike: in a description now, in heartbeats once the members have had theirs, or at last."""
+    if not _have_their_form(one):
+        return False
     theirs, ours = (told(answer) for answer in one.whole)
     if theirs or ours:
         return theirs.keys() == ours.keys() and all(_is_on_its_way(kind, theirs, ours) for kind in ours)
@@ -42,6 +62,8 @@ def shared_members(one: Difference) -> bool:
 
     A description may also say on both sides what members have been told before.
     """
+    if not _have_their_form(one):
+        return False
     given = [
         _shared(answer, answers, one.step) for answer, answers in zip(one.whole, one.answers, strict=True)
     ]
@@ -98,7 +120,12 @@ def _is_on_its_way(kind: str, theirs: Mapping[str, Given], ours: Mapping[str, Gi
 def in_the_end(one: Difference) -> bool:
     """Nobody has a partition of another, and at last both sides mean to give out the same, each to as many."""
     theirs, ours = (_targets(_last_description(answers)) for answers in one.answers)
-    return bool(theirs or ours) and alike(theirs, ours) and not _doubles(held(one.answers[1], one.step))
+    return (
+        _have_their_form(one)
+        and bool(theirs or ours)
+        and alike(theirs, ours)
+        and not _doubles(held(one.answers[1], one.step))
+    )
 
 
 def _is_as_described(one: Difference) -> bool:
@@ -197,7 +224,10 @@ def _who(answer: Any, label: str) -> str:
 def slots_of(assignment: Any) -> frozenset[Slot]:
     """Return the partitions in an assignment: of a heartbeat, of a description, or the bytes of a classic member."""
     if isinstance(assignment, str):
-        return frozenset(_of_bytes(assignment.encode("latin-1")))
+        try:
+            return frozenset(_of_bytes(assignment.encode("latin-1")))
+        except struct.error as error:
+            raise ValueError(f"no assignment: {assignment!r}") from error
     topics = [
         (str(one["TopicId"]), one["Partitions"]) for one in (assignment or {}).get("TopicPartitions") or ()
     ]
