@@ -26,8 +26,8 @@ KEYS = (
     ("EntityType",), ("Entity",), ("ApiKey",),
 )  # fmt: skip
 """Fields that tell the entries of a list apart, where order means nothing."""
-SETS = ("SubscribedTopicNames", "SourceTopics")
-"""Lists of texts whose order means nothing."""
+SETS = ("SubscribedTopicNames", "SourceTopics", "TopicPartitions")
+"""Lists whose order means nothing; that of topics is that of their random ids."""
 READS = ("Describe", "List", "Metadata", "Find")
 SETTLE_S = 3.0
 """How long a change may take until it is seen: Kafka's brokers learn of it from their controller."""
@@ -95,7 +95,7 @@ def _normal(value: Any, forms: Forms, name: str = "") -> Any:
     if isinstance(value, dict):
         return {key: _normal(item, forms, key) for key, item in value.items()}
     if isinstance(value, list) and name in SETS:
-        return sorted(value)
+        return sorted((_normal(item, forms) for item in value), key=repr)
     if isinstance(value, list):
         if value and all(isinstance(item, dict) for item in value):
             for fields in KEYS:
