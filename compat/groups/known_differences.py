@@ -157,7 +157,8 @@ def nothing_to_add(one: Difference) -> bool:
     theirs, ours = one.whole
     given = {name: value for name, value in ours.items() if name not in ("ThrottleTimeMs", "ErrorCode")}
     said = (ours["ThrottleTimeMs"], ours["ErrorCode"]) == (0, 0)
-    return bool(theirs == SILENT and said and all(value == [] for value in given.values()))
+    is_empty = "connection" not in ours and all(value == [] for value in given.values())
+    return bool(theirs == SILENT and said and is_empty)
 
 
 KNOWN: tuple[KnownDifference, ...] = (
