@@ -353,7 +353,6 @@ def test_a_set_that_does_not_fit_adds_nothing():
         ("no-api-versions", {}, subject(api_key=18), ["no-api-versions.closed"]),
         ("stale-metadata", {}, subject(api_key=3), ["stale-metadata.metadata"]),
     ],
-    ids=str,
 )  # fmt: skip
 def test_the_rules_of_a_set_strike_what_the_set_is_about(name, parameters, asked, hits):
     faults = Faults()
