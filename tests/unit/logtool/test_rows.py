@@ -54,7 +54,6 @@ class Message:
             {"topic_id": "short", "name": "n", "unknown_tagged_fields": {"3": "x"}},
         ),
     ],
-    ids=str,
 )
 def test_values_are_what_json_knows(value, expected):
     assert plain(value) == expected
