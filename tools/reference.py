@@ -21,8 +21,8 @@ from barnabas.control import openapi, routes
 from barnabas.ending import ENDS
 from barnabas.faults import actions, matching, rule, sets
 from barnabas.faults.events import EVENTS
-from barnabas.handlers.errors import top_level_response
 from barnabas.release import KAFKA_4
+from barnabas.serving.error_responses import top_level_response
 from barnabas.wire import registry
 from barnabas.wire.extent import has_arrays
 from barnabas.wire.generated.errors import ErrorCode
@@ -57,7 +57,7 @@ def api_page() -> str:
         served = f"{usual.min_version}-{usual.max_version}" if usual else "-"
         if api is not None and (usual is None or usual.max_version < api.max_version):
             served = f"{served}; 4.4: {api.min_version}-{api.max_version}".removeprefix("-; ")
-        handler = f"`handlers/{api.module}.py`" if api else ""
+        handler = f"`{_handler_of(api).relative_to(SERVER)}`" if api else ""
         published = f"{info.request_min_version}-{info.request_max_version}"
         entries = _too_many_entries(api) if api else ""
         lines.append(f"| {key} | {info.name} | {published} | {served} | {entries} | {handler} |")
@@ -80,9 +80,15 @@ def _too_many_entries(api: apis.Api) -> str:
     return answered if len(told) == len(versions) else f"{answered}, else closed"
 
 
+def _handler_of(api: apis.Api) -> Path:
+    """Return the file of an API's handler: a module, or the head of a package."""
+    module = SERVER / "handlers" / f"{api.module}.py"
+    return module if module.exists() else SERVER / "handlers" / api.module / "__init__.py"
+
+
 def _behaviour(api: apis.Api) -> str:
     """What a handler says of itself, without the name that it begins with."""
-    doc = ast.get_docstring(ast.parse((SERVER / "handlers" / f"{api.module}.py").read_text())) or ""
+    doc = ast.get_docstring(ast.parse(_handler_of(api).read_text())) or ""
     assert doc.startswith(f"{api.name} v"), f"handlers/{api.module}.py does not begin with what it serves"
     versions, _, rest = doc.removeprefix(f"{api.name} ").partition(". ")
     return f"*{versions}*. {rest}{_access(api)}"

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from bench.members import ClassicMember, ConsumerMember
+from bench.micro.requests import answered as wait_for
 from bench.micro.requests import create
 from bench.micro.timing import Timing, measure
 from bench.wire import request
@@ -71,16 +72,16 @@ def run() -> Iterator[Timing]:
 async def _all(broker: Broker) -> list[Timing]:
     import trio
 
-    from barnabas.requests.context import ConnectionInfo
+    from barnabas.serving.context import ConnectionInfo
 
     connection = ConnectionInfo(1, "PLAINTEXT", "PLAINTEXT", ("127.0.0.1", 1), ("127.0.0.1", 2))
     mailbox: Any = _Mailbox()
-    pipeline = broker.connections.parts.pipeline
+    begin = broker.connections.parts.begin
     await create(broker, TOPIC, 1)
     member = ClassicMember("group", TOPIC)
 
     async def ask(frame: bytes) -> bytes:
-        assert await pipeline.answer(connection, mailbox, memoryview(bytearray(frame[4:])))
+        await wait_for(broker, connection, mailbox, frame)
         return bytes(mailbox.response)
 
     await ask(request(FIND_COORDINATOR, 0, _string(b"group")))
@@ -90,7 +91,8 @@ async def _all(broker: Broker) -> list[Timing]:
         await trio.sleep(min(wait_s, 0.02))
 
     def answered(frame: bytes) -> bytes:
-        assert pipeline.begin(connection, mailbox, memoryview(bytearray(frame[4:]))) is True
+        begun = begin(connection, mailbox, memoryview(bytearray(frame[4:])))
+        assert begun.advance() is None
         return bytes(mailbox.response)
 
     def rejoin() -> None:

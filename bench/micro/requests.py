@@ -52,7 +52,7 @@ def run() -> Iterator[Timing]:
 
 
 async def _all(broker: Broker) -> list[Timing]:
-    from barnabas.requests.context import ConnectionInfo
+    from barnabas.serving.context import ConnectionInfo
 
     connection = ConnectionInfo(1, "PLAINTEXT", "PLAINTEXT", ("127.0.0.1", 1), ("127.0.0.1", 2))
     nowhere: Any = _Nowhere()
@@ -66,9 +66,7 @@ async def _all(broker: Broker) -> list[Timing]:
             ("Fetch v11, 100 B of each of", frames.fetch_v11(topic, range(count), 0, 100)),
         ):
             # The first request of an API waits until its code is imported.
-            await broker.connections.parts.pipeline.answer(
-                connection, nowhere, memoryview(bytearray(frame[4:]))
-            )
+            await answered(broker, connection, nowhere, frame)
             call = _caller(broker, connection, frame[4:])
             timings.append(measure(f"{name} {count:,} partitions", call))
     return timings
@@ -84,17 +82,24 @@ async def create(broker: Broker, topic: str, partitions: int) -> None:
     )
 
 
-def _caller(broker: Broker, connection: Any, request: bytes) -> Callable[[], None]:
+def _caller(broker: Broker, connection: Any, frame: bytes) -> Callable[[], None]:
     transport: Any = _Nowhere()
-    pipeline = broker.connections.parts.pipeline
+    begin = broker.connections.parts.begin
 
     def call() -> None:
         # A copy each time, as from a socket: a leader writes into it.
-        rest = pipeline.begin(connection, transport, memoryview(bytearray(request)))
-        if rest is not True:
-            finish(rest)
+        request = begin(connection, transport, memoryview(bytearray(frame)))
+        wait = request.advance()
+        if wait is not None:
+            finish(request.finish(wait))
 
     return call
+
+
+async def answered(broker: Broker, connection: Any, transport: Any, frame: bytes) -> None:
+    """Answer a request, which waits where its API is new."""
+    request = broker.connections.parts.begin(connection, transport, memoryview(bytearray(frame[4:])))
+    assert await request.finish(request.advance())
 
 
 def finish(answering: Any) -> None:

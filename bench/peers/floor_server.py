@@ -29,13 +29,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from struct import Struct
 
-from barnabas.broker.connection import LOOK_AFTER_LARGE_SECONDS, LOOK_SECONDS, UNCOUNTED_BYTES_MAX
 from barnabas.network.ready_sockets import ReadySockets
 from barnabas.network.sockets import PlainTransport
 from barnabas.records.batch import HEADER_SIZE, read_body, read_header
 from barnabas.records.crc import crc32c
 from barnabas.records.scan import scan_body
 from barnabas.records.varint import Buffer
+from barnabas.serving.connection import LOOK_AFTER_LARGE_SECONDS, LOOK_SECONDS, UNCOUNTED_BYTES_MAX
 from barnabas.wire import headers, registry
 from barnabas.wire.generated.api_versions import ApiVersionsResponse
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse

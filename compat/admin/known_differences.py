@@ -226,25 +226,25 @@ KNOWN: tuple[KnownDifference, ...] = (
     KnownDifference(
         "versions v3",
         "/SupportedFeatures",
-        "Kafka tells clients of v3 of no other feature: those of a quorum of controllers are decision 85",
+        "Kafka tells clients of v3 of no other feature: those of a quorum of controllers are decision 143",
         accepts=only_theirs,
     ),
     KnownDifference(
         "versions v4",
         tuple(rf"/SupportedFeatures/{name}\.version" for name in QUORUM_FEATURES),
-        "features of a quorum of controllers and its records: decision 85",
+        "features of a quorum of controllers and its records: decision 143",
         accepts=only_theirs,
     ),
     KnownDifference(
         "versions v[34]",
         tuple(rf"/FinalizedFeatures/{name}\.version" for name in QUORUM_FEATURES[1:]),
-        "finalized features of a quorum of controllers and its records: decision 85",
+        "finalized features of a quorum of controllers and its records: decision 143",
         accepts=only_theirs,
     ),
     KnownDifference(
         "versions v[34]",
         "/FinalizedFeaturesEpoch",
-        "Kafka counts the records of its quorum: decision 85",
+        "Kafka counts the records of its quorum: decision 143",
         accepts=lower,
     ),
 )

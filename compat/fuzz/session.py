@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import trio
 
-from barnabas.metrics.meter import count_error_codes
+from barnabas.serving.meter import count_error_codes
 from barnabas.wire.errors import DecodeError
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.headers import decode_response

@@ -7,7 +7,7 @@ asking for it closes the connection. Old versions stay in, since clients infer f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -26,12 +26,11 @@ TELEMETRY = frozenset((71, 72))
 HEARTBEATS = frozenset((12, 68))
 """Those that a client repeats on its connection. Their handlers change neither requests nor what they have returned."""
 
+SERVED_EARLY = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE))
+"""Those that are served before the controller has told a broker of its cluster, besides the controller's requests."""
+
 SINCE_4_4 = frozenset((93,))
 """Those that only a broker serves that is to be one of 4.4."""
-
-Handler = Callable[[Any, Any], Any]
-"""A coroutine function, or one that answers at once and returns a `Later` where it cannot."""
-
 
 READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = (
     Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.DESCRIBE,
@@ -111,9 +110,14 @@ class Api:
         return registry.module_of(self.key)
 
     @cached_property
-    def handle(self) -> Handler:
-        """The handler."""
-        handler: Handler = import_module(f"barnabas.handlers.{self.module}").handle
+    def is_conditional(self) -> bool:
+        """The whole of a request may be refused: by a feature, the authorizer, or for where the controller is."""
+        return bool(self.whole or self.feature or self.controller)
+
+    @cached_property
+    def handler(self) -> type[Any]:
+        """The class of its handler."""
+        handler: type[Any] = getattr(import_module(f"barnabas.handlers.{self.module}"), self.name)
         return handler
 
     @cached_property
@@ -124,7 +128,7 @@ class Api:
     def load(self) -> None:
         """Import codecs and handler."""
         registry.response_codec(self.key)
-        for part in (self.decoders, self.handle):  # asking for them imports them
+        for part in (self.decoders, self.handler):  # asking for them imports them
             assert part is not None
 
 

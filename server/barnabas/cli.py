@@ -20,9 +20,9 @@ from barnabas.lazy import OPENSSL_USERS, import_when_used
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
-    from barnabas.broker.seams import Watcher
     from barnabas.config.loading import BrokerConfig
     from barnabas.demo.security import Demo
+    from barnabas.serving.seams import Watcher
 
 # Sub-commands that are programs of their own: module with `main(arguments) -> exit code`, and what they do.
 TOOLS = {

@@ -66,13 +66,14 @@ class _Refused(Api):
     """An API between brokers that a broker without others advertises, as one on ZooKeeper did, and refuses."""
 
     @property
-    def handle(self) -> Any:
+    def handler(self) -> type[Any]:
         """The handler that refuses."""
-        return _refuse
+        return _Refusing
 
 
-async def _refuse(_context: Any, _request: Any) -> NoReturn:
-    raise RequestError(ErrorCode.STALE_CONTROLLER_EPOCH, "this broker has no controller but itself")
+class _Refusing:
+    def handle(self, _context: Any, _request: Any) -> NoReturn:
+        raise RequestError(ErrorCode.STALE_CONTROLLER_EPOCH, "this broker has no controller but itself")
 
 
 def _without_what_is_newer() -> dict[int, Api]:

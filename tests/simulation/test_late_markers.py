@@ -15,7 +15,7 @@ import trio
 
 from barnabas.coordination.markers import LocalMarkers
 from barnabas.coordination.verification import LocalVerifier
-from barnabas.handlers.transactional import Admission, Part
+from barnabas.handlers.shared.transactional import Admission, Part
 from barnabas.testing.simulation.broker import PORT, SimulatedBroker, quiet_logs
 from barnabas.testing.simulation.world import World, run_world
 from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper

@@ -12,16 +12,16 @@ from barnabas import apis
 from barnabas.broker.app import Broker
 from barnabas.broker.assembly import assembled
 from barnabas.broker.authorization import authorizer_of
-from barnabas.broker.binding import ready
+from barnabas.broker.handlers import Handlers
 from barnabas.config.loading import BrokerConfig
 from barnabas.environment import Threads
 from barnabas.environment.real import real_environment
 from barnabas.errors import RequestError
-from barnabas.handlers.errors import error_response
 from barnabas.log.disk import Disk
 from barnabas.loop_budget import LoopBudget
-from barnabas.requests.context import ConnectionInfo, RequestContext, Shared
-from barnabas.requests.log_limit import LogLimit
+from barnabas.serving.context import ConnectionInfo, RequestContext, Shared
+from barnabas.serving.error_responses import error_response
+from barnabas.serving.log_limit import LogLimit
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.headers import decode_response, encode_request, encode_response, parse_request_header
 from barnabas.wire.regions import Chunk, FileRegion
@@ -69,8 +69,7 @@ class Asked:
         shared = Shared(self.broker.memory, self.log_limit, self.authorizer)
         context = RequestContext(shared, self.connection, api.key, version, 1, self.client_id, NOW_MS)
         try:
-            handler = ready(api, self.services, asks_authorizer=True)
-            response = await handler(context, received)
+            response = await Handlers(self.services).answer(api, context, received)
         except RequestError as error:
             response = error_response(api, context, received, error.code, error.message)
         self.is_closed = context.close_after_response

@@ -177,7 +177,7 @@ class ClassicClient:
         )
         now_ms = self.coordinator.now_ms
         try:
-            must_join = self.coordinator.perform(lambda shard, out: shard.heartbeat(request, now_ms, out))
+            must_join = self.coordinator.write(lambda shard, out: shard.heartbeat(request, now_ms, out))
             if must_join and not self.dawdles:
                 self.join()
         except RequestError as error:
@@ -187,6 +187,6 @@ class ClassicClient:
     def leave(self) -> None:
         members = [LeaveGroupRequest.MemberIdentity(member_id=self.member_id)]
         now_ms = self.coordinator.now_ms
-        (code,) = self.coordinator.perform(lambda shard, out: shard.leave("g", members, now_ms, out))
+        (code,) = self.coordinator.write(lambda shard, out: shard.leave("g", members, now_ms, out))
         assert code == 0
         self.owned, self.joined, self.member_id = set(), False, ""

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import trio
 
-from barnabas.broker.connection import Connection
-from barnabas.broker.connection_parts import ConnectionParts
 from barnabas.network.lobby import Lobbies
 from barnabas.network.ready_sockets import ReadySockets
 from barnabas.network.sockets import PlainTransport
+from barnabas.serving.connection import Connection
+from barnabas.serving.connection_parts import ConnectionParts
 from tests.support.broker import new_connection
 
 TIMEOUT_S = 60.0

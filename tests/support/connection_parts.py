@@ -6,19 +6,19 @@ from typing import Any
 
 import trio
 
-from barnabas.broker.buffers import BufferPool
-from barnabas.broker.connection_parts import ConnectionParts
-from barnabas.broker.handshakes import Handshakes
-from barnabas.broker.stalls import StallMeter
 from barnabas.environment.real import OsThreads
 from barnabas.loop_budget import LoopBudget
-from barnabas.requests.log_limit import LogLimit
-from barnabas.requests.memory import Memory
+from barnabas.serving.connection_parts import ConnectionParts
+from barnabas.serving.framing import BufferPool
+from barnabas.serving.handshakes import Handshakes
+from barnabas.serving.log_limit import LogLimit
+from barnabas.serving.memory import Memory
+from barnabas.serving.stalls import StallMeter
 
 NAMES = (
-    "pipeline",
+    "begin",
     "memory",
-    "buffers",
+    "pool",
     "budget",
     "stalls",
     "log_limit",
@@ -29,21 +29,18 @@ NAMES = (
 )
 
 
-class NobodyAnswers:
-    """A pipeline of a broker that is asked nothing."""
-
-    async def answer(self, *_: object) -> bool:
-        """Fail."""
-        raise AssertionError("a request came")
+def _fail(*_: object) -> None:
+    """Fail: the broker is asked nothing."""
+    raise AssertionError("a request came")
 
 
 def connection_parts(**changed: Any) -> ConnectionParts:
     """Return the parts of a broker that answers nothing, with those that are `changed`."""
     log_limit = LogLimit()
     parts: dict[str, Any] = {
-        "pipeline": NobodyAnswers(),
+        "begin": _fail,
         "memory": Memory(),
-        "buffers": BufferPool(),
+        "pool": BufferPool(),
         "budget": LoopBudget(),
         "stalls": StallMeter(log_limit),
         "log_limit": log_limit,

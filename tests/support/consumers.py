@@ -54,8 +54,6 @@ class Coordinator:
         self.now_ms = 0
         self.topics_made = 0
         self._waiter = 0
-        # What each member asked and was answered last: who repeats it may be given the same.
-        self._answered: dict[str, tuple[Any, Any]] = {}
 
     # --- topics ---------------------------------------------------------------------------------------------
 
@@ -80,13 +78,13 @@ class Coordinator:
 
     # --- events ---------------------------------------------------------------------------------------------
 
-    def perform(self, event: Any) -> Any:
+    def write(self, event: Any) -> Any:
         """Let an event decide, and apply what it has decided, as the runtime does: nothing if it raises."""
         out = Decision()
         result = event(self.shard, out)
         self._settle(out)
         for needed in out.effects:
-            self.perform(
+            self.write(
                 lambda shard, out, needed=needed: shard.target_computed(
                     needed, needed.compute(), self.now_ms, out
                 )
@@ -97,7 +95,7 @@ class Coordinator:
         """The same for an event that answers a waiter; returns its number for `answers`."""
         self._waiter += 1
         number = self._waiter
-        self.perform(lambda shard, out: event(shard, out, number))
+        self.write(lambda shard, out: event(shard, out, number))
         return number
 
     def _settle(self, out: Decision) -> None:
@@ -119,7 +117,7 @@ class Coordinator:
         for timer in [key for key, at_ms in out.timers.items() if at_ms == begins_ms and key[0] == "join"]:
             # A classic group that waits for nobody begins its first generation.
             del self.timers[timer]
-            self.perform(lambda shard, out, timer=timer: shard.expire(timer, self.now_ms, out))
+            self.write(lambda shard, out, timer=timer: shard.expire(timer, self.now_ms, out))
 
     def advance(self, ms: int) -> None:
         """Let time pass, with all timers that come meanwhile."""
@@ -129,7 +127,7 @@ class Coordinator:
             if self.timers[timer] > end_ms:
                 break
             self.now_ms = max(self.now_ms, self.timers.pop(timer))
-            self.perform(lambda shard, out, timer=timer: shard.expire(timer, self.now_ms, out))
+            self.write(lambda shard, out, timer=timer: shard.expire(timer, self.now_ms, out))
         self.now_ms = end_ms
 
     def reloaded(self) -> GroupShard:
@@ -160,18 +158,9 @@ class Coordinator:
             group_id="g", member_id=member_id, member_epoch=epoch, **fields
         )
         check_heartbeat(request, api_version, self.settings)
-        asked, answered = self._answered.get(member_id, (None, None))
-        beat = Heartbeat(
-            request,
-            "client",
-            "/host",
-            "made-by-coordinator",
-            answered=answered if asked == request else None,
-        )
-        self.shard.finds_content(beat, self.now_ms)
-        response = self.perform(lambda shard, out: shard.consumer_heartbeat(beat, self.now_ms, out))
-        self._answered[member_id] = request, response
-        return response
+        beat = Heartbeat(request, "client", "/host", "made-by-coordinator")
+        self.shard.is_up_to_date(beat, self.now_ms)
+        return self.write(lambda shard, out: shard.consumer_heartbeat(beat, self.now_ms, out))
 
 
 def _check_said(said: Said | CommittedOffset, key: bytes, value: bytes | None) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from barnabas.config.loading import BrokerConfig
 from barnabas.errors import RequestError
-from barnabas.handlers import fetch
+from barnabas.handlers.fetch import Fetch
 from barnabas.records.batch import iter_batches, read_records
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest
@@ -31,12 +31,10 @@ def fetch_at_once(
         api_version=VERSION, now_ms=node.now_ms, authorizes=lambda *_, **__: True, quotas=None,
         asks_authorizer=False, correlation_id=1, connection=SimpleNamespace(listener="PLAINTEXT"),
     )  # fmt: skip
-    services: dict[str, Any] = {"piecework": None, "fetch_sessions": None, "failures": None}
+    services: dict[str, Any] = {"step_runner": None, "fetch_sessions": None, "failures": None}
     metadata: Any = SimpleNamespace(image=node.image)
-    response: Any = fetch.handle(
-        context, request,
-        metadata=metadata, replicas=node.replicas, config=CONFIG, budget=node.budget, **services,
-    )  # fmt: skip
+    handler = Fetch(metadata=metadata, replicas=node.replicas, config=CONFIG, budget=node.budget, **services)
+    response: Any = handler.handle(context, request)
     (answer,) = response.responses[0].partitions
     if answer.error_code:
         raise RequestError(ErrorCode(answer.error_code))

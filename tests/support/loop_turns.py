@@ -185,7 +185,7 @@ async def drive(directory: str, chosen: list[str]) -> dict[str, dict[str, object
         driver = Driver(client.broker.listeners[0].addresses[0])
         await fill(driver, state)
         for api in KAFKA_4.apis.values():
-            assert api.handle, api.decoders  # imported once, so not by the first request
+            assert api.handler, api.decoders  # imported once, so not by the first request
         with METER:
             for api in KAFKA_4.apis.values():
                 if api.name not in ROWS or (chosen and api.name not in chosen):

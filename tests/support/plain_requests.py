@@ -7,8 +7,8 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from barnabas import apis
-from barnabas.requests.context import ANONYMOUS
 from barnabas.security.authorizer import Operation, Requester, ResourceType
+from barnabas.serving.context import ANONYMOUS
 from compat.kit.wire import encode, message
 from tests.support.broker import Asked
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from inspect import getattr_static
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -14,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def is_source(holder: Any, name: str) -> bool:
     """Say whether what a class or module holds under a name is interpreted, so that it can be replaced."""
-    return isinstance(holder.__dict__[name], FunctionType | property | classmethod | staticmethod)
+    return isinstance(getattr_static(holder, name), FunctionType | property | classmethod | staticmethod)
 
 
 def failure_in_sources(test: str) -> str:

@@ -62,7 +62,7 @@ class Streams(Coordinator):
         request = Request(group_id="g", member_id=member_id, member_epoch=epoch, **fields)
         check_heartbeat(request)
         beat = Heartbeat(request, "client", "/host")
-        answer: Answer = self.perform(lambda shard, out: shard.streams_heartbeat(beat, self.now_ms, out))
+        answer: Answer = self.write(lambda shard, out: shard.streams_heartbeat(beat, self.now_ms, out))
         for _ in answer.add_endpoints():
             pass
         for topic in answer.to_create:

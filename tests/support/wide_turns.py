@@ -81,7 +81,7 @@ async def drive(chosen: list[str]) -> dict[str, dict[str, object]]:
             async with running([directory], **values) as client:
                 driver = Driver(client.broker.listeners[0].addresses[0])
                 for api in KAFKA_4.apis.values():
-                    assert api.handle, api.decoders
+                    assert api.handler, api.decoders
                 with METER:
                     await _drive(driver, label, kinds, chosen, found)
     return found

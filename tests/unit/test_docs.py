@@ -370,7 +370,7 @@ def test_names_that_are_gone_are_noticed(name: str) -> None:
     [
         "Replica.append", "replicas.replica.Replica", "replicas.replica.Replica.append", "broker/assembly.py",
         "cluster/ports", "log.dirs", "min.insync.replicas", "context.authorizes(operation, resource)",
-        "/brokers/ids/<id>", "serve --workers N", "handlers/appending.py", "unit/test_docs",
+        "/brokers/ids/<id>", "serve --workers N", "handlers/api_versions.py", "unit/test_docs",
     ],
 )  # fmt: skip
 def test_names_that_are_there_are_found(name: str) -> None:

@@ -12,7 +12,7 @@ from barnabas.config import broker as settings
 from barnabas.config import releases
 from barnabas.config.loading import DEFAULT_CONFIG, BrokerConfig
 from barnabas.config.setting import SettingError
-from barnabas.handlers.config_resources import synonyms_of_broker_setting
+from barnabas.handlers.shared.config_resources import synonyms_of_broker_setting
 from barnabas.release import KAFKA_4, profile_of, release
 from barnabas.wire.generated.api_versions import ApiVersionsRequest
 from barnabas.wire.generated.errors import ErrorCode

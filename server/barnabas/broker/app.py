@@ -14,10 +14,10 @@ import trio
 from barnabas.broker.startup import bootstrap_of, listen
 
 if TYPE_CHECKING:
-    from barnabas.broker.listener import Connections, Listener
     from barnabas.broker.metrics_endpoint import MetricsAddress, MetricsEndpoint
     from barnabas.broker.services import Services
-    from barnabas.requests.memory import Memory
+    from barnabas.serving.listener import Connections, Listener
+    from barnabas.serving.memory import Memory
 
 
 class Participation(Protocol):

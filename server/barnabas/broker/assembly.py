@@ -8,34 +8,25 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
 
 from barnabas.broker.app import Broker, Stopping
 from barnabas.broker.authorization import authorizer_of
-from barnabas.broker.buffers import BufferPool
-from barnabas.broker.channel import SECRET_BYTES, LoginParts
-from barnabas.broker.codecs import CodecWorker
-from barnabas.broker.connection_limits import ConnectionLimits
-from barnabas.broker.connection_parts import ConnectionParts
 from barnabas.broker.coordination_parts import coordination_parts
-from barnabas.broker.handshakes import Handshakes
+from barnabas.broker.handlers import Handlers
 from barnabas.broker.housekeeping import Housekeeping
 from barnabas.broker.image_follower import ImageFollower
 from barnabas.broker.interpreter import give_back_memory
-from barnabas.broker.listener import Connections
 from barnabas.broker.open_files import allow_open_files, connections_max
-from barnabas.broker.pipeline import Pipeline
 from barnabas.broker.quotas import broker_quotas
-from barnabas.broker.seams import NO_SEAMS, Seams
 from barnabas.broker.securing import Securing
 from barnabas.broker.services import Services
-from barnabas.broker.stalls import StallMeter
 from barnabas.broker.startup import advertised_endpoints, open_listeners, parse_metrics_address
 from barnabas.broker.storage import opened_storage
 from barnabas.broker.storage_parts import Membership, Storage
-from barnabas.broker.unauthenticated import UnauthenticatedConnections
 from barnabas.cluster.internal_topics import SHARE_TOPIC
 from barnabas.config import broker as settings
 from barnabas.config.authorizer import token_secret_key
@@ -48,15 +39,26 @@ from barnabas.loop_budget import LoopBudget
 from barnabas.release import ReleaseProfile, profile_of
 from barnabas.replicas.in_sync import shrink_periodically
 from barnabas.replicas.moving import LogMover
-from barnabas.requests.context import Shared
-from barnabas.requests.fetch_sessions import FetchSessions
-from barnabas.requests.log_limit import LogLimit
-from barnabas.requests.memory import REQUEST_BYTES_MAX, Memory
-from barnabas.requests.piecework import Piecework
+from barnabas.serving.channel import SECRET_BYTES, LoginParts
+from barnabas.serving.connection_limits import ConnectionLimits
+from barnabas.serving.connection_parts import ConnectionParts
+from barnabas.serving.context import Shared
+from barnabas.serving.encoding import CodecWorker
+from barnabas.serving.fetch_sessions import FetchSessions
+from barnabas.serving.framing import BufferPool
+from barnabas.serving.handshakes import Handshakes
+from barnabas.serving.listener import Connections
+from barnabas.serving.log_limit import LogLimit
+from barnabas.serving.memory import REQUEST_BYTES_MAX, Memory
+from barnabas.serving.pipeline import Pipeline
+from barnabas.serving.request import Request
+from barnabas.serving.seams import NO_SEAMS, Seams
+from barnabas.serving.stalls import StallMeter
+from barnabas.serving.step_runner import StepRunner
+from barnabas.serving.unauthenticated import UnauthenticatedConnections
 
 if TYPE_CHECKING:
     from barnabas.broker.joining import Connect
-    from barnabas.broker.listener import Listener
     from barnabas.broker.membership import MembershipParts
     from barnabas.broker.metrics_endpoint import MetricsAddress
     from barnabas.cluster.credentials import ClusterCredentials
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
     from barnabas.environment import Environment
     from barnabas.metrics.client_telemetry import Telemetry
     from barnabas.security.authorizer import Authorizer
+    from barnabas.serving.listener import Listener
 
 
 @asynccontextmanager
@@ -180,7 +183,7 @@ def _assemble(
     log_limit = LogLimit(environment.monotonic)
     stalls = StallMeter(log_limit)
     budget.on_long_turn = stalls.long_turn
-    piecework = Piecework(budget, threads)
+    step_runner = StepRunner(budget, threads)
 
     # --- coordinators ---------------------------------------------------------------------------------------
     coordination = coordination_parts(config, release, environment, budget, storage)
@@ -192,7 +195,7 @@ def _assemble(
 
         made = Shares(
             config, coordination.internal(SHARE_TOPIC), groups=groups, metadata=metadata, replicas=replicas, budget=budget,
-            piecework=piecework, now_ms=now_ms, steady_ms=environment.monotonic_ms, elsewhere=coordination.share_state,
+            step_runner=step_runner, now_ms=now_ms, steady_ms=environment.monotonic_ms, elsewhere=coordination.share_state,
             high_watermarks=coordination.high_watermarks,
         )  # fmt: skip
         background.start_soon(made.run)
@@ -299,7 +302,7 @@ def _assemble(
         threads=threads,
         served=served,
         budget=budget,
-        piecework=piecework,
+        step_runner=step_runner,
         metadata=metadata,
         controller=in_cluster.controller
         if in_cluster is not None
@@ -329,7 +332,7 @@ def _assemble(
     )
     meter = None
     if metrics_address is not None:
-        from barnabas.metrics.meter import RequestMeter
+        from barnabas.serving.meter import RequestMeter
 
         meter = RequestMeter(lambda topic_id: metadata.image.topic_name(topic_id))
 
@@ -340,20 +343,26 @@ def _assemble(
         if telemetry.if_made is not None:
             telemetry.if_made.instances.connection_closed(connection_id)
 
+    pipeline = Pipeline(
+        served,
+        Handlers(services),
+        Shared(memory, log_limit, authorizer, quotas),
+        CodecWorker(threads, config.get(settings.MAX_REQUEST_ENTRIES)),
+        budget=budget,
+        failures=storage.failures,
+        release=release,
+        clock_ms=now_ms,
+        meter=meter,
+        interceptor=seams.interceptor,
+        sender=seams.sender,
+        now_s=environment.monotonic,
+    )
     connections = Connections(
         background,
         ConnectionParts(
-            pipeline=Pipeline(
-                services,
-                Shared(memory, log_limit, authorizer, quotas),
-                CodecWorker(threads, config.get(settings.MAX_REQUEST_ENTRIES)),
-                meter=meter,
-                interceptor=seams.interceptor,
-                sender=seams.sender,
-                now_s=environment.monotonic,
-            ),
+            begin=partial(Request, pipeline),
             memory=memory,
-            buffers=BufferPool(),
+            pool=BufferPool(),
             budget=budget,
             stalls=stalls,
             log_limit=log_limit,

@@ -14,7 +14,6 @@ from barnabas.config import broker as settings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.broker.connection_limits import ConnectionLimits
     from barnabas.cluster.image import Delta
     from barnabas.config.loading import BrokerConfig
     from barnabas.lazy import Lazy
@@ -22,7 +21,8 @@ if TYPE_CHECKING:
     from barnabas.log.manager import LogManager
     from barnabas.metrics.client_telemetry import Telemetry
     from barnabas.replicas.manager import Replicas
-    from barnabas.requests.quotas import BrokerQuotas
+    from barnabas.serving.connection_limits import ConnectionLimits
+    from barnabas.serving.quotas import BrokerQuotas
 
 
 class ImageFollower:

@@ -15,22 +15,23 @@ from typing import TYPE_CHECKING, Protocol
 import trio
 
 from barnabas import output
-from barnabas.broker import connection, interpreter
+from barnabas.broker import interpreter
 from barnabas.broker.assembly import assembled
-from barnabas.broker.seams import NO_SEAMS, Seams
 from barnabas.broker.startup import StartupError, exposures
 from barnabas.config.authorizer import has_authorizer
 from barnabas.config.cluster import is_clustered
 from barnabas.ending import DONE, FAILED, end_signals
 from barnabas.environment.real import real_environment
 from barnabas.errors import StorageError, leaves
+from barnabas.serving import connection
+from barnabas.serving.seams import NO_SEAMS, Seams
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from barnabas.broker.app import Broker
-    from barnabas.broker.seams import Watcher
     from barnabas.config.loading import BrokerConfig
+    from barnabas.serving.seams import Watcher
 
     Prepare = Callable[[Broker], Awaitable[None]]
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from barnabas.config import broker as settings
 from barnabas.quotas.clients import ClientQuotas
-from barnabas.requests.quotas import BrokerQuotas
 from barnabas.security.authorizer import Operation
+from barnabas.serving.quotas import BrokerQuotas
 
 if TYPE_CHECKING:
     from barnabas.apis import Api

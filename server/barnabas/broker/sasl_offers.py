@@ -31,8 +31,8 @@ from barnabas.security.sasl.scram import ScramExchange
 from barnabas.security.sasl.server import SaslOffer
 
 if TYPE_CHECKING:
-    from barnabas.broker.channel import LoginParts
     from barnabas.security.sasl.oauthbearer import Check
+    from barnabas.serving.channel import LoginParts
 
 log = logging.getLogger(__name__)
 

@@ -11,20 +11,20 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.broker.channel import Channel, LoginParts
 from barnabas.broker.startup import StartupError
 from barnabas.cluster.image import BROKER
 from barnabas.config import broker as settings
 from barnabas.config.listeners import ListenerSettings
 from barnabas.config.setting import SettingError
+from barnabas.serving.channel import Channel, LoginParts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.broker.listener import Listener
     from barnabas.cluster.image import Delta
     from barnabas.config.loading import BrokerConfig
     from barnabas.network.tls_context import ServerTls
+    from barnabas.serving.listener import Listener
 
 log = logging.getLogger(__name__)
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from barnabas.replicas.failures import LogDirFailures
     from barnabas.replicas.manager import Replicas
     from barnabas.replicas.moving import LogMover
-    from barnabas.requests.fetch_sessions import FetchSessions
-    from barnabas.requests.piecework import Piecework
+    from barnabas.serving.fetch_sessions import FetchSessions
+    from barnabas.serving.step_runner import StepRunner
 
 
 class Services(NamedTuple):
@@ -46,7 +46,7 @@ class Services(NamedTuple):
     threads: Threads
     served: Mapping[int, Api]
     budget: LoopBudget
-    piecework: Piecework
+    step_runner: StepRunner
     metadata: MetadataStore
     controller: Controller
     topic_creation: TopicCreation

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from barnabas.broker.listener import Listener
 from barnabas.config import broker as settings
 from barnabas.config.cluster import is_clustered
 from barnabas.config.listeners import PROTOCOLS, ListenerSettings, listener_settings, mechanisms_of
 from barnabas.network.transport import EVERYWHERE, UnknownHostError
+from barnabas.serving.listener import Listener
 
 if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig

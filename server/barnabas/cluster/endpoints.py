@@ -14,7 +14,7 @@ from barnabas.cluster.image import BrokerInfo, ClusterImage
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from barnabas.requests.context import ConnectionInfo
+    from barnabas.serving.context import ConnectionInfo
 
 
 class Node(NamedTuple):

@@ -24,18 +24,18 @@ from barnabas.faults.engine import FETCHES
 from barnabas.faults.events import CONNECT, REQUEST
 from barnabas.faults.matching import Subject
 from barnabas.faults.paths import code_of
-from barnabas.handlers.errors import error_response, partial_error_response
+from barnabas.serving.error_responses import error_response, partial_error_response
 from barnabas.wire.regions import FileRegion
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
-    from barnabas.broker.binding import Handler
-    from barnabas.broker.seams import Taker
     from barnabas.cluster.image import ClusterImage
     from barnabas.faults.engine import Faults, Verdict
     from barnabas.faults.rule import Rule
     from barnabas.network.transport import Transport
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
+    from barnabas.serving.pipeline import Handler
+    from barnabas.serving.seams import Taker
     from barnabas.wire.regions import Chunk
 
 METADATA = 3

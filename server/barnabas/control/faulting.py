@@ -18,11 +18,11 @@ from barnabas.lazy import Lazy
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
-    from barnabas.broker.binding import Handler
-    from barnabas.broker.seams import Taker
     from barnabas.control.committing import Committing
     from barnabas.network.transport import Transport
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
+    from barnabas.serving.pipeline import Handler
+    from barnabas.serving.seams import Taker
     from barnabas.wire.regions import Chunk
 
 

@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, NamedTuple
 import trio
 
 from barnabas.broker.assembly import assembled
-from barnabas.broker.seams import Seams
 from barnabas.control.disk import FaultyDisk
 from barnabas.control.faulting import Faulting
 from barnabas.control.recorder import Recorder
 from barnabas.environment.real import real_environment
 from barnabas.loop_budget import LoopBudget
+from barnabas.serving.seams import Seams
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from barnabas.broker.app import Broker
-    from barnabas.broker.seams import Watcher
     from barnabas.config.loading import BrokerConfig
     from barnabas.control.clock import VirtualClock
     from barnabas.environment import Environment
     from barnabas.network.transport import Acceptor, Network
+    from barnabas.serving.seams import Watcher
 
 
 class NotRunningError(Exception):

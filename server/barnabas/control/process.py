@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from barnabas.broker.app import Broker
-    from barnabas.broker.seams import Watcher
     from barnabas.config.loading import BrokerConfig
+    from barnabas.serving.seams import Watcher
 
 
 def run(

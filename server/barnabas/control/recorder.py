@@ -22,10 +22,9 @@ from barnabas.wire.regions import FileRegion
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
-    from barnabas.broker.binding import Handler
-    from barnabas.broker.pipeline import Interceptor
     from barnabas.faults.naming import NameOf
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
+    from barnabas.serving.pipeline import Handler, Interceptor
 
 RECORDED_MAX = 10_000
 KEPT_ENTRIES_MAX = 100

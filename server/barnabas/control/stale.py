@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from barnabas import apis
-from barnabas.broker.binding import ready
+from barnabas.broker.handlers import Handlers
 
 if TYPE_CHECKING:
     from barnabas.broker.services import Services
     from barnabas.cluster.image import ClusterImage
     from barnabas.cluster.store import MetadataStore
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 METADATA = 3
 
@@ -33,5 +33,4 @@ class _OldMetadata:
 async def stale_answer(services: Services, image: ClusterImage, context: RequestContext, request: Any) -> Any:
     """Answer a Metadata request as the broker would have when the cluster was as in `image`. Raises RequestError."""
     old: Any = _OldMetadata(services.metadata, image)
-    handler = ready(apis.BY_KEY[METADATA], services._replace(metadata=old))
-    return await handler(context, request)
+    return await Handlers(services._replace(metadata=old)).answer(apis.BY_KEY[METADATA], context, request)

@@ -72,7 +72,7 @@ class ClusterShareState:
             lambda _: None,
         )
 
-    async def read(self, key: StateKey, leader_epoch: int) -> ShareState:
+    async def read_state(self, key: StateKey, leader_epoch: int) -> ShareState:
         """Return the state, for a new leader of the partition. Raises RequestError."""
         request = ReadShareGroupStateRequest
         asked = request.PartitionData(partition=key[2], leader_epoch=leader_epoch)
@@ -88,12 +88,12 @@ class ClusterShareState:
 
         return await self._ask(
             key,
-            lambda: self._local.read(key, leader_epoch),
+            lambda: self._local.read_state(key, leader_epoch),
             request(group_id=key[0], topics=topics),
             state,
         )
 
-    async def write(self, key: StateKey, write: StateWrite) -> None:
+    async def write_state(self, key: StateKey, write: StateWrite) -> None:
         """Write what has become of records. Raises RequestError."""
         request = WriteShareGroupStateRequest
         asked = request.PartitionData(
@@ -107,7 +107,7 @@ class ClusterShareState:
         topics = [request.WriteStateData(topic_id=key[1], partitions=[asked])]
         await self._ask(
             key,
-            lambda: self._local.write(key, write),
+            lambda: self._local.write_state(key, write),
             request(group_id=key[0], topics=topics),
             lambda _: None,
         )

@@ -119,7 +119,7 @@ class GroupCoordinator(Runtime["GroupShard"]):
         code = 0
         try:
             record = await self._aside(needed.compute)
-            if not await self.perform_on(
+            if not await self.write_on(
                 shard, lambda machine, out: machine.keep_generation(needed, record, out)
             ):
                 return
@@ -127,7 +127,7 @@ class GroupCoordinator(Runtime["GroupShard"]):
             log.warning("the assignment of group %r cannot be written: %s", needed.group_id, error)
             code = error.code
         try:
-            await self.perform_on(
+            await self.write_on(
                 shard, lambda machine, out: machine.generation_kept(needed, code, self._now_ms(), out)
             )
         except RequestError as error:
@@ -147,7 +147,7 @@ class GroupCoordinator(Runtime["GroupShard"]):
             parts = list((target or {}).items())
             # Twice, since the last event compares all: what was written must be known to be the same by then.
             for part in (*slices(parts, TARGETS_AT_ONCE), *slices(parts, TARGETS_COMPARED_AT_ONCE)):
-                if not await self.perform_on(
+                if not await self.write_on(
                     shard,
                     lambda machine, out, part=part: machine.write_part_of_target(  # type: ignore[misc]
                         effect, part, self._now_ms(), out
@@ -156,7 +156,7 @@ class GroupCoordinator(Runtime["GroupShard"]):
                 ):
                     break
                 await self._give_way()
-            await self.perform_on(
+            await self.write_on(
                 shard, lambda machine, out: machine.target_computed(effect, target, self._now_ms(), out)
             )
         except RequestError as error:
@@ -165,7 +165,7 @@ class GroupCoordinator(Runtime["GroupShard"]):
     async def expire_offsets(self) -> None:
         """Forget offsets that are kept too long, and groups of which nothing is left."""
         now_ms = self._now_ms()
-        await self.perform_in_slices(lambda shard: shard.expiring(now_ms))
+        await self.write_all(lambda shard: shard.expiring(now_ms))
 
     async def forget_topics(self, names: frozenset[str], ids: frozenset[bytes], deleted_ms: int) -> None:
         """Forget the offsets that were committed in deleted topics until then, and what share groups know of them."""
@@ -174,15 +174,15 @@ class GroupCoordinator(Runtime["GroupShard"]):
         await self.prepare()
         from barnabas.groups.share_states import forgetting_topics
 
-        await self.perform_in_slices(lambda shard: shard.forgetting_topics(names, deleted_ms))
-        await self.perform_in_slices(lambda shard: forgetting_topics(shard, ids))
+        await self.write_all(lambda shard: shard.forgetting_topics(names, deleted_ms))
+        await self.write_all(lambda shard: forgetting_topics(shard, ids))
 
     async def delete_group(self, group_id: str) -> None:
         """Delete a group without members, with its offsets. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
 
         Many offsets go in several batches, as in Kafka: where one fails, the rest is still there.
         """
-        while await self.perform(
+        while await self.write(
             group_id,
             lambda shard, out: shard.delete_group(group_id, out),
             is_large=lambda shard: shard.share_state_size(group_id) > EVENT_SIZE_MAX,

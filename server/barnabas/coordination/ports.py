@@ -100,10 +100,10 @@ class ShareStatePort(Protocol):
     async def initialize(self, key: StateKey, state_epoch: int, start_offset: int) -> None:
         """Begin a state."""
 
-    async def read(self, key: StateKey, leader_epoch: int) -> ShareState:
+    async def read_state(self, key: StateKey, leader_epoch: int) -> ShareState:
         """Return the state, for a new leader of the partition."""
 
-    async def write(self, key: StateKey, write: StateWrite) -> None:
+    async def write_state(self, key: StateKey, write: StateWrite) -> None:
         """Write what has become of records."""
 
     async def summary(self, key: StateKey) -> ShareState | None:

@@ -22,9 +22,9 @@ from barnabas.coordination.shard import GiveWay, M, Shard, never
 from barnabas.coordination.shard_log import ShardLog
 from barnabas.coordination.shards import READ_AGAIN_SECONDS, Shards
 from barnabas.coordination.timers import Timers
-from barnabas.coordination.waiting import Respond, WaitedFor, Waiter, waited_for
-from barnabas.errors import PeerError, RequestError
-from barnabas.later import Later
+from barnabas.coordination.waiting import FutureReply, Respond, Waiter
+from barnabas.deferred import Deferred, resolved
+from barnabas.errors import PeerError, RequestError, detached
 from barnabas.statemachine.decision import Decision, Entry, Large, Refused
 from barnabas.statemachine.partitioning import partition_for
 from barnabas.wire.generated.errors import ErrorCode
@@ -93,7 +93,7 @@ class Runtime(Generic[M]):
 
     # --- events ---------------------------------------------------------------------------------------------
 
-    async def perform(
+    async def write(
         self,
         key: str,
         event: Callable[[M, Decision], R | Refused],
@@ -135,85 +135,86 @@ class Runtime(Generic[M]):
             raise result.error
         return result
 
-    def perform_at_once(
+    def write_nowait(
         self,
         key: str,
         event: Callable[[M, Decision], R | Refused],
         *,
         is_large: Callable[[M], bool] | None = None,
-    ) -> R | Later[R]:
-        """As `perform`, without waiting where nothing is to be waited for; it gives way to nobody then."""
+    ) -> R | Deferred[R]:
+        """As `write`, without waiting where nothing is to be waited for; it gives way to nobody then."""
         shards = self._shards
         count = shards.partitions
         if not count:
-            return Later(lambda: self.perform(key, event, is_large=is_large))
+            return Deferred(lambda: self.write(key, event, is_large=is_large))
         shard = shards.active(partition_for(key, count))
         if shard.is_held or (is_large is not None and is_large(shard.machine)):
-            return Later(lambda: self.perform(key, event, is_large=is_large))
+            return Deferred(lambda: self.write(key, event, is_large=is_large))
         result = self._decide(shard, event)
         if not self._log.is_committed(shard, shard.end_offset):
-            return Later(partial(self._when_committed, shard, shard.end_offset, result))
+            return Deferred(partial(self._when_committed, shard, shard.end_offset, result))
         if isinstance(result, Refused):
             raise result.error
         return result
 
     async def _when_committed(self, shard: Shard[M], end_offset: int, result: R | Refused) -> R:
-        """Return a result when all that it was decided upon is committed. Raises RequestError as `perform`."""
+        """Return a result when all that it was decided upon is committed. Raises RequestError as `write`."""
         await self._log.wait_committed(shard, end_offset)
         if isinstance(result, Refused):
             raise result.error
         return result
 
-    async def perform_and_wait(self, key: str, event: Callable[[M, Decision, int], None]) -> Any:
-        """Let `event` decide with a waiter's number, and wait until some event answers that waiter.
-
-        A caller that is cancelled is forgotten; an answer that comes for it later goes nowhere. Raises RequestError as
-        `perform`.
-        """
-        shard = self._shards.active(await self._shards.partition_of(key))
-        if shard.is_held:
-            shard = await self._when_free(shard)
-        number, waiter = next(self._numbers), Waiter()
-        shard.waiting[number] = waiter
-        try:
-            self._decide(shard, lambda machine, out: event(machine, out, number))
-            await waiter.wait()
-        finally:
-            shard.waiting.pop(number, None)
-        if waiter.failure is not None:
-            raise RequestError(waiter.failure)
-        return waiter.response
-
-    def perform_and_announce(
+    def write_for_reply(
         self, key: str, event: Callable[[M, Decision, int], None], respond: Respond[R]
-    ) -> R | Later[R]:
-        """As `perform_and_wait`, with what `respond` makes of the answer, and without waiting where it is there at once."""
+    ) -> R | Deferred[R]:
+        """Let `event` decide with the number of a waiter, which this or a later event answers.
+
+        Returns what `respond` makes of that answer, or of the RequestError with which the waiter fails, without waiting
+        where it is there. A reply that is cancelled is dropped when it comes. Raises RequestError as `write`.
+        """
         shards = self._shards
         count = shards.partitions
         shard = shards.active(partition_for(key, count)) if count else None
         if shard is None or shard.is_held:
-            return Later(lambda: waited_for(self.perform_and_wait(key, event), respond))
+            return Deferred(partial(self._write_for_reply_when_free, key, event, respond))
+        return self._begin_reply(shard, event, respond)
+
+    async def _write_for_reply_when_free(
+        self, key: str, event: Callable[[M, Decision, int], None], respond: Respond[R]
+    ) -> R:
+        reply: R | Deferred[R] | None = None
+        failure: RequestError | None = None
+        try:
+            shard = self._shards.active(await self._shards.partition_of(key))
+            reply = self._begin_reply(await self._when_free(shard), event, respond)
+        except RequestError as error:
+            failure = detached(error)
+        return await resolved(respond(failure) if failure is not None else reply)  # type: ignore[arg-type]
+
+    def _begin_reply(
+        self, shard: Shard[M], event: Callable[[M, Decision, int], None], respond: Respond[R]
+    ) -> R | Deferred[R]:
         number, waiter = next(self._numbers), Waiter()
         shard.waiting[number] = waiter
-        later = WaitedFor(shard.waiting, number, waiter, respond)
+        future = FutureReply(shard.waiting, number, waiter, respond)
         try:
             self._decide(shard, lambda machine, out: event(machine, out, number))
         except BaseException:
-            later.forget()
+            future.cancel()
             raise
-        return later.take() if waiter.is_answered else later
+        return future.result() if waiter.is_answered else future
 
-    async def query(self, key: str, look: Callable[[M], R]) -> R:
+    async def read(self, key: str, look: Callable[[M], R]) -> R:
         """Return what `look` returns of an id's machine, once all that it saw is committed.
 
-        Raises RequestError as `perform`.
+        Raises RequestError as `write`.
         """
-        return await self.perform(key, lambda machine, _: look(machine))
+        return await self.write(key, lambda machine, _: look(machine))
 
-    async def query_all(self, look: Callable[[M], Iterable[R]]) -> list[R]:
+    async def read_all(self, look: Callable[[M], Iterable[R]]) -> list[R]:
         """Collect what `look` yields of the machine of each shard that this broker leads, once all of that is committed.
 
-        Others may run between two items. Raises RequestError as `perform`:
+        Others may run between two items. Raises RequestError as `write`:
         a part of them is not what was asked for.
         """
         found: list[R] = []
@@ -227,26 +228,17 @@ class Runtime(Generic[M]):
             await self._log.wait_committed(shard, shard.end_offset)
         return found
 
-    async def machine(self, key: str) -> M:
-        """Return the machine that is responsible for an id, all that it has appended being committed.
-
-        Raises RequestError as `perform`.
-        """
-        shard = await self._when_free(self._shards.active(await self._shards.partition_of(key)))
-        await self._log.wait_committed(shard, shard.end_offset)
-        return shard.machine
-
     async def machines(self) -> list[M]:
         """Return the machine of each shard that this broker leads, with all of its state committed.
 
-        Raises RequestError as `perform`: a part of them is not what was asked for.
+        Raises RequestError as `write`: a part of them is not what was asked for.
         """
         shards = await self._shards.all_active()
         for shard in shards:
             await self._log.wait_committed(shard, shard.end_offset)
         return [shard.machine for shard in shards]
 
-    async def perform_in_slices(
+    async def write_all(
         self, events_of: Callable[[M], Iterable[Callable[[M, Decision], Any] | Large]]
     ) -> None:
         """Let events decide on each shard, once it is loaded; others may run between two of them.
@@ -318,7 +310,7 @@ class Runtime(Generic[M]):
             self._shards.read_again(shard, "an event failed halfway")
 
     async def _when_free(self, shard: Shard[M]) -> Shard[M]:
-        """Return the shard, or the one in its place, when no large event has it. Raises RequestError as `perform`."""
+        """Return the shard, or the one in its place, when no large event has it. Raises RequestError as `write`."""
         while shard.is_held:
             await shard.when_free()
             shard = self._shards.active(shard.partition)
@@ -402,14 +394,14 @@ class Runtime(Generic[M]):
         """Do what a decision of `shard` wants to happen elsewhere; for coordinators whose machines want something."""
         raise NotImplementedError(effect)
 
-    async def perform_on(
+    async def write_on(
         self,
         shard: Shard[M],
         event: Callable[[M, Decision], R],
         *,
         is_large: Callable[[M], bool] | None = None,
     ) -> R:
-        """Let `event` decide on a shard that is known, unless it is no longer in service; else as `perform`."""
+        """Let `event` decide on a shard that is known, unless it is no longer in service; else as `write`."""
         if shard.is_held:
             await shard.when_free()
         self._check_in_service(shard)

@@ -69,6 +69,17 @@ class ShardState(Enum):
     """Some of its records are damaged: out of service for this leader epoch."""
 
 
+TRANSITIONS: Final[dict[ShardState, frozenset[ShardState]]] = {
+    ShardState.LOADING: frozenset(
+        (ShardState.ACTIVE, ShardState.FAILED, ShardState.DAMAGED, ShardState.UNLOADING)
+    ),
+    ShardState.ACTIVE: frozenset((ShardState.UNLOADING,)),
+    ShardState.UNLOADING: frozenset((ShardState.UNLOADING,)),
+    ShardState.FAILED: frozenset((ShardState.UNLOADING,)),
+    ShardState.DAMAGED: frozenset((ShardState.UNLOADING,)),
+}
+
+
 class Timer:
     """Due time of a timer, and the time of its one entry in the heap: never later."""
 
@@ -201,6 +212,7 @@ class Shard(Generic[M]):
 
     def enter(self, state: ShardState, failure: RequestError | None = None) -> None:
         """Go on to a state; whoever waits for the end of loading is woken."""
+        assert state in TRANSITIONS[self.state], f"{self.state} -> {state}"
         self.state, self.failure = state, failure
         if state is not ShardState.LOADING:
             self.settled.set()

@@ -50,7 +50,7 @@ class ShareGroups:
             if error is not None:
                 raise error
         member_id = beat.request.member_id
-        ahead = await self._groups.perform(
+        ahead = await self._groups.write(
             group_id,
             lambda shard, _: shard.share_assignment_ahead(group_id, member_id),
             is_large=partial(_is_large, group_id, 0),
@@ -67,7 +67,7 @@ class ShareGroups:
             of_group = shard.event_size(request.group_id, request.member_id, says_more=says_more)
             return size + of_group > EVENT_SIZE_MAX
 
-        return await self._groups.perform(
+        return await self._groups.write(
             request.group_id, lambda shard, out: shard.share_heartbeat(beat, now_ms, out), is_large=is_large
         )
 
@@ -84,7 +84,7 @@ class ShareGroups:
                 results[topic_partition] = detached(error)
         done = [topic_partition for topic_partition, error in results.items() if error is None]
         failed = [topic_partition for topic_partition, error in results.items() if error is not None]
-        await self._groups.perform(
+        await self._groups.write(
             group_id,
             lambda shard, out: share_states.begun(shard, group_id, done, failed, out),
             is_large=partial(_is_large, group_id, len(results)),
@@ -95,7 +95,7 @@ class ShareGroups:
 
     async def check_alterable(self, group_id: str) -> None:
         """See that a group, if it is there, is one whose offsets may be altered. Raises as `alter_offsets`."""
-        await self._groups.perform(group_id, lambda shard, _: share_states.check_alterable(shard, group_id))
+        await self._groups.write(group_id, lambda shard, _: share_states.check_alterable(shard, group_id))
 
     async def alter_offsets(
         self, group_id: str, offsets: dict[TopicIdPartition, int]
@@ -111,7 +111,7 @@ class ShareGroups:
             )
 
         is_large = partial(_is_large, group_id, len(offsets))
-        state_epoch = await self._groups.perform(group_id, event, is_large=is_large)
+        state_epoch = await self._groups.write(group_id, event, is_large=is_large)
         results = await self._begin(group_id, Beginning(state_epoch, offsets))
         self._state_changed(group_id)
         return results
@@ -125,7 +125,7 @@ class ShareGroups:
         """
         wanted = frozenset(topic_ids)
         is_large = partial(_is_large, group_id, len(wanted))
-        topic_partitions = await self._groups.perform(
+        topic_partitions = await self._groups.write(
             group_id,
             lambda shard, out: share_states.being_deleted(shard, group_id, wanted, out),
             is_large=is_large,
@@ -138,7 +138,7 @@ class ShareGroups:
             except RequestError as error:
                 results[topic_partition[0]] = detached(error)
         done = frozenset(topic_id for topic_id, error in results.items() if error is None)
-        await self._groups.perform(
+        await self._groups.write(
             group_id, lambda shard, out: share_states.deleted(shard, group_id, done, out), is_large=is_large
         )
         self._state_changed(group_id)
@@ -146,7 +146,7 @@ class ShareGroups:
 
     async def delete_group(self, group_id: str) -> None:
         """Delete a group of any kind, with its offsets or the state of its partitions. Raises RequestError."""
-        topic_partitions = await self._groups.perform(
+        topic_partitions = await self._groups.write(
             group_id,
             lambda shard, out: share_states.being_deleted(shard, group_id, None, out),
             is_large=partial(_is_large, group_id, 0),

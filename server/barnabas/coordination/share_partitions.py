@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from barnabas.coordination.ports import ShareStatePort
     from barnabas.replicas.manager import Replicas
     from barnabas.replicas.replica import Replica
-    from barnabas.requests.piecework import Piecework
+    from barnabas.serving.step_runner import StepRunner
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class SharePartitions:
         metadata: MetadataStore,
         replicas: Replicas,
         state: ShareStatePort,
-        piecework: Piecework,
+        step_runner: StepRunner,
         now_ms: Callable[[], int],
         lock_clock_ms: Callable[[], int],
         defaults: ShareSettings,
@@ -83,7 +83,7 @@ class SharePartitions:
         self._metadata = metadata
         self._replicas = replicas
         self._state = state
-        self._piecework = piecework
+        self._step_runner = step_runner
         self._now_ms = now_ms
         self.lock_clock_ms = lock_clock_ms
         self._defaults = defaults
@@ -142,7 +142,7 @@ class SharePartitions:
         led = self._replicas.leader(self._metadata.image.topic_name(topic_id) or "", index)
         leader_epoch = led.leader_epoch
         try:
-            state = await self._state.read(key, leader_epoch)
+            state = await self._state.read_state(key, leader_epoch)
         except RequestError as error:
             raise _as_seen_by_clients(error) from error
         settings = self.settings_of(group_id)
@@ -157,7 +157,7 @@ class SharePartitions:
             return led.log.log_start_offset
         if settings.reset.kind == BY_DURATION:
             timestamp_ms = self._now_ms() - settings.reset.before_ms
-            found = await self._piecework.do(led.log.timestamp_steps(timestamp_ms))
+            found = await self._step_runner.run(led.log.timestamp_steps(timestamp_ms))
             if found is not None and found.offset < led.log.high_watermark:
                 return found.offset
         return led.log.high_watermark
@@ -211,7 +211,7 @@ class SharePartitions:
             return
         done = False
         try:
-            await self._state.write(
+            await self._state.write_state(
                 shared.key,
                 StateWrite(
                     shared.state_epoch,

@@ -57,31 +57,31 @@ class ShareStateCoordinator(Runtime[ShareStateShard]):
     async def initialize(self, key: StateKey, state_epoch: int, start_offset: int) -> None:
         """Begin a state. Raises RequestError as `ShareStateShard.initialize`, or for want of a coordinator."""
         now_ms = self._now_ms()
-        await self.perform(
+        await self.write(
             name_of(key), lambda shard, out: shard.initialize(key, state_epoch, start_offset, now_ms, out)
         )
 
-    async def read(self, key: StateKey, leader_epoch: int) -> ShareState:
+    async def read_state(self, key: StateKey, leader_epoch: int) -> ShareState:
         """Return the state, for a new leader. Raises RequestError as `ShareStateShard.read`."""
         now_ms = self._now_ms()
-        return await self.perform(name_of(key), lambda shard, out: shard.read(key, leader_epoch, now_ms, out))
+        return await self.write(name_of(key), lambda shard, out: shard.read(key, leader_epoch, now_ms, out))
 
-    async def write(self, key: StateKey, write: StateWrite) -> None:
+    async def write_state(self, key: StateKey, write: StateWrite) -> None:
         """Write down what has become of records. Raises RequestError as `ShareStateShard.write`."""
         now_ms = self._now_ms()
-        await self.perform(name_of(key), lambda shard, out: shard.write(key, write, now_ms, out))
+        await self.write(name_of(key), lambda shard, out: shard.write(key, write, now_ms, out))
 
     async def summary(self, key: StateKey) -> ShareState | None:
         """Return the state, None if there is none. Raises RequestError as `ShareStateShard.summary`."""
-        return await self.perform(name_of(key), lambda shard, _: shard.summary(key))
+        return await self.write(name_of(key), lambda shard, _: shard.summary(key))
 
     async def delete(self, key: StateKey) -> None:
         """End a state. Raises RequestError as `ShareStateShard.delete`."""
-        await self.perform(name_of(key), lambda shard, out: shard.delete(key, out))
+        await self.write(name_of(key), lambda shard, out: shard.delete(key, out))
 
     async def forget_topics(self, topic_ids: frozenset[bytes]) -> None:
         """These topics are deleted: what was known of their records goes too."""
-        await self.perform_in_slices(lambda shard: shard.forgetting_topics(topic_ids))
+        await self.write_all(lambda shard: shard.forgetting_topics(topic_ids))
 
     async def prune(self) -> None:
         """Clear away what is redundant in the partitions that are loaded; what cannot be done is logged."""

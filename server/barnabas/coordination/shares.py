@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from barnabas.coordination.ports import HighWatermarks, ShareStatePort
     from barnabas.loop_budget import LoopBudget
     from barnabas.replicas.manager import Replicas
-    from barnabas.requests.piecework import Piecework
+    from barnabas.serving.step_runner import StepRunner
 
 
 class Shares:
@@ -41,7 +41,7 @@ class Shares:
         metadata: MetadataStore,
         replicas: Replicas,
         budget: LoopBudget,
-        piecework: Piecework,
+        step_runner: StepRunner,
         now_ms: Callable[[], int],
         steady_ms: Callable[[], int],
         elsewhere: Callable[[ShareStateCoordinator], ShareStatePort] | None,
@@ -66,7 +66,7 @@ class Shares:
             metadata,
             replicas,
             self.state_port,
-            piecework,
+            step_runner,
             now_ms,
             steady_ms,
             ShareSettings(

@@ -136,21 +136,21 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
             return machine.partition_count(transactional_id) + len(topic_partitions) > EVENT_SIZE_MAX
 
         await self._patiently(
-            transactional_id, lambda: self.perform(transactional_id, event, is_large=is_large)
+            transactional_id, lambda: self.write(transactional_id, event, is_large=is_large)
         )
 
     async def verify_partitions(self, transactional_id: str, producer: Producer) -> frozenset[TopicPartition]:
         """Return the partitions of the open transaction. Raises RequestError as `TransactionShard.verify_partitions`."""
         return await self._patiently(
             transactional_id,
-            lambda: self.perform(
+            lambda: self.write(
                 transactional_id, lambda machine, _: machine.verify_partitions(transactional_id, producer)
             ),
         )
 
     async def expire_ids(self) -> None:
         """Forget transactional ids that are no longer used."""
-        await self.perform_in_slices(lambda machine: machine.expiring(self._now_ms()))
+        await self.write_all(lambda machine: machine.expiring(self._now_ms()))
 
     # --- waiting --------------------------------------------------------------------------------------------
 
@@ -164,13 +164,13 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
             return machine.partition_count(transactional_id) > EVENT_SIZE_MAX
 
         try:
-            return await self.perform(
+            return await self.write(
                 transactional_id, lambda machine, out: event(machine, out, None), is_large=is_large
             )
         except ProducerIdNeededError:
             pass  # and not here, as what is compiled must not wait while it handles an exception
         new_id = await self._new_producer_id()
-        return await self.perform(
+        return await self.write(
             transactional_id, lambda machine, out: event(machine, out, new_id), is_large=is_large
         )
 
@@ -204,9 +204,7 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
         ending: Ending = effect
         try:
             if await self._end_in_all(ending, shard):
-                await self.perform_on(
-                    shard, lambda machine, out: machine.complete(ending, self._now_ms(), out)
-                )
+                await self.write_on(shard, lambda machine, out: machine.complete(ending, self._now_ms(), out))
         except RequestError as error:
             log.warning("the end of %s is not written down: %s", ending.transactional_id, error)
         finally:

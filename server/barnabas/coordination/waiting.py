@@ -7,12 +7,12 @@ from typing import Any, TypeVar
 
 import trio
 
-from barnabas.errors import RequestError, detached
-from barnabas.later import Announced, Later, whole
+from barnabas.deferred import Deferred, Future, resolved
+from barnabas.errors import RequestError
 
 T = TypeVar("T")
 
-Respond = Callable[[Any], "T | Later[T]"]
+Respond = Callable[[Any], "T | Deferred[T]"]
 """Makes a response of what a waiter was answered, or of the RequestError with which it failed."""
 
 
@@ -52,7 +52,7 @@ class Waiter:
         elif call is not None:
             call()
 
-    def announce_to(self, call: Callable[[], None]) -> None:
+    def add_done_callback(self, call: Callable[[], None]) -> None:
         """Have `call` called when it is answered."""
         self._call = call
 
@@ -69,7 +69,7 @@ class Waiter:
         return trio.lowlevel.Abort.SUCCEEDED
 
 
-class WaitedFor(Announced[T]):
+class FutureReply(Future[T]):
     """What a waiter of a shard, which is `waiting` there under its `number`, will be answered."""
 
     def __init__(self, waiting: dict[int, Waiter], number: int, waiter: Waiter, respond: Respond[T]) -> None:
@@ -78,16 +78,16 @@ class WaitedFor(Announced[T]):
         self._waiter = waiter
         self._respond = respond
 
-    def announce_to(self, call: Callable[[], None]) -> None:
+    def add_done_callback(self, call: Callable[[], None]) -> None:
         """Have `call`, which raises nothing, called when the result is there."""
-        self._waiter.announce_to(call)
+        self._waiter.add_done_callback(call)
 
-    def take(self) -> T | Later[T]:
+    def result(self) -> T | Deferred[T]:
         """Return the result, which is there. Raises what `respond` raises."""
-        self.forget()
+        self.cancel()
         return self._respond(self._waiter.outcome)
 
-    def rest(self) -> Awaitable[T]:
+    def wait(self) -> Awaitable[T]:
         """Return what is to be awaited for the result."""
         return self._wait()
 
@@ -95,19 +95,16 @@ class WaitedFor(Announced[T]):
         try:
             await self._waiter.wait()
         finally:
-            self.forget()
-        return await whole(self._respond(self._waiter.outcome))
+            self.cancel()
+        return await resolved(self._respond(self._waiter.outcome))
 
-    def forget(self) -> None:
-        """Have an answer that comes go nowhere."""
+    def cancel(self) -> None:
+        """Drop an answer that comes."""
         self._waiting.pop(self._number, None)
 
 
-async def waited_for(waiting: Awaitable[Any], respond: Respond[T]) -> T:
-    """Return what `respond` makes of what is awaited, or of the RequestError that this raises."""
-    outcome: Any
-    try:
-        outcome = await waiting
-    except RequestError as error:
-        outcome = detached(error)
-    return await whole(respond(outcome))
+def raising(outcome: Any) -> Any:
+    """Respond with the answer itself; raise the RequestError with which a waiter has failed."""
+    if isinstance(outcome, RequestError):
+        raise outcome
+    return outcome

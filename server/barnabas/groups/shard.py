@@ -18,7 +18,7 @@ from barnabas.groups import protocols, targets
 from barnabas.groups.classic import ClassicGroup
 from barnabas.groups.consumer import records as consumer_records
 from barnabas.groups.consumer.group import ConsumerGroup
-from barnabas.groups.consumer.membership import Heartbeat, finds_content
+from barnabas.groups.consumer.membership import Heartbeat, is_up_to_date
 from barnabas.groups.consumer.target import TargetNeeded
 from barnabas.groups.directory import G
 from barnabas.groups.epoch_group import EpochGroup
@@ -174,10 +174,10 @@ class GroupShard:
         """A JoinGroup request; the first of a group makes it. Raises RequestError."""
         protocols.join_group(self, joining, EventContext(self.metadata.image, now_ms, out))
 
-    def finds_content(self, beat: Heartbeat, now_ms: int) -> bool:
+    def is_up_to_date(self, beat: Heartbeat, now_ms: int) -> bool:
         """Whether a heartbeat says nothing and finds nothing new; `consumer_heartbeat`, at once, need not ask again."""
         group = self.find(beat.request.group_id, ConsumerGroup)
-        return group is not None and finds_content(group, beat, self.metadata.image, now_ms)
+        return group is not None and is_up_to_date(group, beat, self.metadata.image, now_ms)
 
     def consumer_heartbeat(
         self, beat: Heartbeat, now_ms: int, out: Decision

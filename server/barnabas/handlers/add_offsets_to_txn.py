@@ -5,6 +5,7 @@ v2 can tell PRODUCER_FENCED. Producers of transaction version 2 no longer ask (K
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.internal_topics import OFFSETS_TOPIC
@@ -16,31 +17,34 @@ from barnabas.wire.generated.errors import ErrorCode
 if TYPE_CHECKING:
     from barnabas.coordination.groups import GroupCoordinator
     from barnabas.coordination.transactions import TransactionCoordinator
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 FENCED_KNOWN_SINCE = 2
 
 
-async def handle(
-    context: RequestContext,
-    request: AddOffsetsToTxnRequest,
-    *,
-    group_coordinator: GroupCoordinator,
-    transaction_coordinator: TransactionCoordinator,
-) -> AddOffsetsToTxnResponse:
-    """Add it."""
-    if not request.transactional_id:
-        raise RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
-    partition = await group_coordinator.partition_of(request.group_id)
-    try:
-        await transaction_coordinator.add_partitions(
-            request.transactional_id,
-            Producer(request.producer_id, request.producer_epoch),
-            frozenset({(OFFSETS_TOPIC, partition)}),
-            client_version=0,
-        )
-    except RequestError as error:
-        if error.code == ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_KNOWN_SINCE:
-            raise RequestError(ErrorCode.INVALID_PRODUCER_EPOCH, error.message) from error
-        raise
-    return AddOffsetsToTxnResponse()
+@dataclass(eq=False)
+class AddOffsetsToTxn:
+    """Handler of AddOffsetsToTxn."""
+
+    group_coordinator: GroupCoordinator
+    transaction_coordinator: TransactionCoordinator
+
+    async def handle(
+        self, context: RequestContext, request: AddOffsetsToTxnRequest
+    ) -> AddOffsetsToTxnResponse:
+        """Add it."""
+        if not request.transactional_id:
+            raise RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+        partition = await self.group_coordinator.partition_of(request.group_id)
+        try:
+            await self.transaction_coordinator.add_partitions(
+                request.transactional_id,
+                Producer(request.producer_id, request.producer_epoch),
+                frozenset({(OFFSETS_TOPIC, partition)}),
+                client_version=0,
+            )
+        except RequestError as error:
+            if error.code == ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_KNOWN_SINCE:
+                raise RequestError(ErrorCode.INVALID_PRODUCER_EPOCH, error.message) from error
+            raise
+        return AddOffsetsToTxnResponse()

@@ -6,6 +6,7 @@ may only ask whether the partitions are in it already: TRANSACTION_ABORTABLE if 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.internal_topics import SHAPES
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.coordination.transactions import TransactionCoordinator
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 PARTITIONS_AT_ONCE = 500
 FENCED_KNOWN_SINCE = 2
@@ -36,49 +37,52 @@ TopicResult = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
 PartitionResult = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
 
 
-async def handle(
-    context: RequestContext,
-    request: AddPartitionsToTxnRequest,
-    *,
-    metadata: MetadataStore,
-    transaction_coordinator: TransactionCoordinator,
-    budget: LoopBudget,
-) -> AddPartitionsToTxnResponse:
-    """Answer each transaction on its own."""
-    if context.api_version >= MANY_TRANSACTIONS_SINCE:
-        context.require(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
-        response = AddPartitionsToTxnResponse()
-        for asked in request.transactions:
-            asked.topics = await _merged(asked.topics, budget=budget)
-            results = await _answer(
+@dataclass(eq=False)
+class AddPartitionsToTxn:
+    """Handler of AddPartitionsToTxn."""
+
+    metadata: MetadataStore
+    transaction_coordinator: TransactionCoordinator
+    budget: LoopBudget
+
+    async def handle(
+        self, context: RequestContext, request: AddPartitionsToTxnRequest
+    ) -> AddPartitionsToTxnResponse:
+        """Answer each transaction on its own."""
+        if context.api_version >= MANY_TRANSACTIONS_SINCE:
+            context.require(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+            response = AddPartitionsToTxnResponse()
+            for asked in request.transactions:
+                asked.topics = await _merged(asked.topics, budget=self.budget)
+                results = await _answer(
+                    context,
+                    asked,
+                    metadata=self.metadata,
+                    transaction_coordinator=self.transaction_coordinator,
+                    budget=self.budget,
+                )
+                response.results_by_transaction.append(
+                    AddPartitionsToTxnResponse.AddPartitionsToTxnResult(
+                        transactional_id=asked.transactional_id, topic_results=results
+                    )
+                )
+                await self.budget.checkpoint()
+            return response
+        asked = Asked(
+            transactional_id=request.v3_and_below_transactional_id,
+            producer_id=request.v3_and_below_producer_id,
+            producer_epoch=request.v3_and_below_producer_epoch,
+            topics=request.v3_and_below_topics,
+        )
+        return AddPartitionsToTxnResponse(
+            results_by_topic_v3_and_below=await _answer(
                 context,
                 asked,
-                metadata=metadata,
-                transaction_coordinator=transaction_coordinator,
-                budget=budget,
+                metadata=self.metadata,
+                transaction_coordinator=self.transaction_coordinator,
+                budget=self.budget,
             )
-            response.results_by_transaction.append(
-                AddPartitionsToTxnResponse.AddPartitionsToTxnResult(
-                    transactional_id=asked.transactional_id, topic_results=results
-                )
-            )
-            await budget.checkpoint()
-        return response
-    asked = Asked(
-        transactional_id=request.v3_and_below_transactional_id,
-        producer_id=request.v3_and_below_producer_id,
-        producer_epoch=request.v3_and_below_producer_epoch,
-        topics=request.v3_and_below_topics,
-    )
-    return AddPartitionsToTxnResponse(
-        results_by_topic_v3_and_below=await _answer(
-            context,
-            asked,
-            metadata=metadata,
-            transaction_coordinator=transaction_coordinator,
-            budget=budget,
         )
-    )
 
 
 async def _merged(topics: list[Topic], *, budget: LoopBudget) -> list[Topic]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.wire.generated.allocate_producer_ids import (
@@ -11,12 +12,18 @@ from barnabas.wire.generated.allocate_producer_ids import (
 
 if TYPE_CHECKING:
     from barnabas.cluster.ports import Controller
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 
-async def handle(
-    _context: RequestContext, request: AllocateProducerIdsRequest, *, controller: Controller
-) -> AllocateProducerIdsResponse:
-    """Give a block. Raises NOT_CONTROLLER, BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH."""
-    first, count = await controller.allocate_producer_ids(request.broker_id, request.broker_epoch)
-    return AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=count)
+@dataclass(eq=False)
+class AllocateProducerIds:
+    """Handler of AllocateProducerIds."""
+
+    controller: Controller
+
+    async def handle(
+        self, _context: RequestContext, request: AllocateProducerIdsRequest
+    ) -> AllocateProducerIdsResponse:
+        """Give a block. Raises NOT_CONTROLLER, BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH."""
+        first, count = await self.controller.allocate_producer_ids(request.broker_id, request.broker_epoch)
+        return AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=count)

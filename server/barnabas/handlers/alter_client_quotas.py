@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from barnabas.cluster.access_changes import ClientQuotaChanged
 from barnabas.cluster.image import Change, ClusterImage
 from barnabas.errors import RequestError, detached
-from barnabas.handlers.config_alteration import ALTERATIONS_PER_REQUEST_MAX
+from barnabas.handlers.shared.config_alteration import ALTERATIONS_PER_REQUEST_MAX
 from barnabas.quotas.entities import QuotaEntity, altered, entity_of, in_order
 from barnabas.wire.generated.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from barnabas.wire.generated.errors import ErrorCode
@@ -21,7 +21,7 @@ from barnabas.wire.generated.errors import ErrorCode
 if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 Response = AlterClientQuotasResponse
 
@@ -36,46 +36,47 @@ class _Alteration:
     refused: RequestError | None = None
 
 
-async def handle(
-    _context: RequestContext,
-    request: AlterClientQuotasRequest,
-    *,
-    metadata: MetadataStore,
-    budget: LoopBudget,
-) -> Response:
-    """Alter all entities in one change, and answer each. Raises POLICY_VIOLATION for too many at once."""
-    wanted = await _wanted(request, budget=budget)
+@dataclass(eq=False)
+class AlterClientQuotas:
+    """Handler of AlterClientQuotas."""
 
-    def decide(image: ClusterImage) -> Iterator[Change | None]:
+    metadata: MetadataStore
+    budget: LoopBudget
+
+    async def handle(self, _context: RequestContext, request: AlterClientQuotasRequest) -> Response:
+        """Alter all entities in one change, and answer each. Raises POLICY_VIOLATION for too many at once."""
+        wanted = await _wanted(request, budget=self.budget)
+
+        def decide(image: ClusterImage) -> Iterator[Change | None]:
+            for one in wanted:
+                yield None
+                if one.refused is not None or one.entity is None:
+                    continue
+                before = image.quotas.get(one.entity, {})
+                operations = [(op.key, None if op.remove else op.value) for op in one.asked.ops]
+                try:
+                    after = altered(one.entity, before, operations)
+                except RequestError as error:
+                    one.refused = detached(error)
+                else:
+                    if after != before:
+                        yield ClientQuotaChanged(one.entity, tuple(after.items()))
+
+        if request.validate_only:
+            for _ in decide(self.metadata.image):
+                await self.budget.checkpoint()
+        else:
+            await self.metadata.change(decide)
+        response = Response()
+        answered: set[QuotaEntity] = set()
         for one in wanted:
-            yield None
-            if one.refused is not None or one.entity is None:
-                continue
-            before = image.quotas.get(one.entity, {})
-            operations = [(op.key, None if op.remove else op.value) for op in one.asked.ops]
-            try:
-                after = altered(one.entity, before, operations)
-            except RequestError as error:
-                one.refused = detached(error)
-            else:
-                if after != before:
-                    yield ClientQuotaChanged(one.entity, tuple(after.items()))
-
-    if request.validate_only:
-        for _ in decide(metadata.image):
-            await budget.checkpoint()
-    else:
-        await metadata.change(decide)
-    response = Response()
-    answered: set[QuotaEntity] = set()
-    for one in wanted:
-        if one.entity is not None:
-            if one.entity in answered:  # it was refused, as it is named twice, and is answered once
-                continue
-            answered.add(one.entity)
-        response.entries.append(await _answer(one, budget=budget))
-        await budget.checkpoint()
-    return response
+            if one.entity is not None:
+                if one.entity in answered:  # it was refused, as it is named twice, and is answered once
+                    continue
+                answered.add(one.entity)
+            response.entries.append(await _answer(one, budget=self.budget))
+            await self.budget.checkpoint()
+        return response
 
 
 async def _wanted(request: AlterClientQuotasRequest, *, budget: LoopBudget) -> list[_Alteration]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.handlers.config_alteration import ConfigAlteration
+from barnabas.handlers.shared.config_alteration import ConfigAlteration
 from barnabas.wire.generated.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 
 if TYPE_CHECKING:
@@ -12,30 +13,31 @@ if TYPE_CHECKING:
     from barnabas.config.listeners import ListenerSecurity
     from barnabas.config.loading import BrokerConfig
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 Answer = AlterConfigsResponse.AlterConfigsResourceResponse
 
 
-async def handle(
-    context: RequestContext,
-    request: AlterConfigsRequest,
-    *,
-    metadata: MetadataStore,
-    config: BrokerConfig,
-    budget: LoopBudget,
-    broker_id: int,
-    security: ListenerSecurity,
-) -> AlterConfigsResponse:
-    """Alter all resources in one change; one that is refused does not keep the others back."""
-    alteration = ConfigAlteration(
-        context,
-        replace_all=True,
-        validate_only=request.validate_only,
-        metadata=metadata,
-        config=config,
-        budget=budget,
-        broker_id=broker_id,
-        security=security,
-    )
-    return AlterConfigsResponse(responses=await alteration.apply(request.resources, Answer))
+@dataclass(eq=False)
+class AlterConfigs:
+    """Handler of AlterConfigs."""
+
+    metadata: MetadataStore
+    config: BrokerConfig
+    budget: LoopBudget
+    broker_id: int
+    security: ListenerSecurity
+
+    async def handle(self, context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
+        """Alter all resources in one change; one that is refused does not keep the others back."""
+        alteration = ConfigAlteration(
+            context,
+            replace_all=True,
+            validate_only=request.validate_only,
+            metadata=self.metadata,
+            config=self.config,
+            budget=self.budget,
+            broker_id=self.broker_id,
+            security=self.security,
+        )
+        return AlterConfigsResponse(responses=await alteration.apply(request.resources, Answer))

@@ -7,6 +7,7 @@ INELIGIBLE_REPLICA (KIP-841; before, OPERATION_NOT_ATTEMPTED), v3 adds the epoch
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.ports import AcceptedState, ProposedState
@@ -17,36 +18,39 @@ if TYPE_CHECKING:
     from barnabas.cluster.ports import Controller
     from barnabas.errors import RequestError
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 Answer = AlterPartitionResponse.PartitionData
 TOPIC_IDS_SINCE = 2
 EPOCHS_SINCE = 3
 
 
-async def handle(
-    context: RequestContext,
-    request: AlterPartitionRequest,
-    *,
-    controller: Controller,
-    budget: LoopBudget,
-) -> AlterPartitionResponse:
-    """Answer each partition with its state, or why it stays. Raises NOT_CONTROLLER, STALE_BROKER_EPOCH."""
-    version = context.api_version
-    proposals = []
-    for topic in request.topics:
-        for partition in topic.partitions:
-            proposals.append(_proposal(topic, partition, version))
-            await budget.checkpoint()
-    answers = iter(await controller.alter_partitions(request.broker_id, request.broker_epoch, proposals))
-    response = AlterPartitionResponse()
-    for topic in request.topics:
-        answer = AlterPartitionResponse.TopicData(topic_id=topic.topic_id, topic_name=topic.topic_name)
-        response.topics.append(answer)
-        for partition in topic.partitions:
-            answer.partitions.append(_answer(partition.partition_index, next(answers), version))
-            await budget.checkpoint()
-    return response
+@dataclass(eq=False)
+class AlterPartition:
+    """Handler of AlterPartition."""
+
+    controller: Controller
+    budget: LoopBudget
+
+    async def handle(self, context: RequestContext, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        """Answer each partition with its state, or why it stays. Raises NOT_CONTROLLER, STALE_BROKER_EPOCH."""
+        version = context.api_version
+        proposals = []
+        for topic in request.topics:
+            for partition in topic.partitions:
+                proposals.append(_proposal(topic, partition, version))
+                await self.budget.checkpoint()
+        answers = iter(
+            await self.controller.alter_partitions(request.broker_id, request.broker_epoch, proposals)
+        )
+        response = AlterPartitionResponse()
+        for topic in request.topics:
+            answer = AlterPartitionResponse.TopicData(topic_id=topic.topic_id, topic_name=topic.topic_name)
+            response.topics.append(answer)
+            for partition in topic.partitions:
+                answer.partitions.append(_answer(partition.partition_index, next(answers), version))
+                await self.budget.checkpoint()
+        return response
 
 
 def _proposal(

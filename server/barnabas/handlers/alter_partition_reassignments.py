@@ -6,6 +6,7 @@ is only to change its log dir. v1 can forbid that the number of replicas changes
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.wire.generated.alter_partition_reassignments import (
@@ -18,42 +19,45 @@ if TYPE_CHECKING:
 
     from barnabas.cluster.ports import Controller
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
     from barnabas.topic_partitions import TopicPartition
 
 Topic = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
 Partition = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
 
 
-async def handle(
-    _context: RequestContext,
-    request: AlterPartitionReassignmentsRequest,
-    *,
-    controller: Controller,
-    budget: LoopBudget,
-) -> AlterPartitionReassignmentsResponse:
-    """Answer each partition on its own."""
-    targets: dict[TopicPartition, Sequence[int] | None] = {}
-    for topic in request.topics:
-        for wanted in topic.partitions:
-            targets[topic.name, wanted.partition_index] = wanted.replicas
-            await budget.checkpoint()
-        await budget.checkpoint()
-    results = await controller.alter_reassignments(
-        targets, keeps_factor=not request.allow_replication_factor_change
-    )
-    response = AlterPartitionReassignmentsResponse(
-        error_message=None, allow_replication_factor_change=request.allow_replication_factor_change
-    )
-    for topic in request.topics:
-        answer = Topic(name=topic.name)
-        response.responses.append(answer)
-        await budget.checkpoint()
-        for wanted in topic.partitions:
-            partition = Partition(partition_index=wanted.partition_index, error_message=None)
-            error = results[topic.name, wanted.partition_index]
-            if error is not None:
-                partition.error_code, partition.error_message = error.code, error.message or None
-            answer.partitions.append(partition)
-            await budget.checkpoint()
-    return response
+@dataclass(eq=False)
+class AlterPartitionReassignments:
+    """Handler of AlterPartitionReassignments."""
+
+    controller: Controller
+    budget: LoopBudget
+
+    async def handle(
+        self, _context: RequestContext, request: AlterPartitionReassignmentsRequest
+    ) -> AlterPartitionReassignmentsResponse:
+        """Answer each partition on its own."""
+        targets: dict[TopicPartition, Sequence[int] | None] = {}
+        for topic in request.topics:
+            for wanted in topic.partitions:
+                targets[topic.name, wanted.partition_index] = wanted.replicas
+                await self.budget.checkpoint()
+            await self.budget.checkpoint()
+        results = await self.controller.alter_reassignments(
+            targets, keeps_factor=not request.allow_replication_factor_change
+        )
+        response = AlterPartitionReassignmentsResponse(
+            error_message=None, allow_replication_factor_change=request.allow_replication_factor_change
+        )
+        for topic in request.topics:
+            answer = Topic(name=topic.name)
+            response.responses.append(answer)
+            await self.budget.checkpoint()
+            for wanted in topic.partitions:
+                partition = Partition(partition_index=wanted.partition_index, error_message=None)
+                error = results[topic.name, wanted.partition_index]
+                if error is not None:
+                    partition.error_code, partition.error_message = error.code, error.message or None
+                answer.partitions.append(partition)
+                await self.budget.checkpoint()
+        return response

@@ -5,6 +5,7 @@ Answered when the moves have begun. A replica that this broker does not have yet
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
@@ -18,7 +19,7 @@ from barnabas.wire.generated.errors import ErrorCode
 if TYPE_CHECKING:
     from barnabas.loop_budget import LoopBudget
     from barnabas.replicas.moving import LogMover
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 Topic = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
 Partition = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult
@@ -26,27 +27,34 @@ Partition = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult
 MARK_LENGTH = len(".-future") + 32  # what the name of a directory under way has more than the partition's
 
 
-async def handle(
-    _context: RequestContext, request: AlterReplicaLogDirsRequest, *, budget: LoopBudget, log_mover: LogMover
-) -> AlterReplicaLogDirsResponse:
-    """Answer every partition on its own, once; of one that is named twice, the last log dir counts."""
-    wanted: dict[str, dict[int, str]] = {}
-    for log_dir in request.dirs:
-        await budget.checkpoint()
-        for asked in log_dir.topics:
-            await budget.checkpoint()
-            for index in asked.partitions:
-                wanted.setdefault(asked.name, {})[index] = log_dir.path
-                await budget.checkpoint()
-    response = AlterReplicaLogDirsResponse()
-    for name, paths in wanted.items():
-        topic = Topic(topic_name=name)
-        response.results.append(topic)
-        for index, path in paths.items():
-            code = _start(name, index, path, log_mover=log_mover)
-            topic.partitions.append(Partition(partition_index=index, error_code=code))
-            await budget.checkpoint()
-    return response
+@dataclass(eq=False)
+class AlterReplicaLogDirs:
+    """Handler of AlterReplicaLogDirs."""
+
+    budget: LoopBudget
+    log_mover: LogMover
+
+    async def handle(
+        self, _context: RequestContext, request: AlterReplicaLogDirsRequest
+    ) -> AlterReplicaLogDirsResponse:
+        """Answer every partition on its own, once; of one that is named twice, the last log dir counts."""
+        wanted: dict[str, dict[int, str]] = {}
+        for log_dir in request.dirs:
+            await self.budget.checkpoint()
+            for asked in log_dir.topics:
+                await self.budget.checkpoint()
+                for index in asked.partitions:
+                    wanted.setdefault(asked.name, {})[index] = log_dir.path
+                    await self.budget.checkpoint()
+        response = AlterReplicaLogDirsResponse()
+        for name, paths in wanted.items():
+            topic = Topic(topic_name=name)
+            response.results.append(topic)
+            for index, path in paths.items():
+                code = _start(name, index, path, log_mover=self.log_mover)
+                topic.partitions.append(Partition(partition_index=index, error_code=code))
+                await self.budget.checkpoint()
+        return response
 
 
 def _start(topic: str, index: int, path: str, *, log_mover: LogMover) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
@@ -17,61 +18,68 @@ if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.coordination.shares import Shares
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 Topic = AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic
 Partition = AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponsePartition
 
 
-async def handle(
-    context: RequestContext,
-    request: AlterShareGroupOffsetsRequest,
-    *,
-    metadata: MetadataStore,
-    shares: Shares,
-    budget: LoopBudget,
-) -> AlterShareGroupOffsetsResponse:
-    """Move each partition on its own; a group that is not there is made, unless only what cannot be altered is named.
+@dataclass(eq=False)
+class AlterShareGroupOffsets:
+    """Handler of AlterShareGroupOffsets."""
 
-    A group that cannot be altered, as it has members or is of another kind, is refused whatever topics are named.
-    """
-    response = AlterShareGroupOffsetsResponse()
-    offsets: dict[TopicIdPartition, int] = {}
-    answers: dict[TopicIdPartition, Partition] = {}
-    topics: dict[str, Topic] = {}
-    for asked in request.topics:
-        await budget.checkpoint()
-        may_read = context.authorizes(Operation.READ, ResourceType.TOPIC, asked.topic_name)
-        info = metadata.image.topics.get(asked.topic_name) if may_read else None
-        topic = topics.setdefault(
-            asked.topic_name, Topic(topic_name=asked.topic_name, topic_id=info.id if info else bytes(16))
-        )
-        for wanted in asked.partitions:
-            answer = Partition(partition_index=wanted.partition_index)
-            topic.partitions.append(answer)
-            await budget.checkpoint()
-            if not may_read:
-                answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                answer.error_message = f"READ on TOPIC {asked.topic_name!r} is denied"
-            elif info is None or not 0 <= wanted.partition_index < len(info.partitions):
-                answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                answer.error_message = f"there is no partition {asked.topic_name}-{wanted.partition_index}"
-            else:
-                offsets[info.id, wanted.partition_index] = wanted.start_offset
-                answers[info.id, wanted.partition_index] = answer
-    response.responses = [*topics.values()]
-    try:
-        if not request.group_id:
-            raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
-        if request.topics and not offsets:
-            await shares.groups.check_alterable(request.group_id)
-            return response
-        for topic_partition, error in (await shares.groups.alter_offsets(request.group_id, offsets)).items():
-            if error is not None:
-                answers[topic_partition].error_code, answers[topic_partition].error_message = (
-                    error.code,
-                    error.message or None,
-                )
-    except RequestError as error:
-        return AlterShareGroupOffsetsResponse(error_code=error.code, error_message=error.message or None)
-    return response
+    metadata: MetadataStore
+    shares: Shares
+    budget: LoopBudget
+
+    async def handle(
+        self, context: RequestContext, request: AlterShareGroupOffsetsRequest
+    ) -> AlterShareGroupOffsetsResponse:
+        """Move each partition on its own; a group that is not there is made, unless only what cannot be altered is named.
+
+        A group that cannot be altered, as it has members or is of another kind, is refused whatever topics are named.
+        """
+        response = AlterShareGroupOffsetsResponse()
+        offsets: dict[TopicIdPartition, int] = {}
+        answers: dict[TopicIdPartition, Partition] = {}
+        topics: dict[str, Topic] = {}
+        for asked in request.topics:
+            await self.budget.checkpoint()
+            may_read = context.authorizes(Operation.READ, ResourceType.TOPIC, asked.topic_name)
+            info = self.metadata.image.topics.get(asked.topic_name) if may_read else None
+            topic = topics.setdefault(
+                asked.topic_name, Topic(topic_name=asked.topic_name, topic_id=info.id if info else bytes(16))
+            )
+            for wanted in asked.partitions:
+                answer = Partition(partition_index=wanted.partition_index)
+                topic.partitions.append(answer)
+                await self.budget.checkpoint()
+                if not may_read:
+                    answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                    answer.error_message = f"READ on TOPIC {asked.topic_name!r} is denied"
+                elif info is None or not 0 <= wanted.partition_index < len(info.partitions):
+                    answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    answer.error_message = (
+                        f"there is no partition {asked.topic_name}-{wanted.partition_index}"
+                    )
+                else:
+                    offsets[info.id, wanted.partition_index] = wanted.start_offset
+                    answers[info.id, wanted.partition_index] = answer
+        response.responses = [*topics.values()]
+        try:
+            if not request.group_id:
+                raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+            if request.topics and not offsets:
+                await self.shares.groups.check_alterable(request.group_id)
+                return response
+            for topic_partition, error in (
+                await self.shares.groups.alter_offsets(request.group_id, offsets)
+            ).items():
+                if error is not None:
+                    answers[topic_partition].error_code, answers[topic_partition].error_message = (
+                        error.code,
+                        error.message or None,
+                    )
+        except RequestError as error:
+            return AlterShareGroupOffsetsResponse(error_code=error.code, error_message=error.message or None)
+        return response

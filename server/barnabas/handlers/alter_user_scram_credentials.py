@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.access_changes import ScramCredentialChanged
@@ -23,7 +24,7 @@ from barnabas.wire.generated.errors import ErrorCode
 if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 log = logging.getLogger(__name__)
 
@@ -43,45 +44,48 @@ NOT_THERE: Problem = (
 )
 
 
-async def handle(
-    context: RequestContext,
-    request: AlterUserScramCredentialsRequest,
-    *,
-    metadata: MetadataStore,
-    budget: LoopBudget,
-) -> AlterUserScramCredentialsResponse:
-    """Alter what can be, together, and answer each user."""
-    wanted: dict[str, Alteration] = {}
-    problems: dict[str, Problem] = {}
-    asked: list[Alteration] = [*request.deletions, *request.upsertions]
-    for one in asked:
-        await budget.checkpoint()
-        if one.name in problems:
-            continue
-        if one.name in wanted:
-            problems[one.name] = TWICE
-            continue
-        problem = _problem(one, metadata.image)
-        if problem is not None:
-            problems[one.name] = problem
-        else:
-            wanted[one.name] = one
-    accepted = [one for name, one in wanted.items() if name not in problems]
-    missing: set[str] = set()
+@dataclass(eq=False)
+class AlterUserScramCredentials:
+    """Handler of AlterUserScramCredentials."""
 
-    def decide(image: ClusterImage) -> Iterator[Change | None]:
-        missing.clear()
-        for one in accepted:
-            if _is_missing(one, image):
-                missing.add(one.name)
-                yield None
+    metadata: MetadataStore
+    budget: LoopBudget
+
+    async def handle(
+        self, context: RequestContext, request: AlterUserScramCredentialsRequest
+    ) -> AlterUserScramCredentialsResponse:
+        """Alter what can be, together, and answer each user."""
+        wanted: dict[str, Alteration] = {}
+        problems: dict[str, Problem] = {}
+        asked: list[Alteration] = [*request.deletions, *request.upsertions]
+        for one in asked:
+            await self.budget.checkpoint()
+            if one.name in problems:
+                continue
+            if one.name in wanted:
+                problems[one.name] = TWICE
+                continue
+            problem = _problem(one, self.metadata.image)
+            if problem is not None:
+                problems[one.name] = problem
             else:
-                yield _change(one)
+                wanted[one.name] = one
+        accepted = [one for name, one in wanted.items() if name not in problems]
+        missing: set[str] = set()
 
-    if accepted:
-        await metadata.change(decide)
-    problems |= dict.fromkeys(missing, NOT_THERE)
-    return await _answered(context, wanted, problems, budget=budget)
+        def decide(image: ClusterImage) -> Iterator[Change | None]:
+            missing.clear()
+            for one in accepted:
+                if _is_missing(one, image):
+                    missing.add(one.name)
+                    yield None
+                else:
+                    yield _change(one)
+
+        if accepted:
+            await self.metadata.change(decide)
+        problems |= dict.fromkeys(missing, NOT_THERE)
+        return await _answered(context, wanted, problems, budget=self.budget)
 
 
 async def _answered(

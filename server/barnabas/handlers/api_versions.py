@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
 from barnabas.features import finalized
+from barnabas.serving.error_responses import versions_of
 from barnabas.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.image import ClusterImage
     from barnabas.cluster.store import MetadataStore
     from barnabas.release import ReleaseProfile
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 CLIENT_SOFTWARE_SINCE = 3
 MINIMUM_ZERO_SINCE = 4
@@ -32,31 +34,32 @@ UNKNOWN_NODE = -1
 _CLIENT_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-async def handle(
-    context: RequestContext,
-    request: ApiVersionsRequest,
-    *,
-    served: Mapping[int, Api],
-    release: ReleaseProfile,
-    metadata: MetadataStore,
-    broker_id: int,
-) -> ApiVersionsResponse:
-    """The whole table; remembers which software the client says it is."""
-    if context.api_version >= CLIENT_SOFTWARE_SINCE:
-        for value in (request.client_software_name, request.client_software_version):
-            if not _CLIENT_SOFTWARE.fullmatch(value):
-                raise RequestError(
-                    ErrorCode.INVALID_REQUEST, f"client software {value!r} is not a valid name"
-                )
-        if context.api_version >= DESTINATION_SINCE:
-            login = context.connection.login
-            compares = login is None or login.is_done
-            _check_destination(request, metadata.image.cluster_id, broker_id, compares=compares)
-        context.connection.client_software_name = request.client_software_name
-        context.connection.client_software_version = request.client_software_version
-    if context.connection.login is not None:
-        context.connection.login.versions_answered()
-    return _everything(served, release, metadata.image, context.api_version)
+@dataclass(eq=False)
+class ApiVersions:
+    """Handler of ApiVersions."""
+
+    served: Mapping[int, Api]
+    release: ReleaseProfile
+    metadata: MetadataStore
+    broker_id: int
+
+    async def handle(self, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+        """The whole table; remembers which software the client says it is."""
+        if context.api_version >= CLIENT_SOFTWARE_SINCE:
+            for value in (request.client_software_name, request.client_software_version):
+                if not _CLIENT_SOFTWARE.fullmatch(value):
+                    raise RequestError(
+                        ErrorCode.INVALID_REQUEST, f"client software {value!r} is not a valid name"
+                    )
+            if context.api_version >= DESTINATION_SINCE:
+                login = context.connection.login
+                compares = login is None or login.is_done
+                _check_destination(request, self.metadata.image.cluster_id, self.broker_id, compares=compares)
+            context.connection.client_software_name = request.client_software_name
+            context.connection.client_software_version = request.client_software_version
+        if context.connection.login is not None:
+            context.connection.login.versions_answered()
+        return _everything(self.served, self.release, self.metadata.image, context.api_version)
 
 
 def _check_destination(
@@ -73,28 +76,13 @@ def _check_destination(
         )
 
 
-def unsupported_version(api: Api, release: ReleaseProfile) -> ApiVersionsResponse:
-    """The v0 answer to an ApiVersions version that is not known here: which there are (KIP-511)."""
-    return ApiVersionsResponse(
-        error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_versions_of(api, release)]
-    )
-
-
-def _versions_of(api: Api, release: ReleaseProfile) -> ApiVersionsResponse.ApiVersion:
-    return ApiVersionsResponse.ApiVersion(
-        api_key=api.key,
-        min_version=release.advertised_first.get(api.key, api.min_version),
-        max_version=api.max_version,
-    )
-
-
 def _everything(
     served: Mapping[int, Api], release: ReleaseProfile, image: ClusterImage, api_version: int
 ) -> ApiVersionsResponse:
     epoch = release.features_epoch if image.features is None else image.features_epoch
     features = finalized(release.features, image.features)
     return ApiVersionsResponse(
-        api_keys=[_versions_of(api, release) for api in served.values()],
+        api_keys=[versions_of(api, release) for api in served.values()],
         supported_features=[
             ApiVersionsResponse.SupportedFeatureKey(
                 name=feature.name, min_version=feature.min_level, max_version=feature.max_level

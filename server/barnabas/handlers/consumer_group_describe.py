@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.image import ClusterImage
 from barnabas.groups.consumer.member import ConsumerMember
 from barnabas.groups.shard import GroupShard
-from barnabas.handlers.describing import MemberToDescribe, assigned_topics, assignment, describe_each
+from barnabas.handlers.shared.describing import MemberToDescribe, assigned_topics, assignment, describe_each
 from barnabas.topic_partitions import TopicIdPartitions
 from barnabas.wire.generated.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from barnabas.coordination.groups import GroupCoordinator
     from barnabas.environment import Threads
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 Described = ConsumerGroupDescribeResponse.DescribedGroup
 _assignment = partial(
@@ -30,26 +31,29 @@ _assignment = partial(
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
-async def handle(
-    context: RequestContext,
-    request: ConsumerGroupDescribeRequest,
-    *,
-    group_coordinator: GroupCoordinator,
-    budget: LoopBudget,
-    threads: Threads,
-) -> ConsumerGroupDescribeResponse:
-    """Describe each group on its own."""
-    groups = await describe_each(
-        context,
-        request,
-        _describe,
-        Described,
-        _topics,
-        group_coordinator=group_coordinator,
-        budget=budget,
-        threads=threads,
-    )
-    return ConsumerGroupDescribeResponse(groups=groups)
+@dataclass(eq=False)
+class ConsumerGroupDescribe:
+    """Handler of ConsumerGroupDescribe."""
+
+    group_coordinator: GroupCoordinator
+    budget: LoopBudget
+    threads: Threads
+
+    async def handle(
+        self, context: RequestContext, request: ConsumerGroupDescribeRequest
+    ) -> ConsumerGroupDescribeResponse:
+        """Describe each group on its own."""
+        groups = await describe_each(
+            context,
+            request,
+            _describe,
+            Described,
+            _topics,
+            group_coordinator=self.group_coordinator,
+            budget=self.budget,
+            threads=self.threads,
+        )
+        return ConsumerGroupDescribeResponse(groups=groups)
 
 
 def _topics(group: Described) -> Iterator[str]:

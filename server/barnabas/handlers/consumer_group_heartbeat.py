@@ -6,16 +6,22 @@ v0 lets the coordinator make the member id; v1 wants one from the member (KIP-10
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from barnabas.cluster.store import MetadataStore
+from barnabas.coordination.groups import GroupCoordinator
+from barnabas.deferred import Deferred
+from barnabas.environment import Entropy
 from barnabas.errors import RequestError
 from barnabas.groups.consumer.membership import Heartbeat, check_heartbeat
 from barnabas.groups.consumer.regex import match_in_steps, matching
+from barnabas.groups.shard import GroupShard
 from barnabas.groups.topics import hash_size
-from barnabas.handlers.beating import beat_at_once, beat_of, reported
-from barnabas.handlers.heartbeats import NAMES_PER_CHECKPOINT, size_of_topics
-from barnabas.later import Later
+from barnabas.handlers.shared.topic_sizes import NAMES_PER_CHECKPOINT, size_of_few, size_of_topics
+from barnabas.ids import new_uuid, uuid_text
+from barnabas.loop_budget import LoopBudget
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.statemachine.decision import EVENT_SIZE_MAX
 from barnabas.wire.generated.consumer_group_heartbeat import (
@@ -26,72 +32,111 @@ from barnabas.wire.generated.consumer_group_heartbeat import (
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from barnabas.cluster.store import MetadataStore
-    from barnabas.coordination.groups import GroupCoordinator
-    from barnabas.environment import Entropy
-    from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
+
 
 log = logging.getLogger(__name__)
 
 
-def handle(
-    context: RequestContext,
-    request: ConsumerGroupHeartbeatRequest,
-    *,
-    metadata: MetadataStore,
-    group_coordinator: GroupCoordinator,
-    budget: LoopBudget,
-    entropy: Entropy,
-) -> ConsumerGroupHeartbeatResponse | Later[ConsumerGroupHeartbeatResponse]:
-    """Let the group take note, and tell the member where it stands."""
-    beat = beat_of(context, request, entropy)
-    names = request.subscribed_topic_names or ()
-    if request.subscribed_topic_regex or (
-        names and (context.asks_authorizer or len(names) > NAMES_PER_CHECKPOINT)
-    ):
-        return Later(partial(_take_note, context, beat, metadata, group_coordinator, budget))
-    return beat_at_once(context, beat, metadata, group_coordinator)
+@dataclass(eq=False)
+class ConsumerGroupHeartbeat:
+    """Handler of ConsumerGroupHeartbeat."""
+
+    metadata: MetadataStore
+    group_coordinator: GroupCoordinator
+    budget: LoopBudget
+    entropy: Entropy
+
+    def handle(
+        self, context: RequestContext, request: ConsumerGroupHeartbeatRequest
+    ) -> ConsumerGroupHeartbeatResponse | Deferred[ConsumerGroupHeartbeatResponse]:
+        """Let the group take note, and tell the member where it stands. Raises RequestError."""
+        beat = self._heartbeat(context, request)
+        names = request.subscribed_topic_names or ()
+        if request.subscribed_topic_regex or (
+            names and (context.asks_authorizer or len(names) > NAMES_PER_CHECKPOINT)
+        ):
+            return Deferred(partial(self._take_note_of_topics, context, beat))
+        check_heartbeat(request, context.api_version, self.group_coordinator.settings)
+        now_ms = context.now_ms
+
+        def is_large(shard: GroupShard) -> bool:
+            if shard.is_up_to_date(beat, now_ms):
+                return False
+            says_more = _says_more(request)
+            size = shard.event_size(request.group_id, request.member_id, says_more=says_more)
+            if says_more:
+                size += _reported(request) + size_of_few(names, hash_size, self.metadata)
+            return size > EVENT_SIZE_MAX
+
+        return self.group_coordinator.write_nowait(
+            request.group_id,
+            lambda shard, out: shard.consumer_heartbeat(beat, now_ms, out),
+            is_large=is_large,
+        )
+
+    def _heartbeat(self, context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Heartbeat:
+        """Return the request with what is known of its sender."""
+        may_describe = None
+        if context.asks_authorizer:
+            may_describe = partial(
+                context.authorizes, Operation.DESCRIBE, ResourceType.TOPIC, is_asked_for=False
+            )
+        return Heartbeat(
+            request,
+            context.client_id or "",
+            context.connection.client_host,
+            "" if request.member_id else uuid_text(new_uuid(self.entropy)),
+            may_describe,
+        )
+
+    async def _take_note_of_topics(
+        self, context: RequestContext, beat: Heartbeat
+    ) -> ConsumerGroupHeartbeatResponse:
+        """Let the group take note of a heartbeat with topics to be looked for, and others that may not be described."""
+        request, coordinator = beat.request, self.group_coordinator
+        names: Collection[str] = request.subscribed_topic_names or ()
+        if names:
+            await context.require_each(Operation.DESCRIBE, ResourceType.TOPIC, names, self.budget)
+        check_heartbeat(request, context.api_version, coordinator.settings)
+        names = await self._matched(names, request.subscribed_topic_regex)
+        size_of_names = await size_of_topics(names, hash_size, self.metadata, self.budget)
+        return await coordinator.write(
+            request.group_id,
+            lambda shard, out: shard.consumer_heartbeat(beat, context.now_ms, out),
+            is_large=lambda shard: (
+                size_of_names() + _reported(request) + shard.event_size(request.group_id, request.member_id)
+                > EVENT_SIZE_MAX
+            ),
+        )
+
+    async def _matched(self, names: Collection[str], regex: str | None) -> Collection[str]:
+        """Return the topics of a subscription; an expression is matched with all topics before the group asks for it.
+
+        An expression that is wrong is the group's to refuse.
+        """
+        if not regex:
+            return names
+        topics = self.metadata.image.topics
+        try:
+            for _ in match_in_steps(regex, topics):
+                await self.budget.checkpoint()
+            return frozenset(names) | matching(regex, topics)
+        except RequestError as error:
+            log.debug("%r: %s", regex, error)
+        return names
 
 
-async def _take_note(
-    context: RequestContext,
-    beat: Heartbeat,
-    metadata: MetadataStore,
-    group_coordinator: GroupCoordinator,
-    budget: LoopBudget,
-) -> ConsumerGroupHeartbeatResponse:
-    """Let the group take note of a heartbeat with topics to be looked for, and others that may not be described."""
-    request = beat.request
-    names: Collection[str] = request.subscribed_topic_names or ()
-    if names:
-        await context.require_each(Operation.DESCRIBE, ResourceType.TOPIC, names, budget)
-    check_heartbeat(request, context.api_version, group_coordinator.settings)
-    names = await _matched(names, request.subscribed_topic_regex, metadata=metadata, budget=budget)
-    size_of_names = await size_of_topics(names, hash_size, metadata, budget)
-    return await group_coordinator.perform(
-        request.group_id,
-        lambda shard, out: shard.consumer_heartbeat(beat, context.now_ms, out),
-        is_large=lambda shard: (
-            size_of_names() + reported(request) + shard.event_size(request.group_id, request.member_id)
-            > EVENT_SIZE_MAX
-        ),
+def _says_more(request: ConsumerGroupHeartbeatRequest) -> bool:
+    """Say whether a heartbeat says more than that its member is still there."""
+    return (
+        request.member_epoch <= 0
+        or request.subscribed_topic_names is not None
+        or request.subscribed_topic_regex is not None
+        or request.topic_partitions is not None
     )
 
 
-async def _matched(
-    names: Collection[str], regex: str | None, *, metadata: MetadataStore, budget: LoopBudget
-) -> Collection[str]:
-    """Return the topics of a subscription; an expression is matched with all topics before the group asks for it.
-
-    An expression that is wrong is the group's to refuse.
-    """
-    image = metadata.image
-    if regex:
-        try:
-            for _ in match_in_steps(regex, image.topics):
-                await budget.checkpoint()
-            return frozenset(names) | matching(regex, image.topics)
-        except RequestError as error:
-            log.debug("%r: %s", regex, error)
-    return names
+def _reported(request: ConsumerGroupHeartbeatRequest) -> int:
+    """Return how many topics and partitions a heartbeat reports."""
+    return sum([1 + len(topic.partitions) for topic in request.topic_partitions or ()])

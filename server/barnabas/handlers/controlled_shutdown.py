@@ -6,6 +6,7 @@ controller answers STALE_CONTROLLER_EPOCH. v2 adds the broker epoch; v0 has a he
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
@@ -14,22 +15,28 @@ from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.cluster.ports import Controller
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 
-async def handle(
-    _context: RequestContext, request: ControlledShutdownRequest, *, controller: Controller
-) -> ControlledShutdownResponse:
-    """Move the leaders. Raises STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH, BROKER_NOT_AVAILABLE."""
-    try:
-        left = await controller.controlled_shutdown(request.broker_id, request.broker_epoch)
-    except RequestError as error:
-        if error.code == ErrorCode.NOT_CONTROLLER:
-            raise RequestError(ErrorCode.STALE_CONTROLLER_EPOCH, error.message) from error
-        raise
-    return ControlledShutdownResponse(
-        remaining_partitions=[
-            ControlledShutdownResponse.RemainingPartition(topic_name=topic, partition_index=index)
-            for topic, index in left
-        ]
-    )
+@dataclass(eq=False)
+class ControlledShutdown:
+    """Handler of ControlledShutdown."""
+
+    controller: Controller
+
+    async def handle(
+        self, _context: RequestContext, request: ControlledShutdownRequest
+    ) -> ControlledShutdownResponse:
+        """Move the leaders. Raises STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH, BROKER_NOT_AVAILABLE."""
+        try:
+            left = await self.controller.controlled_shutdown(request.broker_id, request.broker_epoch)
+        except RequestError as error:
+            if error.code == ErrorCode.NOT_CONTROLLER:
+                raise RequestError(ErrorCode.STALE_CONTROLLER_EPOCH, error.message) from error
+            raise
+        return ControlledShutdownResponse(
+            remaining_partitions=[
+                ControlledShutdownResponse.RemainingPartition(topic_name=topic, partition_index=index)
+                for topic, index in left
+            ]
+        )

@@ -6,6 +6,7 @@ v0 knows literal patterns only. ALTER on the cluster is asked for before.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.access_changes import AclAdded
@@ -14,7 +15,7 @@ from barnabas.cluster.protocol_version import V2_0_IV1, ProtocolVersion
 from barnabas.config import broker as settings
 from barnabas.config.cluster import is_clustered
 from barnabas.errors import RequestError
-from barnabas.handlers.acl_requests import ACLS_MAX, CHANGES_MAX, binding_of, require_authorizer
+from barnabas.handlers.shared.acl_requests import ACLS_MAX, CHANGES_MAX, binding_of, require_authorizer
 from barnabas.wire.generated.create_acls import CreateAclsRequest, CreateAclsResponse
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -22,49 +23,51 @@ if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
     from barnabas.security.acls import AclBinding
+    from barnabas.serving.context import RequestContext
 
 Result = CreateAclsResponse.AclCreationResult
 
 
-async def handle(
-    context: RequestContext,
-    request: CreateAclsRequest,
-    *,
-    config: BrokerConfig,
-    metadata: MetadataStore,
-    budget: LoopBudget,
-) -> CreateAclsResponse:
-    """Create the ACLs that can be, and answer once everybody on this broker is judged by them."""
-    require_authorizer(context)
-    if len(request.creations) > CHANGES_MAX:
-        raise RequestError(
-            ErrorCode.POLICY_VIOLATION, f"no more than {CHANGES_MAX} ACLs can be created at once"
+@dataclass(eq=False)
+class CreateAcls:
+    """Handler of CreateAcls."""
+
+    config: BrokerConfig
+    metadata: MetadataStore
+    budget: LoopBudget
+
+    async def handle(self, context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
+        """Create the ACLs that can be, and answer once everybody on this broker is judged by them."""
+        require_authorizer(context)
+        if len(request.creations) > CHANGES_MAX:
+            raise RequestError(
+                ErrorCode.POLICY_VIOLATION, f"no more than {CHANGES_MAX} ACLs can be created at once"
+            )
+        response = CreateAclsResponse()
+        new: dict[AclBinding, None] = {}
+        in_znodes = is_clustered(self.config)
+        has_prefixes = (
+            not in_znodes
+            or ProtocolVersion.parse(self.config.get(settings.INTER_BROKER_PROTOCOL_VERSION)) >= V2_0_IV1
         )
-    response = CreateAclsResponse()
-    new: dict[AclBinding, None] = {}
-    in_znodes = is_clustered(config)
-    has_prefixes = (
-        not in_znodes or ProtocolVersion.parse(config.get(settings.INTER_BROKER_PROTOCOL_VERSION)) >= V2_0_IV1
-    )
-    for asked in request.creations:
-        try:
-            new[binding_of(asked, in_znodes=in_znodes, has_prefixes=has_prefixes)] = None
-            response.results.append(Result())
-        except RequestError as error:
-            response.results.append(Result(error.code, error.message))
-        await budget.checkpoint()
+        for asked in request.creations:
+            try:
+                new[binding_of(asked, in_znodes=in_znodes, has_prefixes=has_prefixes)] = None
+                response.results.append(Result())
+            except RequestError as error:
+                response.results.append(Result(error.code, error.message))
+            await self.budget.checkpoint()
 
-    def decide(image: ClusterImage) -> Iterator[AclAdded]:
-        left = ACLS_MAX - image.acls.count
-        for acl in new:
-            if acl not in image.acls:
-                left -= 1
-                if left < 0:
-                    raise RequestError(ErrorCode.POLICY_VIOLATION, f"there are {ACLS_MAX} ACLs, the most")
-                yield AclAdded(acl)
+        def decide(image: ClusterImage) -> Iterator[AclAdded]:
+            left = ACLS_MAX - image.acls.count
+            for acl in new:
+                if acl not in image.acls:
+                    left -= 1
+                    if left < 0:
+                        raise RequestError(ErrorCode.POLICY_VIOLATION, f"there are {ACLS_MAX} ACLs, the most")
+                    yield AclAdded(acl)
 
-    if new:
-        await metadata.change(decide)
-    return response
+        if new:
+            await self.metadata.change(decide)
+        return response

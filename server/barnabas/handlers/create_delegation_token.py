@@ -7,10 +7,11 @@ without a client certificate, and for somebody who has logged in with a token: D
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
-from barnabas.handlers.token_requests import NO_TIMESTAMP, may_handle_tokens, parts_of
+from barnabas.handlers.shared.token_requests import NO_TIMESTAMP, may_handle_tokens, parts_of
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.security.tokens import USER_TYPE
 from barnabas.wire.generated.create_delegation_token import (
@@ -21,47 +22,50 @@ from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.cluster.delegation_tokens import DelegationTokens
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 log = logging.getLogger(__name__)
 
 OWNER_SINCE = 3
 
 
-async def handle(
-    context: RequestContext,
-    request: CreateDelegationTokenRequest,
-    *,
-    delegation_tokens: DelegationTokens,
-) -> CreateDelegationTokenResponse:
-    """Create a token for the requester, or for the owner that it names."""
-    requester = owner = context.connection.principal
-    if context.api_version >= OWNER_SINCE and request.owner_principal_name:
-        owner = f"{request.owner_principal_type or ''}:{request.owner_principal_name}"
-    response = CreateDelegationTokenResponse(
-        issue_timestamp_ms=NO_TIMESTAMP, expiry_timestamp_ms=NO_TIMESTAMP, max_timestamp_ms=NO_TIMESTAMP
-    )
-    response.principal_type, response.principal_name = parts_of(owner)
-    if context.api_version >= OWNER_SINCE:
-        kind, name = parts_of(requester)
-        response.token_requester_principal_type, response.token_requester_principal_name = kind, name
-    code = _refusal(context, request, owner, requester, delegation_tokens.per_owner_max)
-    if code != ErrorCode.NONE:
-        response.error_code = code
+@dataclass(eq=False)
+class CreateDelegationToken:
+    """Handler of CreateDelegationToken."""
+
+    delegation_tokens: DelegationTokens
+
+    async def handle(
+        self, context: RequestContext, request: CreateDelegationTokenRequest
+    ) -> CreateDelegationTokenResponse:
+        """Create a token for the requester, or for the owner that it names."""
+        requester = owner = context.connection.principal
+        if context.api_version >= OWNER_SINCE and request.owner_principal_name:
+            owner = f"{request.owner_principal_type or ''}:{request.owner_principal_name}"
+        response = CreateDelegationTokenResponse(
+            issue_timestamp_ms=NO_TIMESTAMP, expiry_timestamp_ms=NO_TIMESTAMP, max_timestamp_ms=NO_TIMESTAMP
+        )
+        response.principal_type, response.principal_name = parts_of(owner)
+        if context.api_version >= OWNER_SINCE:
+            kind, name = parts_of(requester)
+            response.token_requester_principal_type, response.token_requester_principal_name = kind, name
+        code = _refusal(context, request, owner, requester, self.delegation_tokens.per_owner_max)
+        if code != ErrorCode.NONE:
+            response.error_code = code
+            return response
+        renewers = [f"{one.principal_type}:{one.principal_name}" for one in request.renewers]
+        try:
+            token = await self.delegation_tokens.create(owner, requester, renewers, request.max_lifetime_ms)
+        except RequestError as error:
+            context.log(log, logging.INFO, "refused delegation tokens", "%s", error)
+            response.error_code = error.code
+            return response
+        response.issue_timestamp_ms = token.issued_ms
+        response.expiry_timestamp_ms = token.expires_ms
+        response.max_timestamp_ms = token.expires_max_ms
+        response.token_id = token.token_id
+        response.hmac = self.delegation_tokens.mac_of(token)
         return response
-    renewers = [f"{one.principal_type}:{one.principal_name}" for one in request.renewers]
-    try:
-        token = await delegation_tokens.create(owner, requester, renewers, request.max_lifetime_ms)
-    except RequestError as error:
-        context.log(log, logging.INFO, "refused delegation tokens", "%s", error)
-        response.error_code = error.code
-        return response
-    response.issue_timestamp_ms = token.issued_ms
-    response.expiry_timestamp_ms = token.expires_ms
-    response.max_timestamp_ms = token.expires_max_ms
-    response.token_id = token.token_id
-    response.hmac = delegation_tokens.mac_of(token)
-    return response
 
 
 def _refusal(

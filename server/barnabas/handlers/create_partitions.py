@@ -6,6 +6,7 @@ Answers when the partitions have leaders, or REQUEST_TIMED_OUT after `timeout_ms
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.cluster import controller
@@ -19,68 +20,75 @@ from barnabas.wire.generated.errors import ErrorCode
 if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 QUOTA_ERROR_SINCE = 3
 
 Result = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 
-async def handle(
-    context: RequestContext, request: CreatePartitionsRequest, *, metadata: MetadataStore, budget: LoopBudget
-) -> CreatePartitionsResponse:
-    """Grow all topics in one change; one that is refused does not keep the others back."""
-    topics: dict[str, CreatePartitionsRequest.CreatePartitionsTopic] = {}
-    twice: set[str] = set()
-    for topic in request.topics:
-        if topic.name in topics:
-            twice.add(topic.name)
-        topics[topic.name] = topic
-        await budget.checkpoint()
-    refused: dict[str, RequestError] = {}
-    for name in topics:
-        if name not in twice and not context.authorizes(Operation.ALTER, ResourceType.TOPIC, name):
-            refused[name] = RequestError(
-                ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"ALTER on TOPIC {name!r} is denied"
-            )
-        await budget.checkpoint()
+@dataclass(eq=False)
+class CreatePartitions:
+    """Handler of CreatePartitions."""
 
-    mutations = context.mutations(refuses=context.api_version >= QUOTA_ERROR_SINCE)
+    metadata: MetadataStore
+    budget: LoopBudget
 
-    def decide(image: ClusterImage) -> Iterator[Change | None]:
-        room = controller.PARTITIONS_PER_REQUEST_MAX
-        for name, topic in topics.items():
+    async def handle(
+        self, context: RequestContext, request: CreatePartitionsRequest
+    ) -> CreatePartitionsResponse:
+        """Grow all topics in one change; one that is refused does not keep the others back."""
+        topics: dict[str, CreatePartitionsRequest.CreatePartitionsTopic] = {}
+        twice: set[str] = set()
+        for topic in request.topics:
+            if topic.name in topics:
+                twice.add(topic.name)
+            topics[topic.name] = topic
+            await self.budget.checkpoint()
+        refused: dict[str, RequestError] = {}
+        for name in topics:
+            if name not in twice and not context.authorizes(Operation.ALTER, ResourceType.TOPIC, name):
+                refused[name] = RequestError(
+                    ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"ALTER on TOPIC {name!r} is denied"
+                )
+            await self.budget.checkpoint()
+
+        mutations = context.mutations(refuses=context.api_version >= QUOTA_ERROR_SINCE)
+
+        def decide(image: ClusterImage) -> Iterator[Change | None]:
+            room = controller.PARTITIONS_PER_REQUEST_MAX
+            for name, topic in topics.items():
+                if name in refused:
+                    yield None
+                    continue
+                try:
+                    if name in twice:
+                        raise RequestError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is named twice")
+                    changes = _grow(image, topic, room)
+                    added = topic.count - len(image.topics[name].partitions)
+                    if mutations is not None:
+                        mutations.charge(name, added)
+                except RequestError as error:
+                    refused[name] = detached(error)
+                    yield None
+                    continue
+                room -= added
+                yield from changes
+
+        if request.validate_only:
+            for _ in decide(self.metadata.image):
+                await self.budget.checkpoint()
+        elif not await change_within(self.metadata, decide, request.timeout_ms):
+            late = RequestError(ErrorCode.REQUEST_TIMED_OUT)
+            refused = {name: refused.get(name, late) for name in topics}
+        response = CreatePartitionsResponse()
+        for name in topics:
+            result = Result(name=name)
             if name in refused:
-                yield None
-                continue
-            try:
-                if name in twice:
-                    raise RequestError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is named twice")
-                changes = _grow(image, topic, room)
-                added = topic.count - len(image.topics[name].partitions)
-                if mutations is not None:
-                    mutations.charge(name, added)
-            except RequestError as error:
-                refused[name] = detached(error)
-                yield None
-                continue
-            room -= added
-            yield from changes
-
-    if request.validate_only:
-        for _ in decide(metadata.image):
-            await budget.checkpoint()
-    elif not await change_within(metadata, decide, request.timeout_ms):
-        late = RequestError(ErrorCode.REQUEST_TIMED_OUT)
-        refused = {name: refused.get(name, late) for name in topics}
-    response = CreatePartitionsResponse()
-    for name in topics:
-        result = Result(name=name)
-        if name in refused:
-            result.error_code, result.error_message = refused[name].code, refused[name].message or None
-        response.results.append(result)
-        await budget.checkpoint()
-    return response
+                result.error_code, result.error_message = refused[name].code, refused[name].message or None
+            response.results.append(result)
+            await self.budget.checkpoint()
+        return response
 
 
 def _grow(

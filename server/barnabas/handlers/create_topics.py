@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from barnabas.cluster import controller
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.environment import Entropy
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 BROKER_DEFAULT = -1
 
@@ -39,59 +40,62 @@ Result = CreateTopicsResponse.CreatableTopicResult
 TopicConfig = CreateTopicsResponse.CreatableTopicConfigs
 
 
-async def handle(
-    context: RequestContext,
-    request: CreateTopicsRequest,
-    *,
-    metadata: MetadataStore,
-    config: BrokerConfig,
-    budget: LoopBudget,
-    entropy: Entropy,
-) -> CreateTopicsResponse:
-    """Make all topics in one change; one that is refused does not keep the others back."""
-    names = await _counted(request, budget=budget)
-    refused = await _forbidden(context, names, budget=budget)
-    try:
-        controller.check_partition_count(
-            await _partition_count(request, refused, config=config, budget=budget)
+@dataclass(eq=False)
+class CreateTopics:
+    """Handler of CreateTopics."""
+
+    metadata: MetadataStore
+    config: BrokerConfig
+    budget: LoopBudget
+    entropy: Entropy
+
+    async def handle(self, context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        """Make all topics in one change; one that is refused does not keep the others back."""
+        names = await _counted(request, budget=self.budget)
+        refused = await _forbidden(context, names, budget=self.budget)
+        try:
+            controller.check_partition_count(
+                await _partition_count(request, refused, config=self.config, budget=self.budget)
+            )
+        except RequestError as error:
+            response = CreateTopicsResponse()
+            for name in names:
+                response.topics.append(_refused(name, refused.get(name, error)))
+                await self.budget.checkpoint()
+            return response
+        topics = await _new_topics(
+            request, names, refused, config=self.config, budget=self.budget, entropy=self.entropy
         )
-    except RequestError as error:
+
+        mutations = context.mutations(refuses=context.api_version >= QUOTA_ERROR_SINCE)
+        charge = mutations.charge if mutations is not None else None
+
+        def decide(image: ClusterImage) -> Iterator[Change | None]:
+            # Kafka, too, checks each topic on its own where none is made.
+            return create_topics(
+                image,
+                self.config,
+                list(topics.values()),
+                refused,
+                with_each_other=not request.validate_only,
+                charge=charge,
+            )
+
+        if request.validate_only:
+            for _ in decide(self.metadata.image):
+                await self.budget.checkpoint()
+        elif not await change_within(self.metadata, decide, request.timeout_ms):
+            late = RequestError(ErrorCode.REQUEST_TIMED_OUT)
+            refused = {name: refused.get(name, late) for name in names}
+        defaults = _configs(self.config, {}) if topics else []
         response = CreateTopicsResponse()
         for name in names:
-            response.topics.append(_refused(name, refused.get(name, error)))
-            await budget.checkpoint()
+            if name in refused:
+                response.topics.append(_refused(name, refused[name]))
+            else:
+                response.topics.append(_made(context, topics[name], defaults, config=self.config))
+            await self.budget.checkpoint()
         return response
-    topics = await _new_topics(request, names, refused, config=config, budget=budget, entropy=entropy)
-
-    mutations = context.mutations(refuses=context.api_version >= QUOTA_ERROR_SINCE)
-    charge = mutations.charge if mutations is not None else None
-
-    def decide(image: ClusterImage) -> Iterator[Change | None]:
-        # Kafka, too, checks each topic on its own where none is made.
-        return create_topics(
-            image,
-            config,
-            list(topics.values()),
-            refused,
-            with_each_other=not request.validate_only,
-            charge=charge,
-        )
-
-    if request.validate_only:
-        for _ in decide(metadata.image):
-            await budget.checkpoint()
-    elif not await change_within(metadata, decide, request.timeout_ms):
-        late = RequestError(ErrorCode.REQUEST_TIMED_OUT)
-        refused = {name: refused.get(name, late) for name in names}
-    defaults = _configs(config, {}) if topics else []
-    response = CreateTopicsResponse()
-    for name in names:
-        if name in refused:
-            response.topics.append(_refused(name, refused[name]))
-        else:
-            response.topics.append(_made(context, topics[name], defaults, config=config))
-        await budget.checkpoint()
-    return response
 
 
 async def _counted(request: CreateTopicsRequest, *, budget: LoopBudget) -> Counter[str]:

@@ -6,20 +6,21 @@ v0 knows literal patterns only. ALTER on the cluster is asked for before.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.access_changes import AclRemoved
 from barnabas.cluster.image import ClusterImage
 from barnabas.errors import RequestError
-from barnabas.handlers.acl_requests import ACL_BYTES, CHANGES_MAX, filter_to_delete, require_authorizer
+from barnabas.handlers.shared.acl_requests import ACL_BYTES, CHANGES_MAX, filter_to_delete, require_authorizer
 from barnabas.wire.generated.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
     from barnabas.security.acls import AclBinding, AclFilter, Acls
+    from barnabas.serving.context import RequestContext
 
 Result = DeleteAclsResponse.DeleteAclsFilterResult
 MATCHES_MAX = 10 * CHANGES_MAX
@@ -27,39 +28,44 @@ MATCHES_MAX = 10 * CHANGES_MAX
 _TOO_MANY = f"Cannot remove more than {CHANGES_MAX} acls in a single delete operation."
 
 
-async def handle(
-    context: RequestContext, request: DeleteAclsRequest, *, metadata: MetadataStore, budget: LoopBudget
-) -> DeleteAclsResponse:
-    """Remove the ACLs that match, and answer once nobody on this broker is judged by them any more."""
-    require_authorizer(context)
-    if len(request.filters) > CHANGES_MAX:
-        raise RequestError(
-            ErrorCode.POLICY_VIOLATION, f"no more than {CHANGES_MAX} filters can be sent at once"
-        )
-    acls = metadata.image.acls
-    results: list[Result] = []
-    count = 0
-    removed: dict[AclBinding, None] = {}
-    for asked in request.filters:
-        try:
-            wanted = filter_to_delete(asked)
-        except RequestError as error:
-            results.append(Result(error.code, error.message))
-            continue
-        found = await _matching(acls, wanted, budget)
-        count += len(found)
-        removed.update(dict.fromkeys(found))
-        if len(removed) > CHANGES_MAX or count > MATCHES_MAX:
-            raise RequestError(ErrorCode.INVALID_REQUEST, _TOO_MANY)
-        results.append(Result(0, None, [_removed(acl) for acl in found]))
+@dataclass(eq=False)
+class DeleteAcls:
+    """Handler of DeleteAcls."""
 
-    def decide(image: ClusterImage) -> Iterator[AclRemoved]:
-        return (AclRemoved(acl) for acl in removed if acl in image.acls)
+    metadata: MetadataStore
+    budget: LoopBudget
 
-    await context.reserve(count * ACL_BYTES)
-    if removed:
-        await metadata.change(decide)
-    return DeleteAclsResponse(filter_results=results)
+    async def handle(self, context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
+        """Remove the ACLs that match, and answer once nobody on this broker is judged by them any more."""
+        require_authorizer(context)
+        if len(request.filters) > CHANGES_MAX:
+            raise RequestError(
+                ErrorCode.POLICY_VIOLATION, f"no more than {CHANGES_MAX} filters can be sent at once"
+            )
+        acls = self.metadata.image.acls
+        results: list[Result] = []
+        count = 0
+        removed: dict[AclBinding, None] = {}
+        for asked in request.filters:
+            try:
+                wanted = filter_to_delete(asked)
+            except RequestError as error:
+                results.append(Result(error.code, error.message))
+                continue
+            found = await _matching(acls, wanted, self.budget)
+            count += len(found)
+            removed.update(dict.fromkeys(found))
+            if len(removed) > CHANGES_MAX or count > MATCHES_MAX:
+                raise RequestError(ErrorCode.INVALID_REQUEST, _TOO_MANY)
+            results.append(Result(0, None, [_removed(acl) for acl in found]))
+
+        def decide(image: ClusterImage) -> Iterator[AclRemoved]:
+            return (AclRemoved(acl) for acl in removed if acl in image.acls)
+
+        await context.reserve(count * ACL_BYTES)
+        if removed:
+            await self.metadata.change(decide)
+        return DeleteAclsResponse(filter_results=results)
 
 
 async def _matching(acls: Acls, wanted: AclFilter, budget: LoopBudget) -> list[AclBinding]:

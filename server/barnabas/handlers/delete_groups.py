@@ -6,6 +6,7 @@ v3 has room for a message, which stays empty as Kafka's does: it is for descript
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
@@ -15,23 +16,28 @@ from barnabas.wire.generated.delete_groups import DeleteGroupsRequest, DeleteGro
 if TYPE_CHECKING:
     from barnabas.coordination.shares import Shares
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 Result = DeleteGroupsResponse.DeletableGroupResult
 
 
-async def handle(
-    context: RequestContext, request: DeleteGroupsRequest, *, shares: Shares, budget: LoopBudget
-) -> DeleteGroupsResponse:
-    """Delete each group on its own."""
-    response = DeleteGroupsResponse()
-    for group_id in dict.fromkeys(request.groups_names):
-        result = Result(group_id=group_id)
-        response.results.append(result)
-        try:
-            context.require(Operation.DELETE, ResourceType.GROUP, group_id)
-            await shares.groups.delete_group(group_id)
-        except RequestError as error:
-            result.error_code = error.code
-        await budget.checkpoint()
-    return response
+@dataclass(eq=False)
+class DeleteGroups:
+    """Handler of DeleteGroups."""
+
+    shares: Shares
+    budget: LoopBudget
+
+    async def handle(self, context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+        """Delete each group on its own."""
+        response = DeleteGroupsResponse()
+        for group_id in dict.fromkeys(request.groups_names):
+            result = Result(group_id=group_id)
+            response.results.append(result)
+            try:
+                context.require(Operation.DELETE, ResourceType.GROUP, group_id)
+                await self.shares.groups.delete_group(group_id)
+            except RequestError as error:
+                result.error_code = error.code
+            await self.budget.checkpoint()
+        return response

@@ -6,6 +6,7 @@ INVALID_TOPIC_EXCEPTION.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import trio
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from barnabas.loop_budget import LoopBudget
     from barnabas.replicas.manager import Replicas
     from barnabas.replicas.replica import Replica
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 UP_TO_HIGH_WATERMARK = -1
 
@@ -31,41 +32,44 @@ Waiting = list[tuple["Replica", int, Result]]
 """What followers have yet to delete: up to which offset, and the answer."""
 
 
-async def handle(
-    context: RequestContext,
-    request: DeleteRecordsRequest,
-    *,
-    metadata: MetadataStore,
-    replicas: Replicas,
-    budget: LoopBudget,
-) -> DeleteRecordsResponse:
-    """Answer every partition on its own, once; of one that is named twice, the last offset counts."""
-    response = DeleteRecordsResponse()
-    waiting: Waiting = []
-    wanted: dict[str, dict[int, int]] = {}
-    for topic in request.topics:
-        await budget.checkpoint()
-        for entry in topic.partitions:
-            wanted.setdefault(topic.name, {})[entry.partition_index] = entry.offset
-            await budget.checkpoint()
-    for name, offsets in wanted.items():
-        result = DeleteRecordsResponse.DeleteRecordsTopicResult(name=name)
-        response.topics.append(result)
-        may = context.authorizes(Operation.DELETE, ResourceType.TOPIC, name)
-        for index, offset in offsets.items():
-            if may:
-                answer = _delete(name, index, offset, waiting, image=metadata.image, replicas=replicas)
-            else:
-                answer = Result(
-                    partition_index=index,
-                    low_watermark=-1,
-                    error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-                )
-            result.partitions.append(answer)
-            await budget.checkpoint()
-    if waiting:
-        await _wait(waiting, request.timeout_ms)
-    return response
+@dataclass(eq=False)
+class DeleteRecords:
+    """Handler of DeleteRecords."""
+
+    metadata: MetadataStore
+    replicas: Replicas
+    budget: LoopBudget
+
+    async def handle(self, context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+        """Answer every partition on its own, once; of one that is named twice, the last offset counts."""
+        response = DeleteRecordsResponse()
+        waiting: Waiting = []
+        wanted: dict[str, dict[int, int]] = {}
+        for topic in request.topics:
+            await self.budget.checkpoint()
+            for entry in topic.partitions:
+                wanted.setdefault(topic.name, {})[entry.partition_index] = entry.offset
+                await self.budget.checkpoint()
+        for name, offsets in wanted.items():
+            result = DeleteRecordsResponse.DeleteRecordsTopicResult(name=name)
+            response.topics.append(result)
+            may = context.authorizes(Operation.DELETE, ResourceType.TOPIC, name)
+            for index, offset in offsets.items():
+                if may:
+                    answer = _delete(
+                        name, index, offset, waiting, image=self.metadata.image, replicas=self.replicas
+                    )
+                else:
+                    answer = Result(
+                        partition_index=index,
+                        low_watermark=-1,
+                        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                    )
+                result.partitions.append(answer)
+                await self.budget.checkpoint()
+        if waiting:
+            await _wait(waiting, request.timeout_ms)
+        return response
 
 
 async def _wait(waiting: Waiting, timeout_ms: int) -> None:

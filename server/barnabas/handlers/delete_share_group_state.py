@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.handlers.share_state import answer_each
+from barnabas.handlers.shared.share_state import answer_each
 from barnabas.wire.generated.delete_share_group_state import (
     DeleteShareGroupStateRequest,
     DeleteShareGroupStateResponse,
@@ -13,21 +14,28 @@ from barnabas.wire.generated.delete_share_group_state import (
 if TYPE_CHECKING:
     from barnabas.coordination.shares import Shares
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
     from barnabas.share.records import StateKey
 
 Asked = DeleteShareGroupStateRequest.PartitionData
 Result = DeleteShareGroupStateResponse.PartitionResult
 
 
-async def handle(
-    _context: RequestContext, request: DeleteShareGroupStateRequest, *, shares: Shares, budget: LoopBudget
-) -> DeleteShareGroupStateResponse:
-    """End each on its own; one that is not there is ended."""
+@dataclass(eq=False)
+class DeleteShareGroupState:
+    """Handler of DeleteShareGroupState."""
 
-    async def delete(key: StateKey, asked: Asked, result: Result) -> None:  # noqa: ARG001
-        await shares.state.delete(key)
+    shares: Shares
+    budget: LoopBudget
 
-    return await answer_each(
-        request, DeleteShareGroupStateResponse(), "DeleteStateResult", delete, budget=budget
-    )
+    async def handle(
+        self, _context: RequestContext, request: DeleteShareGroupStateRequest
+    ) -> DeleteShareGroupStateResponse:
+        """End each on its own; one that is not there is ended."""
+
+        async def delete(key: StateKey, asked: Asked, result: Result) -> None:  # noqa: ARG001
+            await self.shares.state.delete(key)
+
+        return await answer_each(
+            request, DeleteShareGroupStateResponse(), "DeleteStateResult", delete, budget=self.budget
+        )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.cluster import controller
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
-    from barnabas.requests.quotas import Mutations
+    from barnabas.serving.context import RequestContext
+    from barnabas.serving.quotas import Mutations
 
 QUOTA_ERROR_SINCE = 5
 NAMED_TWICE = "the topic is named twice"
@@ -33,66 +34,73 @@ NAMED_TWICE = "the topic is named twice"
 Result = DeleteTopicsResponse.DeletableTopicResult
 
 
-async def handle(
-    context: RequestContext,
-    request: DeleteTopicsRequest,
-    *,
-    metadata: MetadataStore,
-    config: BrokerConfig,
-    budget: LoopBudget,
-) -> DeleteTopicsResponse:
-    """Delete all topics in one change; one that is named twice, by whatever, stays."""
-    image = metadata.image
-    results: list[Result] = []
-    # By name and id: None where there is no such topic, as one that is there may have no id.
-    wanted: Counter[tuple[str, bytes | None]] = Counter()
-    access = _Access(context, is_in_zookeeper=follows_acl_authorizer(config))
-    for (name, topic_id), count in (await _asked(request, budget=budget)).items():
-        if name is not None and topic_id != ZERO_UUID:
-            results.append(_refused(name, topic_id, "both a name and an id are given"))
-        elif count > 1:
-            results.append(_refused(name, topic_id, NAMED_TWICE))
-        elif name is not None and not access.may_delete_by_name(name):
-            results.append(access.refusal_by_name(name, exists=name in image.topics))
-        elif name is not None:
-            wanted[name, image.topics[name].id if name in image.topics else None] += 1
-        elif topic_id == ZERO_UUID:
-            results.append(_refused(None, topic_id, "neither a name nor an id is given"))
-        elif (found := image.topic_name(topic_id)) is None:
-            results.append(
-                _refused(None, topic_id, "there is no topic with this id", ErrorCode.UNKNOWN_TOPIC_ID)
-            )
-        elif not access.may_delete_by_id(found):
-            results.append(access.refusal_by_id(found, topic_id))
-        else:
-            wanted[found, topic_id] += 1
-        await budget.checkpoint()
-    once: list[tuple[str, bytes]] = []  # of those that are there
-    for (name, there), count in wanted.items():
-        if count == 1 and there is not None:
-            once.append((name, there))
-        await budget.checkpoint()
-    mutations = context.mutations(refuses=context.api_version >= QUOTA_ERROR_SINCE)
-    is_enabled = config.get(settings.DELETE_TOPIC_ENABLE)
-    refused = await _delete(once, request.timeout_ms, mutations, metadata=metadata) if is_enabled else {}
-    for (name, found_id), count in wanted.items():
-        error, topic_id = refused.get(name), found_id or ZERO_UUID
-        if count > 1:
-            results.append(_refused(name, topic_id, NAMED_TWICE))
-        elif not is_enabled:
-            results.append(
-                _refused(name, topic_id, "delete.topic.enable is false", ErrorCode.TOPIC_DELETION_DISABLED)
-            )
-        elif error is not None:
-            results.append(_refused(name, topic_id, error.message or None, error.code))
-        elif found_id is None:
-            results.append(
-                _refused(name, topic_id, f"there is no topic {name!r}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            )
-        else:
-            results.append(Result(name=name, topic_id=topic_id))
-        await budget.checkpoint()
-    return DeleteTopicsResponse(responses=results)
+@dataclass(eq=False)
+class DeleteTopics:
+    """Handler of DeleteTopics."""
+
+    metadata: MetadataStore
+    config: BrokerConfig
+    budget: LoopBudget
+
+    async def handle(self, context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+        """Delete all topics in one change; one that is named twice, by whatever, stays."""
+        image = self.metadata.image
+        results: list[Result] = []
+        # By name and id: None where there is no such topic, as one that is there may have no id.
+        wanted: Counter[tuple[str, bytes | None]] = Counter()
+        access = _Access(context, is_in_zookeeper=follows_acl_authorizer(self.config))
+        for (name, topic_id), count in (await _asked(request, budget=self.budget)).items():
+            if name is not None and topic_id != ZERO_UUID:
+                results.append(_refused(name, topic_id, "both a name and an id are given"))
+            elif count > 1:
+                results.append(_refused(name, topic_id, NAMED_TWICE))
+            elif name is not None and not access.may_delete_by_name(name):
+                results.append(access.refusal_by_name(name, exists=name in image.topics))
+            elif name is not None:
+                wanted[name, image.topics[name].id if name in image.topics else None] += 1
+            elif topic_id == ZERO_UUID:
+                results.append(_refused(None, topic_id, "neither a name nor an id is given"))
+            elif (found := image.topic_name(topic_id)) is None:
+                results.append(
+                    _refused(None, topic_id, "there is no topic with this id", ErrorCode.UNKNOWN_TOPIC_ID)
+                )
+            elif not access.may_delete_by_id(found):
+                results.append(access.refusal_by_id(found, topic_id))
+            else:
+                wanted[found, topic_id] += 1
+            await self.budget.checkpoint()
+        once: list[tuple[str, bytes]] = []  # of those that are there
+        for (name, there), count in wanted.items():
+            if count == 1 and there is not None:
+                once.append((name, there))
+            await self.budget.checkpoint()
+        mutations = context.mutations(refuses=context.api_version >= QUOTA_ERROR_SINCE)
+        is_enabled = self.config.get(settings.DELETE_TOPIC_ENABLE)
+        refused = (
+            await _delete(once, request.timeout_ms, mutations, metadata=self.metadata) if is_enabled else {}
+        )
+        for (name, found_id), count in wanted.items():
+            error, topic_id = refused.get(name), found_id or ZERO_UUID
+            if count > 1:
+                results.append(_refused(name, topic_id, NAMED_TWICE))
+            elif not is_enabled:
+                results.append(
+                    _refused(
+                        name, topic_id, "delete.topic.enable is false", ErrorCode.TOPIC_DELETION_DISABLED
+                    )
+                )
+            elif error is not None:
+                results.append(_refused(name, topic_id, error.message or None, error.code))
+            elif found_id is None:
+                results.append(
+                    _refused(
+                        name, topic_id, f"there is no topic {name!r}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    )
+                )
+            else:
+                results.append(Result(name=name, topic_id=topic_id))
+            await self.budget.checkpoint()
+        return DeleteTopicsResponse(responses=results)
 
 
 class _Access:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
@@ -14,38 +15,39 @@ from barnabas.wire.generated.describe_client_quotas import (
 if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 Response = DescribeClientQuotasResponse
 ENTRY_BYTES = 600
 """About so much memory does an entity take in an answer."""
 
 
-async def handle(
-    context: RequestContext,
-    request: DescribeClientQuotasRequest,
-    *,
-    metadata: MetadataStore,
-    budget: LoopBudget,
-) -> Response:
-    """Describe every entity that matches."""
-    wanted = QuotaFilter(request.strict)
-    try:
-        for component in request.components:
-            wanted.add(component.entity_type, component.match_type, component.match)
-            await budget.checkpoint()
-        wanted.check()
-    except RequestError as error:
-        return Response(error_code=error.code, error_message=error.message, entries=None)
-    quotas = metadata.image.quotas
-    await context.reserve(len(quotas) * ENTRY_BYTES)
-    entries = []
-    for entity, limits in quotas.items():
-        if wanted.matches(entity):
-            entries.append(_described(entity, limits))
-        await budget.checkpoint()
-    context.unreserve((len(quotas) - len(entries)) * ENTRY_BYTES)
-    return Response(error_message="", entries=entries)
+@dataclass(eq=False)
+class DescribeClientQuotas:
+    """Handler of DescribeClientQuotas."""
+
+    metadata: MetadataStore
+    budget: LoopBudget
+
+    async def handle(self, context: RequestContext, request: DescribeClientQuotasRequest) -> Response:
+        """Describe every entity that matches."""
+        wanted = QuotaFilter(request.strict)
+        try:
+            for component in request.components:
+                wanted.add(component.entity_type, component.match_type, component.match)
+                await self.budget.checkpoint()
+            wanted.check()
+        except RequestError as error:
+            return Response(error_code=error.code, error_message=error.message, entries=None)
+        quotas = self.metadata.image.quotas
+        await context.reserve(len(quotas) * ENTRY_BYTES)
+        entries = []
+        for entity, limits in quotas.items():
+            if wanted.matches(entity):
+                entries.append(_described(entity, limits))
+            await self.budget.checkpoint()
+        context.unreserve((len(quotas) - len(entries)) * ENTRY_BYTES)
+        return Response(error_message="", entries=entries)
 
 
 def _described(entity: QuotaEntity, limits: Quotas) -> Response.EntryData:

@@ -5,6 +5,7 @@ v1 tells controllers from brokers: there are no controllers to be talked to here
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.endpoints import advertised_nodes
@@ -14,30 +15,36 @@ from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 BROKERS = 1
 CONTROLLERS = 2
 
 
-async def handle(
-    context: RequestContext, request: DescribeClusterRequest, *, metadata: MetadataStore
-) -> DescribeClusterResponse:
-    """Describe the cluster as this client can reach it."""
-    if request.endpoint_type == CONTROLLERS:
-        raise RequestError(
-            ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker's endpoint, not a controller's"
-        )
-    if request.endpoint_type != BROKERS:
-        raise RequestError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"endpoint type {request.endpoint_type}")
-    image = metadata.image
-    response = DescribeClusterResponse(cluster_id=image.cluster_id, controller_id=image.controller_id)
-    if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = context.cluster_operations()
-    for node in advertised_nodes(image, context.connection):
-        response.brokers.append(
-            DescribeClusterResponse.DescribeClusterBroker(
-                broker_id=node.id, host=node.host, port=node.port, rack=node.rack
+@dataclass(eq=False)
+class DescribeCluster:
+    """Handler of DescribeCluster."""
+
+    metadata: MetadataStore
+
+    async def handle(
+        self, context: RequestContext, request: DescribeClusterRequest
+    ) -> DescribeClusterResponse:
+        """Describe the cluster as this client can reach it."""
+        if request.endpoint_type == CONTROLLERS:
+            raise RequestError(
+                ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker's endpoint, not a controller's"
             )
-        )
-    return response
+        if request.endpoint_type != BROKERS:
+            raise RequestError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"endpoint type {request.endpoint_type}")
+        image = self.metadata.image
+        response = DescribeClusterResponse(cluster_id=image.cluster_id, controller_id=image.controller_id)
+        if request.include_cluster_authorized_operations:
+            response.cluster_authorized_operations = context.cluster_operations()
+        for node in advertised_nodes(image, context.connection):
+            response.brokers.append(
+                DescribeClusterResponse.DescribeClusterBroker(
+                    broker_id=node.id, host=node.host, port=node.port, rack=node.rack
+                )
+            )
+        return response

@@ -7,6 +7,7 @@ the broker does not know: they may be a plugin's passwords.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from barnabas.cluster import controller
@@ -26,8 +27,8 @@ from barnabas.config.loading import (
 )
 from barnabas.config.setting import Setting
 from barnabas.errors import RequestError, detached
-from barnabas.handlers import broker_loggers
-from barnabas.handlers.config_resources import (
+from barnabas.handlers.shared import broker_loggers
+from barnabas.handlers.shared.config_resources import (
     check_broker_name,
     check_type,
     require_on_resource,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 Described = DescribeConfigsResponse.DescribeConfigsResourceResult
 Synonym = DescribeConfigsResponse.DescribeConfigsSynonym
@@ -56,37 +57,46 @@ ENTRIES = {TOPIC: 35, BROKER: 350, BROKER_LOGGER: 100, GROUP: 20, CLIENT_METRICS
 """About so many settings does a resource of each type have."""
 
 
-async def handle(
-    context: RequestContext,
-    request: DescribeConfigsRequest,
-    *,
-    metadata: MetadataStore,
-    config: BrokerConfig,
-    budget: LoopBudget,
-    broker_id: int,
-) -> DescribeConfigsResponse:
-    """Describe each resource on its own; one that is named often is looked up once, and described once."""
-    entry_bytes = ENTRY_BYTES * (4 if request.include_documentation else 1)
-    wanted: dict[Hashable, DescribeConfigsRequest.DescribeConfigsResource] = {}
-    entries = 0
-    for resource in request.resources:
-        keys = resource.configuration_keys
-        asked = resource.resource_type, resource.resource_name, None if keys is None else tuple(keys)
-        if wanted.setdefault(asked, resource) is resource:
-            entries += ENTRIES.get(resource.resource_type, 0)
-        await budget.checkpoint()
-    await context.reserve(entries * entry_bytes)
-    response = DescribeConfigsResponse()
-    known: dict[tuple[int, str], list[Described] | RequestError] = {}
-    for resource in wanted.values():
-        key = resource.resource_type, resource.resource_name
-        if key not in known:
-            known[key] = await _entries(
-                context, request, *key, metadata=metadata, config=config, budget=budget, broker_id=broker_id
-            )
-        response.results.append(await _result(resource, known[key], budget=budget))
-        await budget.checkpoint()
-    return response
+@dataclass(eq=False)
+class DescribeConfigs:
+    """Handler of DescribeConfigs."""
+
+    metadata: MetadataStore
+    config: BrokerConfig
+    budget: LoopBudget
+    broker_id: int
+
+    async def handle(
+        self, context: RequestContext, request: DescribeConfigsRequest
+    ) -> DescribeConfigsResponse:
+        """Describe each resource on its own; one that is named often is looked up once, and described once."""
+        entry_bytes = ENTRY_BYTES * (4 if request.include_documentation else 1)
+        wanted: dict[Hashable, DescribeConfigsRequest.DescribeConfigsResource] = {}
+        entries = 0
+        for resource in request.resources:
+            keys = resource.configuration_keys
+            asked = resource.resource_type, resource.resource_name, None if keys is None else tuple(keys)
+            if wanted.setdefault(asked, resource) is resource:
+                entries += ENTRIES.get(resource.resource_type, 0)
+            await self.budget.checkpoint()
+        await context.reserve(entries * entry_bytes)
+        response = DescribeConfigsResponse()
+        known: dict[tuple[int, str], list[Described] | RequestError] = {}
+        for resource in wanted.values():
+            key = resource.resource_type, resource.resource_name
+            if key not in known:
+                known[key] = await _entries(
+                    context,
+                    request,
+                    *key,
+                    metadata=self.metadata,
+                    config=self.config,
+                    budget=self.budget,
+                    broker_id=self.broker_id,
+                )
+            response.results.append(await _result(resource, known[key], budget=self.budget))
+            await self.budget.checkpoint()
+        return response
 
 
 async def _entries(

@@ -6,10 +6,11 @@ owns it (KIP-373). What somebody may not see is left out. An empty list of owner
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
-from barnabas.handlers.token_requests import may_handle_tokens, parts_of
+from barnabas.handlers.shared.token_requests import may_handle_tokens, parts_of
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire.generated.describe_delegation_token import (
     DescribeDelegationTokenRequest,
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from barnabas.cluster.delegation_tokens import DelegationTokens
     from barnabas.cluster.store import MetadataStore
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
     from barnabas.security.tokens import Token
+    from barnabas.serving.context import RequestContext
 
 Described = DescribeDelegationTokenResponse.DescribedDelegationToken
 Renewer = DescribeDelegationTokenResponse.DescribedDelegationTokenRenewer
@@ -31,39 +32,42 @@ TOKEN_BYTES = 1_000
 """About so much memory does a token take in an answer."""
 
 
-async def handle(
-    context: RequestContext,
-    request: DescribeDelegationTokenRequest,
-    *,
-    delegation_tokens: DelegationTokens,
-    metadata: MetadataStore,
-    budget: LoopBudget,
-) -> DescribeDelegationTokenResponse:
-    """Describe the tokens that are asked for and that the requester may see."""
-    response = DescribeDelegationTokenResponse()
-    try:
-        if not may_handle_tokens(context):
-            raise RequestError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
-        delegation_tokens.check_served()
-    except RequestError as error:
-        response.error_code = error.code
-        return response
-    owners: set[str] | None = None
-    if request.owners is not None:
-        owners = set()
-        for one in request.owners:
-            owners.add(f"{one.principal_type}:{one.principal_name}")
-            await budget.checkpoint()
-        if not owners:
+@dataclass(eq=False)
+class DescribeDelegationToken:
+    """Handler of DescribeDelegationToken."""
+
+    delegation_tokens: DelegationTokens
+    metadata: MetadataStore
+    budget: LoopBudget
+
+    async def handle(
+        self, context: RequestContext, request: DescribeDelegationTokenRequest
+    ) -> DescribeDelegationTokenResponse:
+        """Describe the tokens that are asked for and that the requester may see."""
+        response = DescribeDelegationTokenResponse()
+        try:
+            if not may_handle_tokens(context):
+                raise RequestError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+            self.delegation_tokens.check_served()
+        except RequestError as error:
+            response.error_code = error.code
             return response
-    tokens = metadata.image.tokens
-    await context.reserve(len(tokens) * TOKEN_BYTES)
-    for token in list(tokens.values()):
-        if _is_wanted(token, owners) and _may_see(context, token):
-            response.tokens.append(_described(context, token, delegation_tokens.mac_of(token)))
-        await budget.checkpoint()
-    context.unreserve((len(tokens) - len(response.tokens)) * TOKEN_BYTES)
-    return response
+        owners: set[str] | None = None
+        if request.owners is not None:
+            owners = set()
+            for one in request.owners:
+                owners.add(f"{one.principal_type}:{one.principal_name}")
+                await self.budget.checkpoint()
+            if not owners:
+                return response
+        tokens = self.metadata.image.tokens
+        await context.reserve(len(tokens) * TOKEN_BYTES)
+        for token in list(tokens.values()):
+            if _is_wanted(token, owners) and _may_see(context, token):
+                response.tokens.append(_described(context, token, self.delegation_tokens.mac_of(token)))
+            await self.budget.checkpoint()
+        context.unreserve((len(tokens) - len(response.tokens)) * TOKEN_BYTES)
+        return response
 
 
 def _is_wanted(token: Token, owners: set[str] | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,38 +18,39 @@ from barnabas.wire.generated.errors import ErrorCode
 if TYPE_CHECKING:
     from barnabas.coordination.groups import GroupCoordinator
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 NOT_FOUND_SINCE = 6
 
 Described = DescribeGroupsResponse.DescribedGroup
 
 
-async def handle(
-    context: RequestContext,
-    request: DescribeGroupsRequest,
-    *,
-    group_coordinator: GroupCoordinator,
-    budget: LoopBudget,
-) -> DescribeGroupsResponse:
-    """Describe each group on its own, once."""
-    response = DescribeGroupsResponse()
-    for group_id in dict.fromkeys(request.groups):
-        await budget.checkpoint()
-        try:
-            context.require(Operation.DESCRIBE, ResourceType.GROUP, group_id)
-            described, members = await group_coordinator.perform(
-                group_id, partial(_describe, context, group_id)
-            )
-            for member in members:
-                described.members.append(member)
-                await budget.checkpoint()
-        except RequestError as error:
-            described = Described(group_id=group_id, error_code=error.code)
-        if request.include_authorized_operations and not described.error_code:
-            described.authorized_operations = context.authorized_operations(ResourceType.GROUP, group_id)
-        response.groups.append(described)
-    return response
+@dataclass(eq=False)
+class DescribeGroups:
+    """Handler of DescribeGroups."""
+
+    group_coordinator: GroupCoordinator
+    budget: LoopBudget
+
+    async def handle(self, context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+        """Describe each group on its own, once."""
+        response = DescribeGroupsResponse()
+        for group_id in dict.fromkeys(request.groups):
+            await self.budget.checkpoint()
+            try:
+                context.require(Operation.DESCRIBE, ResourceType.GROUP, group_id)
+                described, members = await self.group_coordinator.write(
+                    group_id, partial(_describe, context, group_id)
+                )
+                for member in members:
+                    described.members.append(member)
+                    await self.budget.checkpoint()
+            except RequestError as error:
+                described = Described(group_id=group_id, error_code=error.code)
+            if request.include_authorized_operations and not described.error_code:
+                described.authorized_operations = context.authorized_operations(ResourceType.GROUP, group_id)
+            response.groups.append(described)
+        return response
 
 
 def _describe(

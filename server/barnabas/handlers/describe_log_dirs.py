@@ -5,6 +5,7 @@ A replica that is being moved is listed twice: where it is, and as a future one 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.errors import StorageError
@@ -15,48 +16,55 @@ if TYPE_CHECKING:
     from barnabas.log.manager import LogManager
     from barnabas.log.partition_log import PartitionLog
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 Result = DescribeLogDirsResponse.DescribeLogDirsResult
 Topic = DescribeLogDirsResponse.DescribeLogDirsTopic
 Partition = DescribeLogDirsResponse.DescribeLogDirsPartition
 
 
-async def handle(
-    _context: RequestContext, request: DescribeLogDirsRequest, *, budget: LoopBudget, logs: LogManager
-) -> DescribeLogDirsResponse:
-    """Describe all log dirs, with all partitions or the ones asked for."""
-    wanted: set[tuple[str, int]] | None = None
-    if request.topics is not None:
-        wanted = set()
-        for topic in request.topics:
-            await budget.checkpoint()
-            for index in topic.partitions:
-                wanted.add((topic.topic, index))
-                await budget.checkpoint()
-    topics: dict[str, dict[str, Topic]] = {path: {} for path in logs.dirs}
+@dataclass(eq=False)
+class DescribeLogDirs:
+    """Handler of DescribeLogDirs."""
 
-    def add(path: str, partition_log: PartitionLog, partition: Partition) -> None:
-        name = partition_log.topic
-        if wanted is None or (name, partition_log.partition) in wanted:
-            partition.partition_index = partition_log.partition
-            topics[path].setdefault(name, Topic(name=name)).partitions.append(partition)
+    budget: LoopBudget
+    logs: LogManager
 
-    for one in logs:
-        await budget.checkpoint()
-        lag = max(one.high_watermark - one.log_end_offset, 0)
-        add(one.log_dir, one, Partition(partition_size=one.size_bytes, offset_lag=lag))
-    for move in logs.moves:
-        future = Partition(partition_size=move.size_bytes, offset_lag=move.offset_lag, is_future_key=True)
-        add(move.target_dir, move.partition_log, future)
-    results = []
-    for path in logs.dirs:
-        result = Result(log_dir=path, topics=list(topics[path].values()))
-        results.append(result)
-        try:
-            if path in logs.offline:
-                raise logs.offline[path]
-            result.total_bytes, result.usable_bytes = logs.usage(path)
-        except StorageError:
-            result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-    return DescribeLogDirsResponse(results=results)
+    async def handle(
+        self, _context: RequestContext, request: DescribeLogDirsRequest
+    ) -> DescribeLogDirsResponse:
+        """Describe all log dirs, with all partitions or the ones asked for."""
+        wanted: set[tuple[str, int]] | None = None
+        if request.topics is not None:
+            wanted = set()
+            for topic in request.topics:
+                await self.budget.checkpoint()
+                for index in topic.partitions:
+                    wanted.add((topic.topic, index))
+                    await self.budget.checkpoint()
+        topics: dict[str, dict[str, Topic]] = {path: {} for path in self.logs.dirs}
+
+        def add(path: str, partition_log: PartitionLog, partition: Partition) -> None:
+            name = partition_log.topic
+            if wanted is None or (name, partition_log.partition) in wanted:
+                partition.partition_index = partition_log.partition
+                topics[path].setdefault(name, Topic(name=name)).partitions.append(partition)
+
+        for one in self.logs:
+            await self.budget.checkpoint()
+            lag = max(one.high_watermark - one.log_end_offset, 0)
+            add(one.log_dir, one, Partition(partition_size=one.size_bytes, offset_lag=lag))
+        for move in self.logs.moves:
+            future = Partition(partition_size=move.size_bytes, offset_lag=move.offset_lag, is_future_key=True)
+            add(move.target_dir, move.partition_log, future)
+        results = []
+        for path in self.logs.dirs:
+            result = Result(log_dir=path, topics=list(topics[path].values()))
+            results.append(result)
+            try:
+                if path in self.logs.offline:
+                    raise self.logs.offline[path]
+                result.total_bytes, result.usable_bytes = self.logs.usage(path)
+            except StorageError:
+                result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        return DescribeLogDirsResponse(results=results)

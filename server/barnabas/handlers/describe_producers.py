@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.cluster import controller
@@ -12,28 +13,35 @@ from barnabas.wire.generated.describe_producers import DescribeProducersRequest,
 if TYPE_CHECKING:
     from barnabas.loop_budget import LoopBudget
     from barnabas.replicas.manager import Replicas
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 PRODUCERS_PER_STEP = 100
 
 PartitionResponse = DescribeProducersResponse.PartitionResponse
 
 
-async def handle(
-    context: RequestContext, request: DescribeProducersRequest, *, replicas: Replicas, budget: LoopBudget
-) -> DescribeProducersResponse:
-    """Answer every partition on its own."""
-    response = DescribeProducersResponse()
-    for topic in request.topics:
-        result = DescribeProducersResponse.TopicResponse(name=topic.name)
-        response.topics.append(result)
-        await budget.checkpoint()
-        for index in topic.partition_indexes:
-            result.partitions.append(
-                await _describe(context, topic.name, index, replicas=replicas, budget=budget)
-            )
-            await budget.checkpoint()
-    return response
+@dataclass(eq=False)
+class DescribeProducers:
+    """Handler of DescribeProducers."""
+
+    replicas: Replicas
+    budget: LoopBudget
+
+    async def handle(
+        self, context: RequestContext, request: DescribeProducersRequest
+    ) -> DescribeProducersResponse:
+        """Answer every partition on its own."""
+        response = DescribeProducersResponse()
+        for topic in request.topics:
+            result = DescribeProducersResponse.TopicResponse(name=topic.name)
+            response.topics.append(result)
+            await self.budget.checkpoint()
+            for index in topic.partition_indexes:
+                result.partitions.append(
+                    await _describe(context, topic.name, index, replicas=self.replicas, budget=self.budget)
+                )
+                await self.budget.checkpoint()
+        return response
 
 
 async def _describe(

@@ -5,6 +5,7 @@ The lag takes the high watermarks of the partitions: their leaders, on whatever 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from barnabas.coordination.groups import GroupCoordinator
     from barnabas.coordination.shares import Shares
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
     from barnabas.topic_partitions import TopicPartition
 
 Group = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
@@ -37,56 +38,59 @@ Delivered = list[tuple["TopicPartition", Partition, int]]
 LAG_SINCE = 1
 
 
-async def handle(
-    context: RequestContext,
-    request: DescribeShareGroupOffsetsRequest,
-    *,
-    metadata: MetadataStore,
-    group_coordinator: GroupCoordinator,
-    shares: Shares,
-    budget: LoopBudget,
-) -> DescribeShareGroupOffsetsResponse:
-    """Describe each group on its own; without topics, all that it has a state of."""
-    response = DescribeShareGroupOffsetsResponse()
-    for asked in request.groups:
-        answer = Group(group_id=asked.group_id)
-        delivered: Delivered = []
-        response.groups.append(answer)
-        await budget.checkpoint()
-        try:
-            context.require(Operation.DESCRIBE, ResourceType.GROUP, asked.group_id)
-            if asked.topics is None:
-                topics = [
-                    (name, partitions)
-                    for name, partitions in await _known(
-                        asked.group_id, metadata=metadata, group_coordinator=group_coordinator
+@dataclass(eq=False)
+class DescribeShareGroupOffsets:
+    """Handler of DescribeShareGroupOffsets."""
+
+    metadata: MetadataStore
+    group_coordinator: GroupCoordinator
+    shares: Shares
+    budget: LoopBudget
+
+    async def handle(
+        self, context: RequestContext, request: DescribeShareGroupOffsetsRequest
+    ) -> DescribeShareGroupOffsetsResponse:
+        """Describe each group on its own; without topics, all that it has a state of."""
+        response = DescribeShareGroupOffsetsResponse()
+        for asked in request.groups:
+            answer = Group(group_id=asked.group_id)
+            delivered: Delivered = []
+            response.groups.append(answer)
+            await self.budget.checkpoint()
+            try:
+                context.require(Operation.DESCRIBE, ResourceType.GROUP, asked.group_id)
+                if asked.topics is None:
+                    topics = [
+                        (name, partitions)
+                        for name, partitions in await _known(
+                            asked.group_id, metadata=self.metadata, group_coordinator=self.group_coordinator
+                        )
+                        if context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name)
+                    ]
+                else:
+                    topics = await _once(asked.topics, budget=self.budget)
+                for name, partitions in topics:
+                    await self.budget.checkpoint()
+                    if not context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name):
+                        answer.topics.append(_refused(name, partitions))
+                        continue
+                    answer.topics.append(
+                        await _topic(
+                            asked.group_id,
+                            name,
+                            partitions,
+                            delivered,
+                            metadata=self.metadata,
+                            shares=self.shares,
+                            budget=self.budget,
+                        )
                     )
-                    if context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name)
-                ]
-            else:
-                topics = await _once(asked.topics, budget=budget)
-            for name, partitions in topics:
-                await budget.checkpoint()
-                if not context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name):
-                    answer.topics.append(_refused(name, partitions))
-                    continue
-                answer.topics.append(
-                    await _topic(
-                        asked.group_id,
-                        name,
-                        partitions,
-                        delivered,
-                        metadata=metadata,
-                        shares=shares,
-                        budget=budget,
-                    )
-                )
-            if delivered and context.api_version >= LAG_SINCE:
-                await _add_lags(delivered, shares=shares, budget=budget)
-        except RequestError as error:
-            answer.topics = []
-            answer.error_code, answer.error_message = error.code, error.message or None
-    return response
+                if delivered and context.api_version >= LAG_SINCE:
+                    await _add_lags(delivered, shares=self.shares, budget=self.budget)
+            except RequestError as error:
+                answer.topics = []
+                answer.error_code, answer.error_message = error.code, error.message or None
+        return response
 
 
 async def _once(
@@ -125,7 +129,7 @@ async def _known(
     image = metadata.image
     return [
         (name, partitions)
-        for topic_id, partitions in await group_coordinator.perform(group_id, find)
+        for topic_id, partitions in await group_coordinator.write(group_id, find)
         if (name := image.topic_name(topic_id)) is not None
     ]
 

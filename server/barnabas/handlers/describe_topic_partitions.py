@@ -7,6 +7,7 @@ the next one begins. No topics asked for means all. Nothing is created by asking
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from barnabas.cluster import controller
 from barnabas.cluster.image import TopicInfo
 from barnabas.config import broker as settings
 from barnabas.errors import RequestError
-from barnabas.handlers.partition_description import PartitionDescriber
+from barnabas.handlers.shared.partition_description import PartitionDescriber
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire.generated.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from barnabas.environment import Threads
     from barnabas.loop_budget import LoopBudget
     from barnabas.replicas.manager import Replicas
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 SORTED_INLINE_MAX = 10_000
 
@@ -36,68 +37,75 @@ Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
 Partition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
 
 
-async def handle(
-    context: RequestContext,
-    request: DescribeTopicPartitionsRequest,
-    *,
-    metadata: MetadataStore,
-    replicas: Replicas,
-    config: BrokerConfig,
-    budget: LoopBudget,
-    broker_id: int,
-    threads: Threads,
-) -> DescribeTopicPartitionsResponse:
-    """One page, from the cursor on."""
-    image = metadata.image
-    topics = image.topics
-    describer = PartitionDescriber(image, context.connection, replicas=replicas, broker_id=broker_id)
-    asked: set[str] = set()
-    for topic in request.topics:
-        asked.add(topic.name)
-        await budget.checkpoint()
-    first_name = request.cursor.topic_name if request.cursor is not None else ""
-    names = await _sorted_from(asked or topics, first_name, budget=budget, threads=threads)
-    first_partition = 0
-    if request.cursor is not None:
-        if request.cursor.partition_index < 0:
-            raise RequestError(ErrorCode.INVALID_REQUEST, "the cursor's partition is negative")
-        if asked and first_name not in asked:
-            raise RequestError(
-                ErrorCode.INVALID_REQUEST, "the cursor's topic is none of those that are asked for"
-            )
-        if names and names[0] == first_name:
-            first_partition = request.cursor.partition_index
-    most = config.get(settings.MAX_REQUEST_PARTITION_SIZE_LIMIT)
-    room = max(min(request.response_partition_limit, most), 1)
-    response = DescribeTopicPartitionsResponse()
-    refused: list[Topic] = []
-    for name in names:
-        if not context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name, is_asked_for=bool(asked)):
-            if asked:
-                refused.append(Topic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name))
-            first_partition = 0
-            await budget.checkpoint()
-            continue
-        if room <= 0:
-            response.next_cursor = DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=0)
-            break
-        info = topics.get(name)
-        await budget.checkpoint()
-        if info is None:
-            response.topics.append(_unknown(context, name))
-            first_partition = 0
-            continue
-        last = first_partition + room
-        response.topics.append(_page(context, info, first_partition, last, describer))
-        if last < len(info.partitions):
-            response.next_cursor = DescribeTopicPartitionsResponse.Cursor(
-                topic_name=name, partition_index=last
-            )
-            break
-        room -= len(info.partitions) - first_partition
+@dataclass(eq=False)
+class DescribeTopicPartitions:
+    """Handler of DescribeTopicPartitions."""
+
+    metadata: MetadataStore
+    replicas: Replicas
+    config: BrokerConfig
+    budget: LoopBudget
+    broker_id: int
+    threads: Threads
+
+    async def handle(
+        self, context: RequestContext, request: DescribeTopicPartitionsRequest
+    ) -> DescribeTopicPartitionsResponse:
+        """One page, from the cursor on."""
+        image = self.metadata.image
+        topics = image.topics
+        describer = PartitionDescriber(
+            image, context.connection, replicas=self.replicas, broker_id=self.broker_id
+        )
+        asked: set[str] = set()
+        for topic in request.topics:
+            asked.add(topic.name)
+            await self.budget.checkpoint()
+        first_name = request.cursor.topic_name if request.cursor is not None else ""
+        names = await _sorted_from(asked or topics, first_name, budget=self.budget, threads=self.threads)
         first_partition = 0
-    response.topics += refused
-    return response
+        if request.cursor is not None:
+            if request.cursor.partition_index < 0:
+                raise RequestError(ErrorCode.INVALID_REQUEST, "the cursor's partition is negative")
+            if asked and first_name not in asked:
+                raise RequestError(
+                    ErrorCode.INVALID_REQUEST, "the cursor's topic is none of those that are asked for"
+                )
+            if names and names[0] == first_name:
+                first_partition = request.cursor.partition_index
+        most = self.config.get(settings.MAX_REQUEST_PARTITION_SIZE_LIMIT)
+        room = max(min(request.response_partition_limit, most), 1)
+        response = DescribeTopicPartitionsResponse()
+        refused: list[Topic] = []
+        for name in names:
+            if not context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name, is_asked_for=bool(asked)):
+                if asked:
+                    refused.append(Topic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name))
+                first_partition = 0
+                await self.budget.checkpoint()
+                continue
+            if room <= 0:
+                response.next_cursor = DescribeTopicPartitionsResponse.Cursor(
+                    topic_name=name, partition_index=0
+                )
+                break
+            info = topics.get(name)
+            await self.budget.checkpoint()
+            if info is None:
+                response.topics.append(_unknown(context, name))
+                first_partition = 0
+                continue
+            last = first_partition + room
+            response.topics.append(_page(context, info, first_partition, last, describer))
+            if last < len(info.partitions):
+                response.next_cursor = DescribeTopicPartitionsResponse.Cursor(
+                    topic_name=name, partition_index=last
+                )
+                break
+            room -= len(info.partitions) - first_partition
+            first_partition = 0
+        response.topics += refused
+        return response
 
 
 async def _sorted_from(

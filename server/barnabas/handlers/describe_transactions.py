@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
@@ -16,32 +17,38 @@ from barnabas.wire.generated.errors import ErrorCode
 if TYPE_CHECKING:
     from barnabas.coordination.transactions import TransactionCoordinator
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 PARTITIONS_PER_CHECKPOINT = 500
 
 Described = DescribeTransactionsResponse.TransactionState
 
 
-async def handle(
-    context: RequestContext,
-    request: DescribeTransactionsRequest,
-    *,
-    transaction_coordinator: TransactionCoordinator,
-    budget: LoopBudget,
-) -> DescribeTransactionsResponse:
-    """Answer each id on its own."""
-    response = DescribeTransactionsResponse()
-    for transactional_id in request.transactional_ids:
-        try:
-            described = await _describe(
-                context, transactional_id, transaction_coordinator=transaction_coordinator, budget=budget
-            )
-        except RequestError as error:
-            described = Described(transactional_id=transactional_id, error_code=error.code)
-        response.transaction_states.append(described)
-        await budget.checkpoint()
-    return response
+@dataclass(eq=False)
+class DescribeTransactions:
+    """Handler of DescribeTransactions."""
+
+    transaction_coordinator: TransactionCoordinator
+    budget: LoopBudget
+
+    async def handle(
+        self, context: RequestContext, request: DescribeTransactionsRequest
+    ) -> DescribeTransactionsResponse:
+        """Answer each id on its own."""
+        response = DescribeTransactionsResponse()
+        for transactional_id in request.transactional_ids:
+            try:
+                described = await _describe(
+                    context,
+                    transactional_id,
+                    transaction_coordinator=self.transaction_coordinator,
+                    budget=self.budget,
+                )
+            except RequestError as error:
+                described = Described(transactional_id=transactional_id, error_code=error.code)
+            response.transaction_states.append(described)
+            await self.budget.checkpoint()
+        return response
 
 
 async def _describe(
@@ -54,7 +61,7 @@ async def _describe(
     context.require(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
     if not transactional_id:
         raise RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
-    transaction = await transaction_coordinator.query(
+    transaction = await transaction_coordinator.read(
         transactional_id, lambda machine: machine.transactions.get(transactional_id)
     )
     if transaction is None or transaction.state is State.DEAD:

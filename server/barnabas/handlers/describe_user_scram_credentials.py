@@ -7,6 +7,7 @@ credentials: RESOURCE_NOT_FOUND.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.security.scram import MECHANISMS
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
     from barnabas.cluster.store import MetadataStore
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
     from barnabas.security.scram import ScramCredential
+    from barnabas.serving.context import RequestContext
 
 Response = DescribeUserScramCredentialsResponse
 Result = Response.DescribeUserScramCredentialsResult
@@ -30,26 +31,27 @@ USER_BYTES = 600
 """About so much memory does a user take in an answer."""
 
 
-async def handle(
-    context: RequestContext,
-    request: DescribeUserScramCredentialsRequest,
-    *,
-    metadata: MetadataStore,
-    budget: LoopBudget,
-) -> Response:
-    """Describe each user."""
-    known = metadata.image.scram
-    named: Counter[str] = Counter()
-    for asked in request.users or ():
-        named[asked.name] += 1
-        await budget.checkpoint()
-    named = named or Counter(list(known))
-    await context.reserve(len(named) * USER_BYTES)
-    response = Response()
-    for user, count in named.items():
-        response.results.append(_described(user, count, known))
-        await budget.checkpoint()
-    return response
+@dataclass(eq=False)
+class DescribeUserScramCredentials:
+    """Handler of DescribeUserScramCredentials."""
+
+    metadata: MetadataStore
+    budget: LoopBudget
+
+    async def handle(self, context: RequestContext, request: DescribeUserScramCredentialsRequest) -> Response:
+        """Describe each user."""
+        known = self.metadata.image.scram
+        named: Counter[str] = Counter()
+        for asked in request.users or ():
+            named[asked.name] += 1
+            await self.budget.checkpoint()
+        named = named or Counter(list(known))
+        await context.reserve(len(named) * USER_BYTES)
+        response = Response()
+        for user, count in named.items():
+            response.results.append(_described(user, count, known))
+            await self.budget.checkpoint()
+        return response
 
 
 def _described(user: str, count: int, known: Mapping[str, Mapping[str, ScramCredential]]) -> Result:

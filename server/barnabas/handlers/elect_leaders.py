@@ -6,63 +6,69 @@ good can be given up by an unclean election. v0 knows preferred elections only.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.ports import ElectionType
 from barnabas.errors import RequestError
-from barnabas.handlers.asked import each_partition
+from barnabas.handlers.shared.asked import each_partition
 from barnabas.wire.generated.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.cluster.ports import Controller
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
     from barnabas.topic_partitions import TopicPartition
 
 Topic = ElectLeadersResponse.ReplicaElectionResult
 Result = ElectLeadersResponse.PartitionResult
 
 
-async def handle(
-    _context: RequestContext,
-    request: ElectLeadersRequest,
-    *,
-    controller: Controller,
-    budget: LoopBudget,
-) -> ElectLeadersResponse:
-    """Answer each partition on its own.
+@dataclass(eq=False)
+class ElectLeaders:
+    """Handler of ElectLeaders."""
 
-    Asked for all (null), each topic is named, as by Kafka's controllers, with those partitions that needed an election.
-    """
-    if request.election_type not in tuple(ElectionType):
-        raise RequestError(ErrorCode.INVALID_REQUEST, f"election type {request.election_type} is not known")
-    asked: list[TopicPartition] | None = None
-    if request.topic_partitions is not None:
-        asked = await each_partition(
-            request.topic_partitions,
-            lambda one: one.partitions,
-            lambda one, index: (one.topic, index),
-            budget,
+    controller: Controller
+    budget: LoopBudget
+
+    async def handle(self, _context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
+        """Answer each partition on its own.
+
+        Asked for all (null), each topic is named, as by Kafka's controllers, with those partitions that needed an election.
+        """
+        if request.election_type not in tuple(ElectionType):
+            raise RequestError(
+                ErrorCode.INVALID_REQUEST, f"election type {request.election_type} is not known"
+            )
+        asked: list[TopicPartition] | None = None
+        if request.topic_partitions is not None:
+            asked = await each_partition(
+                request.topic_partitions,
+                lambda one: one.partitions,
+                lambda one, index: (one.topic, index),
+                self.budget,
+            )
+        elected = await self.controller.elect_leaders(
+            ElectionType(request.election_type), asked, request.timeout_ms
         )
-    elected = await controller.elect_leaders(ElectionType(request.election_type), asked, request.timeout_ms)
-    response = ElectLeadersResponse()
-    for one in request.topic_partitions or ():
-        result = Topic(topic=one.topic)
-        response.replica_election_results.append(result)
-        await budget.checkpoint()
-        for index in one.partitions:
-            result.partition_result.append(_result(index, elected[one.topic, index]))
-            await budget.checkpoint()
-    if asked is None:
-        topics: dict[str, Topic] = {}
-        for (name, index), error in elected.items():
-            result = topics.setdefault(name, Topic(topic=name))
-            if error is None or error.code != ErrorCode.ELECTION_NOT_NEEDED:
-                result.partition_result.append(_result(index, error))
-            await budget.checkpoint()
-        response.replica_election_results = [*topics.values()]
-    return response
+        response = ElectLeadersResponse()
+        for one in request.topic_partitions or ():
+            result = Topic(topic=one.topic)
+            response.replica_election_results.append(result)
+            await self.budget.checkpoint()
+            for index in one.partitions:
+                result.partition_result.append(_result(index, elected[one.topic, index]))
+                await self.budget.checkpoint()
+        if asked is None:
+            topics: dict[str, Topic] = {}
+            for (name, index), error in elected.items():
+                result = topics.setdefault(name, Topic(topic=name))
+                if error is None or error.code != ErrorCode.ELECTION_NOT_NEEDED:
+                    result.partition_result.append(_result(index, error))
+                await self.budget.checkpoint()
+            response.replica_election_results = [*topics.values()]
+        return response
 
 
 def _result(index: int, error: RequestError | None) -> Result:

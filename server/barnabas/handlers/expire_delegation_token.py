@@ -5,9 +5,10 @@ Only the token's owner and its renewers may do that, on connections on which tok
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.handlers.token_requests import expiry_changed
+from barnabas.handlers.shared.token_requests import expiry_changed
 from barnabas.wire.generated.expire_delegation_token import (
     ExpireDelegationTokenRequest,
     ExpireDelegationTokenResponse,
@@ -15,17 +16,20 @@ from barnabas.wire.generated.expire_delegation_token import (
 
 if TYPE_CHECKING:
     from barnabas.cluster.delegation_tokens import DelegationTokens
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 
-async def handle(
-    context: RequestContext,
-    request: ExpireDelegationTokenRequest,
-    *,
-    delegation_tokens: DelegationTokens,
-) -> ExpireDelegationTokenResponse:
-    """Let a token of the requester's, or one that it may renew, expire."""
-    code, expires_ms = await expiry_changed(
-        context, delegation_tokens.expire, bytes(request.hmac), request.expiry_time_period_ms
-    )
-    return ExpireDelegationTokenResponse(error_code=code, expiry_timestamp_ms=expires_ms)
+@dataclass(eq=False)
+class ExpireDelegationToken:
+    """Handler of ExpireDelegationToken."""
+
+    delegation_tokens: DelegationTokens
+
+    async def handle(
+        self, context: RequestContext, request: ExpireDelegationTokenRequest
+    ) -> ExpireDelegationTokenResponse:
+        """Let a token of the requester's, or one that it may renew, expire."""
+        code, expires_ms = await expiry_changed(
+            context, self.delegation_tokens.expire, bytes(request.hmac), request.expiry_time_period_ms
+        )
+        return ExpireDelegationTokenResponse(error_code=code, expiry_timestamp_ms=expires_ms)

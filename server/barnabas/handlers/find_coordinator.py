@@ -5,6 +5,7 @@ v1 adds the key type (0 group, 1 transaction, 2 share partition), v4 asks for ma
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.endpoints import advertised_node
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.coordination.ports import CoordinatorLocator
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 MANY_KEYS_SINCE = 4
 SINCE = {CoordinatorType.GROUP: 0, CoordinatorType.TRANSACTION: 0, CoordinatorType.SHARE: 6}
@@ -27,44 +28,47 @@ SINCE = {CoordinatorType.GROUP: 0, CoordinatorType.TRANSACTION: 0, CoordinatorTy
 Coordinator = FindCoordinatorResponse.Coordinator
 
 
-async def handle(
-    context: RequestContext,
-    request: FindCoordinatorRequest,
-    *,
-    metadata: MetadataStore,
-    coordinator_locator: CoordinatorLocator,
-    budget: LoopBudget,
-) -> FindCoordinatorResponse:
-    """Answer every key on its own."""
-    if context.api_version >= MANY_KEYS_SINCE:
-        response = FindCoordinatorResponse()
-        for key in request.coordinator_keys:
-            found = await _find(
-                context,
-                request.key_type,
-                key,
-                metadata=metadata,
-                coordinator_locator=coordinator_locator,
-            )
-            if not found.error_code:
-                found.error_message = ""  # where there is one key, Kafka says "NONE"
-            response.coordinators.append(found)
-            await budget.checkpoint()
-        return response
-    found = await _find(
-        context,
-        request.key_type,
-        request.key,
-        metadata=metadata,
-        coordinator_locator=coordinator_locator,
-    )
-    return FindCoordinatorResponse(
-        error_code=found.error_code,
-        error_message=found.error_message,
-        node_id=found.node_id,
-        host=found.host,
-        port=found.port,
-    )
+@dataclass(eq=False)
+class FindCoordinator:
+    """Handler of FindCoordinator."""
+
+    metadata: MetadataStore
+    coordinator_locator: CoordinatorLocator
+    budget: LoopBudget
+
+    async def handle(
+        self, context: RequestContext, request: FindCoordinatorRequest
+    ) -> FindCoordinatorResponse:
+        """Answer every key on its own."""
+        if context.api_version >= MANY_KEYS_SINCE:
+            response = FindCoordinatorResponse()
+            for key in request.coordinator_keys:
+                found = await _find(
+                    context,
+                    request.key_type,
+                    key,
+                    metadata=self.metadata,
+                    coordinator_locator=self.coordinator_locator,
+                )
+                if not found.error_code:
+                    found.error_message = ""  # where there is one key, Kafka says "NONE"
+                response.coordinators.append(found)
+                await self.budget.checkpoint()
+            return response
+        found = await _find(
+            context,
+            request.key_type,
+            request.key,
+            metadata=self.metadata,
+            coordinator_locator=self.coordinator_locator,
+        )
+        return FindCoordinatorResponse(
+            error_code=found.error_code,
+            error_message=found.error_message,
+            node_id=found.node_id,
+            host=found.host,
+            port=found.port,
+        )
 
 
 async def _find(

@@ -5,6 +5,7 @@ Answered at once when the subscription has changed, else once per push interval:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.metrics.client_telemetry import attributes_of
@@ -16,24 +17,30 @@ from barnabas.wire.generated.get_telemetry_subscriptions import (
 
 if TYPE_CHECKING:
     from barnabas.metrics.client_telemetry import Telemetry
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 
-async def handle(
-    context: RequestContext, request: GetTelemetrySubscriptionsRequest, *, telemetry: Telemetry
-) -> GetTelemetrySubscriptionsResponse:
-    """The subscription of the client as it is now."""
-    instances = telemetry.instances
-    instance_id = instances.id_for(request.client_instance_id)
-    instance = instances.get(
-        instance_id, attributes_of(context, instance_id), context.connection.connection_id, context.now_ms
-    )
-    return GetTelemetrySubscriptionsResponse(
-        client_instance_id=instance.id,
-        subscription_id=instance.subscription_id,
-        accepted_compression_types=[int(codec) for codec in ACCEPTED_COMPRESSIONS],
-        push_interval_ms=instance.wanted.push_interval_ms,
-        telemetry_max_bytes=telemetry.bytes_max,
-        delta_temporality=True,
-        requested_metrics=list(instance.wanted.metrics),
-    )
+@dataclass(eq=False)
+class GetTelemetrySubscriptions:
+    """Handler of GetTelemetrySubscriptions."""
+
+    telemetry: Telemetry
+
+    async def handle(
+        self, context: RequestContext, request: GetTelemetrySubscriptionsRequest
+    ) -> GetTelemetrySubscriptionsResponse:
+        """The subscription of the client as it is now."""
+        instances = self.telemetry.instances
+        instance_id = instances.id_for(request.client_instance_id)
+        instance = instances.get(
+            instance_id, attributes_of(context, instance_id), context.connection.connection_id, context.now_ms
+        )
+        return GetTelemetrySubscriptionsResponse(
+            client_instance_id=instance.id,
+            subscription_id=instance.subscription_id,
+            accepted_compression_types=[int(codec) for codec in ACCEPTED_COMPRESSIONS],
+            push_interval_ms=instance.wanted.push_interval_ms,
+            telemetry_max_bytes=self.telemetry.bytes_max,
+            delta_temporality=True,
+            requested_metrics=list(instance.wanted.metrics),
+        )

@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.handlers.beating import classic_beat_at_once
+from barnabas.coordination.groups import GroupCoordinator
+from barnabas.errors import RequestError
+from barnabas.groups.shard import GroupShard
+from barnabas.statemachine.decision import Decision
+from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
-    from barnabas.coordination.groups import GroupCoordinator
-    from barnabas.later import Later
-    from barnabas.requests.context import RequestContext
+    from barnabas.deferred import Deferred
+    from barnabas.serving.context import RequestContext
 
 
-def handle(
-    context: RequestContext, request: HeartbeatRequest, *, group_coordinator: GroupCoordinator
-) -> HeartbeatResponse | Later[HeartbeatResponse]:
-    """Note that the member is alive."""
-    return classic_beat_at_once(context, request, group_coordinator)
+@dataclass(eq=False)
+class Heartbeat:
+    """Handler of Heartbeat."""
+
+    group_coordinator: GroupCoordinator
+
+    def handle(
+        self, context: RequestContext, request: HeartbeatRequest
+    ) -> HeartbeatResponse | Deferred[HeartbeatResponse]:
+        """Note that the member is alive. Raises RequestError."""
+        if not request.group_id:
+            raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+        now_ms = context.now_ms
+
+        def beat(shard: GroupShard, out: Decision) -> HeartbeatResponse:
+            must_join = shard.heartbeat(request, now_ms, out)
+            return HeartbeatResponse(
+                error_code=ErrorCode.REBALANCE_IN_PROGRESS if must_join else ErrorCode.NONE
+            )
+
+        return self.group_coordinator.write_nowait(request.group_id, beat)

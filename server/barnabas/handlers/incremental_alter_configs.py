@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.handlers.config_alteration import ConfigAlteration
+from barnabas.handlers.shared.config_alteration import ConfigAlteration
 from barnabas.wire.generated.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -15,30 +16,33 @@ if TYPE_CHECKING:
     from barnabas.config.listeners import ListenerSecurity
     from barnabas.config.loading import BrokerConfig
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 Answer = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 
 
-async def handle(
-    context: RequestContext,
-    request: IncrementalAlterConfigsRequest,
-    *,
-    metadata: MetadataStore,
-    config: BrokerConfig,
-    budget: LoopBudget,
-    broker_id: int,
-    security: ListenerSecurity,
-) -> IncrementalAlterConfigsResponse:
-    """Alter all resources in one change; one that is refused does not keep the others back."""
-    alteration = ConfigAlteration(
-        context,
-        replace_all=False,
-        validate_only=request.validate_only,
-        metadata=metadata,
-        config=config,
-        budget=budget,
-        broker_id=broker_id,
-        security=security,
-    )
-    return IncrementalAlterConfigsResponse(responses=await alteration.apply(request.resources, Answer))
+@dataclass(eq=False)
+class IncrementalAlterConfigs:
+    """Handler of IncrementalAlterConfigs."""
+
+    metadata: MetadataStore
+    config: BrokerConfig
+    budget: LoopBudget
+    broker_id: int
+    security: ListenerSecurity
+
+    async def handle(
+        self, context: RequestContext, request: IncrementalAlterConfigsRequest
+    ) -> IncrementalAlterConfigsResponse:
+        """Alter all resources in one change; one that is refused does not keep the others back."""
+        alteration = ConfigAlteration(
+            context,
+            replace_all=False,
+            validate_only=request.validate_only,
+            metadata=self.metadata,
+            config=self.config,
+            budget=self.budget,
+            broker_id=self.broker_id,
+            security=self.security,
+        )
+        return IncrementalAlterConfigsResponse(responses=await alteration.apply(request.resources, Answer))

@@ -7,6 +7,7 @@ has (KIP-360); v4 can tell PRODUCER_FENCED, which older clients know as INVALID_
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
@@ -18,27 +19,31 @@ from barnabas.wire.generated.init_producer_id import InitProducerIdRequest, Init
 if TYPE_CHECKING:
     from barnabas.coordination.ports import ProducerIds
     from barnabas.coordination.transactions import TransactionCoordinator
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 FENCED_KNOWN_SINCE = 4
 
 
-async def handle(
-    context: RequestContext,
-    request: InitProducerIdRequest,
-    *,
-    transaction_coordinator: TransactionCoordinator,
-    producer_ids: ProducerIds,
-) -> InitProducerIdResponse:
-    """The producer's id and epoch; none with an error."""
-    try:
-        return await _handle(
-            context, request, transaction_coordinator=transaction_coordinator, producer_ids=producer_ids
-        )
-    except RequestError as error:
-        return InitProducerIdResponse(
-            error_code=error.code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_EPOCH
-        )
+@dataclass(eq=False)
+class InitProducerId:
+    """Handler of InitProducerId."""
+
+    transaction_coordinator: TransactionCoordinator
+    producer_ids: ProducerIds
+
+    async def handle(self, context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
+        """The producer's id and epoch; none with an error."""
+        try:
+            return await _handle(
+                context,
+                request,
+                transaction_coordinator=self.transaction_coordinator,
+                producer_ids=self.producer_ids,
+            )
+        except RequestError as error:
+            return InitProducerIdResponse(
+                error_code=error.code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_EPOCH
+            )
 
 
 async def _handle(

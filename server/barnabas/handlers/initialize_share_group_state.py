@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.handlers.share_state import answer_each
+from barnabas.handlers.shared.share_state import answer_each
 from barnabas.wire.generated.initialize_share_group_state import (
     InitializeShareGroupStateRequest,
     InitializeShareGroupStateResponse,
@@ -13,21 +14,32 @@ from barnabas.wire.generated.initialize_share_group_state import (
 if TYPE_CHECKING:
     from barnabas.coordination.shares import Shares
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
     from barnabas.share.records import StateKey
 
 Asked = InitializeShareGroupStateRequest.PartitionData
 Result = InitializeShareGroupStateResponse.PartitionResult
 
 
-async def handle(
-    _context: RequestContext, request: InitializeShareGroupStateRequest, *, shares: Shares, budget: LoopBudget
-) -> InitializeShareGroupStateResponse:
-    """Begin each on its own."""
+@dataclass(eq=False)
+class InitializeShareGroupState:
+    """Handler of InitializeShareGroupState."""
 
-    async def initialize(key: StateKey, asked: Asked, result: Result) -> None:  # noqa: ARG001
-        await shares.state.initialize(key, asked.state_epoch, asked.start_offset)
+    shares: Shares
+    budget: LoopBudget
 
-    return await answer_each(
-        request, InitializeShareGroupStateResponse(), "InitializeStateResult", initialize, budget=budget
-    )
+    async def handle(
+        self, _context: RequestContext, request: InitializeShareGroupStateRequest
+    ) -> InitializeShareGroupStateResponse:
+        """Begin each on its own."""
+
+        async def initialize(key: StateKey, asked: Asked, result: Result) -> None:  # noqa: ARG001
+            await self.shares.state.initialize(key, asked.state_epoch, asked.start_offset)
+
+        return await answer_each(
+            request,
+            InitializeShareGroupStateResponse(),
+            "InitializeStateResult",
+            initialize,
+            budget=self.budget,
+        )

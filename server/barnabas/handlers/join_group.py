@@ -6,26 +6,93 @@ answer gives (KIP-394); v5 adds static members (KIP-345); v9 tells a static lead
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
-from barnabas.handlers.joining import join_at_once
+from barnabas.coordination.groups import GroupCoordinator
+from barnabas.deferred import Deferred
+from barnabas.environment import Entropy
+from barnabas.errors import RequestError
+from barnabas.groups.member import Joining
+from barnabas.groups.shard import GroupShard
+from barnabas.ids import new_member_id
+from barnabas.loop_budget import LoopBudget
+from barnabas.statemachine.decision import Decision
+from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.join_group import JoinGroupRequest, JoinGroupResponse
 
 if TYPE_CHECKING:
-    from barnabas.coordination.groups import GroupCoordinator
-    from barnabas.environment import Entropy
-    from barnabas.later import Later
-    from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
+    from barnabas.groups.generation import LeadersAnswer
+    from barnabas.serving.context import RequestContext
 
 
-def handle(
-    context: RequestContext,
-    request: JoinGroupRequest,
-    *,
-    group_coordinator: GroupCoordinator,
-    entropy: Entropy,
-    budget: LoopBudget,
-) -> JoinGroupResponse | Later[JoinGroupResponse]:
-    """Join; errors answer with the member id that was sent."""
-    return join_at_once(context, request, group_coordinator, entropy, budget)
+REBALANCE_TIMEOUT_SINCE: Final = 1
+"""Before this version the session timeout is the rebalance timeout, too."""
+KNOWN_ID_SINCE: Final = 4
+"""From this version on a member without an id is only told one (KIP-394)."""
+NULL_PROTOCOL_SINCE: Final = 7
+SKIP_ASSIGNMENT_SINCE: Final = 9
+
+
+@dataclass(eq=False)
+class JoinGroup:
+    """Handler of JoinGroup."""
+
+    group_coordinator: GroupCoordinator
+    entropy: Entropy
+    budget: LoopBudget
+
+    def handle(
+        self, context: RequestContext, request: JoinGroupRequest
+    ) -> JoinGroupResponse | Deferred[JoinGroupResponse]:
+        """Join; errors answer with the member id that was sent."""
+        now_ms, version = context.now_ms, context.api_version
+        instance_id, client_id = request.group_instance_id, context.client_id or ""
+        client_host = context.connection.client_host
+        new_id = ""
+        if not request.member_id:
+            new_id = new_member_id(client_id if instance_id is None else instance_id, self.entropy)
+        if version < REBALANCE_TIMEOUT_SINCE:
+            request.rebalance_timeout_ms = request.session_timeout_ms
+
+        def join(shard: GroupShard, out: Decision, waiter: int) -> None:
+            joining = Joining(
+                request,
+                client_id,
+                client_host,
+                waiter,
+                new_id,
+                known_id_required=version >= KNOWN_ID_SINCE,
+                can_skip_assignment=version >= SKIP_ASSIGNMENT_SINCE,
+            )
+            shard.join(joining, now_ms, out)
+
+        def respond(
+            outcome: JoinGroupResponse | LeadersAnswer | RequestError,
+        ) -> JoinGroupResponse | Deferred[JoinGroupResponse]:
+            if isinstance(outcome, RequestError):
+                outcome = JoinGroupResponse(error_code=outcome.code, member_id=request.member_id)
+            elif not isinstance(outcome, JoinGroupResponse):
+                return Deferred(partial(_with_all_members, outcome, self.budget))
+            if outcome.error_code:
+                outcome.protocol_name = None
+            if outcome.protocol_name is None and version < NULL_PROTOCOL_SINCE:
+                outcome.protocol_name = ""
+            return outcome
+
+        try:
+            if not request.group_id:
+                raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+            return self.group_coordinator.write_for_reply(request.group_id, join, respond)
+        except RequestError as error:
+            return respond(error)
+
+
+async def _with_all_members(answer: LeadersAnswer, budget: LoopBudget) -> JoinGroupResponse:
+    """Make the list of very many members, in slices. Their leader's answer is never an error."""
+    response = answer.response
+    for entry in answer.entries():
+        response.members.append(entry)
+        await budget.checkpoint()
+    return response

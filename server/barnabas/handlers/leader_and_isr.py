@@ -10,6 +10,7 @@ written back into ZooKeeper before the answer.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.control_requests import Learned, of_leader_and_isr
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.ports import Member
     from barnabas.loop_budget import LoopBudget
     from barnabas.replicas.manager import Replicas
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 BY_TOPIC_SINCE = 5
 
@@ -30,48 +31,53 @@ Topic = LeaderAndIsrResponse.LeaderAndIsrTopicError
 Partition = LeaderAndIsrResponse.LeaderAndIsrPartitionError
 
 
-async def handle(
-    context: RequestContext,
-    request: LeaderAndIsrRequest,
-    *,
-    member: Member,
-    replicas: Replicas,
-    broker_id: int,
-    budget: LoopBudget,
-) -> LeaderAndIsrResponse:
-    """Take over the states, and answer each partition. Raises STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
-    learned = Learned()
+@dataclass(eq=False)
+class LeaderAndIsr:
+    """Handler of LeaderAndIsr."""
 
-    def decide(image: ClusterImage) -> Iterable[Change]:
-        nonlocal learned
-        member.check_controller(request.controller_id, request.controller_epoch, request.broker_epoch)
-        learned = of_leader_and_isr(image, request, broker_id)
-        for key in learned.new:
-            replicas.begin_empty(*key)
-        return learned.changes
+    member: Member
+    replicas: Replicas
+    broker_id: int
+    budget: LoopBudget
 
-    await member.follow(decide)
-    topic_ids = {name: found for name in learned.unnamed if (found := replicas.topic_id(name)) is not None}
-    if topic_ids:
-        await member.restore_topic_ids(topic_ids)
-    response = LeaderAndIsrResponse()
+    async def handle(self, context: RequestContext, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        """Take over the states, and answer each partition. Raises STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
+        learned = Learned()
 
-    def answer(name: str, index: int) -> Partition:
-        error = learned.errors.get((name, index), ErrorCode.NONE)
-        if error is ErrorCode.NONE and replicas.role(name, index) is Role.OFFLINE:
-            error = replicas.why_offline(name, index)
-        return Partition(topic_name=name, partition_index=index, error_code=error)
+        def decide(image: ClusterImage) -> Iterable[Change]:
+            nonlocal learned
+            self.member.check_controller(
+                request.controller_id, request.controller_epoch, request.broker_epoch
+            )
+            learned = of_leader_and_isr(image, request, self.broker_id)
+            for key in learned.new:
+                self.replicas.begin_empty(*key)
+            return learned.changes
 
-    for state in request.ungrouped_partition_states:
-        response.partition_errors.append(answer(state.topic_name, state.partition_index))
-        await budget.checkpoint()
-    for topic in request.topic_states:
-        answers = []
-        for state in topic.partition_states:
-            answers.append(answer(topic.topic_name, state.partition_index))
-            await budget.checkpoint()
-        if context.api_version >= BY_TOPIC_SINCE:
-            response.topics.append(Topic(topic_id=topic.topic_id, partition_errors=answers))
-        else:
-            response.partition_errors += answers
-    return response
+        await self.member.follow(decide)
+        topic_ids = {
+            name: found for name in learned.unnamed if (found := self.replicas.topic_id(name)) is not None
+        }
+        if topic_ids:
+            await self.member.restore_topic_ids(topic_ids)
+        response = LeaderAndIsrResponse()
+
+        def answer(name: str, index: int) -> Partition:
+            error = learned.errors.get((name, index), ErrorCode.NONE)
+            if error is ErrorCode.NONE and self.replicas.role(name, index) is Role.OFFLINE:
+                error = self.replicas.why_offline(name, index)
+            return Partition(topic_name=name, partition_index=index, error_code=error)
+
+        for state in request.ungrouped_partition_states:
+            response.partition_errors.append(answer(state.topic_name, state.partition_index))
+            await self.budget.checkpoint()
+        for topic in request.topic_states:
+            answers = []
+            for state in topic.partition_states:
+                answers.append(answer(topic.topic_name, state.partition_index))
+                await self.budget.checkpoint()
+            if context.api_version >= BY_TOPIC_SINCE:
+                response.topics.append(Topic(topic_id=topic.topic_id, partition_errors=answers))
+            else:
+                response.partition_errors += answers
+        return response

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from barnabas.coordination.groups import GroupCoordinator
     from barnabas.groups.shard import GroupShard
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
     from barnabas.statemachine.decision import Decision
 
 MANY_SINCE = 3
@@ -24,37 +25,38 @@ MEMBERS_AT_ONCE = 500
 """So many members leave together; those of a longer request do so in several events, between which others may run."""
 
 
-async def handle(
-    context: RequestContext,
-    request: LeaveGroupRequest,
-    *,
-    group_coordinator: GroupCoordinator,
-    budget: LoopBudget,
-) -> LeaveGroupResponse:
-    """Let each member leave on its own."""
-    if not request.group_id:
-        raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
-    members = request.members
-    if context.api_version < MANY_SINCE:
-        members = [LeaveGroupRequest.MemberIdentity(member_id=request.member_id)]
+@dataclass(eq=False)
+class LeaveGroup:
+    """Handler of LeaveGroup."""
 
-    codes: list[int] = []
-    for together in slices(members, MEMBERS_AT_ONCE) if members else (members,):
-        codes += await group_coordinator.perform(
-            request.group_id,
-            partial(_leave, group_id=request.group_id, members=together, now_ms=context.now_ms),
-        )
-    if context.api_version < MANY_SINCE:
-        return LeaveGroupResponse(error_code=codes[0])
-    response = LeaveGroupResponse()
-    for member, code in zip(members, codes, strict=True):
-        response.members.append(
-            LeaveGroupResponse.MemberResponse(
-                member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=code
+    group_coordinator: GroupCoordinator
+    budget: LoopBudget
+
+    async def handle(self, context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
+        """Let each member leave on its own."""
+        if not request.group_id:
+            raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+        members = request.members
+        if context.api_version < MANY_SINCE:
+            members = [LeaveGroupRequest.MemberIdentity(member_id=request.member_id)]
+
+        codes: list[int] = []
+        for together in slices(members, MEMBERS_AT_ONCE) if members else (members,):
+            codes += await self.group_coordinator.write(
+                request.group_id,
+                partial(_leave, group_id=request.group_id, members=together, now_ms=context.now_ms),
             )
-        )
-        await budget.checkpoint()
-    return response
+        if context.api_version < MANY_SINCE:
+            return LeaveGroupResponse(error_code=codes[0])
+        response = LeaveGroupResponse()
+        for member, code in zip(members, codes, strict=True):
+            response.members.append(
+                LeaveGroupResponse.MemberResponse(
+                    member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=code
+                )
+            )
+            await self.budget.checkpoint()
+        return response
 
 
 def _leave(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
@@ -14,30 +15,36 @@ from barnabas.wire.generated.list_config_resources import (
 
 if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 KINDS = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 
 
-async def handle(
-    context: RequestContext, request: ListConfigResourcesRequest, *, metadata: MetadataStore
-) -> ListConfigResourcesResponse:
-    """List the resources of the kinds asked for; of all kinds when none is named."""
-    image = metadata.image
-    wanted = list(dict.fromkeys(request.resource_types)) or list(KINDS)
-    if context.api_version == 0:
-        wanted = [CLIENT_METRICS]
-    for kind in wanted:
-        if kind not in KINDS:
-            raise RequestError(ErrorCode.UNSUPPORTED_VERSION, f"there are no resources of type {kind}")
-    brokers = [str(broker_id) for broker_id in image.brokers]
-    names = {TOPIC: list(image.topics), BROKER: brokers, BROKER_LOGGER: brokers}
-    for kind in (CLIENT_METRICS, GROUP):
-        names[kind] = [name for resource_type, name in image.configs if resource_type == kind]
-    return ListConfigResourcesResponse(
-        config_resources=[
-            ListConfigResourcesResponse.ConfigResource(resource_name=name, resource_type=kind)
-            for kind in wanted
-            for name in names[kind]
-        ]
-    )
+@dataclass(eq=False)
+class ListConfigResources:
+    """Handler of ListConfigResources."""
+
+    metadata: MetadataStore
+
+    async def handle(
+        self, context: RequestContext, request: ListConfigResourcesRequest
+    ) -> ListConfigResourcesResponse:
+        """List the resources of the kinds asked for; of all kinds when none is named."""
+        image = self.metadata.image
+        wanted = list(dict.fromkeys(request.resource_types)) or list(KINDS)
+        if context.api_version == 0:
+            wanted = [CLIENT_METRICS]
+        for kind in wanted:
+            if kind not in KINDS:
+                raise RequestError(ErrorCode.UNSUPPORTED_VERSION, f"there are no resources of type {kind}")
+        brokers = [str(broker_id) for broker_id in image.brokers]
+        names = {TOPIC: list(image.topics), BROKER: brokers, BROKER_LOGGER: brokers}
+        for kind in (CLIENT_METRICS, GROUP):
+            names[kind] = [name for resource_type, name in image.configs if resource_type == kind]
+        return ListConfigResourcesResponse(
+            config_resources=[
+                ListConfigResourcesResponse.ConfigResource(resource_name=name, resource_type=kind)
+                for kind in wanted
+                for name in names[kind]
+            ]
+        )

@@ -9,6 +9,7 @@ watermark is behind what may be committed (KIP-207). Earliest and latest cost O(
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from barnabas.loop_budget import LoopBudget
     from barnabas.replicas.manager import Replicas
     from barnabas.replicas.replica import Replica
-    from barnabas.requests.context import RequestContext
-    from barnabas.requests.piecework import Piecework
+    from barnabas.serving.context import RequestContext
+    from barnabas.serving.step_runner import StepRunner
 
 LATEST = -1
 EARLIEST = -2
@@ -46,56 +47,57 @@ PartitionAnswer = ListOffsetsResponse.ListOffsetsPartitionResponse
 PartitionQuery = ListOffsetsRequest.ListOffsetsPartition
 
 
-async def handle(
-    context: RequestContext,
-    request: ListOffsetsRequest,
-    *,
-    replicas: Replicas,
-    budget: LoopBudget,
-    piecework: Piecework,
-) -> ListOffsetsResponse:
-    """Answer every partition on its own, once; one that is named twice is refused."""
-    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
-        raise RequestError(
-            ErrorCode.UNKNOWN_SERVER_ERROR, f"isolation level {request.isolation_level} is not known"
-        )
-    checkpoint = budget.checkpoint
-    asked: dict[str, dict[int, PartitionQuery]] = {}
-    repeated: set[TopicPartition] = set()
-    count = 0
-    for topic in request.topics:
-        await checkpoint()
-        for query in topic.partitions:
-            of_topic = asked.setdefault(topic.name, {})
-            if query.partition_index in of_topic:
-                repeated.add((topic.name, query.partition_index))
-            of_topic[query.partition_index] = query
-            count += 1
-            if not count % PARTITIONS_PER_CHECKPOINT:
-                await checkpoint()
-    response = ListOffsetsResponse()
-    for name, of_topic in asked.items():
-        answered = ListOffsetsResponse.ListOffsetsTopicResponse(name=name)
-        response.topics.append(answered)
-        await checkpoint()
-        is_described = context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name)
-        for query in of_topic.values():
-            answered.partitions.append(
-                await _answer(
-                    context,
-                    request,
-                    name,
-                    query,
-                    is_described=is_described,
-                    twice=(name, query.partition_index) in repeated,
-                    replicas=replicas,
-                    piecework=piecework,
-                )
+@dataclass(eq=False)
+class ListOffsets:
+    """Handler of ListOffsets."""
+
+    replicas: Replicas
+    budget: LoopBudget
+    step_runner: StepRunner
+
+    async def handle(self, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        """Answer every partition on its own, once; one that is named twice is refused."""
+        if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+            raise RequestError(
+                ErrorCode.UNKNOWN_SERVER_ERROR, f"isolation level {request.isolation_level} is not known"
             )
-            count += 1
-            if not count % PARTITIONS_PER_CHECKPOINT:
-                await checkpoint()
-    return response
+        checkpoint = self.budget.checkpoint
+        asked: dict[str, dict[int, PartitionQuery]] = {}
+        repeated: set[TopicPartition] = set()
+        count = 0
+        for topic in request.topics:
+            await checkpoint()
+            for query in topic.partitions:
+                of_topic = asked.setdefault(topic.name, {})
+                if query.partition_index in of_topic:
+                    repeated.add((topic.name, query.partition_index))
+                of_topic[query.partition_index] = query
+                count += 1
+                if not count % PARTITIONS_PER_CHECKPOINT:
+                    await checkpoint()
+        response = ListOffsetsResponse()
+        for name, of_topic in asked.items():
+            answered = ListOffsetsResponse.ListOffsetsTopicResponse(name=name)
+            response.topics.append(answered)
+            await checkpoint()
+            is_described = context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name)
+            for query in of_topic.values():
+                answered.partitions.append(
+                    await _answer(
+                        context,
+                        request,
+                        name,
+                        query,
+                        is_described=is_described,
+                        twice=(name, query.partition_index) in repeated,
+                        replicas=self.replicas,
+                        step_runner=self.step_runner,
+                    )
+                )
+                count += 1
+                if not count % PARTITIONS_PER_CHECKPOINT:
+                    await checkpoint()
+        return response
 
 
 async def _answer(
@@ -107,7 +109,7 @@ async def _answer(
     is_described: bool,
     twice: bool,
     replicas: Replicas,
-    piecework: Piecework,
+    step_runner: StepRunner,
 ) -> PartitionAnswer:
     answer = PartitionAnswer(partition_index=query.partition_index)
     try:
@@ -123,11 +125,13 @@ async def _answer(
         look_up = replicas.local if request.replica_id == DEBUGGING else replicas.leader
         partition = look_up(topic, query.partition_index, epoch)
         if context.api_version == 0:
-            answer.old_style_offsets = await _segment_offsets(context, partition, query, piecework=piecework)
+            answer.old_style_offsets = await _segment_offsets(
+                context, partition, query, step_runner=step_runner
+            )
         else:
             upper = _upper(partition, request)
             may_be_behind = request.replica_id == CONSUMER and partition.is_high_watermark_behind
-            found = await _find(partition, query.timestamp, upper, piecework=piecework)
+            found = await _find(partition, query.timestamp, upper, step_runner=step_runner)
             if may_be_behind and (
                 query.timestamp == LATEST or (found[1] < 0 and query.timestamp not in _TIERED)
             ):
@@ -154,7 +158,7 @@ def _upper(partition: Replica, request: ListOffsetsRequest) -> int:
 
 
 async def _find(
-    partition: Replica, timestamp: int, upper: int, *, piecework: Piecework
+    partition: Replica, timestamp: int, upper: int, *, step_runner: StepRunner
 ) -> tuple[int, int, int]:
     """(timestamp, offset, leader epoch), each -1 where there is none."""
     log = partition.log
@@ -166,18 +170,18 @@ async def _find(
         # There is no tiered storage, so nothing is in it and nothing is waiting to be.
         return -1, -1, -1
     steps = log.max_timestamp_steps() if timestamp == MAX_TIMESTAMP else log.timestamp_steps(timestamp)
-    found = await piecework.do(steps)
+    found = await step_runner.run(steps)
     if found is None or found.offset >= upper:
         return -1, -1, -1
     return found.timestamp, found.offset, found.leader_epoch
 
 
 async def _segment_offsets(
-    context: RequestContext, partition: Replica, query: PartitionQuery, *, piecework: Piecework
+    context: RequestContext, partition: Replica, query: PartitionQuery, *, step_runner: StepRunner
 ) -> list[int]:
     """v0: base offsets of segments last written to before the timestamp, newest first."""
     log = partition.log
-    known = await piecework.do(log.segment_times_steps())
+    known = await step_runner.run(log.segment_times_steps())
     known.append((log.high_watermark, context.now_ms))
     if query.timestamp == LATEST:
         start = len(known) - 1

@@ -6,9 +6,10 @@ has none. Moves between the log dirs of a broker are in the answer of DescribeLo
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.handlers.asked import each_partition
+from barnabas.handlers.shared.asked import each_partition
 from barnabas.wire.generated.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -17,38 +18,41 @@ from barnabas.wire.generated.list_partition_reassignments import (
 if TYPE_CHECKING:
     from barnabas.cluster.ports import Controller
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 Topic = ListPartitionReassignmentsResponse.OngoingTopicReassignment
 Partition = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
 
 
-async def handle(
-    _context: RequestContext,
-    request: ListPartitionReassignmentsRequest,
-    *,
-    controller: Controller,
-    budget: LoopBudget,
-) -> ListPartitionReassignmentsResponse:
-    """List the moves of these topics' partitions, or of all."""
-    asked = None
-    if request.topics is not None:
-        asked = await each_partition(
-            request.topics,
-            lambda topic: topic.partition_indexes,
-            lambda topic, index: (topic.name, index),
-            budget,
-        )
-    topics: dict[str, Topic] = {}
-    for (name, index), moving in (await controller.reassignments(asked)).items():
-        topic = topics.setdefault(name, Topic(name=name))
-        topic.partitions.append(
-            Partition(
-                partition_index=index,
-                replicas=list(moving.replicas),
-                adding_replicas=list(moving.adding),
-                removing_replicas=list(moving.removing),
+@dataclass(eq=False)
+class ListPartitionReassignments:
+    """Handler of ListPartitionReassignments."""
+
+    controller: Controller
+    budget: LoopBudget
+
+    async def handle(
+        self, _context: RequestContext, request: ListPartitionReassignmentsRequest
+    ) -> ListPartitionReassignmentsResponse:
+        """List the moves of these topics' partitions, or of all."""
+        asked = None
+        if request.topics is not None:
+            asked = await each_partition(
+                request.topics,
+                lambda topic: topic.partition_indexes,
+                lambda topic, index: (topic.name, index),
+                self.budget,
             )
-        )
-        await budget.checkpoint()
-    return ListPartitionReassignmentsResponse(error_message=None, topics=list(topics.values()))
+        topics: dict[str, Topic] = {}
+        for (name, index), moving in (await self.controller.reassignments(asked)).items():
+            topic = topics.setdefault(name, Topic(name=name))
+            topic.partitions.append(
+                Partition(
+                    partition_index=index,
+                    replicas=list(moving.replicas),
+                    adding_replicas=list(moving.adding),
+                    removing_replicas=list(moving.removing),
+                )
+            )
+            await self.budget.checkpoint()
+        return ListPartitionReassignmentsResponse(error_message=None, topics=list(topics.values()))

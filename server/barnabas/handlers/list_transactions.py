@@ -5,6 +5,7 @@ Filters: states, producer ids, v1 how long ago a transaction began, in whatever 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.patterns import compile_pattern
@@ -17,48 +18,51 @@ if TYPE_CHECKING:
 
     from barnabas.coordination.transactions import TransactionCoordinator
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
     from barnabas.transactions.shard import TransactionShard
 
 _STATES = {state.title for state in State}
 
 
-async def handle(
-    context: RequestContext,
-    request: ListTransactionsRequest,
-    *,
-    transaction_coordinator: TransactionCoordinator,
-    budget: LoopBudget,
-) -> ListTransactionsResponse:
-    """Those that pass every filter."""
-    asked = dict.fromkeys(request.state_filters)
-    states = _STATES & asked.keys()
-    response = ListTransactionsResponse()
-    for name in asked:
-        if name not in states:
-            response.unknown_state_filters.append(name)
-        await budget.checkpoint()
-    if asked and not states:
-        return response
-    text = request.transactional_id_pattern
-    pattern = compile_pattern(text) if text else None
-    producer_ids = set(request.producer_id_filters)
+@dataclass(eq=False)
+class ListTransactions:
+    """Handler of ListTransactions."""
 
-    def matches(transaction: Transaction) -> bool:
-        return (
-            transaction.matches(states, producer_ids, request.duration_filter, context.now_ms)
-            and (pattern is None or pattern.fullmatch(transaction.id) is not None)
-            and context.authorizes(
-                Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transaction.id, is_asked_for=False
+    transaction_coordinator: TransactionCoordinator
+    budget: LoopBudget
+
+    async def handle(
+        self, context: RequestContext, request: ListTransactionsRequest
+    ) -> ListTransactionsResponse:
+        """Those that pass every filter."""
+        asked = dict.fromkeys(request.state_filters)
+        states = _STATES & asked.keys()
+        response = ListTransactionsResponse()
+        for name in asked:
+            if name not in states:
+                response.unknown_state_filters.append(name)
+            await self.budget.checkpoint()
+        if asked and not states:
+            return response
+        text = request.transactional_id_pattern
+        pattern = compile_pattern(text) if text else None
+        producer_ids = set(request.producer_id_filters)
+
+        def matches(transaction: Transaction) -> bool:
+            return (
+                transaction.matches(states, producer_ids, request.duration_filter, context.now_ms)
+                and (pattern is None or pattern.fullmatch(transaction.id) is not None)
+                and context.authorizes(
+                    Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transaction.id, is_asked_for=False
+                )
             )
-        )
 
-    def look(machine: TransactionShard) -> Iterator[ListTransactionsResponse.TransactionState | None]:
-        for transaction in tuple(machine.transactions.values()):
-            yield _listed(transaction) if matches(transaction) else None
+        def look(machine: TransactionShard) -> Iterator[ListTransactionsResponse.TransactionState | None]:
+            for transaction in tuple(machine.transactions.values()):
+                yield _listed(transaction) if matches(transaction) else None
 
-    response.transaction_states = list(filter(None, await transaction_coordinator.query_all(look)))
-    return response
+        response.transaction_states = list(filter(None, await self.transaction_coordinator.read_all(look)))
+        return response
 
 
 def _listed(transaction: Transaction) -> ListTransactionsResponse.TransactionState:

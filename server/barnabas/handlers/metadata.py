@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.cluster import controller
@@ -16,7 +17,7 @@ from barnabas.cluster.image import ClusterImage, TopicInfo
 from barnabas.config import broker as settings
 from barnabas.config.cluster import is_clustered
 from barnabas.errors import RequestError, detached
-from barnabas.handlers.partition_description import PartitionDescriber
+from barnabas.handlers.shared.partition_description import PartitionDescriber
 from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
     from barnabas.loop_budget import LoopBudget
     from barnabas.replicas.manager import Replicas
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 log = logging.getLogger(__name__)
 
@@ -51,60 +52,65 @@ Topic = MetadataResponse.MetadataResponseTopic
 Partition = MetadataResponse.MetadataResponsePartition
 
 
-async def handle(
-    context: RequestContext,
-    request: MetadataRequest,
-    *,
-    metadata: MetadataStore,
-    replicas: Replicas,
-    config: BrokerConfig,
-    budget: LoopBudget,
-    broker_id: int,
-    topic_creation: TopicCreation,
-) -> MetadataResponse:
-    """Describe what was asked for, and make what may be made; with many topics others are served in between."""
-    if not await _is_sound(context, request, budget=budget):
-        return await _refused(request, budget=budget)
-    if request.topics is None or (context.api_version == 0 and not request.topics):
-        image = metadata.image
-        describer = _describer(context, image, replicas=replicas, broker_id=broker_id)
-        await _reserve(context, len(image.topics))
-        topics = []
-        for info in image.topics.values():
-            if context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, info.name, is_asked_for=False):
-                topics.append(await _describe(context, info, request, describer, budget=budget))
-            else:
-                await budget.checkpoint()
-    else:
-        asked = await _asked(request.topics, budget=budget)
-        await _reserve(context, len(asked))
-        refused = await _create_missing(
-            context,
-            request,
-            asked,
-            metadata=metadata,
-            config=config,
-            budget=budget,
-            topic_creation=topic_creation,
-        )
-        image = metadata.image
-        describer = _describer(context, image, replicas=replicas, broker_id=broker_id)
-        topics = []
-        for name, topic_id in asked:
-            topics.append(
-                await _one(context, image, request, name, topic_id, refused, describer, budget=budget)
+@dataclass(eq=False)
+class Metadata:
+    """Handler of Metadata."""
+
+    metadata: MetadataStore
+    replicas: Replicas
+    config: BrokerConfig
+    budget: LoopBudget
+    broker_id: int
+    topic_creation: TopicCreation
+
+    async def handle(self, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+        """Describe what was asked for, and make what may be made; with many topics others are served in between."""
+        if not await _is_sound(context, request, budget=self.budget):
+            return await _refused(request, budget=self.budget)
+        if request.topics is None or (context.api_version == 0 and not request.topics):
+            image = self.metadata.image
+            describer = _describer(context, image, replicas=self.replicas, broker_id=self.broker_id)
+            await _reserve(context, len(image.topics))
+            topics = []
+            for info in image.topics.values():
+                if context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, info.name, is_asked_for=False):
+                    topics.append(await _describe(context, info, request, describer, budget=self.budget))
+                else:
+                    await self.budget.checkpoint()
+        else:
+            asked = await _asked(request.topics, budget=self.budget)
+            await _reserve(context, len(asked))
+            refused = await _create_missing(
+                context,
+                request,
+                asked,
+                metadata=self.metadata,
+                config=self.config,
+                budget=self.budget,
+                topic_creation=self.topic_creation,
             )
-            await budget.checkpoint()
-    response = MetadataResponse(cluster_id=image.cluster_id, controller_id=image.controller_id, topics=topics)
-    if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = context.cluster_operations()
-    response.brokers = [
-        MetadataResponse.MetadataResponseBroker(
-            node_id=node.id, host=node.host, port=node.port, rack=node.rack
+            image = self.metadata.image
+            describer = _describer(context, image, replicas=self.replicas, broker_id=self.broker_id)
+            topics = []
+            for name, topic_id in asked:
+                topics.append(
+                    await _one(
+                        context, image, request, name, topic_id, refused, describer, budget=self.budget
+                    )
+                )
+                await self.budget.checkpoint()
+        response = MetadataResponse(
+            cluster_id=image.cluster_id, controller_id=image.controller_id, topics=topics
         )
-        for node in describer.nodes
-    ]
-    return response
+        if request.include_cluster_authorized_operations:
+            response.cluster_authorized_operations = context.cluster_operations()
+        response.brokers = [
+            MetadataResponse.MetadataResponseBroker(
+                node_id=node.id, host=node.host, port=node.port, rack=node.rack
+            )
+            for node in describer.nodes
+        ]
+        return response
 
 
 def _describer(

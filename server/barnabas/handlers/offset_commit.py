@@ -6,11 +6,12 @@ generation and carries a timestamp; v2-v4 a retention time; v6 leader epochs; v7
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.handlers.committing import Commits
-from barnabas.later import Later
+from barnabas.deferred import Deferred
+from barnabas.handlers.shared.committing import Commits
 from barnabas.wire.generated.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from barnabas.coordination.groups import GroupCoordinator
     from barnabas.loop_budget import LoopBudget
     from barnabas.replicas.manager import Replicas
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 COORDINATED_SINCE = 1
 TOPIC_IDS_SINCE = 10
@@ -28,32 +29,35 @@ TopicAnswer = OffsetCommitResponse.OffsetCommitResponseTopic
 PartitionAnswer = OffsetCommitResponse.OffsetCommitResponsePartition
 
 
-def handle(
-    context: RequestContext,
-    request: OffsetCommitRequest,
-    *,
-    metadata: MetadataStore,
-    replicas: Replicas,
-    group_coordinator: GroupCoordinator,
-    consumer_offsets: ConsumerOffsets | None,
-    budget: LoopBudget,
-) -> OffsetCommitResponse | Later[OffsetCommitResponse]:
-    """Commit what can be committed; each partition has its own answer."""
-    in_zookeeper = consumer_offsets if context.api_version < COORDINATED_SINCE else None
-    commits = Commits(
-        context,
-        request,
-        retention_ms=request.retention_time_ms,
-        metadata=metadata,
-        replicas=replicas,
-        group_coordinator=group_coordinator,
-        budget=budget,
-    )
-    by_id = context.api_version >= TOPIC_IDS_SINCE
-    if in_zookeeper is not None or not commits.are_few:
-        return Later(partial(_commit_many, commits, in_zookeeper, by_id=by_id))
-    topics = commits.take_few(_topic_answer, PartitionAnswer, by_id=by_id)
-    return commits.commit_few(OffsetCommitResponse(topics=topics))
+@dataclass(eq=False)
+class OffsetCommit:
+    """Handler of OffsetCommit."""
+
+    metadata: MetadataStore
+    replicas: Replicas
+    group_coordinator: GroupCoordinator
+    consumer_offsets: ConsumerOffsets | None
+    budget: LoopBudget
+
+    def handle(
+        self, context: RequestContext, request: OffsetCommitRequest
+    ) -> OffsetCommitResponse | Deferred[OffsetCommitResponse]:
+        """Commit what can be committed; each partition has its own answer."""
+        in_zookeeper = self.consumer_offsets if context.api_version < COORDINATED_SINCE else None
+        commits = Commits(
+            context,
+            request,
+            retention_ms=request.retention_time_ms,
+            metadata=self.metadata,
+            replicas=self.replicas,
+            group_coordinator=self.group_coordinator,
+            budget=self.budget,
+        )
+        by_id = context.api_version >= TOPIC_IDS_SINCE
+        if in_zookeeper is not None or not commits.are_few:
+            return Deferred(partial(_commit_many, commits, in_zookeeper, by_id=by_id))
+        topics = commits.take_few(_topic_answer, PartitionAnswer, by_id=by_id)
+        return commits.commit_few(OffsetCommitResponse(topics=topics))
 
 
 async def _commit_many(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,47 +20,48 @@ if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.coordination.groups import GroupCoordinator
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 Answer = OffsetDeleteResponse.OffsetDeleteResponsePartition
 
 
-async def handle(
-    context: RequestContext,
-    request: OffsetDeleteRequest,
-    *,
-    metadata: MetadataStore,
-    group_coordinator: GroupCoordinator,
-    budget: LoopBudget,
-) -> OffsetDeleteResponse:
-    """Answer every partition on its own."""
-    if not request.group_id:
-        raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
-    response = OffsetDeleteResponse()
-    asked: list[tuple[TopicPartition, Answer]] = []
-    for topic in request.topics:
-        if not topic.partitions:
-            continue
-        answers = OffsetDeleteResponse.OffsetDeleteResponseTopic(name=topic.name)
-        response.topics.append(answers)
-        may_read = context.authorizes(Operation.READ, ResourceType.TOPIC, topic.name)
-        for partition in topic.partitions:
-            await budget.checkpoint()
-            answer = Answer(partition_index=partition.partition_index)
-            answers.partitions.append(answer)
-            if not may_read:
-                answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+@dataclass(eq=False)
+class OffsetDelete:
+    """Handler of OffsetDelete."""
+
+    metadata: MetadataStore
+    group_coordinator: GroupCoordinator
+    budget: LoopBudget
+
+    async def handle(self, context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+        """Answer every partition on its own."""
+        if not request.group_id:
+            raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+        response = OffsetDeleteResponse()
+        asked: list[tuple[TopicPartition, Answer]] = []
+        for topic in request.topics:
+            if not topic.partitions:
                 continue
-            asked.append(((topic.name, partition.partition_index), answer))
-    known_topics = metadata.image.topics
-    for some in slices(asked, OFFSETS_AT_ONCE) if asked else [[]]:
-        event = partial(_delete, request.group_id, known_topics, some)
-        await group_coordinator.perform(
-            request.group_id,
-            event,
-            is_large=lambda shard: shard.subscription_size(request.group_id) > EVENT_SIZE_MAX,
-        )
-    return response
+            answers = OffsetDeleteResponse.OffsetDeleteResponseTopic(name=topic.name)
+            response.topics.append(answers)
+            may_read = context.authorizes(Operation.READ, ResourceType.TOPIC, topic.name)
+            for partition in topic.partitions:
+                await self.budget.checkpoint()
+                answer = Answer(partition_index=partition.partition_index)
+                answers.partitions.append(answer)
+                if not may_read:
+                    answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                    continue
+                asked.append(((topic.name, partition.partition_index), answer))
+        known_topics = self.metadata.image.topics
+        for some in slices(asked, OFFSETS_AT_ONCE) if asked else [[]]:
+            event = partial(_delete, request.group_id, known_topics, some)
+            await self.group_coordinator.write(
+                request.group_id,
+                event,
+                is_large=lambda shard: shard.subscription_size(request.group_id) > EVENT_SIZE_MAX,
+            )
+        return response
 
 
 def _delete(

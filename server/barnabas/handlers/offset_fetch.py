@@ -8,6 +8,7 @@ member epochs (KIP-848); v10 topic ids.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.errors import RequestError
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.coordination.groups import GroupCoordinator
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 COORDINATED_SINCE = 1
 TOP_LEVEL_ERROR_SINCE = 2
@@ -41,68 +42,71 @@ P = TypeVar("P", Partition, GroupPartition)
 Offsets = tuple[dict["TopicPartition", "OffsetCommitValue"], set["TopicPartition"], "ClusterImage"]
 
 
-async def handle(
-    context: RequestContext,
-    request: OffsetFetchRequest,
-    *,
-    metadata: MetadataStore,
-    group_coordinator: GroupCoordinator,
-    consumer_offsets: ConsumerOffsets | None,
-    budget: LoopBudget,
-) -> OffsetFetchResponse:
-    """One group, or many."""
-    give_way = budget.checkpoint
-    if context.api_version >= MANY_GROUPS_SINCE:
-        response = OffsetFetchResponse()
-        for group in await _each_once(request.groups, budget):
-            await give_way()
-            response.groups.append(
-                await _group(
-                    context,
-                    group,
-                    request.require_stable,
-                    group_coordinator=group_coordinator,
-                    budget=budget,
+@dataclass(eq=False)
+class OffsetFetch:
+    """Handler of OffsetFetch."""
+
+    metadata: MetadataStore
+    group_coordinator: GroupCoordinator
+    consumer_offsets: ConsumerOffsets | None
+    budget: LoopBudget
+
+    async def handle(self, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
+        """One group, or many."""
+        give_way = self.budget.checkpoint
+        if context.api_version >= MANY_GROUPS_SINCE:
+            response = OffsetFetchResponse()
+            for group in await _each_once(request.groups, self.budget):
+                await give_way()
+                response.groups.append(
+                    await _group(
+                        context,
+                        group,
+                        request.require_stable,
+                        group_coordinator=self.group_coordinator,
+                        budget=self.budget,
+                    )
                 )
+            return response
+        failure, absent = 0, int(ErrorCode.NONE)
+        unstable: set[TopicPartition] = set()
+        try:
+            context.require(Operation.DESCRIBE, ResourceType.GROUP, request.group_id)
+            if context.api_version < COORDINATED_SINCE and self.consumer_offsets is not None:
+                known = await _in_zookeeper(
+                    request, metadata=self.metadata, consumer_offsets=self.consumer_offsets
+                )
+                absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                known, unstable, _ = await _offsets(
+                    request.group_id, request.require_stable, group_coordinator=self.group_coordinator
+                )
+        except RequestError as error:
+            if context.api_version >= TOP_LEVEL_ERROR_SINCE:
+                return OffsetFetchResponse(error_code=error.code)
+            known, unstable, failure = {}, set(), error.code
+        asked: Iterable[tuple[str, list[int]]]
+        if request.topics is None:
+            asked = (
+                (name, indexes)
+                for name, indexes in await _everything(known, self.budget)
+                if context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name, is_asked_for=False)
             )
-        return response
-    failure, absent = 0, int(ErrorCode.NONE)
-    unstable: set[TopicPartition] = set()
-    try:
-        context.require(Operation.DESCRIBE, ResourceType.GROUP, request.group_id)
-        if context.api_version < COORDINATED_SINCE and consumer_offsets is not None:
-            known = await _in_zookeeper(request, metadata=metadata, consumer_offsets=consumer_offsets)
-            absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
-            known, unstable, _ = await _offsets(
-                request.group_id, request.require_stable, group_coordinator=group_coordinator
-            )
-    except RequestError as error:
-        if context.api_version >= TOP_LEVEL_ERROR_SINCE:
-            return OffsetFetchResponse(error_code=error.code)
-        known, unstable, failure = {}, set(), error.code
-    asked: Iterable[tuple[str, list[int]]]
-    if request.topics is None:
-        asked = (
-            (name, indexes)
-            for name, indexes in await _everything(known, budget)
-            if context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name, is_asked_for=False)
-        )
-    else:
-        asked = ((topic.name, topic.partition_indexes) for topic in request.topics)
-    response = OffsetFetchResponse()
-    for name, indexes in asked:
-        await give_way()
-        partitions = []
-        seen, refusal = (known, unstable), failure
-        if not failure and not context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name):
-            seen, refusal = ({}, set()), int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        for index in indexes:
-            code = refusal if refusal or (name, index) in known else absent
-            partitions.append(_fill(Partition(error_code=code), *seen, name, index))
+            asked = ((topic.name, topic.partition_indexes) for topic in request.topics)
+        response = OffsetFetchResponse()
+        for name, indexes in asked:
             await give_way()
-        response.topics.append(Topic(name=name, partitions=partitions))
-    return response
+            partitions = []
+            seen, refusal = (known, unstable), failure
+            if not failure and not context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name):
+                seen, refusal = ({}, set()), int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            for index in indexes:
+                code = refusal if refusal or (name, index) in known else absent
+                partitions.append(_fill(Partition(error_code=code), *seen, name, index))
+                await give_way()
+            response.topics.append(Topic(name=name, partitions=partitions))
+        return response
 
 
 async def _each_once(
@@ -203,7 +207,7 @@ async def _offsets(
         unstable = shard.pending.topic_partitions(group_id) if require_stable else set()
         return dict(shard.offsets.get(group_id, {})), unstable, shard.metadata.image
 
-    return await group_coordinator.perform(group_id, find)
+    return await group_coordinator.write(group_id, find)
 
 
 async def _everything(

@@ -5,6 +5,7 @@ v1 adds the epoch to the answer, v2 the client's current leader epoch (KIP-320),
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
@@ -19,38 +20,41 @@ from barnabas.wire.generated.offset_for_leader_epoch import (
 if TYPE_CHECKING:
     from barnabas.loop_budget import LoopBudget
     from barnabas.replicas.manager import Replicas
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 EpochEndOffset = OffsetForLeaderEpochResponse.EpochEndOffset
 
 
-async def handle(
-    context: RequestContext,
-    request: OffsetForLeaderEpochRequest,
-    *,
-    replicas: Replicas,
-    budget: LoopBudget,
-) -> OffsetForLeaderEpochResponse:
-    """Answer every partition on its own."""
-    response = OffsetForLeaderEpochResponse()
-    is_replica = context.authorizes(
-        Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME, is_asked_for=False
-    )
-    for topic in request.topics:
-        result = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic=topic.topic)
-        response.topics.append(result)
-        await budget.checkpoint()
-        may = is_replica or context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic)
-        for asked in topic.partitions:
-            if may:
-                answer = _answer(topic.topic, asked, replicas=replicas)
-            else:
-                answer = EpochEndOffset(
-                    partition=asked.partition, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                )
-            result.partitions.append(answer)
-            await budget.checkpoint()
-    return response
+@dataclass(eq=False)
+class OffsetForLeaderEpoch:
+    """Handler of OffsetForLeaderEpoch."""
+
+    replicas: Replicas
+    budget: LoopBudget
+
+    async def handle(
+        self, context: RequestContext, request: OffsetForLeaderEpochRequest
+    ) -> OffsetForLeaderEpochResponse:
+        """Answer every partition on its own."""
+        response = OffsetForLeaderEpochResponse()
+        is_replica = context.authorizes(
+            Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME, is_asked_for=False
+        )
+        for topic in request.topics:
+            result = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic=topic.topic)
+            response.topics.append(result)
+            await self.budget.checkpoint()
+            may = is_replica or context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic)
+            for asked in topic.partitions:
+                if may:
+                    answer = _answer(topic.topic, asked, replicas=self.replicas)
+                else:
+                    answer = EpochEndOffset(
+                        partition=asked.partition, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                    )
+                result.partitions.append(answer)
+                await self.budget.checkpoint()
+        return response
 
 
 def _answer(

@@ -7,6 +7,7 @@ INVALID_RECORD for what cannot be read. A push without metrics is fine.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.metrics.client_telemetry import attributes_of
@@ -15,25 +16,29 @@ from barnabas.wire.generated.push_telemetry import PushTelemetryRequest, PushTel
 
 if TYPE_CHECKING:
     from barnabas.metrics.client_telemetry import Telemetry
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 
-async def handle(
-    context: RequestContext, request: PushTelemetryRequest, *, telemetry: Telemetry
-) -> PushTelemetryResponse:
-    """Take the metrics up, if the client may push them now."""
-    instance = telemetry.instances.push(
-        request.client_instance_id,
-        attributes_of(context, request.client_instance_id),
-        context.connection.connection_id,
-        context.now_ms,
-        subscription_id=request.subscription_id,
-        terminating=request.terminating,
-        compression=request.compression_type,
-        size=len(request.metrics),
-    )
-    if request.metrics:
-        await telemetry.take(context, instance, request.compression_type, request.metrics)
-    else:
-        telemetry.instances.settled(instance, ErrorCode.NONE)
-    return PushTelemetryResponse()
+@dataclass(eq=False)
+class PushTelemetry:
+    """Handler of PushTelemetry."""
+
+    telemetry: Telemetry
+
+    async def handle(self, context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
+        """Take the metrics up, if the client may push them now."""
+        instance = self.telemetry.instances.push(
+            request.client_instance_id,
+            attributes_of(context, request.client_instance_id),
+            context.connection.connection_id,
+            context.now_ms,
+            subscription_id=request.subscription_id,
+            terminating=request.terminating,
+            compression=request.compression_type,
+            size=len(request.metrics),
+        )
+        if request.metrics:
+            await self.telemetry.take(context, instance, request.compression_type, request.metrics)
+        else:
+            self.telemetry.instances.settled(instance, ErrorCode.NONE)
+        return PushTelemetryResponse()

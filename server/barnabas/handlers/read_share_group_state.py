@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.handlers.share_state import answer_each
+from barnabas.handlers.shared.share_state import answer_each
 from barnabas.wire.generated.read_share_group_state import (
     ReadShareGroupStateRequest,
     ReadShareGroupStateResponse,
@@ -13,21 +14,30 @@ from barnabas.wire.generated.read_share_group_state import (
 if TYPE_CHECKING:
     from barnabas.coordination.shares import Shares
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
     from barnabas.share.records import StateKey
 
 Asked = ReadShareGroupStateRequest.PartitionData
 Result = ReadShareGroupStateResponse.PartitionResult
 
 
-async def handle(
-    _context: RequestContext, request: ReadShareGroupStateRequest, *, shares: Shares, budget: LoopBudget
-) -> ReadShareGroupStateResponse:
-    """Read each on its own; leaders with an older epoch may not write from then on."""
+@dataclass(eq=False)
+class ReadShareGroupState:
+    """Handler of ReadShareGroupState."""
 
-    async def read(key: StateKey, asked: Asked, result: Result) -> None:
-        state = await shares.state.read(key, asked.leader_epoch)
-        result.state_epoch, result.start_offset = state.state_epoch, state.start_offset
-        result.state_batches = [ReadShareGroupStateResponse.StateBatch(*batch) for batch in state.batches]
+    shares: Shares
+    budget: LoopBudget
 
-    return await answer_each(request, ReadShareGroupStateResponse(), "ReadStateResult", read, budget=budget)
+    async def handle(
+        self, _context: RequestContext, request: ReadShareGroupStateRequest
+    ) -> ReadShareGroupStateResponse:
+        """Read each on its own; leaders with an older epoch may not write from then on."""
+
+        async def read(key: StateKey, asked: Asked, result: Result) -> None:
+            state = await self.shares.state.read_state(key, asked.leader_epoch)
+            result.state_epoch, result.start_offset = state.state_epoch, state.start_offset
+            result.state_batches = [ReadShareGroupStateResponse.StateBatch(*batch) for batch in state.batches]
+
+        return await answer_each(
+            request, ReadShareGroupStateResponse(), "ReadStateResult", read, budget=self.budget
+        )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.handlers.share_state import answer_each
+from barnabas.handlers.shared.share_state import answer_each
 from barnabas.share.records import UNKNOWN_OFFSET
 from barnabas.wire.generated.read_share_group_state_summary import (
     ReadShareGroupStateSummaryRequest,
@@ -14,30 +15,33 @@ from barnabas.wire.generated.read_share_group_state_summary import (
 if TYPE_CHECKING:
     from barnabas.coordination.shares import Shares
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
     from barnabas.share.records import StateKey
 
 Asked = ReadShareGroupStateSummaryRequest.PartitionData
 Result = ReadShareGroupStateSummaryResponse.PartitionResult
 
 
-async def handle(
-    _context: RequestContext,
-    request: ReadShareGroupStateSummaryRequest,
-    *,
-    shares: Shares,
-    budget: LoopBudget,
-) -> ReadShareGroupStateSummaryResponse:
-    """Read each on its own; what has no state has no start offset."""
+@dataclass(eq=False)
+class ReadShareGroupStateSummary:
+    """Handler of ReadShareGroupStateSummary."""
 
-    async def read(key: StateKey, asked: Asked, result: Result) -> None:  # noqa: ARG001
-        state = await shares.state.summary(key)
-        if state is None:
-            result.start_offset, result.delivery_complete_count = UNKNOWN_OFFSET, -1
-            return
-        result.state_epoch, result.leader_epoch = state.state_epoch, state.leader_epoch
-        result.start_offset, result.delivery_complete_count = state.start_offset, state.complete_count
+    shares: Shares
+    budget: LoopBudget
 
-    return await answer_each(
-        request, ReadShareGroupStateSummaryResponse(), "ReadStateSummaryResult", read, budget=budget
-    )
+    async def handle(
+        self, _context: RequestContext, request: ReadShareGroupStateSummaryRequest
+    ) -> ReadShareGroupStateSummaryResponse:
+        """Read each on its own; what has no state has no start offset."""
+
+        async def read(key: StateKey, asked: Asked, result: Result) -> None:  # noqa: ARG001
+            state = await self.shares.state.summary(key)
+            if state is None:
+                result.start_offset, result.delivery_complete_count = UNKNOWN_OFFSET, -1
+                return
+            result.state_epoch, result.leader_epoch = state.state_epoch, state.leader_epoch
+            result.start_offset, result.delivery_complete_count = state.start_offset, state.complete_count
+
+        return await answer_each(
+            request, ReadShareGroupStateSummaryResponse(), "ReadStateSummaryResult", read, budget=self.budget
+        )

@@ -5,9 +5,10 @@ Only the token's owner and its renewers may do that, on connections on which tok
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.handlers.token_requests import expiry_changed
+from barnabas.handlers.shared.token_requests import expiry_changed
 from barnabas.wire.generated.renew_delegation_token import (
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
@@ -15,17 +16,20 @@ from barnabas.wire.generated.renew_delegation_token import (
 
 if TYPE_CHECKING:
     from barnabas.cluster.delegation_tokens import DelegationTokens
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 
-async def handle(
-    context: RequestContext,
-    request: RenewDelegationTokenRequest,
-    *,
-    delegation_tokens: DelegationTokens,
-) -> RenewDelegationTokenResponse:
-    """Renew a token of the requester's, or one that it may renew."""
-    code, expires_ms = await expiry_changed(
-        context, delegation_tokens.renew, bytes(request.hmac), request.renew_period_ms
-    )
-    return RenewDelegationTokenResponse(error_code=code, expiry_timestamp_ms=expires_ms)
+@dataclass(eq=False)
+class RenewDelegationToken:
+    """Handler of RenewDelegationToken."""
+
+    delegation_tokens: DelegationTokens
+
+    async def handle(
+        self, context: RequestContext, request: RenewDelegationTokenRequest
+    ) -> RenewDelegationTokenResponse:
+        """Renew a token of the requester's, or one that it may renew."""
+        code, expires_ms = await expiry_changed(
+            context, self.delegation_tokens.renew, bytes(request.hmac), request.renew_period_ms
+        )
+        return RenewDelegationTokenResponse(error_code=code, expiry_timestamp_ms=expires_ms)

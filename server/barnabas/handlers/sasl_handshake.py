@@ -15,16 +15,19 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 if TYPE_CHECKING:
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 
-async def handle(context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
-    """Begin to log in; a mechanism that is not offered is the connection's last request."""
-    login = context.connection.login
-    if login is None:
-        return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
-    code = login.handshake(request.mechanism, context.api_version, trio.current_time() * 1000)
-    if code == ErrorCode.ILLEGAL_SASL_STATE:
-        return SaslHandshakeResponse(error_code=code)
-    context.close_after_response = login.has_failed
-    return SaslHandshakeResponse(error_code=code, mechanisms=list(login.offer.mechanisms))
+class SaslHandshake:
+    """Handler of SaslHandshake."""
+
+    async def handle(self, context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
+        """Begin to log in; a mechanism that is not offered is the connection's last request."""
+        login = context.connection.login
+        if login is None:
+            return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+        code = login.handshake(request.mechanism, context.api_version, trio.current_time() * 1000)
+        if code == ErrorCode.ILLEGAL_SASL_STATE:
+            return SaslHandshakeResponse(error_code=code)
+        context.close_after_response = login.has_failed
+        return SaslHandshakeResponse(error_code=code, mechanisms=list(login.offer.mechanisms))

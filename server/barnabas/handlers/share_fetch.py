@@ -7,21 +7,22 @@ limit strictly (KIP-1206).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import trio
 
 from barnabas.config import broker as settings
 from barnabas.errors import RequestError
-from barnabas.handlers.asked import each_partition
-from barnabas.handlers.share_common import (
+from barnabas.handlers.shared.asked import each_partition
+from barnabas.handlers.shared.share_common import (
     acknowledge,
     acknowledgements_of,
     check_asker,
     check_readable,
     tell_leaders,
 )
-from barnabas.handlers.share_reading import acquire, look
+from barnabas.handlers.shared.share_reading import acquire, look
 from barnabas.share.acquisition import NO_LIMIT, RECORD_LIMIT, AcquireRequest
 from barnabas.share.sessions import EPOCH_FINAL, EPOCH_INITIAL, SessionKey
 from barnabas.wire.generated.errors import ErrorCode
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from barnabas.coordination.shares import Shares
     from barnabas.loop_budget import LoopBudget
     from barnabas.replicas.replica import Replica
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
     from barnabas.topic_partitions import TopicIdPartition
 
 RECORDS_MAX_SINCE = 1
@@ -44,60 +45,71 @@ PartitionData = ShareFetchResponse.PartitionData
 Answers = dict["TopicIdPartition", PartitionData]
 
 
-async def handle(
-    context: RequestContext,
-    request: ShareFetchRequest,
-    *,
-    metadata: MetadataStore,
-    config: BrokerConfig,
-    shares: Shares,
-    budget: LoopBudget,
-) -> ShareFetchResponse:
-    """First what is acknowledged, then what is acquired; the last request of a session only acknowledges."""
-    try:
-        key = check_asker(request)
-        _check_renew(request)
-        topic_partitions = await _resolve_session(context, request, key, shares=shares, budget=budget)
-    except RequestError as error:
-        if error.code == ErrorCode.SHARE_SESSION_LIMIT_REACHED:
-            await trio.sleep(max(request.max_wait_ms, 0) / 1000)
-        return ShareFetchResponse(error_code=error.code, error_message=error.message or None)
-    said = await acknowledgements_of(request, budget=budget)
-    for topic_partition in [one for one, acks in said.items() if not acks]:
-        del said[topic_partition]
-        await budget.checkpoint()
-    outcomes = await acknowledge(
-        context, key, said, is_renew=request.is_renew_ack, metadata=metadata, shares=shares, budget=budget
-    )
-    answers: Answers = {}
-    if request.share_session_epoch == EPOCH_FINAL:
-        await shares.end_session(key)
-    elif not request.is_renew_ack:
-        answers = await _fetch(
+@dataclass(eq=False)
+class ShareFetch:
+    """Handler of ShareFetch."""
+
+    metadata: MetadataStore
+    config: BrokerConfig
+    shares: Shares
+    budget: LoopBudget
+
+    async def handle(self, context: RequestContext, request: ShareFetchRequest) -> ShareFetchResponse:
+        """First what is acknowledged, then what is acquired; the last request of a session only acknowledges."""
+        try:
+            key = check_asker(request)
+            _check_renew(request)
+            topic_partitions = await _resolve_session(
+                context, request, key, shares=self.shares, budget=self.budget
+            )
+        except RequestError as error:
+            if error.code == ErrorCode.SHARE_SESSION_LIMIT_REACHED:
+                await trio.sleep(max(request.max_wait_ms, 0) / 1000)
+            return ShareFetchResponse(error_code=error.code, error_message=error.message or None)
+        said = await acknowledgements_of(request, budget=self.budget)
+        for topic_partition in [one for one, acks in said.items() if not acks]:
+            del said[topic_partition]
+            await self.budget.checkpoint()
+        outcomes = await acknowledge(
             context,
-            request,
             key,
-            topic_partitions,
-            metadata=metadata,
-            config=config,
-            shares=shares,
-            budget=budget,
+            said,
+            is_renew=request.is_renew_ack,
+            metadata=self.metadata,
+            shares=self.shares,
+            budget=self.budget,
         )
-        if request.share_session_epoch == EPOCH_INITIAL:  # a session's first answer names everything
-            for topic_partition in topic_partitions:
-                answers.setdefault(
-                    topic_partition, PartitionData(partition_index=topic_partition[1], records=b"")
-                )
-                await budget.checkpoint()
-    for topic_partition, refusal in outcomes.items():
-        await budget.checkpoint()
-        answer = answers.setdefault(
-            topic_partition, PartitionData(partition_index=topic_partition[1], records=b"")
+        answers: Answers = {}
+        if request.share_session_epoch == EPOCH_FINAL:
+            await self.shares.end_session(key)
+        elif not request.is_renew_ack:
+            answers = await _fetch(
+                context,
+                request,
+                key,
+                topic_partitions,
+                metadata=self.metadata,
+                config=self.config,
+                shares=self.shares,
+                budget=self.budget,
+            )
+            if request.share_session_epoch == EPOCH_INITIAL:  # a session's first answer names everything
+                for topic_partition in topic_partitions:
+                    answers.setdefault(
+                        topic_partition, PartitionData(partition_index=topic_partition[1], records=b"")
+                    )
+                    await self.budget.checkpoint()
+        for topic_partition, refusal in outcomes.items():
+            await self.budget.checkpoint()
+            answer = answers.setdefault(
+                topic_partition, PartitionData(partition_index=topic_partition[1], records=b"")
+            )
+            if refusal is not None:
+                answer.acknowledge_error_code = refusal.code
+                answer.acknowledge_error_message = refusal.message or None
+        return await _respond(
+            context, key, answers, metadata=self.metadata, shares=self.shares, budget=self.budget
         )
-        if refusal is not None:
-            answer.acknowledge_error_code = refusal.code
-            answer.acknowledge_error_message = refusal.message or None
-    return await _respond(context, key, answers, metadata=metadata, shares=shares, budget=budget)
 
 
 def _check_renew(request: ShareFetchRequest) -> None:

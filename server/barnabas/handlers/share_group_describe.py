@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.image import ClusterImage
 from barnabas.groups.shard import GroupShard
 from barnabas.groups.share.member import ShareMember
-from barnabas.handlers.describing import MemberToDescribe, assigned_topics, assignment, describe_each
+from barnabas.handlers.shared.describing import MemberToDescribe, assigned_topics, assignment, describe_each
 from barnabas.wire.generated.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 
 if TYPE_CHECKING:
     from barnabas.coordination.groups import GroupCoordinator
     from barnabas.environment import Threads
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 ASSIGNOR = "simple"
 
@@ -26,26 +27,29 @@ _assignment = partial(
 )
 
 
-async def handle(
-    context: RequestContext,
-    request: ShareGroupDescribeRequest,
-    *,
-    group_coordinator: GroupCoordinator,
-    budget: LoopBudget,
-    threads: Threads,
-) -> ShareGroupDescribeResponse:
-    """Describe each group on its own."""
-    groups = await describe_each(
-        context,
-        request,
-        _describe,
-        Described,
-        _topics,
-        group_coordinator=group_coordinator,
-        budget=budget,
-        threads=threads,
-    )
-    return ShareGroupDescribeResponse(groups=groups)
+@dataclass(eq=False)
+class ShareGroupDescribe:
+    """Handler of ShareGroupDescribe."""
+
+    group_coordinator: GroupCoordinator
+    budget: LoopBudget
+    threads: Threads
+
+    async def handle(
+        self, context: RequestContext, request: ShareGroupDescribeRequest
+    ) -> ShareGroupDescribeResponse:
+        """Describe each group on its own."""
+        groups = await describe_each(
+            context,
+            request,
+            _describe,
+            Described,
+            _topics,
+            group_coordinator=self.group_coordinator,
+            budget=self.budget,
+            threads=self.threads,
+        )
+        return ShareGroupDescribeResponse(groups=groups)
 
 
 def _topics(group: Described) -> Iterator[str]:

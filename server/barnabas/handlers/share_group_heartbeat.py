@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
 from barnabas.groups.share.membership import Heartbeat, check_heartbeat
-from barnabas.handlers.heartbeats import size_of_topics
+from barnabas.handlers.shared.topic_sizes import size_of_topics
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire.generated.share_group_heartbeat import (
     ShareGroupHeartbeatRequest,
@@ -18,27 +19,30 @@ if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.coordination.shares import Shares
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 
-async def handle(
-    context: RequestContext,
-    request: ShareGroupHeartbeatRequest,
-    *,
-    metadata: MetadataStore,
-    shares: Shares,
-    budget: LoopBudget,
-) -> ShareGroupHeartbeatResponse:
-    """Let the group take note, and tell the member where it stands."""
-    beat = Heartbeat(request, context.client_id or "", context.connection.client_host)
-    try:
-        names = request.subscribed_topic_names or ()
-        await context.require_each(Operation.DESCRIBE, ResourceType.TOPIC, names, budget)
-        check_heartbeat(request)
-        size = await size_of_topics(names, _partitions, metadata, budget)
-        return await shares.groups.heartbeat(beat, size())
-    except RequestError as error:
-        return ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.message or None)
+@dataclass(eq=False)
+class ShareGroupHeartbeat:
+    """Handler of ShareGroupHeartbeat."""
+
+    metadata: MetadataStore
+    shares: Shares
+    budget: LoopBudget
+
+    async def handle(
+        self, context: RequestContext, request: ShareGroupHeartbeatRequest
+    ) -> ShareGroupHeartbeatResponse:
+        """Let the group take note, and tell the member where it stands."""
+        beat = Heartbeat(request, context.client_id or "", context.connection.client_host)
+        try:
+            names = request.subscribed_topic_names or ()
+            await context.require_each(Operation.DESCRIBE, ResourceType.TOPIC, names, self.budget)
+            check_heartbeat(request)
+            size = await size_of_topics(names, _partitions, self.metadata, self.budget)
+            return await self.shares.groups.heartbeat(beat, size())
+        except RequestError as error:
+            return ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.message or None)
 
 
 def _partitions(topic: TopicInfo, image: ClusterImage) -> int:  # noqa: ARG001

@@ -9,6 +9,7 @@ replica that is not here is answered with NONE.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.control_requests import (
@@ -26,47 +27,50 @@ if TYPE_CHECKING:
     from barnabas.cluster.ports import Member
     from barnabas.loop_budget import LoopBudget
     from barnabas.replicas.manager import Replicas
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 Answer = StopReplicaResponse.StopReplicaPartitionError
 
 
-async def handle(
-    _context: RequestContext,
-    request: StopReplicaRequest,
-    *,
-    member: Member,
-    replicas: Replicas,
-    broker_id: int,
-    clock_ms: Callable[[], int],
-    budget: LoopBudget,
-) -> StopReplicaResponse:
-    """Stop and delete, and answer each replica. Raises STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
-    learned = Learned()
+@dataclass(eq=False)
+class StopReplica:
+    """Handler of StopReplica."""
 
-    def decide(image: ClusterImage) -> Iterable[Change]:
-        nonlocal learned
-        member.check_controller(request.controller_id, request.controller_epoch, request.broker_epoch)
-        learned = of_stop_replica(image, request, broker_id)
-        return learned.changes
+    member: Member
+    replicas: Replicas
+    broker_id: int
+    clock_ms: Callable[[], int]
+    budget: LoopBudget
 
-    await member.follow(decide)
-    stopped = [*stopped_replicas(request)]
-    errors = {one.key: _error(one, learned, replicas) for one in stopped}
-    gone = [
-        one.key
-        for one in stopped
-        if one.deletes and not errors[one.key] and replicas.role(*one.key) is Role.NONE
-    ]
-    errors.update(await replicas.delete_logs(gone, clock_ms()))
-    response = StopReplicaResponse()
-    for one in stopped:
-        name, index = one.key
-        response.partition_errors.append(
-            Answer(topic_name=name, partition_index=index, error_code=errors[one.key])
-        )
-        await budget.checkpoint()
-    return response
+    async def handle(self, _context: RequestContext, request: StopReplicaRequest) -> StopReplicaResponse:
+        """Stop and delete, and answer each replica. Raises STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
+        learned = Learned()
+
+        def decide(image: ClusterImage) -> Iterable[Change]:
+            nonlocal learned
+            self.member.check_controller(
+                request.controller_id, request.controller_epoch, request.broker_epoch
+            )
+            learned = of_stop_replica(image, request, self.broker_id)
+            return learned.changes
+
+        await self.member.follow(decide)
+        stopped = [*stopped_replicas(request)]
+        errors = {one.key: _error(one, learned, self.replicas) for one in stopped}
+        gone = [
+            one.key
+            for one in stopped
+            if one.deletes and not errors[one.key] and self.replicas.role(*one.key) is Role.NONE
+        ]
+        errors.update(await self.replicas.delete_logs(gone, self.clock_ms()))
+        response = StopReplicaResponse()
+        for one in stopped:
+            name, index = one.key
+            response.partition_errors.append(
+                Answer(topic_name=name, partition_index=index, error_code=errors[one.key])
+            )
+            await self.budget.checkpoint()
+        return response
 
 
 def _error(stopped: StoppedReplica, learned: Learned, replicas: Replicas) -> ErrorCode:

@@ -6,6 +6,7 @@ v1 can ask for the description of the topology (KIP-1331); none is stored here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from barnabas.groups.shard import GroupShard
 from barnabas.groups.streams.group import StreamsGroup
 from barnabas.groups.streams.member import StreamsMember
 from barnabas.groups.streams.tasks import NO_TASKS, ROLES, Task, Tasks, of_role
-from barnabas.handlers.describing import MemberToDescribe, describe_each
+from barnabas.handlers.shared.describing import MemberToDescribe, describe_each
 from barnabas.statemachine.decision import EVENT_SIZE_MAX
 from barnabas.wire.generated.records.streams_group_topology import StreamsGroupTopologyValue
 from barnabas.wire.generated.streams_group_describe import (
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from barnabas.coordination.groups import GroupCoordinator
     from barnabas.environment import Threads
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 Response = StreamsGroupDescribeResponse
 Described = StreamsGroupDescribeResponse.DescribedGroup
@@ -34,31 +35,34 @@ DESCRIPTION_NOT_STORED = 1
 ASSIGNOR = "sticky"
 
 
-async def handle(
-    context: RequestContext,
-    request: StreamsGroupDescribeRequest,
-    *,
-    group_coordinator: GroupCoordinator,
-    budget: LoopBudget,
-    threads: Threads,
-) -> StreamsGroupDescribeResponse:
-    """Describe each group on its own."""
-    groups = await describe_each(
-        context,
-        request,
-        _describe,
-        Described,
-        _topics_used,
-        group_coordinator=group_coordinator,
-        budget=budget,
-        threads=threads,
-        is_large=_is_large,
-    )
-    if request.include_topology_description:
-        for described in groups:
-            if not described.error_code:
-                described.topology_description_status = DESCRIPTION_NOT_STORED
-    return Response(groups=groups)
+@dataclass(eq=False)
+class StreamsGroupDescribe:
+    """Handler of StreamsGroupDescribe."""
+
+    group_coordinator: GroupCoordinator
+    budget: LoopBudget
+    threads: Threads
+
+    async def handle(
+        self, context: RequestContext, request: StreamsGroupDescribeRequest
+    ) -> StreamsGroupDescribeResponse:
+        """Describe each group on its own."""
+        groups = await describe_each(
+            context,
+            request,
+            _describe,
+            Described,
+            _topics_used,
+            group_coordinator=self.group_coordinator,
+            budget=self.budget,
+            threads=self.threads,
+            is_large=_is_large,
+        )
+        if request.include_topology_description:
+            for described in groups:
+                if not described.error_code:
+                    described.topology_description_status = DESCRIPTION_NOT_STORED
+        return Response(groups=groups)
 
 
 def _topics_used(group: Described) -> Iterator[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.cluster import controller
@@ -19,7 +20,7 @@ from barnabas.groups.streams.membership import Heartbeat
 from barnabas.groups.streams.requests import check_heartbeat
 from barnabas.groups.streams.topology import InternalTopic, Status
 from barnabas.groups.topics import hash_size
-from barnabas.handlers.heartbeats import size_of_topics
+from barnabas.handlers.shared.topic_sizes import size_of_topics
 from barnabas.ids import new_uuid
 from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from barnabas.statemachine.decision import EVENT_SIZE_MAX
@@ -35,60 +36,65 @@ if TYPE_CHECKING:
     from barnabas.environment import Entropy
     from barnabas.groups.shard import GroupShard
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 log = logging.getLogger(__name__)
 
 
-async def handle(
-    context: RequestContext,
-    request: StreamsGroupHeartbeatRequest,
-    *,
-    metadata: MetadataStore,
-    group_coordinator: GroupCoordinator,
-    config: BrokerConfig,
-    budget: LoopBudget,
-    entropy: Entropy,
-) -> StreamsGroupHeartbeatResponse:
-    """Let the group take note, make the topics that it needs, and tell the member where it stands."""
-    beat = Heartbeat(request, context.client_id or "", context.connection.client_host)
-    try:
-        check_heartbeat(request)
-        topics = list(_topics(request))
-        await context.require_each(Operation.DESCRIBE, ResourceType.TOPIC, topics, budget)
-        size_of_names = await size_of_topics(topics, hash_size, metadata, budget)
-        reported = await _reported(request, budget)
-        says_more = bool(topics) or reported > 0
+@dataclass(eq=False)
+class StreamsGroupHeartbeat:
+    """Handler of StreamsGroupHeartbeat."""
 
-        def is_large(shard: GroupShard) -> bool:
-            of_group = shard.event_size(request.group_id, request.member_id, says_more=says_more)
-            return size_of_names() + reported + of_group > EVENT_SIZE_MAX
+    metadata: MetadataStore
+    group_coordinator: GroupCoordinator
+    config: BrokerConfig
+    budget: LoopBudget
+    entropy: Entropy
 
-        answer = await group_coordinator.perform(
-            request.group_id,
-            lambda shard, out: shard.streams_heartbeat(beat, context.now_ms, out),
-            is_large=is_large,
-        )
-    except RequestError as error:
-        return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message or None)
-    for _ in answer.add_endpoints():
-        await budget.checkpoint()
-    forbidden = await _forbidden(context, answer.to_create, budget)
-    if forbidden:
-        for status in answer.response.status or ():
-            if status.status_code == Status.MISSING_INTERNAL_TOPICS:
-                status.status_detail += f"; Unauthorized to CREATE on topics {', '.join(forbidden)}."
+    async def handle(
+        self, context: RequestContext, request: StreamsGroupHeartbeatRequest
+    ) -> StreamsGroupHeartbeatResponse:
+        """Let the group take note, make the topics that it needs, and tell the member where it stands."""
+        beat = Heartbeat(request, context.client_id or "", context.connection.client_host)
+        try:
+            check_heartbeat(request)
+            topics = list(_topics(request))
+            await context.require_each(Operation.DESCRIBE, ResourceType.TOPIC, topics, self.budget)
+            size_of_names = await size_of_topics(topics, hash_size, self.metadata, self.budget)
+            reported = await _reported(request, self.budget)
+            says_more = bool(topics) or reported > 0
+
+            def is_large(shard: GroupShard) -> bool:
+                of_group = shard.event_size(request.group_id, request.member_id, says_more=says_more)
+                return size_of_names() + reported + of_group > EVENT_SIZE_MAX
+
+            answer = await self.group_coordinator.write(
+                request.group_id,
+                lambda shard, out: shard.streams_heartbeat(beat, context.now_ms, out),
+                is_large=is_large,
+            )
+        except RequestError as error:
+            return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message or None)
+        for _ in answer.add_endpoints():
+            await self.budget.checkpoint()
+        forbidden = await _forbidden(context, answer.to_create, self.budget)
+        if forbidden:
+            for status in answer.response.status or ():
+                if status.status_code == Status.MISSING_INTERNAL_TOPICS:
+                    status.status_detail += f"; Unauthorized to CREATE on topics {', '.join(forbidden)}."
+            return answer.response
+        failures = []
+        for topic in answer.to_create:
+            failure = await _create(
+                context, topic, metadata=self.metadata, config=self.config, entropy=self.entropy
+            )
+            if failure is not None:
+                failures.append(f"; Creation of {topic.name} failed: {failure.message or failure}")
+            await self.budget.checkpoint()
+        if failures:
+            for status in answer.response.status or ():
+                status.status_detail += "".join(failures)
         return answer.response
-    failures = []
-    for topic in answer.to_create:
-        failure = await _create(context, topic, metadata=metadata, config=config, entropy=entropy)
-        if failure is not None:
-            failures.append(f"; Creation of {topic.name} failed: {failure.message or failure}")
-        await budget.checkpoint()
-    if failures:
-        for status in answer.response.status or ():
-            status.status_detail += "".join(failures)
-    return answer.response
 
 
 async def _reported(request: StreamsGroupHeartbeatRequest, budget: LoopBudget) -> int:

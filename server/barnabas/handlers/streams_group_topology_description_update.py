@@ -15,13 +15,17 @@ from barnabas.wire.generated.streams_group_topology_description_update import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 
-async def handle(
-    _context: RequestContext, _request: StreamsGroupTopologyDescriptionUpdateRequest
-) -> StreamsGroupTopologyDescriptionUpdateResponse:
-    """Say that there is no place for descriptions."""
-    return StreamsGroupTopologyDescriptionUpdateResponse(
-        error_code=ErrorCode.UNSUPPORTED_VERSION, error_message="this broker keeps no topology descriptions"
-    )
+class StreamsGroupTopologyDescriptionUpdate:
+    """Handler of StreamsGroupTopologyDescriptionUpdate."""
+
+    async def handle(
+        self, _context: RequestContext, _request: StreamsGroupTopologyDescriptionUpdateRequest
+    ) -> StreamsGroupTopologyDescriptionUpdateResponse:
+        """Say that there is no place for descriptions."""
+        return StreamsGroupTopologyDescriptionUpdateResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION,
+            error_message="this broker keeps no topology descriptions",
+        )

@@ -5,24 +5,66 @@ v3 adds static members; v5 says which protocol the member believes in (KIP-559).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
-from barnabas.handlers.joining import sync_at_once
+from barnabas.coordination.groups import GroupCoordinator
+from barnabas.coordination.waiting import raising
+from barnabas.deferred import Deferred, resolved
+from barnabas.errors import RequestError
+from barnabas.loop_budget import LoopBudget
+from barnabas.statemachine.decision import slices
+from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from barnabas.coordination.groups import GroupCoordinator
-    from barnabas.later import Later
-    from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 
-def handle(
-    context: RequestContext,
-    request: SyncGroupRequest,
-    *,
-    group_coordinator: GroupCoordinator,
-    budget: LoopBudget,
-) -> SyncGroupResponse | Later[SyncGroupResponse]:
-    """Sync; answered when the leader has synced."""
-    return sync_at_once(context, request, group_coordinator, budget)
+PROTOCOL_SINCE: Final = 5
+"""From this version on a member says which protocol it believes in (KIP-559)."""
+ASSIGNMENTS_PER_CHECKPOINT: Final = 500
+
+
+@dataclass(eq=False)
+class SyncGroup:
+    """Handler of SyncGroup."""
+
+    group_coordinator: GroupCoordinator
+    budget: LoopBudget
+
+    def handle(
+        self, context: RequestContext, request: SyncGroupRequest
+    ) -> SyncGroupResponse | Deferred[SyncGroupResponse]:
+        """Sync; answered when the leader has synced. Raises RequestError."""
+        if context.api_version >= PROTOCOL_SINCE and (
+            request.protocol_type is None or request.protocol_name is None
+        ):
+            raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "v5 needs the protocol's type and name")
+        if not request.group_id:
+            raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+        if len(request.assignments) > ASSIGNMENTS_PER_CHECKPOINT:
+            return Deferred(partial(self._sync_in_slices, context, request))
+        now_ms = context.now_ms
+        return self.group_coordinator.write_for_reply(
+            request.group_id,
+            lambda shard, out, waiter: shard.sync(request, waiter, now_ms, out),
+            raising,
+        )
+
+    async def _sync_in_slices(self, context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse:
+        """Sync as the leader of very many members."""
+        assigned: dict[str, bytes] = {}
+        for some in slices(request.assignments, ASSIGNMENTS_PER_CHECKPOINT):
+            assigned.update({entry.member_id: entry.assignment for entry in some})
+            await self.budget.checkpoint()
+        now_ms = context.now_ms
+        response: SyncGroupResponse = await resolved(
+            self.group_coordinator.write_for_reply(
+                request.group_id,
+                lambda shard, out, waiter: shard.sync(request, waiter, now_ms, out, assigned),
+                raising,
+            )
+        )
+        return response

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.internal_topics import OFFSETS_TOPIC
 from barnabas.errors import RequestError
-from barnabas.handlers.committing import Commits, RequestedCommit
-from barnabas.handlers.transactional import Admission, Part
+from barnabas.handlers.shared.committing import Commits, RequestedCommit
+from barnabas.handlers.shared.transactional import Admission, Part
 from barnabas.transactions.transaction import Producer
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from barnabas.coordination.ports import TransactionVerifier
     from barnabas.loop_budget import LoopBudget
     from barnabas.replicas.manager import Replicas
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 log = logging.getLogger(__name__)
 
@@ -37,64 +38,69 @@ TopicAnswer = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 PartitionAnswer = TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
 
 
-async def handle(
-    context: RequestContext,
-    request: TxnOffsetCommitRequest,
-    *,
-    metadata: MetadataStore,
-    replicas: Replicas,
-    group_coordinator: GroupCoordinator,
-    transaction_verifier: TransactionVerifier,
-    config: BrokerConfig,
-    budget: LoopBudget,
-) -> TxnOffsetCommitResponse:
-    """Commit what can be committed; each partition has its own answer."""
-    commits = Commits(
-        context,
-        request,
-        metadata=metadata,
-        replicas=replicas,
-        group_coordinator=group_coordinator,
-        budget=budget,
-    )
-    topics = await commits.take(_topic_answer, PartitionAnswer, by_id=context.api_version >= TOPIC_IDS_SINCE)
-    admission = Admission(
-        transactional_id=request.transactional_id,
-        implicit=context.api_version >= IMPLICIT_SINCE,
-        abortable_known=context.api_version >= IMPLICIT_SINCE - 1,
-        replicas=replicas,
-        verifier=transaction_verifier,
-        config=config,
-    )
-    producer = Producer(request.producer_id, request.producer_epoch)
+@dataclass(eq=False)
+class TxnOffsetCommit:
+    """Handler of TxnOffsetCommit."""
 
-    async def commit(some: Sequence[RequestedCommit]) -> None:
-        if not request.group_id:
-            raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
-        topic_partition = (OFFSETS_TOPIC, await group_coordinator.partition_of(request.group_id))
-        part = Part(topic_partition, producer)
-        refused = await admission.admit([part])
+    metadata: MetadataStore
+    replicas: Replicas
+    group_coordinator: GroupCoordinator
+    transaction_verifier: TransactionVerifier
+    config: BrokerConfig
+    budget: LoopBudget
 
-        def check(why_not: RequestError | None) -> None:
-            if why_not is not None:
-                context.log(
-                    log, logging.INFO, "refused transactional commits",
-                    "offsets of group %r in transaction %r refused: %s",
-                    request.group_id, request.transactional_id, why_not,
-                )  # fmt: skip
-                raise why_not
-
-        check(refused.get(topic_partition))
-
-        await commits.write(
-            some,
-            check=lambda: check(admission.refusal(part)),
-            producer=producer,
-            says_epochs=context.api_version >= TOPIC_IDS_SINCE,
+    async def handle(
+        self, context: RequestContext, request: TxnOffsetCommitRequest
+    ) -> TxnOffsetCommitResponse:
+        """Commit what can be committed; each partition has its own answer."""
+        commits = Commits(
+            context,
+            request,
+            metadata=self.metadata,
+            replicas=self.replicas,
+            group_coordinator=self.group_coordinator,
+            budget=self.budget,
         )
+        topics = await commits.take(
+            _topic_answer, PartitionAnswer, by_id=context.api_version >= TOPIC_IDS_SINCE
+        )
+        admission = Admission(
+            transactional_id=request.transactional_id,
+            implicit=context.api_version >= IMPLICIT_SINCE,
+            abortable_known=context.api_version >= IMPLICIT_SINCE - 1,
+            replicas=self.replicas,
+            verifier=self.transaction_verifier,
+            config=self.config,
+        )
+        producer = Producer(request.producer_id, request.producer_epoch)
 
-    await commits.commit(commit)
-    return TxnOffsetCommitResponse(topics=topics)
+        async def commit(some: Sequence[RequestedCommit]) -> None:
+            if not request.group_id:
+                raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+            topic_partition = (OFFSETS_TOPIC, await self.group_coordinator.partition_of(request.group_id))
+            part = Part(topic_partition, producer)
+            refused = await admission.admit([part])
+
+            def check(why_not: RequestError | None) -> None:
+                if why_not is not None:
+                    context.log(
+                        log, logging.INFO, "refused transactional commits",
+                        "offsets of group %r in transaction %r refused: %s",
+                        request.group_id, request.transactional_id, why_not,
+                    )  # fmt: skip
+                    raise why_not
+
+            check(refused.get(topic_partition))
+
+            await commits.write(
+                some,
+                check=lambda: check(admission.refusal(part)),
+                producer=producer,
+                says_epochs=context.api_version >= TOPIC_IDS_SINCE,
+            )
+
+        await commits.commit(commit)
+        return TxnOffsetCommitResponse(topics=topics)
 
 
 def _topic_answer(

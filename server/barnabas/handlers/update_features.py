@@ -7,6 +7,7 @@ the whole request. A level that is asked for and finalized already is no change.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas import features
@@ -19,51 +20,52 @@ if TYPE_CHECKING:
     from barnabas.cluster.store import MetadataStore
     from barnabas.loop_budget import LoopBudget
     from barnabas.release import ReleaseProfile
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 RESULTS_UNTIL = 1
 
 Result = UpdateFeaturesResponse.UpdatableFeatureResult
 
 
-async def handle(
-    context: RequestContext,
-    request: UpdateFeaturesRequest,
-    *,
-    metadata: MetadataStore,
-    feature_levels: FeatureLevels | None,
-    budget: LoopBudget,
-    release: ReleaseProfile,
-) -> UpdateFeaturesResponse:
-    """Refuse the whole request for its first change that cannot be; a level needs the support of all brokers."""
-    updates = {update.feature: update for update in request.feature_updates}
-    known = features.finalized(release.features, metadata.image.features)
-    support = await feature_levels.supported() if feature_levels is not None else {}
-    for update in updates.values():
-        await budget.checkpoint()
-        reason = features.reason_against(
-            known,
-            update.feature,
-            update.max_version_level,
-            update.upgrade_type,
-            is_fixed=feature_levels is None,
-        ) or _lacking(support, update)
-        if reason:
-            raise RequestError(
-                ErrorCode.INVALID_UPDATE_VERSION,
-                "The update failed for all features since the following feature had an error: "
-                f"level {update.max_version_level} of {update.feature!r}: {reason}",
-            )
-    levels = {update.feature: update.max_version_level for update in updates.values()}
-    if levels and feature_levels is not None and not request.validate_only:
-        await feature_levels.finalize(levels)
-    response = UpdateFeaturesResponse(error_message=None)
-    if context.api_version <= RESULTS_UNTIL:
-        response.results = [
-            Result(feature=update.feature, error_message=ErrorCode.NONE.name)
-            for update in request.feature_updates
-        ]
-    return response
+@dataclass(eq=False)
+class UpdateFeatures:
+    """Handler of UpdateFeatures."""
+
+    metadata: MetadataStore
+    feature_levels: FeatureLevels | None
+    budget: LoopBudget
+    release: ReleaseProfile
+
+    async def handle(self, context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+        """Refuse the whole request for its first change that cannot be; a level needs the support of all brokers."""
+        updates = {update.feature: update for update in request.feature_updates}
+        known = features.finalized(self.release.features, self.metadata.image.features)
+        support = await self.feature_levels.supported() if self.feature_levels is not None else {}
+        for update in updates.values():
+            await self.budget.checkpoint()
+            reason = features.reason_against(
+                known,
+                update.feature,
+                update.max_version_level,
+                update.upgrade_type,
+                is_fixed=self.feature_levels is None,
+            ) or _lacking(support, update)
+            if reason:
+                raise RequestError(
+                    ErrorCode.INVALID_UPDATE_VERSION,
+                    "The update failed for all features since the following feature had an error: "
+                    f"level {update.max_version_level} of {update.feature!r}: {reason}",
+                )
+        levels = {update.feature: update.max_version_level for update in updates.values()}
+        if levels and self.feature_levels is not None and not request.validate_only:
+            await self.feature_levels.finalize(levels)
+        response = UpdateFeaturesResponse(error_message=None)
+        if context.api_version <= RESULTS_UNTIL:
+            response.results = [
+                Result(feature=update.feature, error_message=ErrorCode.NONE.name)
+                for update in request.feature_updates
+            ]
+        return response
 
 
 def _lacking(

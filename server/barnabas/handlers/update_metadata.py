@@ -8,6 +8,7 @@ and the broker epoch, v7 topic ids; v8 belongs to the migration to KRaft. A lead
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.control_requests import of_update_metadata
@@ -17,24 +18,29 @@ if TYPE_CHECKING:
     from barnabas.cluster.image import Change, ClusterImage
     from barnabas.cluster.ports import Member
     from barnabas.replicas.manager import Replicas
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 
-async def handle(
-    _context: RequestContext,
-    request: UpdateMetadataRequest,
-    *,
-    member: Member,
-    replicas: Replicas,
-    broker_id: int,
-) -> UpdateMetadataResponse:
-    """Take over what it says. Raises STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
+@dataclass(eq=False)
+class UpdateMetadata:
+    """Handler of UpdateMetadata."""
 
-    def decide(image: ClusterImage) -> Iterable[Change]:
-        member.check_controller(request.controller_id, request.controller_epoch, request.broker_epoch)
-        learned = of_update_metadata(image, request, broker_id, member.broker_epoch)
-        replicas.own_logs.note_deletions(learned.deleted)
-        return learned.changes
+    member: Member
+    replicas: Replicas
+    broker_id: int
 
-    await member.follow(decide)
-    return UpdateMetadataResponse()
+    async def handle(
+        self, _context: RequestContext, request: UpdateMetadataRequest
+    ) -> UpdateMetadataResponse:
+        """Take over what it says. Raises STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
+
+        def decide(image: ClusterImage) -> Iterable[Change]:
+            self.member.check_controller(
+                request.controller_id, request.controller_epoch, request.broker_epoch
+            )
+            learned = of_update_metadata(image, request, self.broker_id, self.member.broker_epoch)
+            self.replicas.own_logs.note_deletions(learned.deleted)
+            return learned.changes
+
+        await self.member.follow(decide)
+        return UpdateMetadataResponse()

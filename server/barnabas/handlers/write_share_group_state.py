@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.handlers.share_state import answer_each
+from barnabas.handlers.shared.share_state import answer_each
 from barnabas.share.batches import StateBatch
 from barnabas.share.state import StateWrite
 from barnabas.wire.generated.write_share_group_state import (
@@ -15,36 +16,45 @@ from barnabas.wire.generated.write_share_group_state import (
 if TYPE_CHECKING:
     from barnabas.coordination.shares import Shares
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
     from barnabas.share.records import StateKey
 
 Asked = WriteShareGroupStateRequest.PartitionData
 Result = WriteShareGroupStateResponse.PartitionResult
 
 
-async def handle(
-    _context: RequestContext, request: WriteShareGroupStateRequest, *, shares: Shares, budget: LoopBudget
-) -> WriteShareGroupStateResponse:
-    """Write each on its own."""
+@dataclass(eq=False)
+class WriteShareGroupState:
+    """Handler of WriteShareGroupState."""
 
-    async def write(key: StateKey, asked: Asked, result: Result) -> None:  # noqa: ARG001
-        batches = []
-        for batch in asked.state_batches:
-            batches.append(
-                StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
+    shares: Shares
+    budget: LoopBudget
+
+    async def handle(
+        self, _context: RequestContext, request: WriteShareGroupStateRequest
+    ) -> WriteShareGroupStateResponse:
+        """Write each on its own."""
+
+        async def write(key: StateKey, asked: Asked, result: Result) -> None:  # noqa: ARG001
+            batches = []
+            for batch in asked.state_batches:
+                batches.append(
+                    StateBatch(
+                        batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count
+                    )
+                )
+                await self.budget.checkpoint()
+            await self.shares.state.write_state(
+                key,
+                StateWrite(
+                    asked.state_epoch,
+                    asked.leader_epoch,
+                    asked.start_offset,
+                    asked.delivery_complete_count,
+                    batches,
+                ),
             )
-            await budget.checkpoint()
-        await shares.state.write(
-            key,
-            StateWrite(
-                asked.state_epoch,
-                asked.leader_epoch,
-                asked.start_offset,
-                asked.delivery_complete_count,
-                batches,
-            ),
-        )
 
-    return await answer_each(
-        request, WriteShareGroupStateResponse(), "WriteStateResult", write, budget=budget
-    )
+        return await answer_each(
+            request, WriteShareGroupStateResponse(), "WriteStateResult", write, budget=self.budget
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
@@ -14,44 +15,47 @@ from barnabas.wire.generated.write_txn_markers import WriteTxnMarkersRequest, Wr
 if TYPE_CHECKING:
     from barnabas.coordination.markers import LocalMarkers
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 Marker = WriteTxnMarkersRequest.WritableTxnMarker
 TopicResult = WriteTxnMarkersResponse.WritableTxnMarkerTopicResult
 PartitionResult = WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult
 
 
-async def handle(
-    context: RequestContext,
-    request: WriteTxnMarkersRequest,
-    *,
-    budget: LoopBudget,
-    markers: LocalMarkers,
-) -> WriteTxnMarkersResponse:
-    """Answer each partition of each marker on its own; a producer is answered once, whatever its markers."""
-    if not context.authorizes(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME, is_asked_for=False):
-        context.require(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
-    codes: dict[int, dict[str, dict[int, int]]] = {}
-    for marker in request.markers:
-        await budget.checkpoint()
-        for topic in marker.topics:
-            await budget.checkpoint()
-            for index in topic.partition_indexes:
-                code = await _write(marker, topic.name, index, markers=markers)
-                codes.setdefault(marker.producer_id, {}).setdefault(topic.name, {})[index] = code
-                await budget.checkpoint()
-    response = WriteTxnMarkersResponse()
-    for producer_id, topics in codes.items():
-        result = WriteTxnMarkersResponse.WritableTxnMarkerResult(producer_id=producer_id)
-        response.markers.append(result)
-        for name, partitions in topics.items():
-            answers = []
-            for index, code in partitions.items():
-                answers.append(PartitionResult(partition_index=index, error_code=code))
-                await budget.checkpoint()
-            result.topics.append(TopicResult(name=name, partitions=answers))
-            await budget.checkpoint()
-    return response
+@dataclass(eq=False)
+class WriteTxnMarkers:
+    """Handler of WriteTxnMarkers."""
+
+    budget: LoopBudget
+    markers: LocalMarkers
+
+    async def handle(
+        self, context: RequestContext, request: WriteTxnMarkersRequest
+    ) -> WriteTxnMarkersResponse:
+        """Answer each partition of each marker on its own; a producer is answered once, whatever its markers."""
+        if not context.authorizes(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME, is_asked_for=False):
+            context.require(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+        codes: dict[int, dict[str, dict[int, int]]] = {}
+        for marker in request.markers:
+            await self.budget.checkpoint()
+            for topic in marker.topics:
+                await self.budget.checkpoint()
+                for index in topic.partition_indexes:
+                    code = await _write(marker, topic.name, index, markers=self.markers)
+                    codes.setdefault(marker.producer_id, {}).setdefault(topic.name, {})[index] = code
+                    await self.budget.checkpoint()
+        response = WriteTxnMarkersResponse()
+        for producer_id, topics in codes.items():
+            result = WriteTxnMarkersResponse.WritableTxnMarkerResult(producer_id=producer_id)
+            response.markers.append(result)
+            for name, partitions in topics.items():
+                answers = []
+                for index, code in partitions.items():
+                    answers.append(PartitionResult(partition_index=index, error_code=code))
+                    await self.budget.checkpoint()
+                result.topics.append(TopicResult(name=name, partitions=answers))
+                await self.budget.checkpoint()
+        return response
 
 
 async def _write(marker: Marker, topic: str, index: int, *, markers: LocalMarkers) -> int:

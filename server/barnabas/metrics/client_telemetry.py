@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
     from barnabas.environment import Entropy, Threads
     from barnabas.loop_budget import LoopBudget
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
     from barnabas.telemetry.instances import ClientInstance
     from barnabas.telemetry.payload import Pushed
     from barnabas.telemetry.subscriptions import Attributes

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from barnabas.environment import Threads
     from barnabas.groups.shard import GroupShard
-    from barnabas.metrics.meter import RequestMeter
     from barnabas.metrics.of_broker import Sources
+    from barnabas.serving.meter import RequestMeter
     from barnabas.telemetry.pushed import ClientMetrics
 
 log = logging.getLogger(__name__)

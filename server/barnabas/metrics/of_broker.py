@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from barnabas.log.manager import LogManager
     from barnabas.loop_budget import LoopBudget
     from barnabas.metrics.client_telemetry import Telemetry
-    from barnabas.metrics.meter import RequestMeter
     from barnabas.quotas.connections import Throttling
     from barnabas.replicas.manager import Replicas
-    from barnabas.requests.log_limit import LogLimit
-    from barnabas.requests.memory import Memory
-    from barnabas.requests.quotas import BrokerQuotas
     from barnabas.security.authorizer import Authorizer
+    from barnabas.serving.log_limit import LogLimit
+    from barnabas.serving.memory import Memory
+    from barnabas.serving.meter import RequestMeter
+    from barnabas.serving.quotas import BrokerQuotas
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from barnabas.quotas.limits import Share
     from barnabas.quotas.rate import Rate
     from barnabas.quotas.token_bucket import TokenBucket
-    from barnabas.requests.quotas import BrokerQuotas
+    from barnabas.serving.quotas import BrokerQuotas
 
 M = TypeVar("M", "Rate", "TokenBucket")
 

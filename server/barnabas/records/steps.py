@@ -4,7 +4,7 @@ The rule: a step is short (well under 1 ms), or it is `Work`, which may be run i
 libraries that release the interpreter. Before bytes are made in large number, they are announced by `Reserve`.
 
 A generator of steps yields None where others may run, and returns its result. `run` goes through all of them at once;
-`barnabas.requests.piecework` does so in turns with others.
+`barnabas.serving.step_runner` does so in turns with others.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Appends:
     __slots__ = (
         "_acks",
         "_api_version",
-        "_has_company",
+        "_is_among_others",
         "_now_ms",
         "_refuse",
         "_replicas",
@@ -53,11 +53,11 @@ class Appends:
         acks: int,
         api_version: int,
         now_ms: int,
-        has_company: bool,
+        is_among_others: bool,
     ) -> None:
         """`refuse` makes the answer of a topic's partition to which nothing is appended.
 
-        With `has_company` others would wait while much is written, which is left to a thread then.
+        With `is_among_others` others would wait while much is written, which is left to a thread then.
         """
         self.pending: list[tuple[Replica, int, ProduceResponse.PartitionProduceResponse]] = []
         self._replicas = replicas
@@ -65,7 +65,7 @@ class Appends:
         self._acks = acks
         self._api_version = api_version
         self._now_ms = now_ms
-        self._has_company = has_company
+        self._is_among_others = is_among_others
         self._room = BYTES_PER_CHECKPOINT
 
     @property
@@ -82,7 +82,7 @@ class Appends:
 
     def are_in_background(self, size: int) -> bool:
         """Say whether so many bytes of records are written in a thread before they are appended."""
-        return size >= BACKGROUND_BYTES and self._has_company
+        return size >= BACKGROUND_BYTES and self._is_among_others
 
     def count(self, size: int) -> None:
         """Count a partition that brings so many bytes."""

@@ -12,7 +12,7 @@ from barnabas.log.results import ReadResult
 from barnabas.replicas.manager import Replicas
 from barnabas.replicas.replica import Replica
 from barnabas.replicas.watching import PartitionWatch
-from barnabas.requests.fetch_sessions import Session, SessionPartition
+from barnabas.serving.fetch_sessions import Session, SessionPartition
 from barnabas.wire.generated.fetch import FetchResponse
 
 PartitionData = FetchResponse.PartitionData

@@ -7,7 +7,7 @@ nothing is to be said of it again.
 from __future__ import annotations
 
 from barnabas.replicas.replica import Replica
-from barnabas.requests.fetch_sessions import Session, SessionPartition
+from barnabas.serving.fetch_sessions import Session, SessionPartition
 
 
 class PartitionWatch:

@@ -13,21 +13,19 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from barnabas import apis
-from barnabas.broker.binding import ready
+from barnabas.broker.handlers import Handlers
 from barnabas.errors import RequestError
-from barnabas.handlers.errors import error_response
-from barnabas.requests.context import ConnectionInfo, RequestContext, Shared
-from barnabas.requests.log_limit import LogLimit
 from barnabas.security.authorizer import AllowEverything
+from barnabas.serving.context import ConnectionInfo, RequestContext, Shared
+from barnabas.serving.error_responses import error_response
+from barnabas.serving.log_limit import LogLimit
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.regions import FileRegion
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.apis import Api
     from barnabas.broker.app import Broker
-    from barnabas.broker.binding import Handler
 
 CLIENT_ID = "barnabas"
 RETRY_S = 0.005
@@ -57,17 +55,16 @@ class LocalRequests:
         self._connection = ConnectionInfo(
             0, listener.name, listener.security_protocol, address, address, principal=f"User:{CLIENT_ID}"
         )
-        self._handlers: dict[int, Handler] = {}
+        self._handlers = Handlers(broker.services)
 
     async def ask(self, request: Any, version: int) -> Any:
         """Return the response to a request of any API that there is; errors are in it, as a client sees them."""
         api = _BY_NAME[type(request).__name__.removesuffix("Request")]
-        handler = self._handlers.get(api.key) or await self._bound(api)
         context = RequestContext(
             self._shared, self._connection, api.key, version, 0, CLIENT_ID, self.services.clock_ms()
         )
         try:
-            return await handler(context, request)
+            return await self._handlers.answer(api, context, request)
         except RequestError as error:
             return error_response(api, context, request, error.code, error.message)
         finally:
@@ -81,11 +78,6 @@ class LocalRequests:
             if code_of(response) not in _PASSING:
                 return response
             await trio.to_thread.run_sync(time.sleep, RETRY_S)  # real time: the broker's clock may stand
-
-    async def _bound(self, api: Api) -> Handler:
-        await self.services.threads.run(api.load)
-        handler = self._handlers[api.key] = ready(api, self.services)
-        return handler
 
 
 def records_of(records: Any) -> bytes:

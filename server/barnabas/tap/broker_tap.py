@@ -22,7 +22,7 @@ from barnabas.tap.command import OptionError, Views, filter_of, options_of, writ
 from barnabas.tap.exchange import Connection, Exchange, TopicNames
 
 if TYPE_CHECKING:
-    from barnabas.requests.context import RequestContext
+    from barnabas.serving.context import RequestContext
 
 CONNECTIONS_REMEMBERED = 10_000
 SASL_HANDSHAKE, SASL_AUTHENTICATE, API_VERSIONS = 17, 36, 18

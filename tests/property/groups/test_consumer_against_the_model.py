@@ -215,7 +215,7 @@ class Requests(RuleBasedStateMachine):
             FIRST_WITH_MEMBER_EPOCHS if says_epochs else LAST_WITHOUT_MEMBER_EPOCHS, in_transaction,
         )  # fmt: skip
         self.compare(
-            lambda: self.coordinator.perform(
+            lambda: self.coordinator.write(
                 lambda shard, out: shard.check_commit("g", committer, self.coordinator.now_ms, out)
             ),
             lambda: self.model.commit(

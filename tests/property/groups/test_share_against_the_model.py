@@ -76,12 +76,12 @@ class Requests(RuleBasedStateMachine):
         )
         check_heartbeat(request)
         beat = Heartbeat(request, "client", "/host")
-        answer = self.coordinator.perform(
+        answer = self.coordinator.write(
             lambda shard, out: shard.share_heartbeat(beat, self.coordinator.now_ms, out)
         )
         if answer.beginning is not None:
             begun = answer.beginning.offsets
-            self.coordinator.perform(lambda shard, out: share_states.begun(shard, "g", begun, [], out))
+            self.coordinator.write(lambda shard, out: share_states.begun(shard, "g", begun, [], out))
         told = answer.response.assignment
         return answer.response.member_epoch, None if told is None else self.named(
             owned_by(told.topic_partitions)

@@ -115,7 +115,7 @@ class Requests(RuleBasedStateMachine):
             setattr(request, f"{role}_tasks", [Request.TaskIds(name, numbers) for name, numbers in tasks])
         check_heartbeat(request)
         event = Heartbeat(request, "client", "/host")
-        answer = self.coordinator.perform(
+        answer = self.coordinator.write(
             lambda shard, out: shard.streams_heartbeat(event, self.coordinator.now_ms, out)
         )
         response = answer.response
@@ -271,7 +271,7 @@ class Requests(RuleBasedStateMachine):
             FIRST_WITH_MEMBER_EPOCHS if says_epochs else LAST_WITHOUT_MEMBER_EPOCHS, in_transaction,
         )  # fmt: skip
         self.compare(
-            lambda: self.coordinator.perform(
+            lambda: self.coordinator.write(
                 lambda shard, out: shard.check_commit("g", committer, self.coordinator.now_ms, out)
             ),
             lambda: self.model.commit(

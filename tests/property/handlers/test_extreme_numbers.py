@@ -26,6 +26,7 @@ from tests.support.effort import examples
 from tests.support.logs import batch
 from tests.support.messages import EDGES, Builder, all_messages, codec_of
 from tests.support.newest_release import NEWEST, only_newest
+from tests.support.pipelines import answered, pipeline_of
 
 SETTINGS = {
     "telemetry.enable": "true",
@@ -84,6 +85,10 @@ class Received:
     def __init__(self):
         self.frames = []
 
+    def send_now(self, data):
+        self.frames.append(bytes(data))
+        return len(data)
+
     async def send(self, chunks):
         self.frames.append(b"".join(bytes(chunk) for chunk in chunks))
 
@@ -137,7 +142,7 @@ async def check_numbers(api, settings, tmp_path, caplog):
     print(f"seed {seed}")
     random = Random(seed)
     async with broker_to_ask(tmp_path, settings, threads=SimulatedThreads(random)) as ask:
-        services, pipeline = ask.services, ask.broker.connections.parts.pipeline
+        services, pipeline = ask.services, pipeline_of(ask.services, ask.broker.memory)
         await trio.testing.wait_all_tasks_blocked()
         await populate(ask)
         for version in range(api.min_version, api.max_version + 1):
@@ -148,7 +153,7 @@ async def check_numbers(api, settings, tmp_path, caplog):
                 sent = b"".join(bytes(chunk) for chunk in encode_request(key, version, 1, "c", request))[4:]
                 peer = Received()
                 with trio.move_on_after(PATIENCE_SECONDS):
-                    await pipeline.answer(new_connection(), peer, memoryview(bytearray(sent)))
+                    await answered(pipeline, new_connection(), peer, memoryview(bytearray(sent)))
                 what = f"{api.name} v{version}: {request}"
                 assert not [r for r in caplog.records if r.exc_info or r.levelno >= logging.ERROR], what
                 for frame in peer.frames:

@@ -13,14 +13,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from barnabas.cluster.image import ClusterImage, PartitionInfo
-from barnabas.handlers import delete_records, list_offsets, offset_for_leader_epoch
+from barnabas.handlers.delete_records import DeleteRecords
+from barnabas.handlers.list_offsets import ListOffsets
+from barnabas.handlers.offset_for_leader_epoch import OffsetForLeaderEpoch
 from barnabas.log.config import LogConfig
 from barnabas.log.partition_log import PartitionLog
 from barnabas.records.batch import iter_batches, read_records
 from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
 from barnabas.records.steps import run
-from barnabas.requests.piecework import Piecework
+from barnabas.serving.step_runner import StepRunner
 from barnabas.wire.generated.delete_records import DeleteRecordsRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.list_offsets import ListOffsetsRequest
@@ -78,7 +80,7 @@ class Histories(RuleBasedStateMachine):
         self.has_small_indexes = index_bytes < 100
         self.now = NOW_MS
         self.budget = NoTurns()
-        self.piecework = Piecework(self.budget, NoThreads())
+        self.step_runner = StepRunner(self.budget, NoThreads())
         self.node = Node(ME, threads=NoThreads(), budget=self.budget)
         self.node.logs.pool.count_max = 3
         self.node.config = config_of(wanted, interval, index_bytes)
@@ -315,11 +317,10 @@ class Histories(RuleBasedStateMachine):
 
         def event():
             response = at_once(
-                list_offsets.handle(
-                    self.context(), request,
-                    replicas=self.node.replicas, budget=self.budget, piecework=self.piecework,
-                )
-            )  # fmt: skip
+                ListOffsets(
+                    replicas=self.node.replicas, budget=self.budget, step_runner=self.step_runner
+                ).handle(self.context(), request)
+            )
             answer = response.topics[0].partitions[0]
             return told(answer, answer.timestamp, answer.offset, answer.leader_epoch)
 
@@ -343,8 +344,8 @@ class Histories(RuleBasedStateMachine):
             topics=[OffsetForLeaderEpochRequest.OffsetForLeaderTopic(TOPIC, [query])]
         )
         response = at_once(
-            offset_for_leader_epoch.handle(
-                self.context(), request, replicas=self.node.replicas, budget=self.budget
+            OffsetForLeaderEpoch(replicas=self.node.replicas, budget=self.budget).handle(
+                self.context(), request
             )
         )
         answer = response.topics[0].partitions[0]
@@ -362,12 +363,8 @@ class Histories(RuleBasedStateMachine):
 
         def event():
             response = at_once(
-                delete_records.handle(
-                    self.context(),
-                    request,
-                    metadata=metadata,
-                    replicas=self.node.replicas,
-                    budget=self.budget,
+                DeleteRecords(metadata=metadata, replicas=self.node.replicas, budget=self.budget).handle(
+                    self.context(), request
                 )
             )
             return told(response.topics[0].partitions[0], response.topics[0].partitions[0].low_watermark)

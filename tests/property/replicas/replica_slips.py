@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from barnabas.controller import in_sync
-from barnabas.handlers import fetch_reading
+from barnabas.handlers.fetch import reading as fetch_reading
 from barnabas.replicas import following
 from barnabas.replicas.alter_partition import RemoteAlterPartition
 from barnabas.replicas.replica import Replica
@@ -44,17 +44,18 @@ def _has_caught_up_now(self, replica_id, fetch_offset, *, now_ms, **named):
     return done
 
 
-def _never_takes_back(self, change, *, partition_epoch, isr=None):
+def _never_takes_back(self, change, *, partition_epoch, isr=None, **now):
     if partition_epoch is not None:
-        _settled(self, change, partition_epoch=partition_epoch, isr=isr)
+        _settled(self, change, partition_epoch=partition_epoch, isr=isr, **now)
 
 
-def _as_it_was_proposed(self, change, *, partition_epoch, isr=None):
+def _as_it_was_proposed(self, change, *, partition_epoch, isr=None, **now):
     _settled(
         self,
         change,
         partition_epoch=partition_epoch if partition_epoch is None else self.partition_epoch,
         isr=isr,
+        **now,
     )
 
 

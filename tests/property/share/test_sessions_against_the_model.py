@@ -14,7 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from barnabas.cluster.image import ClusterImage
 from barnabas.errors import RequestError
-from barnabas.handlers import share_acknowledge, share_common, share_fetch
+from barnabas.handlers import share_acknowledge, share_fetch
+from barnabas.handlers.shared import share_common
 from barnabas.share.sessions import ShareSession, ShareSessions
 from barnabas.share.settings import ShareSettings
 from barnabas.wire.generated.errors import ErrorCode

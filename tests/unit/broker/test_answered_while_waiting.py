@@ -5,36 +5,47 @@ from __future__ import annotations
 import logging
 import socket
 import struct
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-import barnabas.broker.connection
+import barnabas.serving.pacing
 from barnabas import apis
-from barnabas.broker.begun import Begun
-from barnabas.broker.connection import UNCOUNTED_BYTES_MAX, Connection
-from barnabas.coordination.waiting import WaitedFor, Waiter
-from barnabas.errors import PeerError
+from barnabas.coordination.waiting import FutureReply, Waiter
+from barnabas.deferred import Deferred
+from barnabas.environment.real import real_environment
+from barnabas.loop_budget import LoopBudget
 from barnabas.network.lobby import Lobbies
 from barnabas.network.sockets import PlainTransport
-from barnabas.requests.context import ConnectionInfo, RequestContext, Shared
-from barnabas.requests.log_limit import LogLimit
-from barnabas.requests.memory import Memory
+from barnabas.release import KAFKA_4
 from barnabas.security.authorizer import AllowEverything
+from barnabas.serving.connection import Connection
+from barnabas.serving.context import ConnectionInfo, Shared
+from barnabas.serving.encoding import CodecWorker
+from barnabas.serving.log_limit import LogLimit
+from barnabas.serving.memory import Memory
+from barnabas.serving.pacing import UNCOUNTED_BYTES_MAX
+from barnabas.serving.pipeline import Pipeline
+from barnabas.serving.request import Request
+from barnabas.wire.generated.heartbeat import HeartbeatRequest, HeartbeatResponse
+from barnabas.wire.headers import decode_response, encode_request
 from tests.support.connection_parts import connection_parts
 
-FRAME = b"request"
-HEARTBEAT = 12
+HEARTBEAT, VERSION = 12, 0
+ANNOUNCED, LATER = 27, 25
+"""Error codes with which some answers say how they came."""
 
 
 @pytest.fixture(autouse=True)
 def nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have no request count as one that follows an answer at once, for whose next one the task would look."""
-    monkeypatch.setattr(barnabas.broker.connection, "AT_ONCE_SECONDS", 0.0)
+    monkeypatch.setattr(barnabas.serving.pacing, "BUSY_POLL_WITHIN_SECONDS", 0.0)
 
 
 class Steps(trio.abc.Instrument):
@@ -49,76 +60,82 @@ class Steps(trio.abc.Instrument):
 
 
 class Answer:
-    """An answer that announces itself when the test has it come."""
+    """An answer that calls back when the test has it come."""
 
     def __init__(self) -> None:
         self.waiter = Waiter()
         self.waiting = {1: self.waiter}
-        self.later: WaitedFor[bytes] = WaitedFor(self.waiting, 1, self.waiter, lambda outcome: outcome)
+        self.future: FutureReply[Any] = FutureReply(self.waiting, 1, self.waiter, lambda outcome: outcome)
 
     def come(self) -> None:
-        self.waiter.answer(b"announced")
+        self.waiter.answer(HeartbeatResponse(error_code=ANNOUNCED))
 
 
-class Pipeline:
-    """Answers each frame with itself, at once, or as the test wants it."""
+class Handler:
+    """Answers each Heartbeat at once, or as the test wants it."""
 
     def __init__(self) -> None:
-        self.frames: list[bytes] = []
+        self.groups: list[str] = []
         self.results: list[Any] = []
-        self.transport: Any = None
+        self.contexts: list[Any] = []
 
-    def begin(
-        self, connection: ConnectionInfo, transport: Any, frame: memoryview
-    ) -> bool | Awaitable[bool] | Begun:
-        self.frames.append(bytes(frame))
-        self.transport = transport
-        result = self.results.pop(0) if self.results else True
-        if isinstance(result, Exception):
-            raise result
+    def handle(self, context: Any, request: HeartbeatRequest) -> Any:
+        self.groups.append(request.group_id)
+        self.contexts.append(context)
+        result = self.results.pop(0) if self.results else None
         if isinstance(result, Answer):
-            shared = Shared(Memory(), LogLimit(), AllowEverything())
-            context = RequestContext(shared, connection, HEARTBEAT, 0, 1, None, 0)
-            begun = Begun(self, apis.BY_KEY[HEARTBEAT], context, transport, None, 0, 0.0, None)
-            begun.response = result.later
-            return begun
-        if result is True:
-            assert transport.send_now(framed(bytes(frame))) == len(frame) + 4
-        return result  # type: ignore[no-any-return]
-
-    def end(self, begun: Begun) -> bool:
-        answer = framed(begun.response.take())
-        assert begun.transport.send_now(answer) == len(answer)
-        return True
-
-    async def finish(self, begun: Begun) -> bool:
-        assert await begun.response.rest() == b"announced"
-        await begun.transport.send([framed(b"awaited")])
-        return True
+            return result.future
+        if result is False:
+            context.close_after_response = True
+        return Deferred(result) if callable(result) else HeartbeatResponse()
 
 
-def framed(content: bytes) -> bytes:
-    return struct.pack(">i", len(content)) + content
+def pipeline_of(handler: Handler, clock_ms: Any) -> Pipeline:
+    environment = real_environment()
+    nothing: Any = SimpleNamespace()
+    handlers: Any = SimpleNamespace(made={HEARTBEAT: handler.handle}, check=lambda *_: None)
+    return Pipeline(
+        apis.BY_KEY,
+        handlers,
+        Shared(Memory(), LogLimit(), AllowEverything()),
+        CodecWorker(environment.threads, 1_000),
+        budget=LoopBudget(),
+        failures=nothing,
+        release=KAFKA_4,
+        clock_ms=clock_ms,
+        now_s=environment.monotonic,
+    )
 
 
 class Client:
     """The other end, and what shows what has happened at this one."""
 
-    def __init__(self, theirs: Any, connection: Connection, pipeline: Pipeline, steps: Steps) -> None:
+    def __init__(self, theirs: Any, connection: Connection, handler: Handler, steps: Steps) -> None:
         self.theirs = theirs
         self.connection = connection
-        self.pipeline = pipeline
+        self.handler = handler
         self.steps = steps
+        self.clock: list[Any] = [lambda: 0]
+        self.sent: list[str] = []
 
-    async def send(self, *contents: bytes) -> None:
-        await self.theirs.send(b"".join(framed(content) for content in contents))
+    def framed(self, group: str) -> bytes:
+        """Return a Heartbeat of this group, whose answer has the number of the request."""
+        self.sent.append(group)
+        chunks = encode_request(HEARTBEAT, VERSION, len(self.sent) - 1, "c", HeartbeatRequest(group_id=group))
+        return b"".join(map(bytes, chunks))
+
+    async def send(self, *groups: str) -> None:
+        await self.theirs.send(b"".join(map(self.framed, groups)))
         await wait_all_tasks_blocked()
 
-    async def receive(self) -> bytes:
+    async def receive(self) -> str:
+        """Return the group that is answered; with a code, how that came."""
         (size,) = struct.unpack(">i", await self.theirs.recv(4))
         data: bytes = await self.theirs.recv(size)
         assert len(data) == size
-        return data
+        number, response = decode_response(data, HEARTBEAT, VERSION)
+        how = {0: "", ANNOUNCED: " announced", LATER: " later"}[response.error_code]
+        return self.sent[number] + how
 
 
 @asynccontextmanager
@@ -128,8 +145,9 @@ async def waiting() -> AsyncIterator[Client]:
     ours.setblocking(False)
     theirs.setblocking(False)
     info = ConnectionInfo(1, "PLAINTEXT", "PLAINTEXT", ("127.0.0.1", 9092), ("127.0.0.1", 50_000))
-    pipeline, steps = Pipeline(), Steps()
-    parts = connection_parts(pipeline=pipeline)
+    handler, steps = Handler(), Steps()
+    clock: list[Any] = [lambda: 0]
+    parts = connection_parts(begin=partial(Request, pipeline_of(handler, lambda: clock[0]())))
     connection = Connection(parts, PlainTransport(ours, lobbies=Lobbies()), info)
 
     async def serve() -> None:
@@ -139,9 +157,10 @@ async def waiting() -> AsyncIterator[Client]:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serve)
         with trio.socket.from_stdlib_socket(theirs) as client:
-            found = Client(client, connection, pipeline, steps)
-            await found.send(b"first")
-            assert await found.receive() == b"first"
+            found = Client(client, connection, handler, steps)
+            found.clock = clock
+            await found.send("first")
+            assert await found.receive() == "first"
             trio.lowlevel.add_instrument(steps)
             yield found
             trio.lowlevel.remove_instrument(steps)
@@ -152,51 +171,53 @@ async def waiting() -> AsyncIterator[Client]:
 async def test_the_task_sleeps_while_requests_are_answered() -> None:
     async with waiting() as client:
         for number in range(5):
-            await client.send(b"%d" % number)
-            assert await client.receive() == b"%d" % number
+            await client.send(f"{number}")
+            assert await client.receive() == f"{number}"
         assert client.steps.count == 0
-        assert client.pipeline.frames == [b"first", b"0", b"1", b"2", b"3", b"4"]
+        assert client.handler.groups == ["first", "0", "1", "2", "3", "4"]
 
 
 async def test_what_is_more_or_less_than_a_request_is_left_to_the_task() -> None:
-    large = bytes(2 * UNCOUNTED_BYTES_MAX)
+    large = "x" * 2 * UNCOUNTED_BYTES_MAX
     async with waiting() as client:
-        await client.send(b"one", b"two")
-        assert [await client.receive(), await client.receive()] == [b"one", b"two"]
-        for part in (framed(FRAME)[:2], framed(FRAME)[2:9], framed(FRAME)[9:]):
+        await client.send("one", "two")
+        assert [await client.receive(), await client.receive()] == ["one", "two"]
+        frame = client.framed("parts")
+        for part in (frame[:2], frame[2:9], frame[9:]):
             await client.theirs.send(part)
             await wait_all_tasks_blocked()
-        assert await client.receive() == FRAME
+        assert await client.receive() == "parts"
         await client.send(large)
         assert await client.receive() == large
-        await client.send(FRAME)
-        assert await client.receive() == FRAME
+        await client.send("small")
+        assert await client.receive() == "small"
         woken = client.steps.count
         assert woken > 0
-        await client.send(FRAME)
-        assert await client.receive() == FRAME
+        await client.send("again")
+        assert await client.receive() == "again"
         assert client.steps.count == woken
 
 
 async def test_a_read_that_fills_the_buffer_is_left_to_the_task() -> None:
     """With TLS more of it may be in OpenSSL, for which the socket does not wake anybody."""
-    full = bytes(UNCOUNTED_BYTES_MAX - 4)
     async with waiting() as client:
+        overhead = len(client.framed(""))
+        full = "x" * (UNCOUNTED_BYTES_MAX - overhead)
         await client.send(full)
         assert await client.receive() == full
         assert client.steps.count > 0
-        await client.send(FRAME)
-        assert await client.receive() == FRAME
+        await client.send("small")
+        assert await client.receive() == "small"
 
 
 async def test_a_connection_whose_requests_follow_each_other_at_once_looks_for_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(barnabas.broker.connection, "AT_ONCE_SECONDS", 60.0)
+    monkeypatch.setattr(barnabas.serving.pacing, "BUSY_POLL_WITHIN_SECONDS", 60.0)
     async with waiting() as client:
         for _ in range(3):
-            await client.send(FRAME)
-            assert await client.receive() == FRAME
+            await client.send("g")
+            assert await client.receive() == "g"
         assert client.steps.count > 0
 
 
@@ -204,38 +225,45 @@ async def test_what_has_to_be_awaited_is_awaited_by_the_task() -> None:
     async with waiting() as client:
         goes_on = trio.Event()
 
-        async def later() -> bool:
+        async def later() -> HeartbeatResponse:
             assert trio.lowlevel.current_task() is client.steps.task
             await goes_on.wait()
-            await client.pipeline.transport.send([framed(b"later")])
-            return True
+            return HeartbeatResponse(error_code=LATER)
 
-        client.pipeline.results.append(later())
-        await client.send(FRAME)
+        client.handler.results.append(later)
+        await client.send("g")
         assert client.connection.answering
         goes_on.set()
-        assert await client.receive() == b"later"
+        assert await client.receive() == "g later"
 
 
 async def test_a_connection_ends_with_an_answer_that_says_so() -> None:
     async with waiting() as client:
-        client.pipeline.results.append(False)
-        await client.send(FRAME)
+        client.handler.results.append(False)
+        await client.send("last")
+        assert await client.receive() == "last"
         assert await client.theirs.recv(1) == b""
 
 
-@pytest.mark.parametrize(
-    ("failure", "said"),
-    [(PeerError("odd"), "malformed request: odd"), (RuntimeError("ours"), "internal error")],
-)
-async def test_a_failure_closes_the_connection_as_ever(
-    failure: Exception, said: str, caplog: pytest.LogCaptureFixture
+async def test_a_request_that_cannot_be_understood_closes_the_connection(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with waiting() as client:
-        client.pipeline.results.append(failure)
-        await client.send(FRAME)
+        cut = client.framed("g")[4:-1]
+        await client.theirs.send(struct.pack(">i", len(cut)) + cut)
         assert await client.theirs.recv(1) == b""
-    assert said in caplog.text
+    assert "malformed request: Heartbeat v0 (correlation id 1)" in caplog.text
+
+
+async def test_a_failure_of_ours_closes_the_connection(caplog: pytest.LogCaptureFixture) -> None:
+    def broken() -> int:
+        raise ZeroDivisionError
+
+    async with waiting() as client:
+        client.clock[0] = broken
+        await client.send("g")
+        assert await client.theirs.recv(1) == b""
+    assert "internal error" in caplog.text
 
 
 async def test_a_peer_that_resets_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
@@ -247,37 +275,38 @@ async def test_a_peer_that_resets_is_no_error(caplog: pytest.LogCaptureFixture) 
     assert not caplog.text
 
 
-async def test_an_answer_that_announces_itself_is_sent_without_the_task() -> None:
+async def test_an_answer_that_calls_back_is_sent_without_the_task() -> None:
     async with waiting() as client:
         for _ in range(2):
             answer = Answer()
-            client.pipeline.results.append(answer)
-            await client.send(FRAME)
+            client.handler.results.append(answer)
+            await client.send("g")
             assert client.connection.answering
             answer.come()
             assert not client.connection.answering
-            assert await client.receive() == b"announced"
-        await client.send(FRAME)
-        assert await client.receive() == FRAME
+            assert await client.receive() == "g announced"
+        await client.send("next")
+        assert await client.receive() == "next"
         assert client.steps.count == 0
 
 
 async def test_what_comes_before_the_answer_is_read_after_it() -> None:
     async with waiting() as client:
         answer = Answer()
-        client.pipeline.results.append(answer)
-        await client.send(FRAME)
-        await client.send(b"impatient")
-        assert client.pipeline.frames[-1] == FRAME
+        client.handler.results.append(answer)
+        await client.send("g")
+        await client.send("impatient")
+        assert client.handler.groups[-1] == "g"
+        assert client.steps.count > 0
         answer.come()
-        assert [await client.receive(), await client.receive()] == [b"awaited", b"impatient"]
+        assert [await client.receive(), await client.receive()] == ["g announced", "impatient"]
 
 
-async def test_an_answer_is_forgotten_with_its_connection() -> None:
+async def test_an_answer_is_dropped_with_its_connection() -> None:
     answer = Answer()
     async with waiting() as client:
-        client.pipeline.results.append(answer)
-        await client.send(FRAME)
+        client.handler.results.append(answer)
+        await client.send("g")
         client.connection.scope.cancel()
         await wait_all_tasks_blocked()
         assert not answer.waiting
@@ -287,20 +316,20 @@ async def test_an_answer_is_forgotten_with_its_connection() -> None:
 async def test_a_connection_that_is_to_stop_ends_with_the_answer_in_hand() -> None:
     async with waiting() as client:
         answer = Answer()
-        client.pipeline.results.append(answer)
-        await client.send(FRAME)
+        client.handler.results.append(answer)
+        await client.send("g")
         client.connection.stopping = True
         answer.come()
-        assert await client.receive() == b"announced"
+        assert await client.receive() == "g announced"
         assert await client.theirs.recv(1) == b""
 
 
 async def test_a_throttled_client_is_not_read_from() -> None:
     async with waiting() as client:
         client.connection.info.muted_ms = 50
-        await client.send(FRAME)
-        assert await client.receive() == FRAME
+        await client.send("g")
+        assert await client.receive() == "g"
         before = trio.current_time()
-        await client.send(FRAME)
-        assert await client.receive() == FRAME
+        await client.send("later")
+        assert await client.receive() == "later"
         assert trio.current_time() - before > 0.01

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import trio
 import trio.testing
 
-from barnabas.broker.listener import CLOSED_AT_ONCE, Connections
 from barnabas.config.loading import BrokerConfig
+from barnabas.serving.listener import CLOSED_AT_ONCE, Connections
 from tests.support.brokers import serving
 from tests.support.connection_parts import connection_parts
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from barnabas.broker import codecs
-from barnabas.broker.codecs import CHUNKS_PER_JOIN, CodecWorker
 from barnabas.environment.real import real_environment
+from barnabas.serving import encoding as codecs
+from barnabas.serving.encoding import CHUNKS_PER_JOIN, CodecWorker
 from barnabas.wire.generated.describe_groups import DescribeGroupsResponse
 from barnabas.wire.headers import encode_response
 

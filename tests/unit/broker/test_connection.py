@@ -9,15 +9,14 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from barnabas.apis import BY_KEY
-from barnabas.broker.connection import Connection
 from barnabas.environment.real import OsThreads
 from barnabas.errors import RequestError
 from barnabas.loop_budget import CROWD, LoopBudget
 from barnabas.network.lobby import Lobbies
 from barnabas.network.sockets import PlainTransport
-from barnabas.requests.context import ConnectionInfo
-from barnabas.requests.memory import Held, Memory
+from barnabas.serving.connection import Connection
+from barnabas.serving.context import ConnectionInfo
+from barnabas.serving.memory import Held, Memory
 from tests.support.broker import broker_to_ask
 from tests.support.connection_parts import copied
 
@@ -249,13 +248,12 @@ async def test_who_held_the_event_loop_up_is_named(broker, caplog, monkeypatch) 
             return self.now
 
     clock = Clock()
-    api = BY_KEY[METADATA]
 
-    async def slow(context, message):
+    def slow(context, message):
         clock.now += 0.3
         raise RequestError(41, "slow")
 
-    monkeypatch.setitem(api.__dict__, "handle", slow)
+    monkeypatch.setitem(broker.begin.args[0].handlers.made, METADATA, slow)
     budget = LoopBudget(clock=clock)
     budget.on_long_turn = broker.stalls.long_turn
     with budget:

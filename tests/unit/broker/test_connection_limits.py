@@ -2,9 +2,9 @@
 
 import pytest
 
-from barnabas.broker.connection_limits import most_from
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.setting import SettingError
+from barnabas.serving.connection_limits import most_from
 
 OVERRIDES = "max.connections.per.ip.overrides"
 

@@ -8,11 +8,11 @@ import pytest
 import trio
 import trio.testing
 
-from barnabas.broker.connection_limits import ConnectionLimits
-from barnabas.broker.listener import THROTTLED_MAX, Connections, Listener
 from barnabas.config.loading import BrokerConfig
 from barnabas.quotas.entities import QuotaEntity
-from barnabas.requests.log_limit import LogLimit
+from barnabas.serving.connection_limits import ConnectionLimits
+from barnabas.serving.listener import THROTTLED_MAX, Connections, Listener
+from barnabas.serving.log_limit import LogLimit
 from tests.support.connection_parts import connection_parts
 
 LISTENERS = {"CLIENTS": "PLAINTEXT", "BROKERS": "PLAINTEXT"}

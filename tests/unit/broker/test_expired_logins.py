@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -13,13 +14,14 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from barnabas import apis
-from barnabas.broker.connection import Connection
 from barnabas.network.lobby import Lobbies
 from barnabas.network.sockets import PlainTransport
-from barnabas.requests.context import ConnectionInfo
 from barnabas.security.sasl.mechanism import Mechanism
 from barnabas.security.sasl.plain import PlainExchange
 from barnabas.security.sasl.server import SaslOffer, SaslServer
+from barnabas.serving.connection import Connection
+from barnabas.serving.context import ConnectionInfo
+from barnabas.serving.request import Request
 from barnabas.wire.generated.find_coordinator import FindCoordinatorRequest
 from barnabas.wire.generated.heartbeat import HeartbeatRequest
 from barnabas.wire.generated.metadata import MetadataRequest
@@ -27,7 +29,7 @@ from barnabas.wire.headers import encode_request
 from tests.support.broker import ask_for_topic, broker_to_ask
 from tests.support.connection_parts import connection_parts
 
-from .test_begun_at_once import fetched, joining, pipeline_of, produced, version_of
+from .test_requests_that_wait import fetched, joining, pipeline_of, produced, version_of
 
 PRODUCE, FETCH, METADATA, OFFSET_COMMIT, FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT = 0, 1, 3, 8, 10, 11, 12
 DELAY_MS = 40
@@ -116,7 +118,9 @@ async def logged_in(asked: Any) -> AsyncIterator[Peer]:
     info = ConnectionInfo(1, "SASL", "SASL_PLAINTEXT", ("127.0.0.1", 9092), ("127.0.0.1", 50_000))
     info.login = login
     connection = Connection(
-        connection_parts(pipeline=pipeline_of(asked)), PlainTransport(ours, lobbies=Lobbies()), info
+        connection_parts(begin=partial(Request, pipeline_of(asked))),
+        PlainTransport(ours, lobbies=Lobbies()),
+        info,
     )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(connection.serve)

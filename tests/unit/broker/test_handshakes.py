@@ -8,7 +8,7 @@ from typing import TypeVar
 import trio
 import trio.testing
 
-from barnabas.broker.handshakes import AT_ONCE, Handshakes
+from barnabas.serving.handshakes import AT_ONCE, Handshakes
 
 T = TypeVar("T")
 

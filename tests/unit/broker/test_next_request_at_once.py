@@ -11,8 +11,8 @@ import time
 import pytest
 import trio
 
-import barnabas.broker.connection
 import barnabas.loop_budget
+import barnabas.serving.pacing
 from barnabas.network.sockets import PlainTransport
 from tests.support.broker import broker_to_ask
 from tests.support.connected import TIMEOUT_S, Serving, connected
@@ -38,8 +38,8 @@ async def broker(tmp_path):
 @pytest.fixture
 def patient(monkeypatch):
     """Look for as long as it takes: so that nothing depends on how fast this machine is."""
-    monkeypatch.setattr(barnabas.broker.connection, "LOOK_SECONDS", TIMEOUT_S)
-    monkeypatch.setattr(barnabas.broker.connection, "AT_ONCE_SECONDS", TIMEOUT_S)
+    monkeypatch.setattr(barnabas.serving.pacing, "BUSY_POLL_SECONDS", TIMEOUT_S)
+    monkeypatch.setattr(barnabas.serving.pacing, "BUSY_POLL_WITHIN_SECONDS", TIMEOUT_S)
     monkeypatch.setattr(barnabas.loop_budget, "AT_ONCE_SECONDS", TIMEOUT_S)
 
 
@@ -123,14 +123,14 @@ async def test_after_a_large_request_the_next_one_is_looked_for_shortly(broker, 
     async with connected(broker) as (_, client):
         requests = [[request] for request in (REQUEST, REQUEST, large, large, large, REQUEST)]
         await trio.to_thread.run_sync(send_each, client, requests)
-    assert looks == [TIMEOUT_S, barnabas.broker.connection.LOOK_AFTER_LARGE_SECONDS, TIMEOUT_S]
+    assert looks == [TIMEOUT_S, barnabas.serving.pacing.BUSY_POLL_AFTER_LARGE_SECONDS, TIMEOUT_S]
 
 
 async def test_after_a_very_large_request_nothing_is_read_before_the_next_one_is_there(
     broker, patient, monkeypatch
 ):
     """Its first read has filled the buffer, and so has more than one request of a client that sends many."""
-    monkeypatch.setattr(barnabas.broker.connection, "LOOK_AFTER_LARGE_SECONDS", TIMEOUT_S)
+    monkeypatch.setattr(barnabas.serving.pacing, "BUSY_POLL_AFTER_LARGE_SECONDS", TIMEOUT_S)
     records = bytes(100_000)
     body = struct.pack(">hhiih", -1, 1, 1_000, 1, 6) + b"absent" + struct.pack(">iii", 1, 0, len(records))
     very_large = struct.pack(">hhih", PRODUCE, 7, 7, 3) + b"raw" + body + records
@@ -197,8 +197,10 @@ async def test_a_client_that_never_pauses_does_not_keep_its_connection(broker, h
         async def ask_on():
             answered.append(await trio.to_thread.run_sync(ask, client, 1_000_000_000))
 
+        assert await trio.to_thread.run_sync(ask, client) == 1  # the first one waits for its handler
+        before = connection.last_active
         nursery.start_soon(ask_on)
-        while connection.info.request is None:
+        while connection.last_active == before:
             await trio.sleep(0.001)
         if how == "drained":
             connection.stopping = True
@@ -223,7 +225,7 @@ async def test_a_look_in_vain_is_made_more_and_more_rarely(broker, monkeypatch):
         return False
 
     monkeypatch.setattr(PlainTransport, "is_only_readable", look)
-    monkeypatch.setattr(barnabas.broker.connection, "AT_ONCE_SECONDS", TIMEOUT_S)
+    monkeypatch.setattr(barnabas.serving.pacing, "BUSY_POLL_WITHIN_SECONDS", TIMEOUT_S)
     async with connected(broker) as (_, client):
         await trio.to_thread.run_sync(ask, client, 2000)
     assert len(looks) <= 6 + 2000 // 64  # after 1, 3, 7 ... 31 requests, then after 63 each time
@@ -233,7 +235,7 @@ async def test_who_asks_in_turn_with_another_is_not_looked_for(broker, monkeypat
     """Of a thousand busy connections each would look in vain for once."""
     looks = []
     monkeypatch.setattr(PlainTransport, "is_only_readable", lambda _, seconds: bool(looks.append(seconds)))
-    monkeypatch.setattr(barnabas.broker.connection, "AT_ONCE_SECONDS", TIMEOUT_S)
+    monkeypatch.setattr(barnabas.serving.pacing, "BUSY_POLL_WITHIN_SECONDS", TIMEOUT_S)
 
     def ask_in_turn(clients):
         return sum(ask(client) for _ in range(100) for client in clients)

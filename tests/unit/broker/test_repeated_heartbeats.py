@@ -9,18 +9,20 @@ from typing import Any
 import pytest
 
 from barnabas import apis
-from barnabas.broker.pipeline import Pipeline
-from barnabas.requests.last_request import BYTES_MAX
+from barnabas.serving.last_request import BYTES_MAX
+from barnabas.serving.pipeline import Pipeline
+from barnabas.serving.request import Request
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.heartbeat import HeartbeatRequest
-from barnabas.wire.generated.incremental_alter_configs import IncrementalAlterConfigsRequest as Request
+from barnabas.wire.generated.incremental_alter_configs import IncrementalAlterConfigsRequest as Alter
 from barnabas.wire.generated.leave_group import LeaveGroupRequest
 from barnabas.wire.generated.sync_group import SyncGroupRequest
 from barnabas.wire.headers import decode_response, encode_request
 from tests.support.broker import ask_for_topic, broker_to_ask
-from tests.unit.broker.test_begun_at_once import Transport, connection, frame_of, joining, pipeline_of
-from tests.unit.broker.test_begun_at_once import beat as first_beat
+from tests.support.pipelines import Transport, answered, frame_of, new_connection
+from tests.unit.broker.test_requests_that_wait import beat as first_beat
+from tests.unit.broker.test_requests_that_wait import joining, pipeline_of
 
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, CONSUMER_GROUP_HEARTBEAT = 11, 12, 13, 14, 68
 INCREMENTAL_ALTER_CONFIGS = 44
@@ -33,7 +35,7 @@ class Client:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
-        self.connection = connection()
+        self.connection = new_connection()
         self.correlation_id = -3
         self.sent = b""
 
@@ -42,9 +44,7 @@ class Client:
         self.correlation_id += 1
         data = b"".join(map(bytes, encode_request(key, version, self.correlation_id, client_id, request)))
         transport = Transport()
-        rest: Any = self.pipeline.begin(self.connection, transport, memoryview(bytearray(data[4:])))  # type: ignore[arg-type]
-        if rest is not True:
-            assert await (rest if not hasattr(rest, "rest") else rest.rest())
+        assert await answered(self.pipeline, self.connection, transport, memoryview(bytearray(data[4:])))
         self.sent = transport.now + transport.later
         correlation_id, response = decode_response(self.sent[4:], key, version)
         assert correlation_id == self.correlation_id
@@ -90,12 +90,12 @@ async def test_a_repeated_heartbeat_of_a_consumer_is_not_read_again_and_answered
 ) -> None:
     beat = await joined_consumer(client)
     first = await client.ask(CONSUMER_GROUP_HEARTBEAT, beat)
-    kept, request, response = client.last, client.last.request, client.last.response
+    kept, request, response = client.last, client.last.message, client.last.response
     as_read = deepcopy(request)
     for _ in range(3):
         assert await client.ask(CONSUMER_GROUP_HEARTBEAT, beat) == first
         assert client.last is kept
-        assert client.last.request is request
+        assert client.last.message is request
         assert client.last.response is response, "an equal response is not encoded again"
     assert request == as_read == beat
     assert first.error_code == ErrorCode.NONE
@@ -108,11 +108,12 @@ async def test_a_repeated_heartbeat_of_a_classic_member_learns_that_it_must_join
     assert [(await client.ask(HEARTBEAT, beat)).error_code for _ in range(3)] == [ErrorCode.NONE] * 3
     kept = client.last
     other = Client(client.pipeline)
-    joins: Any = client.pipeline.begin(other.connection, Transport(), frame_of(JOIN_GROUP, 3, joining()))  # type: ignore[arg-type]
+    joins = Request(client.pipeline, other.connection, Transport(), frame_of(JOIN_GROUP, 3, joining()))  # type: ignore[arg-type]
+    joins.advance()
     answers = [await client.ask(HEARTBEAT, beat) for _ in range(2)]
     assert [answer.error_code for answer in answers] == [ErrorCode.REBALANCE_IN_PROGRESS] * 2
     assert client.last is kept
-    joins.forget()
+    joins.cancel()
 
 
 async def test_what_a_member_is_told_anew_is_not_what_it_was_told_before(client: Client) -> None:
@@ -121,9 +122,9 @@ async def test_what_a_member_is_told_anew_is_not_what_it_was_told_before(client:
     kept, response = client.last, client.last.response
     assert told[0].heartbeat_interval_ms == 5_000
     other = Client(client.pipeline)
-    setting = Request.AlterableConfig(name="consumer.heartbeat.interval.ms", value="7000")
-    configured = Request.AlterConfigsResource(resource_type=GROUP, resource_name="c", configs=[setting])
-    altered = await other.ask(INCREMENTAL_ALTER_CONFIGS, Request(resources=[configured]))
+    setting = Alter.AlterableConfig(name="consumer.heartbeat.interval.ms", value="7000")
+    configured = Alter.AlterConfigsResource(resource_type=GROUP, resource_name="c", configs=[setting])
+    altered = await other.ask(INCREMENTAL_ALTER_CONFIGS, Alter(resources=[configured]))
     assert altered.responses[0].error_code == ErrorCode.NONE
     assert (await client.ask(CONSUMER_GROUP_HEARTBEAT, beat)).heartbeat_interval_ms == 7_000
     assert client.last is kept

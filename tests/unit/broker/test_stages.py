@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 import trio
 
-from barnabas.broker.codecs import CodecWorker
-from barnabas.broker.connection import Connection
-from barnabas.broker.pipeline import Pipeline
-from barnabas.environment.real import real_environment
 from barnabas.errors import PeerError, RequestError
-from barnabas.requests.context import ConnectionInfo, Shared
-from barnabas.requests.log_limit import LogLimit
-from barnabas.security.authorizer import AllowEverything
 from barnabas.security.sasl.mechanism import Mechanism
 from barnabas.security.sasl.plain import PlainExchange
 from barnabas.security.sasl.server import SaslOffer, SaslServer
+from barnabas.serving.connection import Connection
+from barnabas.serving.context import ConnectionInfo
+from barnabas.serving.pipeline import Pipeline
+from barnabas.serving.request import Request
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.metadata import MetadataRequest
-from barnabas.wire.headers import decode_response, encode_request
+from barnabas.wire.headers import decode_response
 from tests.support.broker import broker_to_ask
 from tests.support.connection_parts import copied
+from tests.support.pipelines import answered, frame_of
+from tests.support.pipelines import pipeline_of as make_pipeline
 
 CREATE_TOPICS, METADATA, THROTTLE_MS = 19, 3, 700
 
@@ -86,6 +86,11 @@ class Sent:
         view[: len(frame)] = frame
         return len(frame)
 
+    def send_now(self, data: bytes) -> int:
+        self.sent_at.append(trio.current_time())
+        self.data += bytes(data)
+        return len(data)
+
     async def send(self, chunks: list[Any]) -> None:
         self.sent_at.append(trio.current_time())
         self.data += b"".join(bytes(chunk) for chunk in chunks)
@@ -101,11 +106,6 @@ def connection_info(protocol: str = "PLAINTEXT") -> ConnectionInfo:
     return ConnectionInfo(1, protocol, protocol, *addresses, login=login)
 
 
-def frame_of(key: int, version: int, request: Any, client_id: str = "client") -> memoryview:
-    chunks = encode_request(key, version, 1, client_id, request)
-    return memoryview(bytearray(b"".join(bytes(chunk) for chunk in chunks)[4:]))
-
-
 @pytest.fixture
 async def asked(tmp_path):
     async with broker_to_ask(tmp_path) as asked:
@@ -113,32 +113,29 @@ async def asked(tmp_path):
 
 
 def pipeline_of(asked: Any, quotas: FixedQuotas | None = None) -> Pipeline:
-    environment = real_environment()
-    shared = Shared(asked.broker.memory, LogLimit(), AllowEverything(), quotas)  # type: ignore[arg-type]
-    codecs = CodecWorker(environment.threads, 250_000)
-    return Pipeline(asked.services, shared, codecs, now_s=environment.monotonic)
+    return make_pipeline(asked.services, asked.broker.memory, quotas=quotas)
 
 
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
 async def test_only_two_apis_are_answered_before_a_mechanism_is_chosen(asked, protocol):
-    answered, sent = set(), Sent()
+    found, sent = set(), Sent()
     for key, api in asked.services.served.items():
         frame = frame_of(METADATA, 1, MetadataRequest())
         frame[:4] = key.to_bytes(2, "big") + api.min_version.to_bytes(2, "big")
         try:
-            await pipeline_of(asked).answer(connection_info(protocol), sent, frame)
+            await answered(pipeline_of(asked), connection_info(protocol), sent, frame)
         except PeerError as error:
-            if f"{api.name} (correlation id 1) before authentication" in str(error):
+            if f"{api.name} (correlation id 7) before authentication" in str(error):
                 continue
-        answered.add(key)
-    assert answered == {17, 18}
+        found.add(key)
+    assert found == {17, 18}
 
 
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
 async def test_everything_is_answered_where_nobody_authenticates(asked, protocol):
     sent = Sent()
-    assert await pipeline_of(asked).answer(
-        connection_info(protocol), sent, frame_of(METADATA, 1, MetadataRequest())
+    assert await answered(
+        pipeline_of(asked), connection_info(protocol), sent, frame_of(METADATA, 1, MetadataRequest())
     )
     assert sent.data
 
@@ -146,7 +143,9 @@ async def test_everything_is_answered_where_nobody_authenticates(asked, protocol
 async def test_a_client_over_its_quota_is_answered_at_once_and_then_not_read_from(asked, autojump_clock):
     quotas, frame = FixedQuotas(), frame_of(METADATA, 9, MetadataRequest())
     sent, parts = Sent(frame, frame), asked.broker.connections.parts
-    await Connection(copied(parts, pipeline=pipeline_of(asked, quotas)), sent, connection_info()).serve()
+    await Connection(
+        copied(parts, begin=partial(Request, pipeline_of(asked, quotas))), sent, connection_info()
+    ).serve()
     # From the answers on: until there is one, the clock also jumps while a thread of the broker is at work.
     pauses = [read - answered for answered, read in zip(sent.sent_at, sent.read_at[1:], strict=True)]
     assert pauses == pytest.approx([THROTTLE_MS / 1000] * 2)
@@ -158,8 +157,8 @@ async def test_a_client_over_its_quota_is_answered_at_once_and_then_not_read_fro
 
 async def test_a_version_without_a_throttle_time_is_muted_all_the_same(asked):
     info, sent = connection_info(), Sent()
-    await pipeline_of(asked, FixedQuotas()).answer(
-        info, sent, frame_of(METADATA, 0, MetadataRequest(topics=[]))
+    await answered(
+        pipeline_of(asked, FixedQuotas()), info, sent, frame_of(METADATA, 0, MetadataRequest(topics=[]))
     )
     assert info.muted_ms == THROTTLE_MS
     decode_response(sent.data[4:], METADATA, 0)
@@ -169,7 +168,7 @@ async def test_a_request_that_a_quota_refuses_does_nothing(asked):
     topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
     sent = Sent()
     frame = frame_of(CREATE_TOPICS, 6, CreateTopicsRequest(topics=[topic], timeout_ms=60_000))
-    await pipeline_of(asked, FixedQuotas()).answer(connection_info(), sent, frame)
+    await answered(pipeline_of(asked, FixedQuotas()), connection_info(), sent, frame)
     (answer,) = decode_response(sent.data[4:], CREATE_TOPICS, 6)[1].topics
     assert answer.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
     assert "t" not in asked.services.metadata.image.topics
@@ -181,5 +180,5 @@ async def test_a_long_client_id_makes_no_long_line_of_the_log(asked, request_of)
     frame = frame[:-1] if request_of.startswith("a body") else b"\x7f\xff" + frame[2:]
     pipeline = pipeline_of(asked)
     with pytest.raises(PeerError, match=r"client 'ü+'\.\.\. \(10000 characters\)") as refused:
-        await pipeline.answer(connection_info(), Sent(), memoryview(bytearray(frame)))
+        await answered(pipeline, connection_info(), Sent(), memoryview(bytearray(frame)))
     assert len(str(refused.value)) < 500

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from barnabas.broker.unauthenticated import UnauthenticatedConnections
+from barnabas.serving.unauthenticated import UnauthenticatedConnections
 
 
 class From:

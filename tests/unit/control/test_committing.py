@@ -16,10 +16,10 @@ from barnabas.errors import RequestError
 from barnabas.faults import matching
 from barnabas.faults.chance import Chance
 from barnabas.faults.engine import Faults
-from barnabas.requests.context import RequestContext, Shared
-from barnabas.requests.log_limit import LogLimit
-from barnabas.requests.memory import Memory
 from barnabas.security.authorizer import AllowEverything
+from barnabas.serving.context import RequestContext, Shared
+from barnabas.serving.log_limit import LogLimit
+from barnabas.serving.memory import Memory
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse

@@ -11,7 +11,7 @@ import trio
 
 from barnabas.control.recorder import KEPT_ENTRIES_MAX, Filter, Recorded, Recorder
 from barnabas.errors import RequestError
-from barnabas.requests.context import RequestContext
+from barnabas.serving.context import RequestContext
 from barnabas.wire import registry
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
 from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse

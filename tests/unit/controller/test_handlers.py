@@ -7,7 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from barnabas.errors import RequestError
-from barnabas.handlers import allocate_producer_ids, alter_partition, controlled_shutdown
+from barnabas.handlers.allocate_producer_ids import AllocateProducerIds
+from barnabas.handlers.alter_partition import AlterPartition
+from barnabas.handlers.controlled_shutdown import ControlledShutdown
 from barnabas.loop_budget import LoopBudget
 from barnabas.wire import registry
 from barnabas.wire.generated.allocate_producer_ids import AllocateProducerIdsRequest
@@ -46,9 +48,7 @@ def proposal(
 
 async def alter(cluster, version, request):
     context = SimpleNamespace(api_version=version)
-    response = await alter_partition.handle(
-        context, request, controller=cluster.controller, budget=LoopBudget()
-    )
+    response = await AlterPartition(cluster.controller, LoopBudget()).handle(context, request)
     chunks = []
     registry.response_codec(ALTER_PARTITION).encode_into(response, version, chunks)
     (topic,) = response.topics
@@ -108,16 +108,16 @@ async def test_a_broker_that_stops_asks_for_its_leaders_to_be_moved(version, aut
         await cluster.until(lambda: len(cluster.brokers[1].believes) == 2)
         epoch = cluster.brokers[2].epoch if version >= 2 else -1
         request = over_the_wire(7, version, ControlledShutdownRequest(broker_id=2, broker_epoch=epoch))
-        answer = await controlled_shutdown.handle(None, request, controller=cluster.controller)
+        answer = await ControlledShutdown(cluster.controller).handle(None, request)
         assert (answer.error_code, answer.remaining_partitions) == (0, [])
         assert cluster.state("t", 1).leader == 1
         again = over_the_wire(7, version, ControlledShutdownRequest(broker_id=1))
-        answer = await controlled_shutdown.handle(None, again, controller=cluster.controller)
+        answer = await ControlledShutdown(cluster.controller).handle(None, again)
         left = [(one.topic_name, one.partition_index) for one in answer.remaining_partitions]
         assert left == [("t", 0), ("t", 1)], "nobody else is in sync"
         unknown = over_the_wire(7, version, ControlledShutdownRequest(broker_id=9))
         with pytest.raises(RequestError) as caught:
-            await controlled_shutdown.handle(None, unknown, controller=cluster.controller)
+            await ControlledShutdown(cluster.controller).handle(None, unknown)
         assert caught.value.code == ErrorCode.BROKER_NOT_AVAILABLE
 
 
@@ -126,11 +126,11 @@ async def test_a_broker_that_is_not_the_controller_says_so(autojump_clock):
         other = cluster.brokers[2].runtime
         request = ControlledShutdownRequest(broker_id=2)
         with pytest.raises(RequestError) as caught:
-            await controlled_shutdown.handle(None, request, controller=other)
+            await ControlledShutdown(other).handle(None, request)
         assert caught.value.code == ErrorCode.STALE_CONTROLLER_EPOCH
         ids = AllocateProducerIdsRequest(broker_id=2, broker_epoch=cluster.brokers[2].epoch)
         with pytest.raises(RequestError) as caught:
-            await allocate_producer_ids.handle(None, ids, controller=other)
+            await AllocateProducerIds(other).handle(None, ids)
         assert caught.value.code == ErrorCode.NOT_CONTROLLER
-        block = await allocate_producer_ids.handle(None, ids, controller=cluster.controller)
+        block = await AllocateProducerIds(cluster.controller).handle(None, ids)
         assert (block.producer_id_start, block.producer_id_len) == (0, 1000)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import trio
 
+from barnabas.deferred import Deferred, Future
 from barnabas.errors import RequestError
-from barnabas.later import Announced, Later
 from barnabas.statemachine.decision import Decision, Refused
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -46,25 +46,25 @@ def nobody_waits() -> None:
 
 async def test_a_result_is_there_at_once(autojump_clock: trio.testing.MockClock) -> None:
     async with running(journal_of(SMALL)) as runtime:
-        assert await rest_of(runtime.perform_at_once("id", count)) == SMALL, "the first has the topic made"
-        assert runtime.perform_at_once("id", count) == SMALL + 1
+        assert await rest_of(runtime.write_nowait("id", count)) == SMALL, "the first has the topic made"
+        assert runtime.write_nowait("id", count) == SMALL + 1
         with pytest.raises(RequestError) as caught:
-            runtime.perform_at_once("id", lambda machine, out: Refused(REFUSAL))
+            runtime.write_nowait("id", lambda machine, out: Refused(REFUSAL))
         assert caught.value is REFUSAL
 
 
 async def rest_of(later: Any) -> Any:
-    assert isinstance(later, Later)
-    return await later.rest()
+    assert isinstance(later, Deferred)
+    return await later.wait()
 
 
 async def test_a_shard_that_is_being_read_refuses_at_once(autojump_clock: trio.testing.MockClock) -> None:
     async with running(journal_of(LARGE)) as runtime:
         with pytest.raises(RequestError):
-            await runtime.machine("id")
+            await runtime.read("id", lambda machine: machine)
         for call in (
-            lambda: runtime.perform_at_once("id", count),
-            lambda: runtime.perform_and_announce("id", remember, respond),
+            lambda: runtime.write_nowait("id", count),
+            lambda: runtime.write_for_reply("id", remember, respond),
         ):
             with pytest.raises(RequestError) as caught:
                 call()
@@ -74,7 +74,7 @@ async def test_a_shard_that_is_being_read_refuses_at_once(autojump_clock: trio.t
 async def test_what_is_not_committed_yet_comes_later(autojump_clock: trio.testing.MockClock) -> None:
     journal = journal_of(SMALL)
     async with running(journal) as runtime:
-        await runtime.machine("id")
+        await runtime.read("id", lambda machine: machine)
         journal.commits = trio.Event()
         seen: list[object] = []
 
@@ -85,8 +85,8 @@ async def test_what_is_not_committed_yet_comes_later(autojump_clock: trio.testin
                 seen.append(error)
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(wait, runtime.perform_at_once("id", count))
-            nursery.start_soon(wait, runtime.perform_at_once("id", lambda machine, out: Refused(REFUSAL)))
+            nursery.start_soon(wait, runtime.write_nowait("id", count))
+            nursery.start_soon(wait, runtime.write_nowait("id", lambda machine, out: Refused(REFUSAL)))
             await trio.testing.wait_all_tasks_blocked()
             assert not seen
             journal.commits.set()
@@ -104,15 +104,15 @@ async def test_large_events_and_whoever_comes_meanwhile_have_their_results_later
             seen.append(await rest_of(later))
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(wait, runtime.perform_at_once("id", large, is_large=always))
+            nursery.start_soon(wait, runtime.write_nowait("id", large, is_large=always))
             await trio.testing.wait_all_tasks_blocked()
-            nursery.start_soon(wait, runtime.perform_at_once("id", count))
-            nursery.start_soon(wait, runtime.perform_and_announce("id", remember, respond))
+            nursery.start_soon(wait, runtime.write_nowait("id", count))
+            nursery.start_soon(wait, runtime.write_for_reply("id", remember, respond))
             await trio.testing.wait_all_tasks_blocked()
             assert not seen
             while not waiters:
                 await trio.sleep(1)
-            await runtime.perform("id", answer)
+            await runtime.write("id", answer)
         assert sorted(seen, key=str) == [SMALL, SMALL + 2, "answered"]
 
 
@@ -123,11 +123,11 @@ async def test_an_event_is_large_by_what_it_finds(size: int, autojump_clock: tri
 
     async with running_with_threads(journal_of(SMALL)) as runtime:
         assert isinstance(runtime._threads, SlowThreads)
-        result = runtime.perform_at_once("id", large, is_large=is_large)
+        result = runtime.write_nowait("id", large, is_large=is_large)
         assert (await rest_of(result) if size else result) == SMALL
         assert (runtime._threads.runs > 2) is bool(size), "the timer of a shard that is loaded is a large one"
         runs = runtime._threads.runs
-        assert await runtime.perform("id", large, is_large=lambda machine: not size) == SMALL + 2
+        assert await runtime.write("id", large, is_large=lambda machine: not size) == SMALL + 2
         assert (runtime._threads.runs == runs) is bool(size)
 
 
@@ -141,33 +141,33 @@ async def test_who_comes_before_the_topic_is_known_or_while_the_shard_is_held_is
             seen.append(len(machine.keys))
             out.replies.append((number, "own"))
 
-        nursery.start_soon(lambda: runtime.perform("id", large, is_large=always))
+        nursery.start_soon(lambda: runtime.write("id", large, is_large=always))
         await trio.testing.wait_all_tasks_blocked()
-        held = runtime.perform_and_announce("id", event, respond)
+        held = runtime.write_for_reply("id", event, respond)
         assert seen == []
         assert await rest_of(held) == "own"
         assert seen == [3 + 2]
         runtime.unload()
-        assert await rest_of(runtime.perform_and_announce("id", event, respond)) == "own"
+        assert await rest_of(runtime.write_for_reply("id", event, respond)) == "own"
 
 
 async def test_an_answer_is_announced(autojump_clock: trio.testing.MockClock) -> None:
     async with running(journal_of(SMALL)) as runtime:
-        shard_waits = (await announced_in(runtime)).announce_to
+        shard_waits = (await announced_in(runtime)).add_done_callback
         told: list[str] = []
         shard_waits(lambda: told.append("told"))
-        later = runtime.perform_and_announce("id", remember, respond)
-        assert isinstance(later, Announced)
-        later.announce_to(lambda: told.append("also told"))
-        await runtime.perform("id", answer)
+        later = runtime.write_for_reply("id", remember, respond)
+        assert isinstance(later, Future)
+        later.add_done_callback(lambda: told.append("also told"))
+        await runtime.write("id", answer)
         assert told == ["told", "also told"]
-        assert later.take() == "answered"
+        assert later.result() == "answered"
 
 
-async def announced_in(runtime: Any) -> Announced[Any]:
-    await runtime.machine("id")
-    later = runtime.perform_and_announce("id", remember, respond)
-    assert isinstance(later, Announced)
+async def announced_in(runtime: Any) -> Future[Any]:
+    await runtime.read("id", lambda machine: machine)
+    later = runtime.write_for_reply("id", remember, respond)
+    assert isinstance(later, Future)
     return later
 
 
@@ -175,8 +175,8 @@ async def test_an_answer_that_the_event_itself_gives_is_there_at_once(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with running(journal_of(SMALL)) as runtime:
-        await runtime.machine("id")
-        result = runtime.perform_and_announce(
+        await runtime.read("id", lambda machine: machine)
+        result = runtime.write_for_reply(
             "id", lambda machine, out, number: out.replies.append((number, "own")), respond
         )
         assert result == "own"
@@ -188,17 +188,17 @@ async def test_an_answer_may_be_awaited_instead_or_forgotten(autojump_clock: tri
         told: list[str] = []
         awaited, forgotten = await announced_in(runtime), await announced_in(runtime)
         for later in (awaited, forgotten):
-            later.announce_to(lambda: told.append("told"))
-        forgotten.forget()
+            later.add_done_callback(lambda: told.append("told"))
+        forgotten.cancel()
         seen: list[object] = []
 
         async def wait() -> None:
-            seen.append(await awaited.rest())
+            seen.append(await awaited.wait())
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(wait)
             await trio.testing.wait_all_tasks_blocked()
-            await runtime.perform("id", answer)
+            await runtime.write("id", answer)
         assert (seen, told) == (["answered"], [])
         assert not runtime._shards.get(0).waiting  # type: ignore[union-attr]
 
@@ -206,7 +206,7 @@ async def test_an_answer_may_be_awaited_instead_or_forgotten(autojump_clock: tri
 async def test_the_end_of_a_shard_is_announced(autojump_clock: trio.testing.MockClock) -> None:
     async with running(journal_of(SMALL)) as runtime:
         later, told = await announced_in(runtime), []
-        later.announce_to(lambda: told.append(later.take()))
+        later.add_done_callback(lambda: told.append(later.result()))
         runtime.unload()
         await trio.testing.wait_all_tasks_blocked()
         assert told == [ErrorCode.NOT_COORDINATOR]
@@ -217,7 +217,7 @@ async def test_an_event_that_raises_leaves_nobody_waiting(autojump_clock: trio.t
         raise REFUSAL
 
     async with running(journal_of(SMALL)) as runtime:
-        await runtime.machine("id")
+        await runtime.read("id", lambda machine: machine)
         with pytest.raises(RequestError):
-            runtime.perform_and_announce("id", event, respond)
+            runtime.write_for_reply("id", event, respond)
         assert not runtime._shards.get(0).waiting  # type: ignore[union-attr]

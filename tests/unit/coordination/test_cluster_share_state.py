@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import trio
@@ -15,13 +16,11 @@ from barnabas.coordination.attempts import PAUSES
 from barnabas.coordination.cluster_share_state import ClusterShareState
 from barnabas.coordination.share_state import ShareStateCoordinator
 from barnabas.errors import RequestError
-from barnabas.handlers import (
-    delete_share_group_state,
-    initialize_share_group_state,
-    read_share_group_state,
-    read_share_group_state_summary,
-    write_share_group_state,
-)
+from barnabas.handlers.delete_share_group_state import DeleteShareGroupState
+from barnabas.handlers.initialize_share_group_state import InitializeShareGroupState
+from barnabas.handlers.read_share_group_state import ReadShareGroupState
+from barnabas.handlers.read_share_group_state_summary import ReadShareGroupStateSummary
+from barnabas.handlers.write_share_group_state import WriteShareGroupState
 from barnabas.loop_budget import LoopBudget
 from barnabas.share.batches import StateBatch
 from barnabas.share.records import ShareState
@@ -33,12 +32,15 @@ from tests.support.journals import MemoryJournal
 
 from .test_cluster_ports import ME, THREE, TWO, cluster, topic
 
-HANDLERS = {
-    "InitializeShareGroupState": initialize_share_group_state,
-    "ReadShareGroupState": read_share_group_state,
-    "ReadShareGroupStateSummary": read_share_group_state_summary,
-    "WriteShareGroupState": write_share_group_state,
-    "DeleteShareGroupState": delete_share_group_state,
+HANDLERS: dict[str, type[Any]] = {
+    one.__name__: one
+    for one in (
+        DeleteShareGroupState,
+        InitializeShareGroupState,
+        ReadShareGroupState,
+        ReadShareGroupStateSummary,
+        WriteShareGroupState,
+    )
 }
 
 
@@ -74,7 +76,7 @@ class Wire:
         if isinstance(failure, Exception):
             raise failure
         shares = Shares(self.coordinators[broker_id])
-        response = await HANDLERS[name].handle(None, received, shares=shares, budget=LoopBudget())
+        response = await HANDLERS[name](shares=shares, budget=LoopBudget()).handle(None, received)
         if failure:
             response.results[0].partitions[0].error_code = failure
         answer = b"".join(bytes(chunk) for chunk in encode_response(key, version, 1, response))[4:]
@@ -98,11 +100,11 @@ async def test_a_state_is_the_same_wherever_it_is_kept(leader, autojump_clock) -
     async with state_in(leader) as (state, wire, _):
         assert await state.summary(KEY) is None
         await state.initialize(KEY, 1, 100)
-        read = await state.read(KEY, 3)
+        read = await state.read_state(KEY, 3)
         assert (read.state_epoch, read.start_offset, read.batches) == (1, 100, ())
         batches = (StateBatch(105, 107, 2, 1),)
-        await state.write(KEY, StateWrite(1, 3, 103, 4, batches))
-        read = await state.read(KEY, 3)
+        await state.write_state(KEY, StateWrite(1, 3, 103, 4, batches))
+        read = await state.read_state(KEY, 3)
         assert (read.state_epoch, read.start_offset, read.batches) == (1, 103, batches)
         summary = await state.summary(KEY)
         assert isinstance(summary, ShareState)
@@ -113,7 +115,7 @@ async def test_a_state_is_the_same_wherever_it_is_kept(leader, autojump_clock) -
             4,
         )
         with pytest.raises(RequestError) as caught:
-            await state.write(KEY, StateWrite(1, 2, 110))
+            await state.write_state(KEY, StateWrite(1, 2, 110))
         assert caught.value.code == ErrorCode.FENCED_LEADER_EPOCH
         await state.delete(KEY)
         assert await state.summary(KEY) is None
@@ -130,8 +132,8 @@ def only(message):
 async def test_what_is_asked_says_which_epoch_is_which(autojump_clock) -> None:
     async with state_in(TWO) as (state, wire, _):
         await state.initialize(KEY, 7, 100)
-        await state.read(KEY, 3)
-        await state.write(KEY, StateWrite(7, 3, 103, 4, (StateBatch(105, 107, 2, 1),)))
+        await state.read_state(KEY, 3)
+        await state.write_state(KEY, StateWrite(7, 3, 103, 4, (StateBatch(105, 107, 2, 1),)))
         asked = [only(message) for message, _ in wire.received]
         assert {(group, topic_id, one.partition) for group, topic_id, one in asked} == {KEY}
         initialize, read, write = (one for _, _, one in asked)
@@ -188,7 +190,7 @@ async def test_only_a_summary_that_says_nothing_is_that_of_no_state(says, is_the
 
 async def test_a_state_is_read_in_the_leader_epoch_of_who_asks_and_the_state_epoch_of_the_answer() -> None:
     batch = SimpleNamespace(first_offset=40, last_offset=42, delivery_state=2, delivery_count=3)
-    read = await told({"state_epoch": 5, "start_offset": 40, "state_batches": [batch]}).read(KEY, 8)
+    read = await told({"state_epoch": 5, "start_offset": 40, "state_batches": [batch]}).read_state(KEY, 8)
     assert (read.state_epoch, read.leader_epoch, read.start_offset) == (5, 8, 40)
     assert read.batches == (StateBatch(40, 42, 2, 3),)
 
@@ -244,7 +246,7 @@ async def test_it_is_asked_a_few_times_only(autojump_clock) -> None:
     async with state_in(TWO) as (state, wire, _):
         wire.failures = [ErrorCode.NOT_COORDINATOR] * 100
         with pytest.raises(RequestError) as caught:
-            await state.read(KEY, 0)
+            await state.read_state(KEY, 0)
         assert caught.value.code == ErrorCode.NOT_COORDINATOR
         assert wire.asked == [TWO] * len(PAUSES)
 
@@ -253,6 +255,6 @@ async def test_it_is_asked_a_few_times_only(autojump_clock) -> None:
 async def test_nobody_coordinates(leader, autojump_clock) -> None:
     async with state_in(leader) as (state, wire, _):
         with pytest.raises(RequestError) as caught:
-            await state.read(KEY, 0)
+            await state.read_state(KEY, 0)
         assert caught.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert wire.asked == []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import trio
 
+from barnabas.coordination.waiting import raising
+from barnabas.deferred import resolved
 from barnabas.errors import RequestError
 from barnabas.statemachine.decision import Decision, Refused
 from barnabas.wire.generated.errors import ErrorCode
@@ -32,7 +34,7 @@ async def test_an_event_that_raises_leaves_no_trace(
 ) -> None:
     journal = journal_of(SMALL)
     async with running(journal) as runtime:
-        machine = await runtime.machine("id")
+        machine = await runtime.read("id", lambda machine: machine)
         await trio.sleep(1)
         expired = machine.expired
 
@@ -45,13 +47,13 @@ async def test_an_event_that_raises_leaves_no_trace(
             raise failure
 
         with pytest.raises(type(failure)):
-            await runtime.perform("id", event)
+            await runtime.write("id", event)
         with pytest.raises(type(failure)):
-            await runtime.perform_and_wait("id", waiting_event)
+            await resolved(runtime.write_for_reply("id", waiting_event, raising))
         await trio.sleep(1)
         assert len(journal.records) == SMALL
         assert machine.expired == expired
-        assert await runtime.machine("id") is machine, "the shard stays"
+        assert await runtime.read("id", lambda machine: machine) is machine, "the shard stays"
 
 
 async def test_a_defect_fails_its_own_request_alone(autojump_clock: trio.testing.MockClock) -> None:
@@ -61,7 +63,11 @@ async def test_a_defect_fails_its_own_request_alone(autojump_clock: trio.testing
 
         async def wait() -> None:
             answers.append(
-                await runtime.perform_and_wait("id", lambda machine, out, number: waiters.append(number))
+                await resolved(
+                    runtime.write_for_reply(
+                        "id", lambda machine, out, number: waiters.append(number), raising
+                    )
+                )
             )
 
         def broken(_: Counter, out: Decision) -> None:
@@ -74,9 +80,9 @@ async def test_a_defect_fails_its_own_request_alone(autojump_clock: trio.testing
             nursery.start_soon(wait)
             await trio.testing.wait_all_tasks_blocked()
             with pytest.raises(BrokenError):
-                await runtime.perform("id", broken)
+                await runtime.write("id", broken)
             assert not answers
-            await runtime.perform("id", answer)
+            await runtime.write("id", answer)
         assert answers == ["answered"]
 
 
@@ -89,10 +95,10 @@ async def test_a_refusal_that_says_so_keeps_its_decision(autojump_clock: trio.te
             return Refused(REFUSAL)
 
         with pytest.raises(RequestError) as caught:
-            await runtime.perform("id", event)
+            await runtime.write("id", event)
         assert caught.value is REFUSAL
         assert journal.records[-1] == (b"kept", b"")
-        assert (await runtime.machine("id")).keys[-1] == b"kept"
+        assert (await runtime.read("id", lambda machine: machine)).keys[-1] == b"kept"
 
 
 async def test_what_is_ahead_of_its_log_is_read_again_after_a_defect(
@@ -100,12 +106,12 @@ async def test_what_is_ahead_of_its_log_is_read_again_after_a_defect(
 ) -> None:
     """Nobody knows how much of such an event has happened; the log does."""
     async with running(journal_of(SMALL)) as runtime:
-        machine = await runtime.machine("id")
+        machine = await runtime.read("id", lambda machine: machine)
         codes: list[int] = []
 
         async def wait() -> None:
             with pytest.raises(RequestError) as caught:
-                await runtime.perform_and_wait("id", lambda machine, out, number: None)
+                await resolved(runtime.write_for_reply("id", lambda machine, out, number: None, raising))
             codes.append(caught.value.code)
 
         def event(machine: Counter, out: Decision) -> None:
@@ -117,9 +123,9 @@ async def test_what_is_ahead_of_its_log_is_read_again_after_a_defect(
             nursery.start_soon(wait)
             await trio.testing.wait_all_tasks_blocked()
             with pytest.raises(BrokenError):
-                await runtime.perform("id", event)
+                await runtime.write("id", event)
         assert codes == [ErrorCode.NOT_COORDINATOR]
-        again = await runtime.machine("id")
+        again = await runtime.read("id", lambda machine: machine)
         assert again is not machine
         assert len(again.keys) == SMALL
 
@@ -129,7 +135,7 @@ async def test_a_defect_in_a_timer_does_not_end_the_coordinator(
 ) -> None:
     journal = journal_of(SMALL)
     async with running(journal) as runtime:
-        machine = await runtime.machine("id")
+        machine = await runtime.read("id", lambda machine: machine)
 
         def expire(timer: object, now_ms: int, out: Decision) -> None:
             decide(out)
@@ -139,7 +145,7 @@ async def test_a_defect_in_a_timer_does_not_end_the_coordinator(
         await trio.sleep(1)
         assert "BrokenError" in caplog.text
         assert len(journal.records) == SMALL
-        await runtime.perform("id", write)
+        await runtime.write("id", write)
         assert len(journal.records) == SMALL + 1
 
 
@@ -152,7 +158,7 @@ async def test_a_defect_in_what_concerns_everything_is_logged(
 
     journal = journal_of(SMALL)
     async with running(journal) as runtime:
-        await runtime.perform_in_slices(lambda _: (broken, write))
+        await runtime.write_all(lambda _: (broken, write))
         assert "BrokenError" in caplog.text
         assert len(journal.records) == SMALL
 
@@ -160,12 +166,12 @@ async def test_a_defect_in_what_concerns_everything_is_logged(
 async def test_a_record_that_cannot_be_replayed_is_read_again(autojump_clock: trio.testing.MockClock) -> None:
     journal = journal_of(0)
     async with running(journal) as runtime:
-        machine = await runtime.machine("id")
+        machine = await runtime.read("id", lambda machine: machine)
 
         def replay(key: bytes, value: bytes | None, *, loading: bool) -> None:
             raise BrokenError
 
         machine.replay = replay  # type: ignore[method-assign]
         with pytest.raises(BrokenError):
-            await runtime.perform("id", write)
-        assert (await runtime.machine("id")).keys == [b"written"]
+            await runtime.write("id", write)
+        assert (await runtime.read("id", lambda machine: machine)).keys == [b"written"]

@@ -14,6 +14,8 @@ import trio.testing
 from barnabas.coordination.runtime import Runtime
 from barnabas.coordination.shard import WOKEN_AT_ONCE_MAX, Shard
 from barnabas.coordination.shards import BYTES_PER_RECORD, SLICE_RECORDS
+from barnabas.coordination.waiting import raising
+from barnabas.deferred import resolved
 from barnabas.errors import RequestError
 from barnabas.statemachine.decision import Decision, Large, Refused
 from barnabas.wire.generated.errors import ErrorCode
@@ -62,7 +64,7 @@ async def running(journal: MemoryJournal) -> AsyncIterator[Runtime[Counter]]:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(runtime.run)
         await trio.testing.wait_all_tasks_blocked()
-        await runtime.machine("id")
+        await runtime.read("id", lambda machine: machine)
         await trio.sleep(10)  # with the timer that it sets when it is loaded
         yield runtime
         nursery.cancel_scope.cancel()
@@ -86,19 +88,19 @@ async def test_whoever_comes_meanwhile_waits_and_sees_all_of_it(
         seen: list[object] = []
 
         async def decide() -> None:
-            seen.append(await runtime.perform("id", large, is_large=always))
+            seen.append(await runtime.write("id", large, is_large=always))
 
         async def look() -> None:
-            seen.append(await runtime.query("id", lambda machine: len(machine.keys)))
+            seen.append(await runtime.read("id", lambda machine: len(machine.keys)))
 
         async def look_at_all() -> None:
-            seen.append(await runtime.query_all(lambda machine: [len(machine.keys)]))
+            seen.append(await runtime.read_all(lambda machine: [len(machine.keys)]))
 
         async def wait() -> None:
             def event(machine: Counter, out: Decision, number: int) -> None:
                 out.replies.append((number, len(machine.keys)))
 
-            seen.append(await runtime.perform_and_wait("id", event))
+            seen.append(await resolved(runtime.write_for_reply("id", event, raising)))
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(decide)
@@ -127,10 +129,10 @@ async def test_many_who_have_waited_share_turns(autojump_clock: trio.testing.Moc
         seen: list[int] = []
 
         async def look(number: int) -> None:
-            await runtime.query("id", lambda machine: seen.append(number))
+            await runtime.read("id", lambda machine: seen.append(number))
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(partial(runtime.perform, "id", large, is_large=always))
+            nursery.start_soon(partial(runtime.write, "id", large, is_large=always))
             await trio.testing.wait_all_tasks_blocked()
             for number in range(1_000):
                 nursery.start_soon(look, number)
@@ -167,7 +169,7 @@ async def steps_of(runtime: Runtime[Counter], members: int) -> int:
             large(machine, out)
 
         asked.append(number)
-        await runtime.perform("id", event, is_large=always)
+        await runtime.write("id", event, is_large=always)
 
     trio.lowlevel.add_instrument(steps)
     try:
@@ -191,7 +193,7 @@ async def test_one_who_goes_away_holds_nobody_up(autojump_clock: trio.testing.Mo
         seen: list[str] = []
 
         async def decide(name: str, is_large: Callable[[Counter], bool] | None) -> None:
-            await runtime.perform("id", large, is_large=is_large)
+            await runtime.write("id", large, is_large=is_large)
             seen.append(name)
 
         async with trio.open_nursery() as nursery:
@@ -212,8 +214,8 @@ async def test_who_goes_away_leaves_the_machine_as_its_log(autojump_clock: trio.
     journal = journal_of(SMALL)
     async with running(journal) as runtime:
         with trio.move_on_after(0.5):
-            await runtime.perform("id", large, is_large=always)
-        assert (await runtime.machine("id")).keys == [key for key, _ in journal.records]
+            await runtime.write("id", large, is_large=always)
+        assert (await runtime.read("id", lambda machine: machine)).keys == [key for key, _ in journal.records]
         assert len(journal.records) == SMALL + 2
 
 
@@ -226,7 +228,7 @@ async def test_a_shard_that_moves_away_meanwhile_decides_nothing(
 
         async def decide() -> None:
             with pytest.raises(RequestError) as caught:
-                await runtime.perform("id", large, is_large=always)
+                await runtime.write("id", large, is_large=always)
             codes.append(caught.value.code)
 
         async with trio.open_nursery() as nursery:
@@ -252,9 +254,9 @@ async def test_an_error_frees_the_shard(is_refused: bool, autojump_clock: trio.t
             raise error
 
         with pytest.raises(RequestError):
-            await runtime.perform("id", event, is_large=always)
+            await runtime.write("id", event, is_large=always)
         assert len(journal.records) == SMALL + (2 if is_refused else 0)
-        await runtime.perform("id", write)
+        await runtime.write("id", write)
 
 
 async def test_what_is_in_the_log_already_comes_before_whoever_waits(
@@ -264,10 +266,10 @@ async def test_what_is_in_the_log_already_comes_before_whoever_waits(
         seen: list[bytes] = []
 
         async def look() -> None:
-            seen.append(await runtime.query("id", lambda machine: machine.keys[-1]))
+            seen.append(await runtime.read("id", lambda machine: machine.keys[-1]))
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(lambda: runtime.perform("id", large, is_large=always))
+            nursery.start_soon(lambda: runtime.write("id", large, is_large=always))
             await trio.testing.wait_all_tasks_blocked()
             nursery.start_soon(look)
             shard = shard_of(runtime)
@@ -278,7 +280,7 @@ async def test_what_is_in_the_log_already_comes_before_whoever_waits(
 async def test_timers_wait_for_the_shard_and_may_be_large(autojump_clock: trio.testing.MockClock) -> None:
     journal = journal_of(SMALL)
     async with running(journal) as runtime:
-        machine = await runtime.machine("id")
+        machine = await runtime.read("id", lambda machine: machine)
         ended: list[tuple[float, int]] = []
 
         def expire(timer: object, now_ms: int, out: Decision) -> None:
@@ -290,8 +292,8 @@ async def test_timers_wait_for_the_shard_and_may_be_large(autojump_clock: trio.t
         def set_timer(_: Counter, out: Decision) -> None:
             out.timers["soon"] = int(trio.current_time() * 1000) + 100
 
-        await runtime.perform("id", set_timer)
-        await runtime.perform("id", large, is_large=always)
+        await runtime.write("id", set_timer)
+        await runtime.write("id", large, is_large=always)
         await trio.sleep(10)
         ((_, known),) = ended
         assert known == SMALL + 2
@@ -301,7 +303,7 @@ async def test_timers_wait_for_the_shard_and_may_be_large(autojump_clock: trio.t
 async def test_a_periodic_task_may_have_large_events(autojump_clock: trio.testing.MockClock) -> None:
     journal = journal_of(SMALL)
     async with running(journal) as runtime:
-        await runtime.perform_in_slices(lambda _: [write, Large(large), write])
+        await runtime.write_all(lambda _: [write, Large(large), write])
         assert [key for key, _ in journal.records[SMALL:]] == [b"written", b"large", b"large", b"written"]
 
 
@@ -317,10 +319,10 @@ async def test_a_long_record_is_read_in_a_thread_when_its_shard_is_loaded(
         nursery.start_soon(runtime.run)
         await trio.testing.wait_all_tasks_blocked()
         with pytest.raises(RequestError) as caught:
-            await runtime.machine("id")
+            await runtime.read("id", lambda machine: machine)
         assert caught.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         await trio.sleep(2.5)
-        assert (await runtime.machine("id")).keys == [key for key, _ in records]
+        assert (await runtime.read("id", lambda machine: machine)).keys == [key for key, _ in records]
         assert threads.runs == 1
         nursery.cancel_scope.cancel()
 
@@ -336,5 +338,5 @@ async def test_a_shard_that_moves_away_while_a_long_record_is_read_is_loaded_aga
         journal.epoch = 1
         runtime.leadership_changed()
         await trio.sleep(10)
-        assert (await runtime.machine("id")).keys == [b"long"]
+        assert (await runtime.read("id", lambda machine: machine)).keys == [b"long"]
         nursery.cancel_scope.cancel()

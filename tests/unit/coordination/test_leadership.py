@@ -6,6 +6,8 @@ import pytest
 import trio
 
 from barnabas.coordination.runtime import Runtime
+from barnabas.coordination.waiting import raising
+from barnabas.deferred import resolved
 from barnabas.errors import RequestError
 from barnabas.wire.generated.errors import ErrorCode
 from tests.support.journals import MemoryJournal
@@ -16,7 +18,7 @@ from .test_loading import LARGE, SMALL, Counter, code_of, journal_of, running, w
 async def wait_for_answer(runtime: Runtime[Counter], codes: list[int]) -> None:
     """A request that some other event must answer."""
     with pytest.raises(RequestError) as caught:
-        await runtime.perform_and_wait("id", lambda machine, out, number: None)
+        await resolved(runtime.write_for_reply("id", lambda machine, out, number: None, raising))
     codes.append(caught.value.code)
 
 
@@ -31,7 +33,7 @@ async def test_who_waits_when_leadership_is_lost_is_answered(
 ) -> None:
     journal = journal_of(SMALL)
     async with running(journal) as runtime:
-        machine = await runtime.machine("id")
+        machine = await runtime.read("id", lambda machine: machine)
         journal.commits = trio.Event()
         codes: list[int] = []
         async with trio.open_nursery() as nursery:
@@ -51,19 +53,19 @@ async def test_who_waits_when_leadership_is_lost_is_answered(
 async def test_requests_are_refused_while_another_leads(autojump_clock: trio.testing.MockClock) -> None:
     journal = journal_of(SMALL)
     async with running(journal) as runtime:
-        await runtime.perform("id", write)
+        await runtime.write("id", write)
         journal.epoch = None
         runtime.leadership_changed()
         assert await code_of(runtime) == ErrorCode.NOT_COORDINATOR
         with pytest.raises(RequestError) as caught:
-            await runtime.query("id", lambda machine: machine.keys)
+            await runtime.read("id", lambda machine: machine.keys)
         assert caught.value.code == ErrorCode.NOT_COORDINATOR
 
 
 async def test_who_comes_back_reads_what_others_have_written(autojump_clock: trio.testing.MockClock) -> None:
     journal = journal_of(SMALL)
     async with running(journal) as runtime:
-        first = await runtime.machine("id")
+        first = await runtime.read("id", lambda machine: machine)
         journal.epoch = None
         runtime.leadership_changed()
         await trio.testing.wait_all_tasks_blocked()
@@ -71,7 +73,7 @@ async def test_who_comes_back_reads_what_others_have_written(autojump_clock: tri
         journal.epoch = 2
         runtime.leadership_changed()
         await trio.testing.wait_all_tasks_blocked()
-        second = await runtime.machine("id")
+        second = await runtime.read("id", lambda machine: machine)
         assert second is not first
         assert second.keys[-1] == b"of another leader"
 
@@ -79,28 +81,28 @@ async def test_who_comes_back_reads_what_others_have_written(autojump_clock: tri
 async def test_another_epoch_is_seen_before_its_event_comes(autojump_clock: trio.testing.MockClock) -> None:
     journal = journal_of(0)
     async with running(journal) as runtime:
-        await runtime.machine("id")
+        await runtime.read("id", lambda machine: machine)
         journal.records.append((b"of another leader", b""))
         journal.epoch = 2
-        await runtime.perform("id", write)
-        assert (await runtime.machine("id")).keys == [b"of another leader", b"written"]
+        await runtime.write("id", write)
+        assert (await runtime.read("id", lambda machine: machine)).keys == [b"of another leader", b"written"]
 
 
 async def test_an_append_that_is_refused_unloads(autojump_clock: trio.testing.MockClock) -> None:
     """The event was decided, and then the partition was no longer led here."""
     journal = journal_of(SMALL)
     async with running(journal) as runtime:
-        first = await runtime.machine("id")
+        first = await runtime.read("id", lambda machine: machine)
 
         def lose_and_write(machine, out) -> None:
             journal.epoch = None
             write(machine, out)
 
         with pytest.raises(RequestError) as caught:
-            await runtime.perform("id", lose_and_write)
+            await runtime.write("id", lose_and_write)
         assert caught.value.code == ErrorCode.NOT_COORDINATOR
         journal.epoch = 1
-        assert await runtime.machine("id") is not first
+        assert await runtime.read("id", lambda machine: machine) is not first
         assert len(journal.records) == SMALL
 
 
@@ -112,7 +114,7 @@ async def test_who_loses_it_while_reading_begins_again(autojump_clock: trio.test
         del journal.records[SMALL:]
         runtime.leadership_changed()
         await trio.testing.wait_all_tasks_blocked()
-        assert len((await runtime.machine("id")).keys) == SMALL
+        assert len((await runtime.read("id", lambda machine: machine)).keys) == SMALL
 
 
 async def test_what_is_led_from_now_on_is_loaded_without_being_asked_for(
@@ -125,25 +127,25 @@ async def test_what_is_led_from_now_on_is_loaded_without_being_asked_for(
         journal.epoch = 1
         runtime.leadership_changed()
         await trio.sleep(1)
-        machine = await runtime.machine("id")
+        machine = await runtime.read("id", lambda machine: machine)
         assert (machine.loaded_with, machine.expired) == (LARGE, 1)
 
 
 async def test_queries_wait_until_what_they_saw_is_committed(autojump_clock: trio.testing.MockClock) -> None:
     journal = journal_of(0)
     async with running(journal) as runtime:
-        await runtime.perform("id", write)
+        await runtime.write("id", write)
         journal.commits = trio.Event()
         seen: list[object] = []
 
         async def look() -> None:
-            seen.append(await runtime.query("id", lambda machine: len(machine.keys)))
+            seen.append(await runtime.read("id", lambda machine: len(machine.keys)))
 
         async def look_at_all() -> None:
-            seen.append(await runtime.query_all(lambda machine: [len(machine.keys)]))
+            seen.append(await runtime.read_all(lambda machine: [len(machine.keys)]))
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(runtime.perform, "id", write)
+            nursery.start_soon(runtime.write, "id", write)
             await trio.testing.wait_all_tasks_blocked()
             nursery.start_soon(look)
             nursery.start_soon(look_at_all)
@@ -173,9 +175,9 @@ async def test_what_another_broker_leads_is_no_part_of_what_is_listed(
     journal = TwoPartitions([(b"a", b"")])
     async with running(journal) as runtime:
         await trio.testing.wait_all_tasks_blocked()
-        assert await runtime.query_all(lambda machine: machine.keys) == [b"a"]
+        assert await runtime.read_all(lambda machine: machine.keys) == [b"a"]
         assert len(await runtime.machines()) == 1
-        await runtime.perform_in_slices(lambda machine: [write])
+        await runtime.write_all(lambda machine: [write])
         assert journal.records[1:] == [(b"written", b"")]
         assert not caplog.records
 
@@ -185,7 +187,7 @@ async def test_what_is_offline_is_missed_in_what_is_listed(autojump_clock: trio.
     journal.code = ErrorCode.KAFKA_STORAGE_ERROR
     async with running(journal) as runtime:
         with pytest.raises(RequestError) as caught:
-            await runtime.query_all(lambda machine: machine.keys)
+            await runtime.read_all(lambda machine: machine.keys)
         assert caught.value.code == ErrorCode.NOT_COORDINATOR
 
 
@@ -196,7 +198,7 @@ async def test_what_was_read_is_told_once_it_is_committed(autojump_clock: trio.t
     told: list[int] = []
 
     async def look() -> None:
-        told.append(await runtime.query("id", lambda machine: len(machine.keys)))
+        told.append(await runtime.read("id", lambda machine: len(machine.keys)))
 
     async with running(journal) as runtime, trio.open_nursery() as nursery:
         nursery.start_soon(look)
@@ -219,9 +221,9 @@ async def test_too_few_replicas_do_not_unload_what_is_in_the_log(
 
     journal = MemoryJournal()
     async with running(journal) as runtime:
-        machine = await runtime.machine("id")
+        machine = await runtime.read("id", lambda machine: machine)
         journal.__class__ = Failing
         assert await code_of(runtime) == ErrorCode.COORDINATOR_NOT_AVAILABLE
         journal.__class__ = MemoryJournal
-        assert await runtime.machine("id") is machine
+        assert await runtime.read("id", lambda machine: machine) is machine
         assert machine.keys == [b"written"]

@@ -63,13 +63,13 @@ def write(_: Counter, out: Decision) -> None:
 
 async def code_of(runtime: Runtime[Counter]) -> int:
     with pytest.raises(RequestError) as caught:
-        await runtime.perform("id", write)
+        await runtime.write("id", write)
     return caught.value.code
 
 
 async def test_what_is_quick_to_read_is_there_at_once(autojump_clock: trio.testing.MockClock) -> None:
     async with running(journal_of(SMALL)) as runtime:
-        assert len((await runtime.machine("id")).keys) == SMALL
+        assert len((await runtime.read("id", lambda machine: machine)).keys) == SMALL
 
 
 async def test_who_asks_while_it_is_read_is_told_so(autojump_clock: trio.testing.MockClock) -> None:
@@ -78,13 +78,13 @@ async def test_who_asks_while_it_is_read_is_told_so(autojump_clock: trio.testing
         assert await code_of(runtime) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert await code_of(runtime) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "it is read once, not twice"
         with pytest.raises(RequestError):
-            await runtime.machine("id")
+            await runtime.read("id", lambda machine: machine)
         with pytest.raises(RequestError):
             await runtime.machines()
         assert len(journal.records) == LARGE, "nothing was written meanwhile"
         await trio.testing.wait_all_tasks_blocked()
-        await runtime.perform("id", write)
-        machine = await runtime.machine("id")
+        await runtime.write("id", write)
+        machine = await runtime.read("id", lambda machine: machine)
         assert machine.loaded_with == LARGE
         assert machine.keys == [key for key, _ in journal.records]
 
@@ -95,7 +95,7 @@ async def test_others_have_their_turn_while_it_is_read(autojump_clock: trio.test
         turns = 0
         while True:
             try:
-                await runtime.machine("id")
+                await runtime.read("id", lambda machine: machine)
                 break
             except RequestError:
                 turns += 1
@@ -110,14 +110,14 @@ async def test_what_is_appended_meanwhile_is_not_missed(autojump_clock: trio.tes
         assert await code_of(runtime) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         journal.append(0, [(b"marker", b"")], 0)
         await trio.testing.wait_all_tasks_blocked()
-        assert (await runtime.machine("id")).keys[-1] == b"marker"
-        assert (await runtime.machine("id")).loaded_with == LARGE + 1
+        assert (await runtime.read("id", lambda machine: machine)).keys[-1] == b"marker"
+        assert (await runtime.read("id", lambda machine: machine)).loaded_with == LARGE + 1
 
 
 async def test_what_concerns_everything_waits_for_it(autojump_clock: trio.testing.MockClock) -> None:
     journal = journal_of(LARGE)
     async with running(journal) as runtime:
-        await runtime.perform_in_slices(lambda _: (write,))
+        await runtime.write_all(lambda _: (write,))
         assert journal.records[-1][0] == b"written"
 
 
@@ -125,7 +125,7 @@ async def test_it_is_loaded_without_being_asked_for(autojump_clock: trio.testing
     """A member that is gone for good is missed although nobody asks for its group again."""
     async with running(journal_of(LARGE)) as runtime:
         await trio.sleep(1)
-        machine = await runtime.machine("id")
+        machine = await runtime.read("id", lambda machine: machine)
         assert machine.loaded_with == LARGE
         assert machine.expired == 1
 
@@ -142,7 +142,7 @@ async def test_nothing_is_made_of_an_empty_partition(autojump_clock: trio.testin
         nursery.start_soon(runtime.run)
         await trio.testing.wait_all_tasks_blocked()
         assert not made
-        await runtime.perform("id", write)
+        await runtime.write("id", write)
         assert len(made) == 1
         nursery.cancel_scope.cancel()
 
@@ -163,12 +163,12 @@ async def test_what_cannot_be_read_is_tried_again(
         assert await code_of(runtime) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         await trio.testing.wait_all_tasks_blocked()
         assert "cannot be read" in caplog.text
-        await runtime.perform_in_slices(lambda _: (write,))
+        await runtime.write_all(lambda _: (write,))
         assert len(journal.records) == LARGE
         journal.failure = None
         assert await code_of(runtime) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         await trio.testing.wait_all_tasks_blocked()
-        assert (await runtime.machine("id")).loaded_with == LARGE
+        assert (await runtime.read("id", lambda machine: machine)).loaded_with == LARGE
     small = journal_of(4)
     small.failure = failure
     async with running(small) as runtime:
@@ -177,4 +177,4 @@ async def test_what_cannot_be_read_is_tried_again(
 
 async def test_before_it_runs_all_is_read_at_once() -> None:
     runtime = runtime_of(journal_of(LARGE))
-    assert (await runtime.machine("id")).loaded_with == LARGE
+    assert (await runtime.read("id", lambda machine: machine)).loaded_with == LARGE

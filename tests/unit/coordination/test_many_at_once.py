@@ -12,6 +12,8 @@ import trio.testing
 from barnabas.coordination.runtime import Runtime
 from barnabas.coordination.shards import ANSWERS_AT_ONCE
 from barnabas.coordination.timers import TIMERS_AT_ONCE
+from barnabas.coordination.waiting import raising
+from barnabas.deferred import resolved
 from barnabas.errors import RequestError
 from barnabas.statemachine.decision import Decision, ManyReplies
 from barnabas.wire.generated.errors import ErrorCode
@@ -40,7 +42,7 @@ def many(due_ms: int) -> Iterator[tuple[Hashable, int | None]]:
 
 async def test_what_is_decided_later_on_a_timer_holds(autojump_clock: trio.testing.MockClock) -> None:
     async with running(journal_of(SMALL)) as runtime:
-        machine = await runtime.machine("id")
+        machine = await runtime.read("id", lambda machine: machine)
         last = ("timer", MANY - 1)
 
         def set_all(_: Counter, out: Decision) -> None:
@@ -53,8 +55,8 @@ async def test_what_is_decided_later_on_a_timer_holds(autojump_clock: trio.testi
         await trio.sleep(1)  # with the timer that it sets when it is loaded
         expired: list[Hashable] = []
         machine.expire = lambda key, now_ms, out: expired.append(key)  # type: ignore[method-assign, assignment]
-        await runtime.perform("id", set_all)
-        await runtime.perform("id", cancel_the_last)
+        await runtime.write("id", set_all)
+        await runtime.write("id", cancel_the_last)
         await trio.sleep(0.5)
         assert not expired
         await trio.sleep(1)
@@ -65,7 +67,7 @@ async def test_a_timer_that_is_due_while_many_are_set_waits_for_them(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with running(journal_of(SMALL)) as runtime:
-        machine = await runtime.machine("id")
+        machine = await runtime.read("id", lambda machine: machine)
         await trio.sleep(1)  # with the timer that it sets when it is loaded
         expired: list[Hashable] = []
         machine.expire = lambda key, now_ms, out: expired.append(key)  # type: ignore[method-assign, assignment]
@@ -76,9 +78,9 @@ async def test_a_timer_that_is_due_while_many_are_set_waits_for_them(
         def put_off(_: Counter, out: Decision) -> None:
             out.many_timers.append(many(10_000))
 
-        await runtime.perform("id", put_off)
-        await runtime.perform("id", set_early)
-        await runtime.perform("id", put_off)
+        await runtime.write("id", put_off)
+        await runtime.write("id", set_early)
+        await runtime.write("id", put_off)
         await trio.sleep(1)
         assert not expired
         await trio.sleep(10)
@@ -100,7 +102,7 @@ async def test_very_many_that_wait_are_answered_or_fail(autojump_clock: trio.tes
                     numbers[name] = number  # noqa: B023
 
                 try:
-                    results.append(await runtime.perform_and_wait("id", remember))  # noqa: B023
+                    results.append(await resolved(runtime.write_for_reply("id", remember, raising)))  # noqa: B023
                 except RequestError as error:
                     results.append(error.code)  # noqa: B023
 
@@ -112,7 +114,7 @@ async def test_very_many_that_wait_are_answered_or_fail(autojump_clock: trio.tes
                     runtime.unload()
                 else:
                     many_replies = ManyReplies(numbers, str.upper)
-                    await runtime.perform("id", partial(answer, many_replies))
+                    await runtime.write("id", partial(answer, many_replies))
             wanted = [ErrorCode.NOT_COORDINATOR] * len(numbers) if is_unloaded else map(str.upper, numbers)
             assert sorted(map(str, results)) == sorted(map(str, wanted))
 
@@ -126,7 +128,7 @@ async def test_each_of_many_timers_is_told_what_time_it_is(autojump_clock: trio.
     runtime = Runtime(journal_of(SMALL), Counter, now_ms, give_way=give_way)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(runtime.run)
-        machine = await runtime.machine("id")
+        machine = await runtime.read("id", lambda machine: machine)
         await trio.sleep(1)  # with the timer that it sets when it is loaded
         late: list[int] = []
         machine.expire = lambda key, told_ms, out: late.append(now_ms() - told_ms)  # type: ignore[method-assign, assignment]
@@ -135,7 +137,7 @@ async def test_each_of_many_timers_is_told_what_time_it_is(autojump_clock: trio.
         def set_some(_: Counter, out: Decision) -> None:
             out.timers.update({("timer", number): due_ms for number in range(10)})
 
-        await runtime.perform("id", set_some)
+        await runtime.write("id", set_some)
         await trio.sleep(2)
         assert late == [0] * 10
         nursery.cancel_scope.cancel()

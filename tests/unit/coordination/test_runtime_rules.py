@@ -17,6 +17,8 @@ from barnabas.coordination.shards import (
     READ_AGAIN_SECONDS,
     SLICE_RECORDS,
 )
+from barnabas.coordination.waiting import raising
+from barnabas.deferred import resolved
 from barnabas.errors import PeerError, RequestError, StorageError
 from barnabas.statemachine.decision import Decision, Entry, ManyReplies
 from barnabas.wire.generated.errors import ErrorCode
@@ -49,19 +51,22 @@ async def test_nobody_is_remembered_who_waits_no_longer(outcome, autojump_clock)
                 out.replies.append((number, "answer"))
 
         if outcome == "answered":
-            assert await runtime.perform_and_wait("id", event) == "answer"
+            assert await resolved(runtime.write_for_reply("id", event, raising)) == "answer"
         elif outcome == "refused":
-            assert await code_of(runtime.perform_and_wait("id", event)) == ErrorCode.INVALID_REQUEST
+            assert (
+                await code_of(resolved(runtime.write_for_reply("id", event, raising)))
+                == ErrorCode.INVALID_REQUEST
+            )
         else:
             with trio.move_on_after(1) as scope:
-                await runtime.perform_and_wait("id", event)
+                await resolved(runtime.write_for_reply("id", event, raising))
             assert scope.cancelled_caught
         assert shard_of(runtime).waiting == {}
 
 
 async def test_who_is_answered_before_the_runtime_runs_is_answered_at_once(autojump_clock):
     runtime = Runtime(journal_of(SMALL), Counter, lambda: 0)
-    await runtime.machine("id")
+    await runtime.read("id", lambda machine: machine)
     for way in ("replies", "many"):
 
         def event(machine: Counter, out: Decision, number: int, way: str = way) -> None:
@@ -71,19 +76,23 @@ async def test_who_is_answered_before_the_runtime_runs_is_answered_at_once(autoj
             else:
                 out.many_replies.append(ManyReplies({"answer": number}, lambda key: key))
 
-        assert await runtime.perform_and_wait("id", event) == "answer"
+        assert await resolved(runtime.write_for_reply("id", event, raising)) == "answer"
 
 
 @pytest.mark.parametrize("way", ["replies", "many", "both"])
 async def test_all_who_a_decision_answers_fail_with_it(way, autojump_clock):
     journal = journal_of(SMALL)
     async with running(journal) as runtime, trio.open_nursery() as nursery:
-        await runtime.machine("id")
+        await runtime.read("id", lambda machine: machine)
         numbers: list[int] = []
         codes: list[int] = []
 
         async def wait() -> None:
-            codes.append(await code_of(runtime.perform_and_wait("id", lambda _, out, n: numbers.append(n))))
+            codes.append(
+                await code_of(
+                    resolved(runtime.write_for_reply("id", lambda _, out, n: numbers.append(n), raising))
+                )
+            )
 
         for _ in range(2):
             nursery.start_soon(wait)
@@ -101,7 +110,7 @@ async def test_all_who_a_decision_answers_fail_with_it(way, autojump_clock):
             else:
                 out.replies.append((second, "answer"))
 
-        nursery.start_soon(code_of, runtime.perform("id", answer))
+        nursery.start_soon(code_of, runtime.write("id", answer))
         await trio.sleep(4.9)
         assert codes == []
         await trio.sleep(0.2)
@@ -114,23 +123,23 @@ async def test_all_who_a_decision_answers_fail_with_it(way, autojump_clock):
 async def test_a_round_of_events_ends_for_a_shard_that_is_out_of_service(autojump_clock):
     journal = journal_of(SMALL)
     async with running(journal) as runtime:
-        machine = await runtime.machine("id")
+        machine = await runtime.read("id", lambda machine: machine)
 
         def lose(_: Counter, out: Decision) -> None:
             runtime._shards.unload(shard_of(runtime), "a test")
 
         decided: list[str] = []
-        await runtime.perform_in_slices(lambda _: [lose, lambda machine, out: decided.append("after")])
+        await runtime.write_all(lambda _: [lose, lambda machine, out: decided.append("after")])
         assert decided == []
-        assert await runtime.machine("id") is not machine
-        await runtime.perform_in_slices(lambda _: [lambda machine, out: decided.append("next round")])
+        assert await runtime.read("id", lambda machine: machine) is not machine
+        await runtime.write_all(lambda _: [lambda machine, out: decided.append("next round")])
         assert decided == ["next round"]
 
 
 async def test_each_event_of_a_round_is_committed_before_the_next_one_is_made(autojump_clock):
     journal = journal_of(0)
     async with running(journal) as runtime, trio.open_nursery() as nursery:
-        await runtime.machine("id")
+        await runtime.read("id", lambda machine: machine)
         journal.commits = trio.Event()
         made: list[int] = []
 
@@ -139,7 +148,7 @@ async def test_each_event_of_a_round_is_committed_before_the_next_one_is_made(au
                 made.append(len(machine.keys))
                 yield write
 
-        nursery.start_soon(runtime.perform_in_slices, events_of)
+        nursery.start_soon(runtime.write_all, events_of)
         await trio.testing.wait_all_tasks_blocked()
         assert made == [0]
         journal.commits.set()
@@ -154,29 +163,29 @@ async def test_only_a_defect_of_what_is_ahead_has_the_shard_read_again(
     error, is_ahead, aside, autojump_clock
 ):
     async with running_with_threads(journal_of(SMALL)) as runtime:
-        machine = await runtime.machine("id")
+        machine = await runtime.read("id", lambda machine: machine)
 
         def event(machine: Counter, out: Decision) -> None:
             out.is_ahead = is_ahead
             raise error
 
         with pytest.raises(type(error)):
-            await runtime.perform("id", event, is_large=always if aside else None)
-        again = await runtime.machine("id")
+            await runtime.write("id", event, is_large=always if aside else None)
+        again = await runtime.read("id", lambda machine: machine)
         assert (again is machine) is (not is_ahead or error is REFUSAL)
 
 
 async def test_machines_are_told_of_when_all_of_their_state_is_committed(autojump_clock):
     journal = journal_of(SMALL)
     async with running(journal) as runtime, trio.open_nursery() as nursery:
-        machine = await runtime.machine("id")
+        machine = await runtime.read("id", lambda machine: machine)
         journal.commits = trio.Event()
         told: list[Any] = []
 
         async def ask(asking: Any) -> None:
             told.append(await asking())
 
-        for asking in (runtime.machines, lambda: runtime.machine("id")):
+        for asking in (runtime.machines, lambda: runtime.read("id", lambda machine: machine)):
             nursery.start_soon(ask, asking)
         await trio.testing.wait_all_tasks_blocked()
         assert told == []
@@ -189,25 +198,25 @@ async def test_machines_are_told_of_when_all_of_their_state_is_committed(autojum
 async def test_who_acts_on_a_shard_that_it_has_is_refused_when_another_leads(told, autojump_clock):
     journal = journal_of(SMALL)
     async with running(journal) as runtime:
-        await runtime.machine("id")
+        await runtime.read("id", lambda machine: machine)
         shard = shard_of(runtime)
-        await runtime.perform_on(shard, write)
+        await runtime.write_on(shard, write)
         journal.epoch = 1
         if told:
             runtime.leadership_changed()
-        assert await code_of(runtime.perform_on(shard, write)) == ErrorCode.NOT_COORDINATOR
+        assert await code_of(runtime.write_on(shard, write)) == ErrorCode.NOT_COORDINATOR
         assert len(journal.records) == SMALL + 1
 
 
 async def test_who_acts_on_a_shard_waits_until_that_is_free_and_what_it_decides_is_committed(autojump_clock):
     async with running_with_threads(journal_of(SMALL)) as runtime, trio.open_nursery() as nursery:
         shard = shard_of(runtime)
-        nursery.start_soon(lambda: runtime.perform("id", large, is_large=always))
+        nursery.start_soon(lambda: runtime.write("id", large, is_large=always))
         await trio.testing.wait_all_tasks_blocked()
-        seen = await runtime.perform_on(shard, lambda machine, out: len(machine.keys))
+        seen = await runtime.write_on(shard, lambda machine, out: len(machine.keys))
         assert seen == SMALL + 2
         runs = runtime._threads.runs  # type: ignore[union-attr]
-        assert await runtime.perform_on(shard, large, is_large=always) == SMALL + 2
+        assert await runtime.write_on(shard, large, is_large=always) == SMALL + 2
         assert runtime._threads.runs == runs + 2  # type: ignore[union-attr]
 
 
@@ -234,7 +243,7 @@ async def test_what_is_to_happen_elsewhere_happens_when_it_is_certain(is_committ
     async with trio.open_nursery() as nursery:
         nursery.start_soon(runtime.run)
         await trio.testing.wait_all_tasks_blocked()
-        machine = await runtime.machine("id")
+        machine = await runtime.read("id", lambda machine: machine)
         journal.commits = trio.Event()
 
         def event(machine: Counter, out: Decision) -> None:
@@ -243,7 +252,7 @@ async def test_what_is_to_happen_elsewhere_happens_when_it_is_certain(is_committ
 
         async def perform() -> None:
             with suppress(RequestError):
-                await runtime.perform("id", event)
+                await runtime.write("id", event)
 
         nursery.start_soon(perform)
         await trio.sleep(1)
@@ -254,7 +263,7 @@ async def test_what_is_to_happen_elsewhere_happens_when_it_is_certain(is_committ
         assert sorted(runtime.taken) == (["broken", "effect"] if is_committed else [])
         assert ("ValueError: broken" in caplog.text) is is_committed
         journal.commits.set()
-        assert (await runtime.machine("id") is machine) is is_committed, (
+        assert (await runtime.read("id", lambda machine: machine) is machine) is is_committed, (
             "else the next one finds what is to be done"
         )
         nursery.cancel_scope.cancel()
@@ -262,15 +271,15 @@ async def test_what_is_to_happen_elsewhere_happens_when_it_is_certain(is_committ
 
 async def test_a_timer_that_is_ended_by_hand_waits_for_the_shard(autojump_clock):
     async with running_with_threads(journal_of(SMALL)) as runtime, trio.open_nursery() as nursery:
-        machine = await runtime.machine("id")
+        machine = await runtime.read("id", lambda machine: machine)
         ended: list[tuple[Any, int]] = []
         machine.expire = lambda key, now_ms, out: ended.append((key, len(machine.keys)))  # type: ignore[method-assign]
 
         def set_timer(_: Counter, out: Decision) -> None:
             out.timers["later"] = int(trio.current_time() * 1000) + 10**6
 
-        await runtime.perform("id", set_timer)
-        nursery.start_soon(lambda: runtime.perform("id", large, is_large=always))
+        await runtime.write("id", set_timer)
+        nursery.start_soon(lambda: runtime.write("id", large, is_large=always))
         await trio.testing.wait_all_tasks_blocked()
         assert runtime.end_timer("later")
         assert ended == []
@@ -284,7 +293,7 @@ async def test_a_timer_that_is_ended_by_hand_waits_for_the_shard(autojump_clock)
 async def test_a_timer_whose_decision_cannot_be_written_comes_again_a_second_later(failure, autojump_clock):
     journal = journal_of(SMALL)
     async with running(journal) as runtime:
-        machine = await runtime.machine("id")
+        machine = await runtime.read("id", lambda machine: machine)
         await trio.sleep(1)
         times: list[float] = []
 
@@ -299,7 +308,7 @@ async def test_a_timer_whose_decision_cannot_be_written_comes_again_a_second_lat
         def set_timer(_: Counter, out: Decision) -> None:
             out.timers["due"] = int(trio.current_time() * 1000)
 
-        await runtime.perform("id", set_timer)
+        await runtime.write("id", set_timer)
         await trio.sleep(2.5)
         if isinstance(failure, StorageError):
             assert len(times) == 1
@@ -329,7 +338,7 @@ async def test_a_marker_that_is_nobodys_and_records_that_cannot_be_read_are_name
             super().replay(key, value, loading=loading)
 
     runtime = Runtime(Marked([(b"0", b""), (b"1", b""), (b"2", b"")]), Picky, lambda: 0)
-    assert (await runtime.machine("id")).keys == [b"0", b"2"]
+    assert (await runtime.read("id", lambda machine: machine)).keys == [b"0", b"2"]
     assert (
         "offset 40 is left out, and changes nothing: no coordinator can have written it: no transaction"
         in (caplog.text)
@@ -361,7 +370,7 @@ async def test_what_shards_need_is_prepared_once(autojump_clock):
 
     runtime = Runtime(journal_of(SMALL), Counter, lambda: 0, prepare=prepare)
     for _ in range(2):
-        await runtime.machine("id")
+        await runtime.read("id", lambda machine: machine)
         await runtime.prepare()
         await runtime.load_all()
         runtime.unload()
@@ -381,7 +390,7 @@ async def test_a_shard_that_is_given_up_twice_is_read_again_once(autojump_clock)
         nursery.start_soon(runtime.run)
         await trio.testing.wait_all_tasks_blocked()
         for _ in range(2):
-            await runtime.machine("id")
+            await runtime.read("id", lambda machine: machine)
             runtime._shards.read_again(shard_of(runtime), "a test")
         assert len(made) == 2
         assert runtime._shards.get(0) is None
@@ -390,16 +399,18 @@ async def test_a_shard_that_is_given_up_twice_is_read_again_once(autojump_clock)
         await trio.sleep(READ_AGAIN_SECONDS * 5)
         assert len(made) == 3
         runtime._shards.read_again(shard_of(runtime), "a test")
-        machine = await runtime.machine("id")
+        machine = await runtime.read("id", lambda machine: machine)
         await trio.sleep(READ_AGAIN_SECONDS * 5)
-        assert await runtime.machine("id") is machine, "somebody has asked for it before"
+        assert await runtime.read("id", lambda machine: machine) is machine, (
+            "somebody has asked for it before"
+        )
         assert len(made) == 4
         nursery.cancel_scope.cancel()
 
 
 async def test_what_was_to_be_read_again_is_not_when_its_topic_was_deleted_meanwhile(autojump_clock):
     async with running(journal_of(SMALL)) as runtime:
-        await runtime.machine("id")
+        await runtime.read("id", lambda machine: machine)
         await trio.testing.wait_all_tasks_blocked()  # so that nobody else is about to load it
         runtime._shards.read_again(shard_of(runtime), "a test")
         runtime.unload()
@@ -441,9 +452,9 @@ async def test_a_shard_that_cannot_be_read_fails_with_what_that_means_to_a_clien
     journal = journal_of(SMALL)
     journal.failure = error
     async with running(journal) as runtime:
-        assert await code_of(runtime.machine("id")) == code
+        assert await code_of(runtime.read("id", lambda machine: machine)) == code
         journal.failure = None
-        assert len((await runtime.machine("id")).keys) == SMALL
+        assert len((await runtime.read("id", lambda machine: machine)).keys) == SMALL
 
 
 @pytest.mark.parametrize("moves", [False, True])
@@ -480,12 +491,16 @@ async def test_a_long_record_that_cannot_be_replayed_fails_its_shard_and_no_othe
 
 async def test_very_many_who_wait_fail_in_several_turns(autojump_clock):
     async with running(journal_of(SMALL)) as runtime, trio.open_nursery() as nursery:
-        await runtime.machine("id")
+        await runtime.read("id", lambda machine: machine)
         count = 10 * ANSWERS_AT_ONCE
         codes: list[int] = []
 
         async def wait() -> None:
-            codes.append(await code_of(runtime.perform_and_wait("id", lambda machine, out, number: None)))
+            codes.append(
+                await code_of(
+                    resolved(runtime.write_for_reply("id", lambda machine, out, number: None, raising))
+                )
+            )
 
         for _ in range(count):
             nursery.start_soon(wait)

@@ -40,7 +40,7 @@ class World:
         self.sizes: list[bool] = []
         self.groups = ShareGroups(self, self, lambda: 1_000, self.changed.append)  # type: ignore[arg-type]
 
-    async def perform(self, group_id: str, event: Any, *, is_large: Any = None) -> Any:
+    async def write(self, group_id: str, event: Any, *, is_large: Any = None) -> Any:
         if is_large is not None:
             self.sizes.append(is_large(self.size_of or self.shard))
         out = Decision()
@@ -50,7 +50,7 @@ class World:
         return result
 
     async def delete_group(self, group_id: str) -> None:
-        await self.perform(group_id, lambda shard, out: shard.delete_group(group_id, out))
+        await self.write(group_id, lambda shard, out: shard.delete_group(group_id, out))
 
     async def initialize(self, key: tuple[str, bytes, int], state_epoch: int, start_offset: int) -> None:
         if key[1:] in self.broken:

@@ -36,10 +36,10 @@ class States:
         """Whose locks have ended, and when in ms."""
         self.meanwhile = None
 
-    async def read(self, key, leader_epoch):
+    async def read_state(self, key, leader_epoch):
         return ShareState(start_offset=0, leader_epoch=leader_epoch)
 
-    async def write(self, key, write):
+    async def write_state(self, key, write):
         self.written += 1
         self.times.append((key[0], round(trio.current_time() * 1000)))
         if self.meanwhile is not None:

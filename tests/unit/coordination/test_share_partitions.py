@@ -18,7 +18,7 @@ class States:
         self.asked = []
         self.meanwhile = None
 
-    async def read(self, key, leader_epoch):
+    async def read_state(self, key, leader_epoch):
         self.asked.append(leader_epoch)
         found = ShareState(state_epoch=1, leader_epoch=leader_epoch, start_offset=self.start_offset)
         meanwhile, self.meanwhile = self.meanwhile, None
@@ -40,7 +40,7 @@ def partitions_of(ask, states):
         services.metadata,
         services.replicas,
         states,
-        services.piecework,
+        services.step_runner,
         services.clock_ms,
         services.clock_ms,
         ShareSettings(record_lock_ms=30_000, deliveries_max=5, records_in_flight_max=2000),

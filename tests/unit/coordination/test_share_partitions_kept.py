@@ -50,18 +50,18 @@ class World:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return self.led
 
-    async def read(self, key: Any, leader_epoch: int) -> ShareState:
+    async def read_state(self, key: Any, leader_epoch: int) -> ShareState:
         self.asked.append((key, leader_epoch))
         if self.failure is not None:
             raise self.failure
         return self.state
 
-    async def write(self, key: Any, write: Any) -> None:
+    async def write_state(self, key: Any, write: Any) -> None:
         if self.failure is not None:
             raise self.failure
         self.written.append((key, write))
 
-    async def do(self, timestamp_ms: int) -> Any:
+    async def run(self, timestamp_ms: int) -> Any:
         assert timestamp_ms == 100_000 - 60_000
         return self.found
 

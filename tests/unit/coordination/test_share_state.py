@@ -43,7 +43,7 @@ async def written(state: ShareStateCoordinator, times: int, keys: list[StateKey]
     """Write to each of these states so often."""
     for key in keys:
         for offset in range(times):
-            await state.write(key, StateWrite(0, 0, offset, 1, (StateBatch(offset, offset, 2, 1),)))
+            await state.write_state(key, StateWrite(0, 0, offset, 1, (StateBatch(offset, offset, 2, 1),)))
 
 
 @pytest.fixture
@@ -155,9 +155,9 @@ async def test_each_event_has_its_own_time_and_its_own_epoch() -> None:
     state = coordinator(journal, clock)
     await state.initialize(KEYS[0], 4, 10)
     clock.now_ms = 2000
-    assert (await state.read(KEYS[0], 9)).leader_epoch == 0, "the state as it was"
+    assert (await state.read_state(KEYS[0], 9)).leader_epoch == 0, "the state as it was"
     clock.now_ms = 3000
-    await state.write(KEYS[0], StateWrite(4, 9, 20, 3))
+    await state.write_state(KEYS[0], StateWrite(4, 9, 20, 3))
     found: Any = await state.summary(KEYS[0])
     assert (found.state_epoch, found.leader_epoch, found.start_offset, found.complete_count) == (4, 9, 20, 3)
     assert found.created_ms == 1000

@@ -39,7 +39,7 @@ def shares_of(metadata: StandingImage | None = None, elsewhere: Any = None) -> S
     return Shares(
         BrokerConfig({"log.dirs": "/x", "listeners": "PLAINTEXT://:0", **SETTINGS}), MemoryJournal(),
         groups=None, metadata=metadata or cluster(topic("t", ME)), replicas=None, budget=LoopBudget(),  # type: ignore[arg-type]
-        piecework=None, now_ms=lambda: WALL_MS, steady_ms=lambda: STEADY_MS, elsewhere=elsewhere,  # type: ignore[arg-type]
+        step_runner=None, now_ms=lambda: WALL_MS, steady_ms=lambda: STEADY_MS, elsewhere=elsewhere,  # type: ignore[arg-type]
         high_watermarks=None,  # type: ignore[arg-type]
     )  # fmt: skip
 
@@ -92,7 +92,7 @@ def test_each_part_obeys_its_own_settings():
 async def test_after_as_many_updates_as_are_set_comes_a_snapshot():
     shares = shares_of()
     await shares.state.initialize(("g", TOPIC, 0), 0, 0)
-    machine = await shares.state.machine("any")
+    machine = await shares.state.read("any", lambda machine: machine)
     assert machine._updates_max == 77
 
 

@@ -218,7 +218,7 @@ async def test_markers_are_written_topic_by_topic_in_order(autojump_clock, monke
 async def test_who_has_used_up_its_epochs_goes_on_with_an_id_that_nobody_has_had(autojump_clock, way):
     async with running() as world:
         producer = await world.begun()
-        machine = await world.coordinator.machine("x")
+        machine = await world.coordinator.read("x", lambda machine: machine)
         last = Producer(producer.id, EPOCH_MAX_OF_CLIENTS)
         machine.transactions["x"] = replace(machine.transactions["x"], epoch=last.epoch)
         if way == "end":

@@ -9,6 +9,8 @@ import pytest
 import trio
 
 from barnabas.coordination.runtime import Runtime
+from barnabas.coordination.waiting import raising
+from barnabas.deferred import resolved
 from barnabas.errors import RequestError, StorageError
 from barnabas.statemachine.decision import Decision
 from barnabas.wire.generated.errors import ErrorCode
@@ -19,11 +21,11 @@ from .test_loading import LARGE, SMALL, Counter, code_of, journal_of, running, w
 async def test_what_was_read_is_read_again(autojump_clock: trio.testing.MockClock) -> None:
     journal = journal_of(SMALL)
     async with running(journal) as runtime:
-        assert len((await runtime.machine("id")).keys) == SMALL
+        assert len((await runtime.read("id", lambda machine: machine)).keys) == SMALL
         journal.records.clear()
         runtime.unload()
-        assert (await runtime.machine("id")).keys == []
-        await runtime.perform("id", write)
+        assert (await runtime.read("id", lambda machine: machine)).keys == []
+        await runtime.write("id", write)
         assert journal.records == [(b"written", b"")]
 
 
@@ -39,10 +41,10 @@ async def test_the_topic_is_asked_for_again(autojump_clock: trio.testing.MockClo
     journal.ensure = ensure  # type: ignore[method-assign]
     async with running(journal) as runtime:
         for _ in range(3):
-            await runtime.perform("id", write)
+            await runtime.write("id", write)
         assert asked == 1
         runtime.unload()
-        await runtime.perform("id", write)
+        await runtime.write("id", write)
         assert asked == 2
 
 
@@ -55,7 +57,7 @@ async def test_who_waits_is_told_to_look_for_the_coordinator(autojump_clock: tri
                 pass
 
             with pytest.raises(RequestError) as caught:
-                await runtime.perform_and_wait("id", nothing)
+                await resolved(runtime.write_for_reply("id", nothing, raising))
             codes.append(caught.value.code)
 
         async with trio.open_nursery() as nursery:
@@ -72,15 +74,15 @@ async def test_what_is_being_read_is_not_believed(autojump_clock: trio.testing.M
         assert await code_of(runtime) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         journal.records.clear()
         runtime.unload()
-        assert (await runtime.machine("id")).keys == []
+        assert (await runtime.read("id", lambda machine: machine)).keys == []
         for _ in range(20):
             await trio.lowlevel.checkpoint()
-        assert (await runtime.machine("id")).keys == []
+        assert (await runtime.read("id", lambda machine: machine)).keys == []
 
 
 async def test_timers_of_what_is_forgotten_do_not_come(autojump_clock: trio.testing.MockClock) -> None:
     async with running(journal_of(SMALL)) as runtime:
-        machine = await runtime.machine("id")
+        machine = await runtime.read("id", lambda machine: machine)
         runtime.unload()
         await trio.sleep(1)
         assert machine.expired == 0
@@ -107,13 +109,13 @@ async def test_too_few_replicas_keep_the_shard_and_delay_its_timers(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(runtime.run)
         await trio.testing.wait_all_tasks_blocked()
-        machine = await runtime.machine("id")
+        machine = await runtime.read("id", lambda machine: machine)
         journal.append_failure = NOT_ENOUGH
         with pytest.raises(RequestError) as caught:
-            await runtime.perform("id", write)
+            await runtime.write("id", write)
         assert caught.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         await trio.sleep(5)
-        assert await runtime.machine("id") is machine, "it agrees with its log"
+        assert await runtime.read("id", lambda machine: machine) is machine, "it agrees with its log"
         assert len(machine.keys) == SMALL
         assert machine.expired > 1, "a timer whose decision cannot be written expires again"
         journal.append_failure = None
@@ -138,7 +140,7 @@ async def test_a_shard_whose_append_has_failed_is_loaded_again_without_a_request
         await trio.testing.wait_all_tasks_blocked()
         journal.append_failure = StorageError("/data", OSError(errno.EIO, "broken"))
         with pytest.raises(RequestError) as caught:
-            await runtime.perform("id", write)
+            await runtime.write("id", write)
         assert caught.value.code == ErrorCode.NOT_COORDINATOR
         journal.append_failure = None
         assert len(made) == 1

@@ -12,6 +12,8 @@ import trio.testing
 from barnabas.coordination.adoption import _producer_ids
 from barnabas.coordination.entries import batch_of, read_entries
 from barnabas.coordination.runtime import Runtime
+from barnabas.coordination.waiting import raising
+from barnabas.deferred import resolved
 from barnabas.errors import RequestError
 from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
@@ -35,8 +37,10 @@ class Asked:
 
     async def wait(self) -> None:
         try:
-            outcome = await self.runtime.perform_and_wait(
-                "id", lambda _, out, number: self.numbers.append(number)
+            outcome = await resolved(
+                self.runtime.write_for_reply(
+                    "id", lambda _, out, number: self.numbers.append(number), raising
+                )
             )
         except RequestError as error:
             outcome = error.code
@@ -60,7 +64,7 @@ async def test_an_answer_goes_out_when_what_it_says_is_committed_and_not_before(
 ):
     journal = journal_of(SMALL)
     async with running(journal) as runtime, trio.open_nursery() as nursery:
-        await runtime.machine("id")
+        await runtime.read("id", lambda machine: machine)
         asked = Asked(runtime)
         nursery.start_soon(asked.wait)
         await trio.testing.wait_all_tasks_blocked()
@@ -69,7 +73,7 @@ async def test_an_answer_goes_out_when_what_it_says_is_committed_and_not_before(
 
         async def perform() -> None:
             try:
-                results.append(await runtime.perform("id", getattr(asked, way)))
+                results.append(await runtime.write("id", getattr(asked, way)))
             except RequestError as error:
                 results.append(error.code)
 
@@ -92,11 +96,11 @@ async def test_an_answer_goes_out_when_what_it_says_is_committed_and_not_before(
 @pytest.mark.parametrize("way", ["one", "many"])
 async def test_an_answer_to_what_is_committed_goes_out_at_once(autojump_clock, way):
     async with running(journal_of(SMALL)) as runtime, trio.open_nursery() as nursery:
-        await runtime.machine("id")
+        await runtime.read("id", lambda machine: machine)
         asked = Asked(runtime)
         nursery.start_soon(asked.wait)
         await trio.testing.wait_all_tasks_blocked()
-        assert await runtime.perform("id", getattr(asked, way)) == "result"
+        assert await runtime.write("id", getattr(asked, way)) == "result"
         await trio.testing.wait_all_tasks_blocked()
         assert asked.outcomes == ["answer"]
 
@@ -104,7 +108,7 @@ async def test_an_answer_to_what_is_committed_goes_out_at_once(autojump_clock, w
 async def test_a_refusal_that_has_written_something_is_told_when_that_is_committed(autojump_clock):
     journal = journal_of(SMALL)
     async with running(journal) as runtime, trio.open_nursery() as nursery:
-        await runtime.machine("id")
+        await runtime.read("id", lambda machine: machine)
         journal.commits = trio.Event()
         codes: list[int] = []
 
@@ -114,7 +118,7 @@ async def test_a_refusal_that_has_written_something_is_told_when_that_is_committ
 
         async def perform() -> None:
             with pytest.raises(RequestError) as refused:
-                await runtime.perform("id", refuse)
+                await runtime.write("id", refuse)
             codes.append(refused.value.code)
 
         nursery.start_soon(perform)
@@ -127,7 +131,7 @@ async def test_a_refusal_that_has_written_something_is_told_when_that_is_committ
 
 async def test_a_timer_that_is_ended_by_hand_ends_now_and_not_again_at_its_time(autojump_clock):
     async with running(journal_of(SMALL)) as runtime:
-        machine = await runtime.machine("id")
+        machine = await runtime.read("id", lambda machine: machine)
         await trio.sleep(1)  # with the timer that it sets when it is loaded
         expired: list[Hashable] = []
         machine.expire = lambda key, now_ms, out: expired.append(key)  # type: ignore[method-assign, assignment]
@@ -136,7 +140,7 @@ async def test_a_timer_that_is_ended_by_hand_ends_now_and_not_again_at_its_time(
             now_ms = int(trio.current_time() * 1000)
             out.timers.update({"a": now_ms + 5_000, "b": now_ms + 9_000})
 
-        await runtime.perform("id", set_both)
+        await runtime.write("id", set_both)
         assert not runtime.end_timer("c")
         assert runtime.end_timer("b")
         assert expired == ["b"]
@@ -147,7 +151,7 @@ async def test_a_timer_that_is_ended_by_hand_ends_now_and_not_again_at_its_time(
 
 async def test_timers_of_a_kind_that_are_put_off_end_later(autojump_clock):
     async with running(journal_of(SMALL)) as runtime:
-        machine = await runtime.machine("id")
+        machine = await runtime.read("id", lambda machine: machine)
         await trio.sleep(1)
         start, expired = trio.current_time(), []
         machine.expire = lambda key, now_ms, out: expired.append((key[0], round(trio.current_time() - start)))  # type: ignore[method-assign]
@@ -156,7 +160,7 @@ async def test_timers_of_a_kind_that_are_put_off_end_later(autojump_clock):
             now_ms = int(trio.current_time() * 1000)
             out.timers.update({("session", "a"): now_ms + 5_000, ("join", "a"): now_ms + 5_000})
 
-        await runtime.perform("id", set_both)
+        await runtime.write("id", set_both)
         runtime.put_off({"session"}, 4_000)
         await trio.sleep(60)
         assert expired == [("join", 5), ("session", 9)]

@@ -69,12 +69,12 @@ def test_a_heartbeat_that_is_repeated_is_answered_as_before_until_something_chan
     coordinator = with_topic()
     (a,) = joined(coordinator, "a")
     first = coordinator.heartbeat("a", a.epoch)
-    assert coordinator.heartbeat("a", a.epoch) is first
+    assert coordinator.heartbeat("a", a.epoch) == first
     coordinator.configure("g", consumer_heartbeat_interval_ms="7000")
     second = coordinator.heartbeat("a", a.epoch)
     assert (first.heartbeat_interval_ms, second.heartbeat_interval_ms) == (5_000, 7_000)
     answered = len(coordinator.journal)
-    assert coordinator.heartbeat("a", a.epoch) is second
+    assert coordinator.heartbeat("a", a.epoch) == second
     assert len(coordinator.journal) == answered, "nothing is written of it"
 
 

@@ -113,12 +113,12 @@ def test_offsets_of_subscribed_topics_are_kept_and_the_rest_goes_with_the_group(
     (a,) = joined(coordinator, "a")
     committed = OffsetCommitValue(offset=7, commit_timestamp=0)
     topic_partitions = [(("t", 0), committed), (("other", 0), committed)]
-    coordinator.perform(lambda shard, out: shard.commit("g", topic_partitions, out))
+    coordinator.write(lambda shard, out: shard.commit("g", topic_partitions, out))
     later_ms = coordinator.settings.offsets_retention_ms
 
     def expire() -> None:
         for event in coordinator.shard.expiring(later_ms):
-            coordinator.perform(event)
+            coordinator.write(event)
 
     expire()
     assert list(coordinator.shard.offsets["g"]) == [("t", 0)]
@@ -133,7 +133,7 @@ def test_a_group_with_members_is_not_deleted() -> None:
     (a,) = joined(coordinator, "a", regex="x.*")
 
     def delete() -> None:
-        coordinator.perform(lambda shard, out: shard.delete_group("g", out))
+        coordinator.write(lambda shard, out: shard.delete_group("g", out))
 
     assert code_of(delete) == ErrorCode.NON_EMPTY_GROUP
     a.leave()

@@ -113,7 +113,7 @@ def test_an_expression_that_is_known_keeps_its_topics_whoever_else_uses_it():
             subscribed_topic_regex="t.*", topic_partitions=[],
         )  # fmt: skip
         beat = Heartbeat(request, "c", "/h", "new", **allowed)
-        coordinator.perform(lambda shard, out: shard.consumer_heartbeat(beat, coordinator.now_ms, out))
+        coordinator.write(lambda shard, out: shard.consumer_heartbeat(beat, coordinator.now_ms, out))
 
     join("a")
     assert coordinator.group().regexes["t.*"].topics == {"t"}
@@ -407,20 +407,20 @@ def test_only_a_heartbeat_that_says_nothing_may_find_its_member_content(fields):
     for off in (-1, 0, 1):
         beat = beat_of(epoch + off, **fields)
         is_content = not fields and not off
-        assert coordinator.shard.finds_content(beat, coordinator.now_ms) is is_content
-        assert (beat.content is coordinator.group().members["a"]) is is_content
+        assert coordinator.shard.is_up_to_date(beat, coordinator.now_ms) is is_content
+        assert (beat.unchanged is coordinator.group().members["a"]) is is_content
 
 
 def test_no_member_is_content_whose_group_has_to_move_on():
     coordinator, epoch = content()
     Client(coordinator, "b").join()
-    assert not coordinator.shard.finds_content(beat_of(epoch), coordinator.now_ms)
+    assert not coordinator.shard.is_up_to_date(beat_of(epoch), coordinator.now_ms)
     coordinator, epoch = content()
     coordinator.create("u", 1)
-    assert not coordinator.shard.finds_content(beat_of(epoch), coordinator.now_ms)
+    assert not coordinator.shard.is_up_to_date(beat_of(epoch), coordinator.now_ms)
     coordinator, epoch = content()
     coordinator.group().put_member(changed(coordinator.group().members["a"], state=MemberState.UNRELEASED))
-    assert not coordinator.shard.finds_content(beat_of(epoch), coordinator.now_ms)
+    assert not coordinator.shard.is_up_to_date(beat_of(epoch), coordinator.now_ms)
 
 
 def test_a_member_that_says_again_what_is_known_writes_nothing():

@@ -30,7 +30,7 @@ class Aside(Coordinator):
         super().__init__()
         self.needed: list[TargetNeeded] = []
 
-    def perform(self, event: Any) -> Any:
+    def write(self, event: Any) -> Any:
         out = Decision()
         result = event(self.shard, out)
         self.needed += out.effects
@@ -40,7 +40,7 @@ class Aside(Coordinator):
     def compute(self, *, fails: bool = False) -> None:
         needed = self.needed.pop(0)
         target = None if fails else needed.compute()
-        self.perform(lambda shard, out: shard.target_computed(needed, target, self.now_ms, out))
+        self.write(lambda shard, out: shard.target_computed(needed, target, self.now_ms, out))
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_a_target_that_is_written_in_parts_holds_when_all_of_it_is(coordinator: 
     needed = coordinator.needed.pop()
     target = needed.compute()
     for part in slices(list(target.items()), 2):
-        assert coordinator.perform(
+        assert coordinator.write(
             lambda shard, out, part=part: shard.write_part_of_target(needed, part, coordinator.now_ms, out)
         )
         for client in (*clients, late):
@@ -115,13 +115,13 @@ def test_a_target_that_is_written_in_parts_holds_when_all_of_it_is(coordinator: 
         assert coordinator.group().assignment_epoch == before
         if leaves:
             late.leave()
-            assert not coordinator.perform(
+            assert not coordinator.write(
                 lambda shard, out, part=part: shard.write_part_of_target(
                     needed, part, coordinator.now_ms, out
                 )
             )
             break
-    coordinator.perform(lambda shard, out: shard.target_computed(needed, target, coordinator.now_ms, out))
+    coordinator.write(lambda shard, out: shard.target_computed(needed, target, coordinator.now_ms, out))
     everybody = clients if leaves else [*clients, late]
     settle(coordinator, *everybody)
     converge(*everybody)
@@ -239,7 +239,7 @@ def test_a_large_streams_group_is_assigned_aside_one_assignment_at_a_time(
         asked.extend(out.effects)
         return result
 
-    monkeypatch.setattr(coordinator, "perform", perform)
+    monkeypatch.setattr(coordinator, "write", perform)
     a, b = Member(coordinator, "a"), Member(coordinator, "b", process_id="q")
     a.beat()
     count = len(asked)

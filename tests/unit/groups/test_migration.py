@@ -309,7 +309,7 @@ def test_the_last_of_the_new_protocol_may_be_removed_by_an_operator() -> None:
     (consumer_id,) = [m.id for m in coordinator.group().members.values() if m.classic is None]
     gone = [LeaveGroupRequest.MemberIdentity(member_id=consumer_id)]
     now_ms = coordinator.now_ms
-    assert coordinator.perform(lambda shard, out: shard.leave("g", gone, now_ms, out)) == [0]
+    assert coordinator.write(lambda shard, out: shard.leave("g", gone, now_ms, out)) == [0]
     assert isinstance(coordinator.shard.groups["g"], ClassicGroup)
 
 

@@ -361,7 +361,7 @@ def test_the_journal_tells_everything() -> None:
     assert coordinator.reloaded().groups == coordinator.shard.groups
     for member in (a, b):
         coordinator.streams_heartbeat(member.id, -1)
-    coordinator.perform(lambda shard, out: shard.delete_group("g", out))
+    coordinator.write(lambda shard, out: shard.delete_group("g", out))
     assert coordinator.reloaded().groups == coordinator.shard.groups == {}
     assert all(value is None for value in dict(coordinator.journal).values())
 

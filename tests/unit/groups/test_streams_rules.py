@@ -243,7 +243,7 @@ def test_what_makes_sense_is_let_through(good):
         (request(topology=topology(repartition_sink_topics=["bad name"])), ErrorCode.STREAMS_INVALID_TOPOLOGY),
         *(
             (request(topology=topology(copartition_groups=[Request.CopartitionGroup(**group)])),
-             ErrorCode.STREAMS_INVALID_TOPOLOGY)
+             ErrorCode.INVALID_REQUEST)
             for group in ({"source_topics": [-1]}, {"source_topics": [1]}, {"repartition_source_topics": [0]})
         ),
     ],

@@ -26,11 +26,11 @@ class Waiting:
     def __getattr__(self, name):
         return getattr(self._coordinator, name)
 
-    async def perform(self, *args, **options):
+    async def write(self, *args, **options):
         meanwhile, self._meanwhile = self._meanwhile, None
         if meanwhile is not None:
             await meanwhile()
-        return await self._coordinator.perform(*args, **options)
+        return await self._coordinator.write(*args, **options)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from barnabas.cluster.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from barnabas.config import tables
 from barnabas.config import topic as topic_settings
-from barnabas.requests.log_limit import LINES_MAX
+from barnabas.serving.log_limit import LINES_MAX
 from barnabas.wire.generated.alter_configs import AlterConfigsRequest
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.describe_configs import DescribeConfigsRequest

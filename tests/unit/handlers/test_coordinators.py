@@ -110,7 +110,9 @@ async def test_an_empty_instance_id_begins_the_member_id(ask):
 
 async def test_the_oldest_join_group_has_one_timeout_for_everything(ask):
     await ask(joining(rebalance_timeout_ms=-1), 0)
-    [member] = (await ask.services.group_coordinator.machine("g")).groups["g"].members.values()
+    [member] = (
+        (await ask.services.group_coordinator.read("g", lambda machine: machine)).groups["g"].members.values()
+    )
     assert member.rebalance_timeout_ms == member.session_timeout_ms == 10_000
 
 
@@ -155,7 +157,7 @@ async def test_offsets_of_partitions_that_are_not_there_cannot_be_deleted(ask):
     await ask(joining(), 0)
     parts = [OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=index) for index in (1, 2, -1)]
     topic = OffsetDeleteRequest.OffsetDeleteRequestTopic(name="t", partitions=parts)
-    members = (await ask.services.group_coordinator.machine("g")).groups["g"].members
+    members = (await ask.services.group_coordinator.read("g", lambda machine: machine)).groups["g"].members
     for member_id in tuple(members):
         members.take(member_id)
     answer = await ask(OffsetDeleteRequest(group_id="g", topics=[topic]), 0)
@@ -413,6 +415,6 @@ async def test_a_group_whose_only_offsets_were_in_an_aborted_transaction_is_empt
     )
     assert (await ask(end, 5)).error_code == 0
     with trio.fail_after(5):
-        while (await ask.services.group_coordinator.machine("g")).pending.has("g"):
+        while (await ask.services.group_coordinator.read("g", lambda machine: machine)).pending.has("g"):
             await trio.sleep(0.01)
     assert await states_of(ask, "g") == [("Empty", "Empty")]

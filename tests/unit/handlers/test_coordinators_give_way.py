@@ -8,7 +8,7 @@ import trio
 
 from barnabas.coordination.internal_topics import InternalTopic
 from barnabas.groups.shard import OFFSETS_AT_ONCE
-from barnabas.handlers.committing import COMMITS_AT_ONCE, PARTITIONS_PER_CHECKPOINT
+from barnabas.handlers.shared.committing import COMMITS_AT_ONCE, PARTITIONS_PER_CHECKPOINT
 from barnabas.loop_budget import LoopBudget
 from barnabas.wire.generated.add_partitions_to_txn import AddPartitionsToTxnRequest
 from barnabas.wire.generated.consumer_group_describe import ConsumerGroupDescribeRequest

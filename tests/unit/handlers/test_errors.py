@@ -3,7 +3,7 @@
 import pytest
 
 from barnabas import apis
-from barnabas.handlers.errors import error_response
+from barnabas.serving.error_responses import error_response
 from barnabas.wire import registry
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.headers import encode_response

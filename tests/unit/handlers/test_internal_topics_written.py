@@ -3,7 +3,7 @@
 import pytest
 
 from barnabas import apis
-from barnabas.handlers.appending import LOOKS_PER_CHECKPOINT
+from barnabas.handlers.produce.appending import LOOKS_PER_CHECKPOINT
 from barnabas.log.background_write import BACKGROUND_BYTES
 from barnabas.log.format.names import INTERNAL_TOPICS
 from barnabas.probing.harmless import records_of
@@ -78,7 +78,7 @@ async def test_no_version_of_produce_writes_to_them(ask, name, version):
 
 @pytest.mark.parametrize("name", INTERNAL)
 async def test_what_is_written_in_a_thread_is_refused(ask, name):
-    ask.connection.has_company = True
+    ask.connection.is_among_others = True
     large = batch(b"v" * (BACKGROUND_BYTES // 2), b"v" * (BACKGROUND_BYTES // 2))
     assert await produced(ask, 9, (name, 0, large), ("t", 0, batch(b"v"))) == {
         (name, 0): REFUSED,

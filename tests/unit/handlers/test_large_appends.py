@@ -8,8 +8,8 @@ import struct
 import pytest
 import trio
 
-from barnabas.broker.connection import COMPANY_SECONDS
 from barnabas.log.background_write import BACKGROUND_BYTES, BackgroundWrite
+from barnabas.serving.pacing import OTHERS_SECONDS
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.produce import ProduceRequest
 from tests.support.broker import ask_for_topic, broker_to_ask
@@ -23,7 +23,7 @@ LARGE = bytes(BACKGROUND_BYTES)
 async def ask(tmp_path):
     async with broker_to_ask(tmp_path) as asked:
         await ask_for_topic(asked, partitions=2)
-        asked.connection.has_company = True
+        asked.connection.is_among_others = True
         yield asked
 
 
@@ -71,7 +71,7 @@ async def test_large_records_are_written_in_a_thread(ask, written, acks):
 
 
 async def test_alone_nothing_is(ask, written):
-    ask.connection.has_company = False
+    ask.connection.is_among_others = False
     assert await produced(ask, batch(LARGE)) == [(0, 0)]
     assert written == []
     assert sizes(ask) == [len(LARGE)]
@@ -131,7 +131,7 @@ async def test_whoever_is_cancelled_meanwhile_leaves_nothing_half_done(ask, writ
     assert await produced(ask, batch(b"later")) == [(0, log.log_end_offset - 1)]
 
 
-async def test_a_connection_has_company_while_others_have_requests_too(tmp_path, monkeypatch):
+async def test_a_connection_is_among_others_while_others_have_requests_too(tmp_path, monkeypatch):
     now = [1_000.0]
     small = struct.pack(">ihhih", 13, 18, 0, 7, 3) + b"raw"
     large = struct.pack(">hhih", 18, 0, 7, 3) + b"raw" + bytes(100_000)
@@ -150,12 +150,12 @@ async def test_a_connection_has_company_while_others_have_requests_too(tmp_path,
         monkeypatch.setattr(serving.parts, "now_s", lambda: now[0])
         async with connected(serving, 1) as (connection, client), connected(serving, 2) as (_, other):
             await sent(client, small)
-            now[0] += COMPANY_SECONDS
+            now[0] += OTHERS_SECONDS
             await sent(client, large)
-            assert not connection.info.has_company
+            assert not connection.info.is_among_others
             await sent(other, small)
             await sent(client, large)
-            assert connection.info.has_company
-            now[0] += COMPANY_SECONDS
+            assert connection.info.is_among_others
+            now[0] += OTHERS_SECONDS
             await sent(client, large)
-            assert not connection.info.has_company
+            assert not connection.info.is_among_others

@@ -10,7 +10,7 @@ from barnabas.cluster.image import TOPIC
 from barnabas.cluster.journal import JOURNAL
 from barnabas.handlers import describe_configs
 from barnabas.loop_budget import LoopBudget
-from barnabas.requests.log_limit import LINES_MAX
+from barnabas.serving.log_limit import LINES_MAX
 from barnabas.wire.generated.create_partitions import CreatePartitionsRequest
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.delete_topics import DeleteTopicsRequest

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from barnabas.requests.context import ANONYMOUS
 from barnabas.security.sasl.mechanism import Identity, LoginFailedError, Mechanism
 from barnabas.security.sasl.plain import PlainExchange
 from barnabas.security.sasl.server import SaslOffer, SaslServer
+from barnabas.serving.context import ANONYMOUS
 from barnabas.wire.generated.errors import ErrorCode
 from tests.support.broker import NOW_MS, broker_to_ask
 from tests.support.plain_requests import ask

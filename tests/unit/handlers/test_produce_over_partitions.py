@@ -86,7 +86,7 @@ async def test_refused_partitions_have_the_budget_looked_at_as_others_do(ask):
     def refuse(topic, index, error):
         return PartitionResponse(index=index, error_code=error.code)
 
-    appends = Appends(ask.services.replicas, refuse, acks=1, api_version=8, now_ms=0, has_company=False)
+    appends = Appends(ask.services.replicas, refuse, acks=1, api_version=8, now_ms=0, is_among_others=False)
     unknown = ProduceRequest.PartitionProduceData(index=99, records=memoryview(batch(b"v")))
     responses = []
     checkpoints = 0

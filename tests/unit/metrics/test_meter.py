@@ -1,7 +1,7 @@
 """Counting requests: errors wherever a response has them, bytes by topic, and nothing that grows without end."""
 
 from barnabas import apis
-from barnabas.metrics.meter import RequestMeter, count_error_codes, places_of
+from barnabas.serving.meter import RequestMeter, count_error_codes, places_of
 from barnabas.wire import registry
 from barnabas.wire.generated.api_versions import ApiVersionsResponse
 from barnabas.wire.generated.fetch import FetchResponse

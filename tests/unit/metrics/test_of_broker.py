@@ -10,10 +10,10 @@ import pytest
 from barnabas.loop_budget import BOUNDS_SECONDS
 from barnabas.metrics import of_broker
 from barnabas.metrics.families import Families
-from barnabas.metrics.meter import RequestMeter
 from barnabas.metrics.of_broker import Sources, broker_families, error_name
 from barnabas.quotas.connections import Throttling
 from barnabas.security.authorizer import AllowEverything
+from barnabas.serving.meter import RequestMeter
 from tests.support.broker import Asked, ask_for_topic, broker_to_ask
 from tests.support.logs import batch
 from tests.support.plain_requests import ask, codes

@@ -5,7 +5,7 @@ from barnabas.metrics.families import Families
 from barnabas.metrics.of_quotas import SHOWN_MAX, client_quota_families
 from barnabas.quotas.clients import ClientQuotas
 from barnabas.quotas.entities import QuotaEntity
-from barnabas.requests.quotas import BrokerQuotas
+from barnabas.serving.quotas import BrokerQuotas
 
 PRODUCE, CREATE_TOPICS = 0, 19
 

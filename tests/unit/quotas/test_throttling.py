@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from barnabas.broker.codecs import CodecWorker
-from barnabas.broker.pipeline import Pipeline
 from barnabas.broker.quotas import broker_quotas
-from barnabas.environment.real import real_environment
 from barnabas.quotas.entities import QuotaEntity
 from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
-from barnabas.requests.context import ConnectionInfo, Shared
-from barnabas.requests.log_limit import LogLimit
-from barnabas.security.authorizer import AllowEverything
+from barnabas.serving.context import ConnectionInfo
+from barnabas.serving.pipeline import Pipeline
 from barnabas.wire.generated.create_partitions import CreatePartitionsRequest
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.delete_topics import DeleteTopicsRequest
@@ -25,9 +20,9 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest
 from barnabas.wire.generated.metadata import MetadataRequest
 from barnabas.wire.generated.produce import ProduceRequest
-from barnabas.wire.headers import decode_response, encode_request
-from barnabas.wire.regions import FileRegion
+from barnabas.wire.headers import decode_response
 from tests.support.broker import NOW_MS, broker_to_ask
+from tests.support.pipelines import Transport, answered, frame_of, pipeline_of
 
 PRODUCE, FETCH, METADATA, CREATE, DELETE, GROW = 0, 1, 3, 19, 20, 37
 EVERYBODY = QuotaEntity("")
@@ -45,23 +40,11 @@ class Client:
 
     async def __call__(self, key: int, version: int, request: Any) -> Any:
         """Return the response, None if there is none."""
-        chunks = encode_request(key, version, 1, self.client_id, request)
-        frame = memoryview(bytearray(b"".join(bytes(chunk) for chunk in chunks)[4:]))
-        sent: list[bytes] = []
+        frame, transport = frame_of(key, version, request, self.client_id), Transport()
         self.info.muted_ms = 0
-
-        class Transport:
-            async def send(self, chunks: list[Any]) -> None:
-                sent.extend(
-                    os.pread(chunk.fd, chunk.size, chunk.position)
-                    if isinstance(chunk, FileRegion)
-                    else bytes(chunk)
-                    for chunk in chunks
-                )
-
         self.request_bytes = len(frame)
-        assert await self.pipeline.answer(self.info, Transport(), frame)  # type: ignore[arg-type]
-        return decode_response(b"".join(sent)[4:], key, version)[1] if sent else None
+        assert await answered(self.pipeline, self.info, transport, frame)
+        return decode_response(transport.sent[4:], key, version)[1] if transport.sent else None
 
     @property
     def muted_ms(self) -> int:
@@ -97,11 +80,7 @@ async def world(tmp_path):
 
     async with broker_to_ask(tmp_path, {"num.partitions": "2"}) as asked:
         quotas = broker_quotas(asked.services.config, asked.services.served, asked.services.budget, clock)
-        environment = real_environment()
-        shared = Shared(asked.broker.memory, LogLimit(), AllowEverything(), quotas)
-        pipeline = Pipeline(
-            asked.services, shared, CodecWorker(environment.threads, 250_000), now_s=environment.monotonic
-        )
+        pipeline = pipeline_of(asked.services, asked.broker.memory, quotas=quotas)
         world = World(asked, quotas, pipeline, seconds)
         await world.client()(CREATE, 7, creation("t", partitions=2))
         yield world

@@ -24,7 +24,7 @@ from barnabas.records.errors import DecompressedTooLargeError
 from barnabas.records.record import Record
 from barnabas.records.rules import AppendRules
 from barnabas.records.validate import validate_steps
-from barnabas.requests.piecework import Piecework
+from barnabas.serving.step_runner import StepRunner
 from tests.support.steps import kinds
 
 SIZE = LARGE_BYTES + 10 * PIECE_BYTES
@@ -117,6 +117,6 @@ async def test_the_records_of_a_request_are_given_back_when_it_is_answered(codec
                 sizes.append(sys.getrefcount(large._body) - 1)
             return await super().run(work, limiter=limiter)
 
-    valid = await Piecework(LoopBudget(), Threads()).do(steps)
+    valid = await StepRunner(LoopBudget(), Threads()).run(steps)
     assert valid.record_count == 1
     assert sizes == [1], "somebody still has it"

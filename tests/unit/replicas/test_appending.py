@@ -29,11 +29,13 @@ async def broker(*partitions: PartitionInfo, **settings: Any) -> Node:
     return node
 
 
-def appends(node: Node, *, acks: int = -1, has_company: bool = False) -> Appends:
+def appends(node: Node, *, acks: int = -1, is_among_others: bool = False) -> Appends:
     def refuse(topic: str, index: int, error: RequestError) -> Response:
         return (topic, index, error.code)
 
-    return Appends(node.replicas, refuse, acks=acks, api_version=9, now_ms=NOW_MS, has_company=has_company)
+    return Appends(
+        node.replicas, refuse, acks=acks, api_version=9, now_ms=NOW_MS, is_among_others=is_among_others
+    )
 
 
 def data(index: int, records: Any = None) -> ProduceRequest.PartitionProduceData:
@@ -66,7 +68,7 @@ async def test_what_has_its_answer_is_not_appended_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("unusual", "has_company"),
+    ("unusual", "is_among_others"),
     [
         (bytes(batch(b"x")), False),
         (None, False),
@@ -79,12 +81,12 @@ async def test_what_has_its_answer_is_not_appended_again() -> None:
     ids=["not in memory", "null", "transactional", "large beside others"],
 )
 async def test_what_is_unusual_ends_what_is_appended_together_and_is_left_as_it_is(
-    unusual: Any, has_company: bool
+    unusual: Any, is_among_others: bool
 ) -> None:
     node = await broker(SOLE, SOLE, SOLE, max_message_bytes=10 << 20)
     parts = [data(0), data(1), data(2)]
     parts[1].records = unusual
-    together, responses = appends(node, has_company=has_company), []
+    together, responses = appends(node, is_among_others=is_among_others), []
     assert together.append_usual("t", parts, responses)
     assert [one.index for one in responses] == [0]
     assert [node.replicas.local("t", index).log.log_end_offset for index in range(3)] == [2, 0, 0]
@@ -166,10 +168,10 @@ async def test_appending_stops_where_the_loop_must_be_looked_at() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "has_company", "expected"),
+    ("size", "is_among_others", "expected"),
     [(BACKGROUND_BYTES, True, True), (BACKGROUND_BYTES - 1, True, False), (BACKGROUND_BYTES, False, False)],
 )
 async def test_large_records_are_written_in_a_thread_beside_others(
-    size: int, has_company: bool, expected: bool
+    size: int, is_among_others: bool, expected: bool
 ) -> None:
-    assert appends(await broker(SOLE), has_company=has_company).are_in_background(size) is expected
+    assert appends(await broker(SOLE), is_among_others=is_among_others).are_in_background(size) is expected

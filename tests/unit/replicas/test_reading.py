@@ -10,7 +10,7 @@ from barnabas.cluster.image import PartitionInfo
 from barnabas.records.batch import read_header, read_records
 from barnabas.replicas.reading import ConsumerReads, FollowerReads
 from barnabas.replicas.replica import Replica
-from barnabas.requests.fetch_sessions import Session, SessionPartition
+from barnabas.serving.fetch_sessions import Session, SessionPartition
 from tests.support.logs import NOW_MS, batch, marker
 from tests.support.replicas import Node
 

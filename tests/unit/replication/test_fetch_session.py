@@ -9,7 +9,7 @@ import pytest
 from barnabas.errors import RequestError
 from barnabas.replication.fetch_session import EPOCH_MAX, FetcherSession, SessionRequest, Wanted
 from barnabas.replication.fetchers import fetcher_of
-from barnabas.requests.fetch_sessions import FetchSessions, SessionPartition
+from barnabas.serving.fetch_sessions import FetchSessions, SessionPartition
 from barnabas.wire.generated.errors import ErrorCode
 
 

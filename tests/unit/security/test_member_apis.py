@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from barnabas import apis
-from barnabas.broker.binding import authorized
+from barnabas.broker.handlers import Handlers
 from barnabas.errors import RequestError
-from barnabas.handlers.errors import error_response
-from barnabas.requests.context import RequestContext, Shared
-from barnabas.requests.log_limit import LogLimit
 from barnabas.security.authorizer import CLUSTER_NAME, Operation, Requester, ResourceType
+from barnabas.serving.context import RequestContext, Shared
+from barnabas.serving.error_responses import error_response
+from barnabas.serving.log_limit import LogLimit
 from barnabas.wire import registry
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.headers import encode_response
@@ -28,10 +28,6 @@ class NobodyInTheCluster:
 
     def reason(self, _: Requester, _operation: Operation, _type: ResourceType, _name: str, /) -> str:
         return "a test"
-
-
-async def not_reached(*_: object) -> None:
-    raise AssertionError("the handler was called")
 
 
 MEMBER_APIS = [api for api in apis.BY_KEY.values() if api.member_only]
@@ -53,7 +49,7 @@ async def test_who_is_no_broker_is_refused_what_brokers_say_to_each_other(
             context = RequestContext(shared, asked.connection, api.key, version, 1, "b", NOW_MS)
             request = registry.request_codec(api.key).message()
             with pytest.raises(RequestError) as refused:
-                await authorized(api, not_reached, context, request)
+                Handlers(asked.services).check(api, context, request)
             response = error_response(api, context, request, refused.value.code, refused.value.message)
             assert response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             encode_response(api.key, version, 1, response)

@@ -11,19 +11,17 @@ from typing import Any
 import pytest
 
 from barnabas import apis
-from barnabas.broker.codecs import CodecWorker
-from barnabas.broker.pipeline import Pipeline
 from barnabas.environment.real import real_environment
 from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
 from barnabas.release import KAFKA_4, release
-from barnabas.requests.context import ConnectionInfo, Shared
-from barnabas.requests.log_limit import LogLimit
 from barnabas.security.authorizer import REFUSALS, AllowEverything, Operation, Requester, ResourceType
+from barnabas.serving.context import ConnectionInfo
 from compat.kit.wire import decode, encode, message
 from compat.security.requests import REQUESTS, Names
 from tests.support.broker import NOW_MS, Asked, broker_to_ask
 from tests.support.newest_release import NEWEST, only_newest
+from tests.support.pipelines import Transport, answered, pipeline_of
 
 SECRET = b"a secret"
 OPEN_TO_ALL = frozenset(
@@ -91,21 +89,11 @@ class World:
         body = encode(request, version, {**REQUESTS[api](names), **fields})
         frame = struct.pack(">hhih", request.api_key, version, 1, 1) + b"b"
         frame += (b"\0" if version in request.flexible else b"") + body
-        pipeline = Pipeline(
-            self.services,
-            Shared(self.memory, LogLimit(), authorizer),
-            CodecWorker(self.environment.threads, 250_000),
-            now_s=self.environment.monotonic,
-        )
+        pipeline = pipeline_of(self.services, self.memory, authorizer=authorizer)
         connection = ConnectionInfo(1, "SASL_PLAINTEXT", "SASL_PLAINTEXT", ("127.0.0.1", 1), ("127.0.0.1", 2))
-        sent: list[bytes] = []
-
-        class Transport:
-            async def send(self, chunks: list[Any]) -> None:
-                sent.extend(bytes(chunk) for chunk in chunks)
-
-        await pipeline.answer(connection, Transport(), memoryview(frame))  # type: ignore[arg-type]
-        answer = b"".join(sent)
+        transport = Transport()
+        await answered(pipeline, connection, transport, memoryview(frame))
+        answer = transport.sent
         if not answer:
             return None
         return decode(response, version, answer, 9 if version in response.flexible else 8)

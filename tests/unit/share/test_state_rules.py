@@ -60,7 +60,7 @@ def state_of(coordinator: Coordinator) -> ShareState:
         (5, 3, 0), (6, 3, 0), (5, 4, 0), (5, 9, 0),
         (4, 3, ErrorCode.FENCED_STATE_EPOCH), (4, 9, ErrorCode.FENCED_STATE_EPOCH),
         (5, 2, ErrorCode.FENCED_LEADER_EPOCH), (9, 2, ErrorCode.FENCED_LEADER_EPOCH),
-        (-1, 3, ErrorCode.INVALID_REQUEST), (5, -1, ErrorCode.INVALID_REQUEST),
+        (-1, 3, 0), (5, -1, 0),
     ],
 )  # fmt: skip
 def test_each_epoch_fences_by_itself(state_epoch, leader_epoch, code):

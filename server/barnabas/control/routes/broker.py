@@ -10,7 +10,7 @@ from barnabas.control.routes.base import Call, ControlError, Parameter, Route
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
-    from barnabas.broker.connection import Connection
+    from barnabas.serving.connection import Connection
 
 DOWN_MS_MAX = 3_600_000
 

@@ -52,19 +52,17 @@ class Heartbeat:
     """A ConsumerGroupHeartbeat request with what the handler knows beyond its fields.
 
     `new_member_id` is for a member that comes without an id. `may_describe` says whether the requester may describe a
-    topic, for what expressions match; None where nobody is refused. `answered` is the response to the same request
-    before, if it is repeated: it is given again where there is nothing else to say. `content` is the member, from
-    `finds_content` until the event that follows at once.
+    topic, for what expressions match; None where nobody is refused. `unchanged` is the member, from
+    `is_up_to_date` until the event that follows, where it is.
     """
 
     __slots__ = (
-        "answered",
         "client_host",
         "client_id",
-        "content",
         "may_describe",
         "new_member_id",
         "request",
+        "unchanged",
     )
 
     def __init__(
@@ -74,15 +72,13 @@ class Heartbeat:
         client_host: str,
         new_member_id: str,
         may_describe: Callable[[str], bool] | None = None,
-        answered: ConsumerGroupHeartbeatResponse | None = None,
     ) -> None:
         self.request = request
         self.client_id = client_id
         self.client_host = client_host
         self.new_member_id = new_member_id
         self.may_describe = may_describe
-        self.answered = answered
-        self.content: ConsumerMember | None = None
+        self.unchanged: ConsumerMember | None = None
 
 
 def check_heartbeat(
@@ -141,7 +137,7 @@ def heartbeat(group: ConsumerGroup, beat: Heartbeat, context: EventContext) -> C
     FENCED_INSTANCE_ID, INVALID_REGULAR_EXPRESSION.
     """
     request = beat.request
-    if beat.content is not None or finds_content(group, beat, context.image, context.now_ms):
+    if beat.unchanged is not None or is_up_to_date(group, beat, context.image, context.now_ms):
         return _stay(group, beat, context)
     joins = request.member_epoch == 0
     member_id = request.member_id or beat.new_member_id
@@ -182,11 +178,11 @@ def heartbeat(group: ConsumerGroup, beat: Heartbeat, context: EventContext) -> C
     return response
 
 
-def finds_content(group: ConsumerGroup, beat: Heartbeat, image: ClusterImage, now_ms: int) -> bool:
+def is_up_to_date(group: ConsumerGroup, beat: Heartbeat, image: ClusterImage, now_ms: int) -> bool:
     """Whether a heartbeat says nothing and finds nothing new, as most do; notes whose it is then."""
     request = beat.request
     member = group.members.get(request.member_id)
-    beat.content = None
+    beat.unchanged = None
     if (
         member is None
         or not 0 < request.member_epoch == member.epoch
@@ -203,28 +199,20 @@ def finds_content(group: ConsumerGroup, beat: Heartbeat, image: ClusterImage, no
         )
     ):
         return False
-    beat.content = member
+    beat.unchanged = member
     return True
 
 
 def _stay(group: ConsumerGroup, beat: Heartbeat, context: EventContext) -> ConsumerGroupHeartbeatResponse:
-    """Watch over a member that is content, and tell it that nothing is new."""
-    content, answered = beat.content, beat.answered
-    assert content is not None
+    """Watch over a member that is up to date, and tell it that nothing is new."""
+    member = beat.unchanged
+    assert member is not None
     settings = _settings_of(group, context.image)
-    context.out.timers["session", group.id, content.id] = context.now_ms + settings.session_timeout_ms
-    interval_ms = settings.heartbeat_interval_ms
-    if (
-        answered is not None
-        and answered.member_id == content.id
-        and answered.member_epoch == content.epoch
-        and answered.heartbeat_interval_ms == interval_ms
-        and answered.assignment is None
-        and not answered.error_code
-    ):
-        return answered
+    context.out.timers["session", group.id, member.id] = context.now_ms + settings.session_timeout_ms
     return ConsumerGroupHeartbeatResponse(
-        member_id=content.id, member_epoch=content.epoch, heartbeat_interval_ms=interval_ms
+        member_id=member.id,
+        member_epoch=member.epoch,
+        heartbeat_interval_ms=settings.heartbeat_interval_ms,
     )
 
 

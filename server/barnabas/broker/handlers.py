@@ -1,0 +1,101 @@
+"""Handlers of all APIs, each made with the services that it names, and the checks that stand before them.
+
+The rule: a handler is a class whose fields name the services that it needs; it is imported and made when the first
+request for its API arrives. Its method `handle` returns the response, or a `Deferred` of it; or it is a coroutine function.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from functools import partial
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, Any
+
+from barnabas import apis
+from barnabas.deferred import Deferred, resolved
+from barnabas.errors import RequestError
+from barnabas.security.authorizer import CLUSTER_NAME
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from barnabas.broker.services import Services
+    from barnabas.serving.context import RequestContext
+
+
+class Handlers:
+    """Handlers of one broker."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self.made: dict[int, Callable[[RequestContext, Any], Any]] = {}
+
+    def is_served(self, api: apis.Api) -> bool:
+        """Say whether an API may be answered now.
+
+        Before the controller has told a broker of its cluster, an answer that a topic is unknown would have clients give
+        up; as with a broker that does not listen yet, they try the others.
+        """
+        services = self._services
+        is_early = services.membership is not None and not services.metadata.image.brokers
+        return not is_early or api.member_only or api.key in apis.SERVED_EARLY
+
+    async def make(self, api: apis.Api) -> Callable[[RequestContext, Any], Any]:
+        """Import codecs and handler of an API in a thread, which takes 70 ms for some, and make the handler."""
+        await self._services.threads.run(partial(_load, api, self._services))
+        handler = self.made[api.key] = handler_of(api, self._services)
+        return handler
+
+    def check(self, api: apis.Api, context: RequestContext, message: Any) -> None:
+        """Raise the RequestError that refuses a whole request: a feature is off, it is denied, this is not the controller.
+
+        Where a feature is off, a client that may not use it is answered as all are.
+        """
+        services = self._services
+        if api.feature and not self._is_on(api.feature):
+            raise RequestError(ErrorCode.UNSUPPORTED_VERSION, f"{api.feature} is 0 in this cluster")
+        if context.asks_authorizer:
+            for operation, resource_type, named_by in api.whole:
+                name = getattr(message, named_by) if named_by else CLUSTER_NAME
+                context.require(operation, resource_type, name)
+        if api.controller and services.metadata.image.controller_id != services.broker_id:
+            raise RequestError(ErrorCode.NOT_CONTROLLER)
+
+    def _is_on(self, feature: str) -> bool:
+        """Say whether a feature is on: in the cluster, or where that has none by the release."""
+        services = self._services
+        levels = services.metadata.image.features
+        return services.release.has(feature) if levels is None else bool(levels.get(feature, 0))
+
+    async def answer(self, api: apis.Api, context: RequestContext, message: Any) -> Any:
+        """Check and handle a request, whatever takes waiting. Raises RequestError."""
+        handler = self.made.get(api.key) or await self.make(api)
+        self.check(api, context, message)
+        return await resolved(handler(context, message))
+
+
+def handler_of(api: apis.Api, services: Services) -> Callable[[RequestContext, Any], Any]:
+    """Return a new handler with the services that it names, as a function that returns a response or a `Deferred`."""
+    handler = api.handler(**{name: getattr(services, name) for name in services_of(api.handler)})
+    handle: Callable[[RequestContext, Any], Any] = handler.handle
+    return partial(_deferred, handle) if iscoroutinefunction(handle) else handle
+
+
+def _deferred(
+    handle: Callable[[RequestContext, Any], Awaitable[Any]], context: RequestContext, message: Any
+) -> Deferred[Any]:
+    return Deferred(partial(handle, context, message))
+
+
+def services_of(handler: type[Any]) -> tuple[str, ...]:
+    """Return the names of the services that a handler needs."""
+    return tuple(field.name for field in fields(handler)) if hasattr(handler, "__dataclass_fields__") else ()
+
+
+def _load(api: apis.Api, services: Services) -> None:
+    api.load()
+    services.load(services_of(api.handler))
+    from barnabas.serving import error_responses
+
+    assert error_responses

@@ -1,0 +1,59 @@
+"""Fetch v0-v18. Waits up to max_wait_ms for min_bytes; never decodes what it sends.
+
+v3 adds max_bytes over all partitions, and from then on the first batch is sent whole even when it is larger than
+every limit; v4 isolation levels and record batches (older versions get converted message sets); v5 log start
+offsets; v7 sessions (KIP-227); v9 and v12 leader epoch checks (KIP-320, KIP-595); v10 zstd; v13 topic ids;
+v15 moves the replica id into a tagged field; v16 says who leads, where the client believes in another one (KIP-951).
+A broker that follows the partition tells its position with each fetch, and reads up to the log end. Consumers read below
+the high watermark, from v11 on also from followers (KIP-392).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from barnabas.deferred import Deferred
+from barnabas.handlers.fetch.answering import FetchAnswer
+
+if TYPE_CHECKING:
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.loop_budget import LoopBudget
+    from barnabas.replicas.failures import LogDirFailures
+    from barnabas.replicas.manager import Replicas
+    from barnabas.serving.context import RequestContext
+    from barnabas.serving.fetch_sessions import FetchSessions
+    from barnabas.serving.step_runner import StepRunner
+    from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
+
+
+@dataclass(eq=False)
+class Fetch:
+    """Handler of Fetch."""
+
+    metadata: MetadataStore
+    replicas: Replicas
+    config: BrokerConfig
+    budget: LoopBudget
+    step_runner: StepRunner
+    fetch_sessions: FetchSessions
+    failures: LogDirFailures
+
+    def handle(
+        self, context: RequestContext, request: FetchRequest
+    ) -> FetchResponse | Deferred[FetchResponse]:
+        """Read what is there; when it is too little, wait once for more."""
+        fetch = FetchAnswer(
+            context,
+            request,
+            self.metadata,
+            self.replicas,
+            self.config,
+            self.budget,
+            self.step_runner,
+            self.fetch_sessions,
+            self.failures,
+        )
+        response = fetch.answered_at_once()
+        return Deferred(fetch.rest) if response is None else response

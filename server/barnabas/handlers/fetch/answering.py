@@ -1,0 +1,276 @@
+"""What a fetch goes through between its request and its answer: its session, what is read, waiting, what is told.
+
+The rule: a fetch of few partitions of which enough is there is answered at once; nothing is begun twice where it is not.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from barnabas.cluster.endpoints import advertised_nodes
+from barnabas.errors import RequestError
+from barnabas.handlers.fetch.reading import Reader, Served, answer_error
+from barnabas.serving.fetch_sessions import EPOCH_FINAL, EPOCH_INITIAL, NO_SESSION, Session, SessionPartition
+from barnabas.statemachine.decision import slices
+from barnabas.wire.extent import has_more_entries
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.loop_budget import LoopBudget
+    from barnabas.replicas.failures import LogDirFailures
+    from barnabas.replicas.manager import Replicas
+    from barnabas.serving.context import RequestContext
+    from barnabas.serving.fetch_sessions import FetchSessions
+    from barnabas.serving.step_runner import StepRunner
+
+TOPIC_IDS_SINCE: Final = 13
+SESSIONS_SINCE: Final = 7
+PARTITIONS_PER_STEP: Final = 250
+ISOLATION_LEVELS: Final = (0, 1)
+
+
+def last_of_each(named: list[SessionPartition]) -> list[SessionPartition]:
+    """Return partitions, each once, as it is named last."""
+    if len(named) < 2:
+        return named
+    last = {(one.topic, one.index): one for one in named}
+    return named if len(last) == len(named) else [*last.values()]
+
+
+class FetchAnswer:
+    """One fetch. Lifecycle: `answered_at_once`, and if that is None, `rest`."""
+
+    __slots__ = (
+        "_budget",
+        "_by_id",
+        "_config",
+        "_context",
+        "_failures",
+        "_is_incremental",
+        "_leaders",
+        "_metadata",
+        "_reader",
+        "_replicas",
+        "_request",
+        "_session",
+        "_sessions",
+        "_step_runner",
+    )
+
+    def __init__(
+        self,
+        context: RequestContext,
+        request: FetchRequest,
+        metadata: MetadataStore,
+        replicas: Replicas,
+        config: BrokerConfig,
+        budget: LoopBudget,
+        step_runner: StepRunner,
+        sessions: FetchSessions,
+        failures: LogDirFailures,
+    ) -> None:
+        self._context = context
+        self._request = request
+        self._metadata = metadata
+        self._replicas = replicas
+        self._config = config
+        self._budget = budget
+        self._step_runner = step_runner
+        self._sessions = sessions
+        self._failures = failures
+        self._by_id = context.api_version >= TOPIC_IDS_SINCE
+        self._session: Session | None = None
+        self._is_incremental = False
+        self._reader: Reader | None = None
+        self._leaders: set[int] = set()  # where errors say that the leader is
+
+    def answered_at_once(self) -> FetchResponse | None:
+        """Answer if that takes one step and no waiting; None where there is more to do. Raises RequestError."""
+        if self._context.quotas is not None or has_more_entries(self._request, PARTITIONS_PER_STEP):
+            return None
+        reader = self._begin(last_of_each([*self._named(self._request.topics)]))
+        done = reader.result
+        try:
+            if not reader.read_some() or self._must_wait(reader) or done.unconverted:
+                return None
+        except BaseException:
+            reader.end()
+            raise
+        reader.end()
+        response = FetchResponse(session_id=self._session_id)
+        self._tell(response, done.served)
+        return self._complete(response)
+
+    async def rest(self) -> FetchResponse:
+        """Go on from where `answered_at_once` has stopped. Raises RequestError."""
+        reader = self._reader
+        if reader is None:
+            reader = self._begin(await self._named_in_steps())
+        quotas = self._context.quotas
+        if quotas is not None and reader.is_follower:
+            quotas.exempt_from_fetch()
+            quotas = None
+        try:
+            done = await reader.read_rest()
+            if self._must_wait(reader):
+                done = await reader.wait_and_read(done)
+        finally:
+            reader.end()
+        session = self._session
+        if quotas is not None and quotas.empties_fetch(done.response_bytes):
+            # A new session is not begun, and one that goes on does not learn what was not sent: as in Kafka.
+            if session is not None and not self._is_incremental:
+                self._sessions.close(session.id)
+            return FetchResponse(session_id=self._session_id if self._is_incremental else NO_SESSION)
+        if done.unconverted:
+            from barnabas.handlers.fetch.conversion import convert
+
+            for data, error in await convert(self._context, done.unconverted, step_runner=self._step_runner):
+                answer_error(data, error)
+        response = FetchResponse(session_id=self._session_id)
+        for start in range(0, len(done.served), PARTITIONS_PER_STEP):
+            if start:
+                await self._budget.checkpoint()
+            self._tell(response, done.served[start : start + PARTITIONS_PER_STEP])
+        return self._complete(response)
+
+    def _must_wait(self, reader: Reader) -> bool:
+        """Say whether what was read is too little to answer already."""
+        done, request = reader.result, self._request
+        return (
+            done.size < request.min_bytes
+            and not done.must_answer
+            and request.max_wait_ms > 0
+            and reader.wants_anything
+        )
+
+    # --- sessions -----------------------------------------------------------------------------------------------
+
+    def _named(self, topics: Sequence[FetchRequest.FetchTopic]) -> Iterator[SessionPartition]:
+        """Go over the partitions that the request names in these topics."""
+        for topic in topics:
+            key = topic.topic_id if self._by_id else topic.topic
+            for partition in topic.partitions:
+                yield SessionPartition(
+                    key,
+                    partition.partition,
+                    partition.fetch_offset,
+                    partition.partition_max_bytes,
+                    partition.current_leader_epoch,
+                    partition.last_fetched_epoch,
+                    partition.log_start_offset,
+                )
+
+    async def _named_in_steps(self) -> list[SessionPartition]:
+        last: dict[tuple[str | bytes, int], SessionPartition] = {}
+        for topics in slices(self._request.topics, PARTITIONS_PER_STEP):
+            every = self._named(topics)
+            while some := [*islice(every, PARTITIONS_PER_STEP)]:
+                last.update(((one.topic, one.index), one) for one in some)
+                await self._budget.checkpoint()
+            await self._budget.checkpoint()
+        return [*last.values()]
+
+    @property
+    def _session_id(self) -> int:
+        return self._session.id if self._session is not None else NO_SESSION
+
+    def _begin(self, named: list[SessionPartition]) -> Reader:
+        """Find the session, and begin to read what is to be served: the named partitions, or those of the session.
+
+        The session of an incremental request takes what it names. Raises RequestError.
+        """
+        if self._request.isolation_level not in ISOLATION_LEVELS:
+            raise RequestError(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                f"isolation level {self._request.isolation_level} is not known",
+            )
+        self._find_session(named)
+        reader = self._reader = Reader(
+            self._context,
+            self._request,
+            named,
+            session=self._session if self._is_incremental else None,
+            metadata=self._metadata,
+            replicas=self._replicas,
+            config=self._config,
+            budget=self._budget,
+            failures=self._failures,
+        )
+        reader.begin(is_first=True)
+        return reader
+
+    def _find_session(self, named: list[SessionPartition]) -> None:
+        context, request, sessions, by_id = self._context, self._request, self._sessions, self._by_id
+        if context.api_version < SESSIONS_SINCE:
+            return
+        if request.session_epoch in (EPOCH_INITIAL, EPOCH_FINAL):
+            if request.session_id != NO_SESSION:
+                sessions.close(request.session_id)
+            if request.session_epoch != EPOCH_FINAL:
+                self._session = sessions.create(named, uses_topic_ids=by_id, now_ms=context.now_ms)
+            return
+        session = sessions.resume(
+            request.session_id, request.session_epoch, uses_topic_ids=by_id, now_ms=context.now_ms
+        )
+        forgotten = [
+            (topic.topic_id if by_id else topic.topic, index)
+            for topic in request.forgotten_topics_data
+            for index in topic.partitions
+        ]
+        session.update(named, forgotten)
+        self._session, self._is_incremental = session, True
+
+    # --- answering ----------------------------------------------------------------------------------------------
+
+    def _tell(self, response: FetchResponse, served: list[Served]) -> None:
+        """Add what some partitions answer to the response; what the session has told already is left out."""
+        session, by_id = self._session, self._by_id
+        topics = response.responses
+        topic = topics[-1] if topics else None
+        last_key: str | bytes | None = None
+        if topic is not None:
+            last_key = topic.topic_id if by_id else topic.topic
+        with_records = []
+        for want, data in served:
+            if session is not None:
+                has_records = bool(data.records)
+                is_news = want.tell(
+                    data.high_watermark,
+                    data.last_stable_offset,
+                    data.log_start_offset,
+                    is_error=data.error_code != 0,
+                )
+                if self._is_incremental and not (is_news or has_records or data.diverging_epoch.epoch >= 0):
+                    continue
+                if has_records:
+                    with_records.append((want.topic, want.index))
+            if topic is None or want.topic != last_key:
+                topic = FetchResponse.FetchableTopicResponse()
+                last_key = want.topic
+                if by_id:
+                    topic.topic_id = want.topic  # type: ignore[assignment]
+                else:
+                    topic.topic = want.topic  # type: ignore[assignment]
+                topics.append(topic)
+            topic.partitions.append(data)
+            if data.error_code:
+                self._leaders.add(data.current_leader.leader_id)
+        if session is not None and with_records:
+            session.rotate(with_records)
+
+    def _complete(self, response: FetchResponse) -> FetchResponse:
+        """Say where the leaders are that errors name (KIP-951)."""
+        if self._leaders:
+            nodes = advertised_nodes(self._metadata.image, self._context.connection, self._leaders)
+            response.node_endpoints = [
+                FetchResponse.NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
+                for node in nodes
+            ]
+        return response

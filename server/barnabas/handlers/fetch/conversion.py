@@ -1,0 +1,71 @@
+"""Message sets for fetch versions that came before record batches (v0-v1: format v0, v2-v3: format v1).
+
+The rule: what is converted for one answer is little, and counted until it has been sent. An old client that wants more
+asks again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.errors import RequestError, detached
+from barnabas.records.convert import down_convert_steps
+from barnabas.wire.generated.fetch import FetchResponse
+
+if TYPE_CHECKING:
+    from barnabas.log.results import ReadResult
+    from barnabas.records.steps import Steps
+    from barnabas.serving.context import RequestContext
+    from barnabas.serving.fetch_sessions import SessionPartition
+    from barnabas.serving.step_runner import StepRunner
+
+FORMAT_V1_SINCE = 2
+PARTIAL_FIRST_UNTIL = 2
+GROWTH_MAX = 4
+"""How many times larger the smallest records are as messages (7 bytes as a record, 26 as a message of v0)."""
+
+
+PartitionData = FetchResponse.PartitionData
+Unconverted = tuple["SessionPartition", PartitionData, "ReadResult"]
+
+
+async def convert(
+    context: RequestContext, unconverted: list[Unconverted], *, step_runner: StepRunner
+) -> list[tuple[PartitionData, RequestError]]:
+    """Put the records of what was read into the answers, in the format that the fetch version knows.
+
+    Up to v2 no more than the partition's max bytes are sent, even if that cuts off the first message: a client of that
+    time takes a partial message for one that is larger than its buffer, and says so. Returns the
+    partitions that cannot be told in that format (zstd), with their errors.
+    """
+    magic = 1 if context.api_version >= FORMAT_V1_SINCE else 0
+    reserved = sum(len(result.records) for _, _, result in unconverted)
+    await context.reserve(reserved)
+    kept = 0
+    failed: list[tuple[PartitionData, RequestError]] = []
+    for want, data, result in unconverted:
+        try:
+            converted = await step_runner.run(_steps(result, magic, want.fetch_offset))
+        except RequestError as error:
+            failed.append((data, detached(error)))
+            continue
+        data.records = (
+            converted[: want.max_bytes] if context.api_version <= PARTIAL_FIRST_UNTIL else converted
+        )
+        kept += len(data.records)
+    if kept > reserved:
+        await context.reserve(kept - reserved)
+    else:
+        context.unreserve(reserved - kept)
+    return failed
+
+
+def _steps(result: ReadResult, magic: int, fetch_offset: int) -> Steps[bytes]:
+    yield None
+    data = result.to_bytes()
+    yield None
+    return (
+        yield from down_convert_steps(
+            data, magic, bytes_max=GROWTH_MAX * len(data), fetch_offset=fetch_offset
+        )
+    )

@@ -1,0 +1,172 @@
+"""Produce v0-v13. Appends each partition's records and answers when `acks` is satisfied.
+
+acks=0: no response; an error closes the connection, so that the client looks for the leader again. acks=1: answered
+after the append, and after the flush that `flush.messages` may ask for. acks=-1: answered when the high watermark has
+passed the records. What takes longer than the request's timeout is answered with REQUEST_TIMED_OUT.
+v0-v1 carry message format v0, v2 carries v1 (both are stored as v2); v3 is the first with record batches; v7 the first
+with zstd; v8 adds per-record errors; v10 the current leader in the error answer; v11 can tell TRANSACTION_ABORTABLE;
+v12 makes partitions part of the transaction by itself (KIP-890); v13 names topics by id.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import trio
+
+from barnabas.cluster.endpoints import advertised_nodes
+from barnabas.deferred import Deferred
+from barnabas.errors import RequestError
+from barnabas.handlers.produce.appending import Appender
+from barnabas.records.steps import run
+from barnabas.replicas.replica import ACKS_ALL
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.produce import ProduceRequest, ProduceResponse
+
+if TYPE_CHECKING:
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.coordination.ports import TransactionVerifier
+    from barnabas.environment import Threads
+    from barnabas.loop_budget import LoopBudget
+    from barnabas.records.steps import Steps
+    from barnabas.replicas.manager import Replicas
+    from barnabas.serving.context import RequestContext
+    from barnabas.serving.step_runner import StepRunner
+
+CURRENT_LEADER_SINCE = 10
+ANSWERS_PER_CHECKPOINT = 500
+
+
+@dataclass(eq=False)
+class Produce:
+    """Handler of Produce."""
+
+    metadata: MetadataStore
+    replicas: Replicas
+    transaction_verifier: TransactionVerifier
+    config: BrokerConfig
+    budget: LoopBudget
+    step_runner: StepRunner
+    threads: Threads
+
+    def handle(
+        self, context: RequestContext, request: ProduceRequest
+    ) -> ProduceResponse | Deferred[ProduceResponse | None] | None:
+        """Append and answer; None for acks=0."""
+        appender = Appender(
+            context,
+            request,
+            self.metadata,
+            self.replicas,
+            self.transaction_verifier,
+            self.config,
+            self.budget,
+            self.step_runner,
+            self.threads,
+        )
+        if appender.append_at_once() and not (appender.pending and request.acks):
+            response = _answer(context, request, appender)
+            if response is not None and appender.refusals.has_moved:
+                run(_name_leaders(context, response, metadata=self.metadata, replicas=self.replicas))
+            return response
+        return Deferred(
+            partial(
+                _append_rest,
+                context,
+                request,
+                appender,
+                self.metadata,
+                self.replicas,
+                self.budget,
+                self.step_runner,
+            )
+        )
+
+
+async def _append_rest(
+    context: RequestContext,
+    request: ProduceRequest,
+    appender: Appender,
+    metadata: MetadataStore,
+    replicas: Replicas,
+    budget: LoopBudget,
+    step_runner: StepRunner,
+) -> ProduceResponse | None:
+    """Append what could not be appended at once, and answer when the records may be acknowledged."""
+    try:
+        await appender.admit()
+    except RequestError:
+        if request.acks == 0:
+            context.close_after_response = True
+            return None
+        raise
+    await appender.append_rest()
+    if appender.pending and request.acks:
+        await _wait(appender, request, budget)
+    response = _answer(context, request, appender)
+    if response is not None and appender.refusals.has_moved:
+        await step_runner.run(_name_leaders(context, response, metadata=metadata, replicas=replicas))
+    return response
+
+
+def _answer(context: RequestContext, request: ProduceRequest, appender: Appender) -> ProduceResponse | None:
+    """Return the answer to a request that is appended; None for acks=0."""
+    if request.acks == 0:
+        _end_without_response(context, appender.topics)
+        return None
+    return ProduceResponse(responses=appender.topics)
+
+
+def _name_leaders(
+    context: RequestContext, response: ProduceResponse, *, metadata: MetadataStore, replicas: Replicas
+) -> Steps[None]:
+    """Say who leads the partitions that were refused since another broker leads them (KIP-951), topic by topic."""
+    if context.api_version < CURRENT_LEADER_SINCE:
+        return
+    leaders: set[int] = set()
+    for topic in response.responses:
+        yield None
+        for number, answer in enumerate(topic.partition_responses, 1):
+            if not number % ANSWERS_PER_CHECKPOINT:
+                yield None
+            if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                leader_id, leader_epoch = replicas.current_leader(topic.name, answer.index)
+                answer.current_leader = ProduceResponse.LeaderIdAndEpoch(leader_id, leader_epoch)
+                leaders.add(leader_id)
+    for node in advertised_nodes(metadata.image, context.connection, leaders) if leaders else ():
+        response.node_endpoints.append(
+            ProduceResponse.NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
+        )
+
+
+async def _wait(appender: Appender, request: ProduceRequest, budget: LoopBudget) -> None:
+    """Wait until the records of each partition may be acknowledged; what is late gets REQUEST_TIMED_OUT."""
+    deadline = trio.current_time() + max(request.timeout_ms, 0) / 1000
+    for number, (partition, end_offset, response) in enumerate(appender.pending, 1):
+        if not number % ANSWERS_PER_CHECKPOINT:
+            await budget.checkpoint()
+        with trio.move_on_at(deadline) as scope:
+            try:
+                if request.acks == ACKS_ALL:
+                    await partition.wait_committed(end_offset)
+                else:
+                    await partition.wait_flushed(end_offset)
+            except RequestError as error:
+                response.error_code = error.code
+                response.base_offset = -1
+                appender.refusals.note(error)
+        if scope.cancelled_caught:
+            response.error_code = ErrorCode.REQUEST_TIMED_OUT
+
+
+def _end_without_response(
+    context: RequestContext, topics: list[ProduceResponse.TopicProduceResponse]
+) -> None:
+    for topic in topics:
+        for response in topic.partition_responses:
+            if response.error_code:
+                context.close_after_response = True
+                return

@@ -1,0 +1,1 @@
+"""Parts of handlers that several APIs share."""

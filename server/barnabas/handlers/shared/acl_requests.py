@@ -1,0 +1,141 @@
+"""What CreateAcls, DeleteAcls and DescribeAcls have in common: numbers and texts of a request to ACLs and filters.
+
+The rule: each entry of a request is judged by itself, with Kafka's words; where Kafka closes the connection or fails the
+whole request with UNKNOWN_SERVER_ERROR for one entry, that entry is answered with INVALID_REQUEST.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from barnabas.errors import RequestError
+from barnabas.security.acls import (
+    ANY,
+    MATCH,
+    AccessControlEntry,
+    AclBinding,
+    AclFilter,
+    PatternType,
+    Permission,
+    ResourcePattern,
+)
+from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from enum import IntEnum
+
+    from barnabas.serving.context import RequestContext
+    from barnabas.wire.generated.create_acls import CreateAclsRequest
+    from barnabas.wire.generated.delete_acls import DeleteAclsRequest
+    from barnabas.wire.generated.describe_acls import DescribeAclsRequest
+
+    K = TypeVar("K", bound=IntEnum)
+
+CHANGES_MAX = 10_000
+"""ACLs, or filters, in one request; as in Kafka."""
+ACLS_MAX = 100_000
+"""ACLs of a cluster; Kafka has no such limit."""
+NAME_BYTES_MAX = 2**15 - 1
+"""What a string of Kafka's protocol can hold in every version."""
+ACL_BYTES = 200
+"""What an ACL takes in a response, roughly."""
+
+
+def require_authorizer(context: RequestContext) -> None:
+    """Raise SECURITY_DISABLED where there is no authorizer, as Kafka answers."""
+    if not context.asks_authorizer:
+        raise RequestError(ErrorCode.SECURITY_DISABLED, "no authorizer is configured on this broker")
+
+
+def binding_of(
+    asked: CreateAclsRequest.AclCreation, *, in_znodes: bool, has_prefixes: bool = True
+) -> AclBinding:
+    """Return the ACL that is to be created. Raises INVALID_REQUEST.
+
+    `in_znodes`: whether the resource's name becomes that of a znode. `has_prefixes`: whether all brokers of the cluster
+    know of prefixed patterns (Kafka 2.0).
+    """
+    kind = _known(ResourceType, asked.resource_type, "resourceType")
+    name = asked.resource_name
+    if kind is ResourceType.CLUSTER and name != CLUSTER_NAME:
+        raise _invalid(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
+    if not name:
+        raise _invalid("Invalid empty resource name")
+    pattern_type = _known(PatternType, asked.resource_pattern_type, "patternType")
+    operation = _known(Operation, asked.operation, "operation")
+    permission = _known(Permission, asked.permission_type, "permissionType")
+    if ":" not in asked.principal:
+        raise _invalid(
+            f"Could not parse principal from `{asked.principal[:100]}` "
+            "(no colon is present separating the principal type from the principal name)"
+        )
+    for what, text in (("resource name", name), ("principal", asked.principal), ("host", asked.host)):
+        if len(text.encode()) > NAME_BYTES_MAX:
+            raise _invalid(f"The {what} is longer than {NAME_BYTES_MAX} bytes")
+    if in_znodes and not _is_znode_name(name):
+        raise _invalid("Failed to create ACL: ZooKeeper has no znodes with the name of this resource")
+    if pattern_type is PatternType.PREFIXED and not has_prefixes:
+        raise _invalid(
+            "Failed to create ACL: prefixed patterns need inter.broker.protocol.version 2.0 or later"
+        )
+    entry = AccessControlEntry(asked.principal, asked.host, operation, permission)
+    return AclBinding(ResourcePattern(kind, pattern_type, name), entry)
+
+
+def filter_to_delete(asked: DeleteAclsRequest.DeleteAclsFilter) -> AclFilter:
+    """Return which ACLs are to be deleted. Raises INVALID_REQUEST for numbers that mean nothing."""
+    found = filter_of(asked)
+    if not _is_known(ResourceType, found.resource_type) or not (
+        found.pattern_type == MATCH or _is_known(PatternType, found.pattern_type)
+    ):
+        raise _invalid("Unknown patternFilter.")
+    if not _is_known(Operation, found.operation) or not _is_known(Permission, found.permission):
+        raise _invalid("Unknown entryFilter.")
+    return found
+
+
+def filter_of(asked: DescribeAclsRequest | DeleteAclsRequest.DeleteAclsFilter) -> AclFilter:
+    """Return which ACLs a filter of the wire means. Raises INVALID_REQUEST where it says "unknown" by its number."""
+    numbers = (
+        asked.resource_type_filter, asked.pattern_type_filter, asked.operation, asked.permission_type,
+    )  # fmt: skip
+    if 0 in numbers:
+        raise _invalid("The filter contains UNKNOWN elements")
+    return AclFilter(
+        asked.resource_type_filter,
+        asked.pattern_type_filter,
+        asked.resource_name_filter,
+        asked.principal_filter,
+        asked.host_filter,
+        asked.operation,
+        asked.permission_type,
+    )
+
+
+def _known(kind: type[K], number: int, what: str) -> K:
+    try:
+        return kind(number)
+    except ValueError:
+        word = {ANY: "ANY", MATCH: "MATCH" if kind is PatternType else "UNKNOWN"}.get(number, "UNKNOWN")
+        raise _invalid(f"Invalid {what} {word}") from None
+
+
+def _is_known(kind: type[K], number: int) -> bool:
+    return number == ANY or number in kind.__members__.values()
+
+
+def _is_znode_name(name: str) -> bool:
+    """Say whether ZooKeeper takes this as one part of a path."""
+    return name not in (".", "..") and not any(
+        char == "/"
+        or char < " "
+        or "\x7f" <= char <= "\x9f"
+        or "\ud800" <= char <= "\uf8ff"
+        or char >= "\ufff0"
+        for char in name
+    )
+
+
+def _invalid(message: str) -> RequestError:
+    return RequestError(ErrorCode.INVALID_REQUEST, message)

@@ -1,0 +1,397 @@
+"""What the two APIs that commit offsets have in common: OffsetCommit and TxnOffsetCommit.
+
+The rule: each partition has an answer of its own; metadata that is too long is the last thing that is wrong with one, and
+keeps no other back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from encodings import utf_16_le
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+
+from barnabas.cluster.internal_topics import OFFSETS_TOPIC
+from barnabas.deferred import Deferred
+from barnabas.errors import RequestError
+from barnabas.groups.group import FIRST_WITH_MEMBER_EPOCHS, LAST_WITHOUT_MEMBER_EPOCHS, Committer
+from barnabas.groups.shard import GroupShard
+from barnabas.security.authorizer import Operation, ResourceType
+from barnabas.statemachine.decision import Decision
+from barnabas.topic_partitions import TopicPartition
+from barnabas.transactions.transaction import Producer
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
+
+if TYPE_CHECKING:
+    from barnabas.cluster.ports import ConsumerOffsets
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.coordination.shard import GiveWay
+    from barnabas.loop_budget import LoopBudget
+    from barnabas.replicas.manager import Replicas
+    from barnabas.serving.context import RequestContext
+
+BROKER_RETENTION = -1
+"""The retention time of a request that leaves it to the broker."""
+TIMESTAMP_MAX = 2**63 - 1
+COMMITS_AT_ONCE = 250
+"""So many offsets are committed in one event: a few milliseconds' worth."""
+FEW = PARTITIONS_PER_CHECKPOINT = 16
+TOPICS_PER_CHECKPOINT = 1_000
+TOO_LARGE = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+"""Where writing fails with UNKNOWN_SERVER_ERROR, the offsets are more than a batch can hold."""
+RECORD_BYTES_MIN = 41
+"""What an offset takes in a batch besides the names of its group and topic, at least."""
+
+Commit = tuple[TopicPartition, OffsetCommitValue]
+
+
+class RequestedCommit(NamedTuple):
+    """One offset that is to be committed."""
+
+    commit: Commit
+    topic_id: bytes
+    is_too_long: bool
+
+
+class Partition(Protocol):
+    """A partition in a request."""
+
+    partition_index: int
+    committed_offset: int
+    committed_leader_epoch: int
+    committed_metadata: str | None
+
+
+class Request(Protocol):
+    """A request of either API; its topics have a name or, in OffsetCommit v10 and TxnOffsetCommit v6, a `topic_id`."""
+
+    group_id: str
+    member_id: str
+    generation_id_or_member_epoch: int
+    group_instance_id: str | None
+    topics: list[Any]
+
+
+class Answer(Protocol):
+    """A partition in a response."""
+
+    partition_index: int
+    error_code: int
+
+
+A = TypeVar("A", bound=Answer)
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Commits:
+    """The offsets of one request that can be committed, and the answers of their partitions."""
+
+    def __init__(
+        self,
+        context: RequestContext,
+        request: Request,
+        *,
+        retention_ms: int = BROKER_RETENTION,
+        metadata: MetadataStore,
+        replicas: Replicas,
+        group_coordinator: GroupCoordinator,
+        budget: LoopBudget,
+    ) -> None:
+        self._context = context
+        self._request = request
+        self._retention_ms = retention_ms
+        self._metadata = metadata
+        self._replicas = replicas
+        self._group_coordinator = group_coordinator
+        self._give_way: GiveWay = budget.checkpoint
+        self._requested: list[RequestedCommit] = []
+        self._accepted: list[Answer] = []
+        self._taken = 0
+        self._image = metadata.image
+        """The metadata in which all topics were known."""
+        self._replaced: set[str] = set()
+        """Topics that are gone since they were taken, be there others of their names or not."""
+        self._unknown_topic: int = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    async def take(
+        self,
+        new_topic: Callable[[Any, list[A]], T],
+        new_partition: Callable[[], A],
+        *,
+        by_id: bool = False,
+        in_zookeeper: bool = False,
+    ) -> list[T]:
+        """Take the offsets that can be committed; returns the topics' answers.
+
+        `new_topic` makes one of a topic and its partitions' answers. `by_id`: whether topics are named by their ids.
+        `in_zookeeper`: whether the offsets are kept there, where they need not fit into a batch.
+
+        Raises INVALID_COMMIT_OFFSET_SIZE, COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR.
+        """
+        if not in_zookeeper:
+            await self._check_size()
+        answers: list[T] = []
+        for _ in self._take_in_steps(answers, new_topic, new_partition, by_id=by_id):
+            await self._give_way()
+        return answers
+
+    @property
+    def are_few(self) -> bool:
+        """Whether they are taken and committed without giving way to others."""
+        topics = self._request.topics
+        return len(topics) < FEW and sum([len(topic.partitions) for topic in topics]) < FEW
+
+    def take_few(
+        self,
+        new_topic: Callable[[Any, list[A]], T],
+        new_partition: Callable[[], A],
+        *,
+        by_id: bool = False,
+    ) -> list[T]:
+        """As `take`, at once, of those that `are_few`."""
+        answers: list[T] = []
+        for _ in self._take_in_steps(answers, new_topic, new_partition, by_id=by_id):
+            pass
+        return answers
+
+    def _take_in_steps(
+        self,
+        answers: list[T],
+        new_topic: Callable[[Any, list[A]], T],
+        new_partition: Callable[[], A],
+        *,
+        by_id: bool,
+    ) -> Iterator[None]:
+        """Add the topics' answers; yields now and then."""
+        if by_id:
+            self._unknown_topic = ErrorCode.UNKNOWN_TOPIC_ID
+        for topic in self._request.topics:
+            name = self._metadata.image.topic_name(topic.topic_id) if by_id else topic.name
+            of_topic: list[A] = []
+            yield None
+            yield from self._take(name, topic.partitions, new_partition, of_topic)
+            if of_topic:  # as in Kafka, nothing is answered about a topic of which no partition is named
+                answers.append(new_topic(topic, of_topic))
+
+    async def _check_size(self) -> None:
+        """See that the offsets fit into a batch of their topic, before anything is done with them.
+
+        Raises INVALID_COMMIT_OFFSET_SIZE, as Kafka does for such a batch, COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR.
+        """
+        count = names_size = 0
+        for number, topic in enumerate(self._request.topics, 1):
+            of_topic = len(topic.partitions)
+            count += of_topic
+            names_size += of_topic * len(topic.name)
+            if number % TOPICS_PER_CHECKPOINT == 0:
+                await self._give_way()
+        if count <= COMMITS_AT_ONCE:
+            return
+        group_id = self._request.group_id
+        topic_partition = (OFFSETS_TOPIC, await self._group_coordinator.partition_of(group_id))
+        try:
+            bytes_max = self._replicas.leader(*topic_partition).log.config.max_message_bytes
+        except RequestError as error:
+            raise RequestError(ErrorCode.NOT_COORDINATOR, error.message) from error
+        size = count * (RECORD_BYTES_MIN + len(group_id)) + names_size
+        if size > bytes_max:
+            raise RequestError(
+                ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+                f"{count} offsets make a batch of more than {size} bytes; {bytes_max} are possible",
+            )
+
+    def _take(
+        self,
+        topic: str | None,
+        partitions: Sequence[Partition],
+        new_answer: Callable[[], A],
+        answers: list[A],
+    ) -> Iterator[None]:
+        """Take the offsets of a topic, None for one that is not known by its id; adds its partitions' answers."""
+        may_read = topic is not None and self._context.authorizes(Operation.READ, ResourceType.TOPIC, topic)
+        for partition in partitions:
+            self._taken += 1
+            if not self._taken % PARTITIONS_PER_CHECKPOINT:
+                yield
+            answer = new_answer()
+            answer.partition_index = partition.partition_index
+            answers.append(answer)
+            try:
+                self._requested.append(self._checked(topic, partition, may_read=may_read))
+                self._accepted.append(answer)
+            except RequestError as error:
+                answer.error_code = error.code
+
+    def _checked(self, topic: str | None, partition: Partition, *, may_read: bool) -> RequestedCommit:
+        """An offset as it is kept, and whether its metadata is too long.
+
+        Raises UNKNOWN_TOPIC_ID without a name, TOPIC_AUTHORIZATION_FAILED unless the requester `may_read` the topic, and
+        UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        if topic is None:
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
+        if not may_read:
+            raise RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        index = partition.partition_index
+        info = self._metadata.image.topics.get(topic)
+        if info is None or not 0 <= index < len(info.partitions):
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        offset_metadata = partition.committed_metadata or ""
+        # Kafka calls them bytes, but counts UTF-16 code units: as many as characters, or up to twice as many.
+        length_max = self._group_coordinator.settings.offset_metadata_bytes_max
+        is_too_long = (
+            2 * len(offset_metadata) > length_max
+            and len(utf_16_le.encode(offset_metadata)[0]) // 2 > length_max
+        )
+        now_ms = self._context.now_ms
+        timestamp_ms: int = getattr(partition, "commit_timestamp", -1)  # in OffsetCommit v1
+        value = OffsetCommitValue(
+            offset=partition.committed_offset,
+            leader_epoch=partition.committed_leader_epoch,
+            metadata=offset_metadata,
+            commit_timestamp=timestamp_ms if timestamp_ms >= 0 else now_ms,
+            expire_timestamp=_expiry_ms(now_ms, self._retention_ms),
+        )
+        return RequestedCommit(((topic, index), value), info.id, is_too_long)
+
+    async def commit(self, commit: Callable[[Sequence[RequestedCommit]], Awaitable[None]]) -> None:
+        """Let `commit` commit some offsets at a time; each partition's answer says how it went with its own."""
+        for first in range(0, len(self._requested), COMMITS_AT_ONCE):
+            some = self._requested[first : first + COMMITS_AT_ONCE]
+            answers = self._accepted[first : first + COMMITS_AT_ONCE]
+            try:
+                await commit(some)
+            except RequestError as error:
+                for answer in answers:
+                    answer.error_code = error.code
+            else:
+                self._answer_each(some, answers)
+
+    def _answer_each(self, some: Sequence[RequestedCommit], answers: Sequence[Answer]) -> None:
+        """Say what was wrong with single offsets of those that were committed together."""
+        replaced = self._replaced
+        for one, answer in zip(some, answers, strict=True):
+            if replaced and one.commit[0][0] in replaced:
+                answer.error_code = self._unknown_topic
+            elif one.is_too_long:
+                answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+
+    def commit_few(self, response: R) -> R | Deferred[R]:
+        """Write those that `are_few`, at once; returns the `response` when each partition's answer says how it went."""
+        if not self._requested:
+            return response
+        decide = self._decision(self._requested, self._context.api_version)
+        try:
+            written = self._group_coordinator.write_nowait(self._request.group_id, decide)
+        except RequestError as error:
+            self._refuse(error)
+            return response
+        if isinstance(written, Deferred):
+            return Deferred(partial(self._written, written, response))
+        self._answer_each(self._requested, self._accepted)
+        return response
+
+    async def _written(self, written: Deferred[None], response: R) -> R:
+        try:
+            await written.wait()
+        except RequestError as error:
+            self._refuse(error)
+        else:
+            self._answer_each(self._requested, self._accepted)
+        return response
+
+    def _refuse(self, error: RequestError) -> None:
+        code = TOO_LARGE if error.code == ErrorCode.UNKNOWN_SERVER_ERROR else error.code
+        for answer in self._accepted:
+            answer.error_code = code
+
+    async def commit_in_zookeeper(self, offsets: ConsumerOffsets) -> None:
+        """Keep what has no metadata that are too long; each partition's answer says how it went with its own."""
+        wanted = {one.commit[0]: one.commit[1].offset for one in self._requested if not one.is_too_long}
+        failure: int = ErrorCode.NONE
+        refused: dict[TopicPartition, RequestError] = {}
+        try:
+            refused = await offsets.commit(self._request.group_id, wanted)
+        except RequestError as error:
+            failure = error.code
+        for one, answer in zip(self._requested, self._accepted, strict=True):
+            if one.is_too_long:
+                answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            elif failure or one.commit[0] in refused:
+                answer.error_code = failure or refused[one.commit[0]].code
+
+    async def write(
+        self,
+        some: Sequence[RequestedCommit],
+        *,
+        check: Callable[[], None] = lambda: None,
+        producer: Producer | None = None,
+        says_epochs: bool = True,
+    ) -> None:
+        """Write some of the offsets for the member that commits, in the transaction of `producer` if there is one.
+
+        `says_epochs`: whether the version of TxnOffsetCommit has the errors that OffsetCommit has of member epochs.
+        Raises what `check`, which is called at the moment of the decision, and the group say against it, and
+        INVALID_COMMIT_OFFSET_SIZE where they are more than a batch can hold.
+        """
+        version = self._context.api_version
+        if producer is not None:
+            version = FIRST_WITH_MEMBER_EPOCHS if says_epochs else LAST_WITHOUT_MEMBER_EPOCHS
+        decide = self._decision(some, version, check, producer)
+        try:
+            await self._group_coordinator.write(self._request.group_id, decide)
+        except RequestError as error:
+            if error.code == ErrorCode.UNKNOWN_SERVER_ERROR:
+                raise RequestError(TOO_LARGE) from error
+            raise
+
+    def _decision(
+        self,
+        some: Sequence[RequestedCommit],
+        version: int,
+        check: Callable[[], None] = lambda: None,
+        producer: Producer | None = None,
+    ) -> Callable[[GroupShard, Decision], None]:
+        """Return the event that commits some of the offsets, which may do so in this version of OffsetCommit."""
+        request, context = self._request, self._context
+        committer = Committer(
+            request.member_id,
+            request.generation_id_or_member_epoch,
+            request.group_instance_id,
+            [one.commit[0] for one in some],
+            version,
+            transactional=producer is not None,
+        )
+
+        def decide(shard: GroupShard, out: Decision) -> None:
+            check()
+            shard.check_commit(request.group_id, committer, context.now_ms, out)
+            left = some if self._metadata.image is self._image else self._still_there(some)
+            shard.commit(request.group_id, [one.commit for one in left if not one.is_too_long], out)
+            out.producer = producer
+
+        return decide
+
+    def _still_there(self, some: Sequence[RequestedCommit]) -> Sequence[RequestedCommit]:
+        """Return the offsets of topics that are the ones that were taken, and note the others."""
+        topics = self._metadata.image.topics
+        for one in some:
+            name = one.commit[0][0]
+            info = topics.get(name)
+            if info is None or info.id != one.topic_id:
+                self._replaced.add(name)
+        return [one for one in some if one.commit[0][0] not in self._replaced]
+
+
+def _expiry_ms(now_ms: int, retention_ms: int) -> int:
+    """When an offset expires, in ms of the epoch; -1 leaves that to the broker's retention.
+
+    A time that a record cannot hold is the last one that it can, where the sum of Kafka overflows to one long ago;
+    a negative retention is over already, as in Kafka.
+    """
+    if retention_ms == BROKER_RETENTION:
+        return -1
+    return min(max(now_ms + retention_ms, 0), TIMESTAMP_MAX)

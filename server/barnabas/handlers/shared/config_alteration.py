@@ -1,0 +1,457 @@
+"""Altering the settings of resources, for AlterConfigs and IncrementalAlterConfigs.
+
+The rule: an alteration is decided on the whole of a resource's own settings, and either all of it happens or nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from barnabas.cluster import controller
+from barnabas.cluster.changes import ConfigChanged
+from barnabas.cluster.image import (
+    BROKER,
+    BROKER_LOGGER,
+    CLIENT_METRICS,
+    GROUP,
+    TOPIC,
+    Change,
+    ClusterImage,
+)
+from barnabas.config import client_metrics, tables, without_effect
+from barnabas.config import group as group_settings
+from barnabas.config import topic as topic_settings
+from barnabas.config.cluster import is_clustered
+from barnabas.config.listeners import concerns_security
+from barnabas.config.loading import BrokerConfig
+from barnabas.config.setting import LIST, Setting, SettingError
+from barnabas.errors import RequestError, detached
+from barnabas.handlers.shared import broker_loggers
+from barnabas.handlers.shared.config_resources import check_broker_name, check_type, require_on_resource
+from barnabas.security.authorizer import Operation
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.primitives import STRING_BYTES_MAX
+
+if TYPE_CHECKING:
+    from barnabas.cluster.store import MetadataStore
+    from barnabas.config.listeners import ListenerSecurity
+    from barnabas.loop_budget import LoopBudget
+    from barnabas.serving.context import RequestContext
+
+log = logging.getLogger(__name__)
+
+SET, DELETE, APPEND, SUBTRACT = range(4)
+"""Operations of IncrementalAlterConfigs (KIP-339)."""
+
+ALTERATIONS_PER_REQUEST_MAX = 10_000
+"""Kafka's MAX_RECORDS_PER_USER_OP."""
+
+THREAD_POOLS = frozenset((
+    "background.threads", "num.io.threads", "num.network.threads", "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers",
+))  # fmt: skip
+"""They can grow to twice their size at once, or shrink to half of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """One setting's change: an operation and its value."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+@dataclass(slots=True)
+class ResourceChange:
+    """What one request asks of a resource, and why it is refused."""
+
+    resource_type: int
+    name: str
+    alterations: list[Alteration]
+    refused: RequestError | None = None
+
+    @property
+    def key(self) -> tuple[int, str]:
+        """What tells resources apart."""
+        return self.resource_type, self.name
+
+
+class Answer(Protocol):
+    """What became of a resource, in a response of either API."""
+
+    resource_type: int
+    resource_name: str
+    error_code: int
+    error_message: str | None
+
+
+A = TypeVar("A", bound=Answer)
+
+
+class ConfigAlteration:
+    """What one request does to the settings of resources. Lifecycle: `apply`, once.
+
+    `replace_all` begins with none of a resource's own settings, as AlterConfigs does.
+    """
+
+    def __init__(
+        self,
+        context: RequestContext,
+        *,
+        replace_all: bool,
+        validate_only: bool,
+        metadata: MetadataStore,
+        config: BrokerConfig,
+        budget: LoopBudget,
+        broker_id: int,
+        security: ListenerSecurity,
+    ) -> None:
+        self._context = context
+        self._replace_all = replace_all
+        self._validate_only = validate_only
+        self._metadata = metadata
+        self._config = config
+        self._budget = budget
+        self._broker_id = broker_id
+        self._security = security
+
+    async def apply(self, resources: Sequence[Any], new_answer: Callable[[], A]) -> list[A]:
+        """Alter all resources in one change, and answer each; one that is refused does not keep the others back.
+
+        Raises StorageError.
+        """
+        changes = await self._wanted_changes(resources)
+        await self._check(changes)
+        await self._check_security(changes)
+        await self._change(changes)
+        answers = []
+        for change in changes:
+            answer = new_answer()
+            answer.resource_type, answer.resource_name, answer.error_message = *change.key, None
+            if change.refused is not None:
+                answer.error_code, answer.error_message = change.refused.code, change.refused.message
+            answers.append(answer)
+            await self._budget.checkpoint()
+        return answers
+
+    async def _wanted_changes(self, resources: Sequence[Any]) -> list[ResourceChange]:
+        """What a request asks for; all of it is refused where it is more than Apache Kafka takes in one request."""
+        count = 0
+        for resource in resources:
+            count += len(resource.configs)
+            await self._budget.checkpoint()
+        too_many = None
+        if count > ALTERATIONS_PER_REQUEST_MAX:
+            too_many = RequestError(
+                ErrorCode.POLICY_VIOLATION,
+                f"{count} settings are changed; at most {ALTERATIONS_PER_REQUEST_MAX} in one request",
+            )
+        changes = []
+        for resource in resources:
+            change = ResourceChange(resource.resource_type, resource.resource_name, [], too_many)
+            if too_many is None:
+                for entry in resource.configs:
+                    operation = SET if self._replace_all else entry.config_operation
+                    change.alterations.append(Alteration(entry.name, operation, entry.value))
+                    await self._budget.checkpoint()
+            changes.append(change)
+            await self._budget.checkpoint()
+        return changes
+
+    async def _check(self, wanted: Sequence[ResourceChange]) -> None:
+        """Refuse what can be refused without looking at what is set, and set the levels of loggers.
+
+        The codes: INVALID_REQUEST, INVALID_TOPIC_EXCEPTION, INVALID_CONFIG, and those of the authorizer.
+        """
+        counts: Counter[tuple[int, str]] = Counter()
+        for one in wanted:
+            counts[one.key] += 1
+            await self._budget.checkpoint()
+        for one in wanted:
+            await self._budget.checkpoint()
+            if one.refused is not None:
+                continue
+            try:
+                if counts[one.key] > 1:
+                    raise RequestError(ErrorCode.INVALID_REQUEST, "the resource is named twice")
+                self._check_resource(one)
+            except RequestError as error:
+                one.refused = detached(error)
+
+    def _check_resource(self, one: ResourceChange) -> None:
+        _check_alterations(one.alterations)
+        check_type(one.resource_type, self._config)
+        if one.resource_type == BROKER:
+            check_broker_name(one.name, broker_id=self._broker_id)
+        require_on_resource(self._context, Operation.ALTER_CONFIGS, one.resource_type, one.name)
+        if one.resource_type != BROKER_LOGGER:
+            _check_resource(one.resource_type, one.name, broker_id=self._broker_id)
+        elif self._replace_all:
+            raise RequestError(ErrorCode.INVALID_REQUEST, "loggers can only be altered one by one")
+        else:
+            _alter_loggers(
+                one.name, one.alterations, validate_only=self._validate_only, broker_id=self._broker_id
+            )
+
+    async def _check_security(self, wanted: Sequence[ResourceChange]) -> None:
+        """Refuse settings of TLS and SASL with which a listener could not go on: keys are read before they are taken."""
+        image, config = self._metadata.image, self._config
+        for one in wanted:
+            await self._budget.checkpoint()
+            if one.resource_type != BROKER or one.refused is not None:
+                continue
+            if not any(concerns_security(alteration.name) for alteration in one.alterations):
+                continue
+            try:
+                before = {} if self._replace_all else image.settings_of(BROKER, one.name)
+                settings = _altered(BROKER, before, one.alterations, config)
+                _check_settings(BROKER, one.name, settings, config=config)
+                others = image.settings_of(BROKER, "") if one.name else {}
+                trial = (
+                    config.with_dynamic(others, settings) if one.name else config.with_dynamic(settings, {})
+                )
+                await self._security.check(trial)
+            except RequestError as error:
+                one.refused = detached(error)
+            except SettingError as error:
+                one.refused = RequestError(ErrorCode.INVALID_REQUEST, str(error))
+
+    async def _change(self, wanted: Sequence[ResourceChange]) -> None:
+        """Change the own settings of all resources that are not refused, in one change.
+
+        Refuses those that cannot be changed as a whole: INVALID_CONFIG, INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION.
+        """
+
+        def decide(image: ClusterImage) -> Iterator[Change | None]:
+            for one in wanted:
+                yield None
+                if one.refused is None and one.resource_type != BROKER_LOGGER:
+                    try:
+                        change = self._changed(image, one)
+                    except RequestError as error:
+                        one.refused = detached(error)
+                    else:
+                        yield change
+
+        if self._validate_only:
+            for _ in decide(self._metadata.image):
+                await self._budget.checkpoint()
+            return
+        await self._metadata.change(decide)
+        for one in wanted:
+            if one.resource_type == BROKER and one.refused is None:
+                _log_unknown(self._context, one, self._config)
+            await self._budget.checkpoint()
+
+    def _changed(self, image: ClusterImage, wanted: ResourceChange) -> ConfigChanged:
+        resource_type, name = wanted.key
+        before = image.settings_of(resource_type, name)
+        if resource_type == BROKER and self._config.kept_for_all:
+            settings = self._with_kept(before, wanted)
+        else:
+            first = {} if self._replace_all else before
+            settings = _altered(resource_type, first, wanted.alterations, self._config)
+        _check_settings(resource_type, name, settings, config=self._config)
+        if resource_type == TOPIC and name not in image.topics:
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+        return ConfigChanged(resource_type, name, tuple(sorted(settings.items())))
+
+    def _with_kept(self, before: Mapping[str, str], wanted: ResourceChange) -> dict[str, str]:
+        """Settings of brokers after these alterations, where some are always those of all brokers (KIP-966).
+
+        They can neither be set for one broker nor be taken away from all. Raises INVALID_CONFIG.
+        """
+        name, of_all = wanted.name, self._config.kept_for_all
+        kept = of_all if not name else {}
+        first = {} if self._replace_all else {**kept, **before}
+        settings = _altered(BROKER, first, wanted.alterations, self._config)
+        named = {alteration.name: alteration.operation for alteration in wanted.alterations}
+        for setting in of_all:
+            if name and named.get(setting, DELETE) != DELETE:
+                raise RequestError(
+                    ErrorCode.INVALID_CONFIG, f"{setting} is a setting of all brokers, not of one"
+                )
+            if not name and setting not in settings:
+                raise RequestError(
+                    ErrorCode.INVALID_CONFIG, f"{setting} cannot be taken away from all brokers"
+                )
+        return {
+            key: text for key, text in settings.items() if key not in kept or key in before or key in named
+        }
+
+
+def _check_alterations(alterations: Sequence[Alteration]) -> None:
+    seen: set[str] = set()
+    for alteration in alterations:
+        if alteration.name in seen:
+            raise RequestError(ErrorCode.INVALID_REQUEST, f"setting {alteration.name!r} is named twice")
+        seen.add(alteration.name)
+        if alteration.operation not in (SET, DELETE, APPEND, SUBTRACT):
+            raise RequestError(ErrorCode.INVALID_REQUEST, f"there is no operation {alteration.operation}")
+        if alteration.operation != DELETE and alteration.value is None:
+            raise RequestError(ErrorCode.INVALID_REQUEST, f"setting {alteration.name!r} has no value")
+
+
+def _check_resource(resource_type: int, name: str, *, broker_id: int) -> None:
+    """Whether there can be such a resource; whether a topic is there is asked later."""
+    if resource_type == BROKER:
+        check_broker_name(name, broker_id=broker_id)
+    elif resource_type not in (TOPIC, GROUP, CLIENT_METRICS):
+        raise RequestError(ErrorCode.INVALID_REQUEST, f"there are no resources of type {resource_type}")
+    elif not name:
+        raise RequestError(ErrorCode.INVALID_REQUEST, "the name of the resource is empty")
+    elif resource_type == TOPIC:
+        controller.check_topic_name(name)
+
+
+def _check_settings(
+    resource_type: int, name: str, settings: Mapping[str, str], *, config: BrokerConfig
+) -> None:
+    for setting, text in settings.items():
+        if len(text) > STRING_BYTES_MAX:
+            raise RequestError(
+                ErrorCode.INVALID_CONFIG,
+                f"{setting} would have {len(text)} characters; {STRING_BYTES_MAX} are the most",
+            )
+    if resource_type == BROKER:
+        _check_broker_settings(config, name, settings)
+        return
+    try:
+        if resource_type == TOPIC:
+            controller.check_settings(settings, config)
+        elif resource_type == GROUP:
+            group_settings.check(settings, config)
+        else:
+            client_metrics.check(settings)
+    except SettingError as error:
+        raise RequestError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+
+def _known(name: str, config: BrokerConfig) -> Setting[Any] | None:
+    """Return the row of a broker's setting; None for a name that is no setting, or none any more."""
+    row = tables.find(name)
+    return None if row is None or tables.is_gone(row, in_cluster=is_clustered(config)) else row
+
+
+def _log_unknown(context: RequestContext, wanted: ResourceChange, config: BrokerConfig) -> None:
+    """Write to the log which of a broker's new settings nobody knows: they are kept, and have no effect."""
+    unknown = [
+        alteration.name
+        for alteration in wanted.alterations
+        if alteration.operation != DELETE and _known(alteration.name, config) is None
+    ]
+    if unknown:
+        context.log(
+            log, logging.WARNING, "unknown settings of brokers",
+            "%d settings of broker %r are not known here, the first of them %r",
+            len(unknown), wanted.name, unknown[0],
+        )  # fmt: skip
+
+
+def _check_broker_settings(config: BrokerConfig, broker: str, settings: Mapping[str, str]) -> None:
+    """Kafka takes names that it does not know, for they may be a plugin's, and answers all else with one code."""
+    for name, text in settings.items():
+        row = _known(name, config)
+        if row is None:
+            continue
+        if not row.dynamic:
+            raise RequestError(ErrorCode.INVALID_REQUEST, f"{name} cannot be changed while the broker runs")
+        if row.changes == "broker" and not broker:
+            raise RequestError(ErrorCode.INVALID_REQUEST, f"{name} can only be set for one broker")
+        try:
+            value = config.limited(row).parse(text)
+        except SettingError as error:
+            raise RequestError(ErrorCode.INVALID_REQUEST, str(error)) from error
+        if row.stops and without_effect.differs(row, value):
+            raise RequestError(ErrorCode.INVALID_CONFIG, without_effect.explain(row, text))
+        if name in THREAD_POOLS:
+            now = config.value_of(name)
+            if not now / 2 <= value <= now * 2:
+                raise RequestError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"{name}={text}: from half to twice of the {now} there are now expected",
+                )
+
+
+def _alter_loggers(
+    name: str, alterations: Sequence[Alteration], *, validate_only: bool, broker_id: int
+) -> None:
+    if not name:
+        raise RequestError(ErrorCode.INVALID_REQUEST, "the number of a broker is needed")
+    check_broker_name(name, broker_id=broker_id)
+    known = broker_loggers.levels()
+    wanted: dict[str, str | None] = {}
+    for alteration in alterations:
+        if alteration.operation in (APPEND, SUBTRACT):
+            raise RequestError(ErrorCode.INVALID_REQUEST, "a logger's level can only be set or deleted")
+        if alteration.name not in known:
+            raise RequestError(ErrorCode.INVALID_CONFIG, f"there is no logger {alteration.name!r}")
+        if alteration.operation == DELETE:
+            if alteration.name == broker_loggers.ROOT:
+                raise RequestError(ErrorCode.INVALID_REQUEST, "the root logger cannot be without a level")
+            wanted[alteration.name] = None
+            continue
+        if alteration.value not in broker_loggers.LEVELS:
+            names = ", ".join(broker_loggers.LEVELS)
+            raise RequestError(
+                ErrorCode.INVALID_CONFIG, f"{alteration.value!r} is no level; the levels are {names}"
+            )
+        wanted[alteration.name] = alteration.value
+    if not validate_only:
+        broker_loggers.set_levels(wanted)
+
+
+def _altered(
+    resource_type: int, current: Mapping[str, str], alterations: Sequence[Alteration], config: BrokerConfig
+) -> dict[str, str]:
+    """A resource's own settings after these alterations. Raises INVALID_CONFIG."""
+    settings = dict(current)
+    for alteration in alterations:
+        if alteration.operation == DELETE:
+            settings.pop(alteration.name, None)
+        elif alteration.operation == SET:
+            settings[alteration.name] = alteration.value or ""
+        else:
+            settings[alteration.name] = _merged(resource_type, settings, alteration, config)
+    return settings
+
+
+def _find(resource_type: int, name: str) -> Setting[Any] | None:
+    if resource_type == TOPIC:
+        return topic_settings.SETTINGS.get(name)
+    if resource_type == BROKER:
+        return tables.find(name)
+    if resource_type == GROUP:
+        return group_settings.find(name)
+    return client_metrics.SETTINGS.get(name)
+
+
+def _merged(
+    resource_type: int, settings: Mapping[str, str], alteration: Alteration, config: BrokerConfig
+) -> str:
+    """A list setting with items added or taken away."""
+    row = _find(resource_type, alteration.name)
+    if row is None or row.kind is not LIST or resource_type == CLIENT_METRICS:
+        raise RequestError(ErrorCode.INVALID_CONFIG, f"{alteration.name} is no list")
+    text = settings.get(alteration.name)
+    if text is not None:
+        items = list(LIST.parse(text))
+    elif resource_type == TOPIC:
+        items = list(config.topic_default(row)[0])
+    elif resource_type == BROKER:
+        items = list(config.value_of(alteration.name) or ())
+    else:
+        items = list(row.default)
+    changed = LIST.parse(alteration.value or "")
+    if alteration.operation == APPEND:
+        known = set(items)
+        items += [item for item in changed if item not in known]
+    else:
+        gone = set(changed)
+        items = [item for item in items if item not in gone]
+    return ",".join(items)

@@ -1,0 +1,162 @@
+"""What the describing of groups with epochs has in common: consumer, streams and share groups.
+
+The rule: each group has an answer of its own, and an error of one is not the others'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+
+from barnabas.cluster.image import ClusterImage
+from barnabas.errors import RequestError
+from barnabas.groups.shard import GroupShard
+from barnabas.groups.topics import by_topic
+from barnabas.security.authorizer import Operation, ResourceType
+from barnabas.statemachine.decision import EVENT_SIZE_MAX, Decision
+from barnabas.topic_partitions import TopicIdPartition
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.environment import Threads
+    from barnabas.loop_budget import LoopBudget
+    from barnabas.serving.context import RequestContext
+
+
+class DescribeRequest(Protocol):
+    """What the requests share."""
+
+    group_ids: list[str]
+    include_authorized_operations: bool
+
+
+class Described(Protocol):
+    """What the responses' descriptions of a group share."""
+
+    group_id: str
+    error_code: int
+    error_message: str | None
+    authorized_operations: int
+    members: list[Any]
+
+
+class MemberToDescribe(NamedTuple):
+    """Makes a member's description, of what does not change; and how many topics and partitions there are in it."""
+
+    size: int
+    make: Callable[[], Any]
+
+
+D = TypeVar("D", bound=Described)
+A = TypeVar("A")
+A_co = TypeVar("A_co", covariant=True)
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+async def describe_each(
+    context: RequestContext,
+    request: DescribeRequest,
+    describe: Callable[[str, GroupShard], tuple[D, Iterator[MemberToDescribe]]],
+    empty: Callable[[], D],
+    topics_of: Callable[[D], Iterable[str]],
+    *,
+    group_coordinator: GroupCoordinator,
+    budget: LoopBudget,
+    threads: Threads,
+    is_large: Callable[[str, GroupShard], bool] | None = None,
+) -> list[D]:
+    """Describe each group on its own, once; where `describe` raises a RequestError, `empty` is filled with that.
+
+    `describe` returns a description without members, and what makes these; they are many, so others may run in between.
+    What is large is made in `threads`, also a description without members for which `is_large` says so.
+    A group with `topics_of` which the requester may not describe one is not described either.
+    """
+
+    def perform(
+        group_id: str,
+        shard: GroupShard,
+        out: Decision,  # noqa: ARG001
+    ) -> tuple[D, Iterator[MemberToDescribe]]:
+        return describe(group_id, shard)
+
+    groups = []
+    for group_id in dict.fromkeys(request.group_ids):
+        await budget.checkpoint()
+        try:
+            context.require(Operation.DESCRIBE, ResourceType.GROUP, group_id)
+            if not group_id:
+                raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+            described, members = await group_coordinator.write(
+                group_id,
+                partial(perform, group_id),
+                is_large=partial(is_large, group_id) if is_large is not None else None,
+            )
+            for member in members:
+                described.members.append(
+                    await threads.run(member.make) if member.size > EVENT_SIZE_MAX else member.make()
+                )
+                await budget.checkpoint()
+            topics = topics_of(described)
+            await context.require_each(Operation.DESCRIBE, ResourceType.TOPIC, topics, budget)
+        except RequestError as error:
+            described = empty()
+            described.group_id = group_id
+            described.error_code = error.code
+            described.error_message = error.message or None
+        else:
+            if request.include_authorized_operations:
+                described.authorized_operations = context.authorized_operations(ResourceType.GROUP, group_id)
+        groups.append(described)
+    return groups
+
+
+class _Assigned(Protocol):
+    """A topic in the assignment of a member, of either response."""
+
+    topic_name: str
+
+
+class _Assignment(Protocol):
+    """What a member has."""
+
+    @property
+    def topic_partitions(self) -> Sequence[_Assigned]:
+        """The partitions by topic."""
+
+
+def assigned_topics(assignments: Iterable[_Assignment]) -> Iterator[str]:
+    """Return the names of the topics in assignments."""
+    for assignment in assignments:
+        for topic in assignment.topic_partitions:
+            yield topic.topic_name
+
+
+class _MakeTopic(Protocol[T_co]):
+    """Makes the partitions of a topic, of either response."""
+
+    def __call__(self, *, topic_id: bytes, topic_name: str, partitions: list[int]) -> T_co: ...
+
+
+class _MakeAssignment(Protocol[T, A_co]):
+    """Makes an assignment, of either response."""
+
+    def __call__(self, *, topic_partitions: list[T]) -> A_co: ...
+
+
+def assignment(
+    make: _MakeAssignment[T, A],
+    make_topic: _MakeTopic[T],
+    topic_partitions: Iterable[TopicIdPartition],
+    image: ClusterImage,
+) -> A:
+    """Return partitions as a response's assignment, of the topics that still exist."""
+    return make(
+        topic_partitions=[
+            make_topic(topic_id=topic_id, topic_name=name, partitions=partitions)
+            for topic_id, partitions in by_topic(topic_partitions)
+            if (name := image.topic_name(topic_id)) is not None
+        ]
+    )

@@ -1,0 +1,89 @@
+"""A partition as Metadata and DescribeTopicPartitions describe it to one client.
+
+The rule: a leader that the client cannot reach is no leader. LEADER_NOT_AVAILABLE where there is none, it is not alive or
+its log is not there; LISTENER_NOT_FOUND where it is alive without the listener on which the client came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from barnabas.cluster.endpoints import advertised_nodes
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.cluster.image import ClusterImage, PartitionInfo
+    from barnabas.replicas.manager import Replicas
+    from barnabas.serving.context import ConnectionInfo
+
+NO_LEADER = -1
+
+
+class DescribedPartition(Protocol):
+    """What both APIs say of a partition."""
+
+    error_code: int
+    leader_id: int
+    offline_replicas: list[int]
+
+
+T = TypeVar("T", bound=DescribedPartition)
+
+
+class PartitionDescriber:
+    """Describes partitions of one image to one client."""
+
+    def __init__(
+        self,
+        image: ClusterImage,
+        connection: ConnectionInfo,
+        *,
+        replicas: Replicas,
+        broker_id: int,
+        names_listeners: bool = True,
+        reachable_only: bool = False,
+    ) -> None:
+        """`names_listeners`: the client knows LISTENER_NOT_FOUND (Metadata v6).
+
+        `reachable_only`: replicas that it cannot reach are left out, and REPLICA_NOT_AVAILABLE says so (Metadata v0).
+        """
+        self.nodes = advertised_nodes(image, connection)
+        """The brokers that the client can reach."""
+        self._image = image
+        self._reachable = frozenset(node.id for node in self.nodes)
+        self._replicas = replicas
+        self._broker_id = broker_id
+        self._no_listener = (
+            ErrorCode.LISTENER_NOT_FOUND if names_listeners else ErrorCode.LEADER_NOT_AVAILABLE
+        )
+        self._reachable_only = reachable_only
+
+    def describe(self, topic: str, index: int, info: PartitionInfo, make: Callable[..., T]) -> T:
+        """Return what `make` makes of a partition's description."""
+        described = make(
+            partition_index=index,
+            leader_id=info.leader,
+            leader_epoch=info.leader_epoch,
+            replica_nodes=self._shown(info.replicas),
+            isr_nodes=self._shown(info.isr),
+            offline_replicas=list(info.offline),
+        )
+        if self._replicas.is_offline(topic, index, info):
+            described.error_code = ErrorCode.LEADER_NOT_AVAILABLE
+            if self._broker_id not in described.offline_replicas:
+                described.offline_replicas.append(self._broker_id)
+        elif info.leader not in self._reachable:
+            is_alive = info.leader in self._image.brokers
+            described.error_code = self._no_listener if is_alive else ErrorCode.LEADER_NOT_AVAILABLE
+        else:
+            if self._reachable_only and not self._reachable.issuperset((*info.replicas, *info.isr)):
+                described.error_code = ErrorCode.REPLICA_NOT_AVAILABLE
+            return described
+        described.leader_id = NO_LEADER
+        return described
+
+    def _shown(self, broker_ids: Iterable[int]) -> list[int]:
+        if self._reachable_only:
+            return [broker_id for broker_id in broker_ids if broker_id in self._reachable]
+        return list(broker_ids)

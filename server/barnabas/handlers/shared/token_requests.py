@@ -1,0 +1,48 @@
+"""What the four APIs of delegation tokens (KIP-48) have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from barnabas.errors import RequestError
+from barnabas.serving.context import ANONYMOUS
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.serving.context import RequestContext
+
+NO_TIMESTAMP = -1
+"""Stands in the answer to a request that is refused."""
+
+Change = Callable[[bytes, str, int], Awaitable[int]]
+"""Changes when the token of an HMAC expires, for a principal, by a period in ms; returns when. Raises RequestError."""
+
+
+async def expiry_changed(
+    context: RequestContext, change: Change, hmac: bytes, period_ms: int
+) -> tuple[int, int]:
+    """Return the error code and the time of expiry in ms with which a renewal or an expiry is answered."""
+    if not may_handle_tokens(context):
+        return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, NO_TIMESTAMP
+    try:
+        return ErrorCode.NONE, await change(hmac, context.connection.principal, period_ms)
+    except RequestError as error:
+        return error.code, NO_TIMESTAMP
+
+
+def may_handle_tokens(context: RequestContext) -> bool:
+    """Return whether tokens may be asked for on this connection.
+
+    Not without authentication and encryption of some kind, and not by somebody who has logged in with a token.
+    """
+    connection = context.connection
+    if connection.token_authenticated or connection.security_protocol == "PLAINTEXT":
+        return False
+    return connection.security_protocol != "SSL" or connection.principal != ANONYMOUS
+
+
+def parts_of(principal: str) -> tuple[str, str]:
+    """Return type and name of a principal such as `User:alice`."""
+    kind, _, name = principal.partition(":")
+    return kind, name

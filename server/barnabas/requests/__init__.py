@@ -1,1 +1,0 @@
-"""What is known of a request while it is served: who asks, what it may hold, what it shares with others."""

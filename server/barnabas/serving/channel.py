@@ -1,0 +1,83 @@
+"""How the clients of one listener are secured, as its settings say now.
+
+The rule: a connection keeps what it has begun with; new ones get what is new.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.network.sockets import PlainTransport
+from barnabas.serving.context import ANONYMOUS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.environment import Environment
+    from barnabas.network.tls import TlsTransport
+    from barnabas.network.tls_context import ServerTls
+    from barnabas.network.transport import Transport
+    from barnabas.security.credentials import Credentials
+    from barnabas.security.principals import CertificateNames
+    from barnabas.security.sasl.server import SaslOffer, SaslServer
+
+SECRET_BYTES = 32
+
+
+class LoginParts(NamedTuple):
+    """What mechanisms need of the broker."""
+
+    credentials: Callable[[], Credentials]
+    """Makes them when a mechanism first needs them."""
+    environment: Environment
+    secret: bytes
+    """Random, `SECRET_BYTES` long; the challenges of users who do not exist are made with it."""
+
+
+class Channel(NamedTuple):
+    """What new connections of a listener get."""
+
+    offer: SaslOffer | None = None
+    """None on a listener without SASL."""
+    tls: ServerTls | None = None
+    """None on a listener without TLS."""
+    names: CertificateNames | None = None
+    """How clients with a certificate are called; None on a listener without TLS."""
+
+    @property
+    def authenticates(self) -> bool:
+        """Whether every client has to say who it is."""
+        return self.offer is not None or (self.tls is not None and self.tls.requires_certificate)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether clients are served at once, without a handshake or a login."""
+        return self.offer is None and self.tls is None
+
+    def new_login(self) -> SaslServer | None:
+        """Return the login of a new connection, None where nobody logs in."""
+        if self.offer is None:
+            return None
+        from barnabas.security.sasl.server import SaslServer
+
+        return SaslServer(self.offer)
+
+    def secured(self, accepted: Transport) -> TlsTransport | None:
+        """Return an accepted connection with TLS before its handshake; None where there is no TLS. Raises OSError."""
+        if self.tls is None:
+            return None
+        from barnabas.network.tls import TlsTransport
+
+        assert isinstance(accepted, PlainTransport), "TLS is for sockets of the operating system"
+        return TlsTransport(accepted, self.tls)
+
+    def principal_of(self, certificate: bytes | None) -> str:
+        """Return the principal of a client by its certificate. Raises ValueError where no rule names it."""
+        if certificate is None or self.names is None:
+            return ANONYMOUS
+        from barnabas.security.principals import subject_of
+
+        return f"User:{self.names.name_of(subject_of(certificate))}"
+
+
+NO_SECURITY = Channel()

@@ -1,0 +1,125 @@
+"""Decoding requests and encoding responses that have very many entries, in a thread beside the event loop.
+
+The rule: what is small is done at once by whoever asks; what is large is done here, one after the other, and its memory
+is reserved before. The interpreter switches between the thread and the loop, so the loop is slowed but not held up.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import trio
+
+from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from barnabas.serving.meter import count_error_codes
+from barnabas.wire.extent import entries_of
+from barnabas.wire.framing import PRODUCE
+from barnabas.wire.headers import encode_into
+from barnabas.wire.primitives import NO_LIMIT
+from barnabas.wire.registry import response_codec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.apis import Api
+    from barnabas.environment import Threads
+    from barnabas.serving.context import RequestContext
+    from barnabas.wire.primitives import Chunk
+
+T = TypeVar("T")
+
+INLINE_BYTES_MAX: Final = 32 * 1024
+INLINE_ENTRIES_MAX: Final = 1000
+"""Requests up to this size with so many entries of arrays are decoded at once, and responses with so many encoded: that
+takes a millisecond or two. So are requests to produce with so many, of any size: their records are not decoded."""
+
+CHUNKS_PER_JOIN: Final = 20_000
+"""Pieces of an encoded response that are copied together in one call, during which no other thread runs: a millisecond."""
+
+DECODED_FACTOR: Final = 16
+"""Growth of a request without records when it is decoded, about: more is known when that is done."""
+UNDECODED_RESERVED_MAX: Final = 16 << 20
+ENTRY_BYTES: Final = 512
+"""Bytes that an entry of a request takes until it is answered: decoded, its answer, and that encoded, about."""
+
+
+class JoinedChunks(list["Chunk"]):
+    """The chunks of a large response, of which many are joined as soon as there are so many: they take more than it does.
+
+    The first one is left alone. Lifecycle: `append`, then `join`.
+    """
+
+    def __init__(self, joined: Callable[[list[Chunk]], list[Chunk]]) -> None:
+        super().__init__()
+        self._joined = joined
+        self._unjoined = 1  # where those begin that are not joined
+
+    def append(self, chunk: Chunk) -> None:
+        """Add a chunk."""
+        super().append(chunk)
+        if len(self) - self._unjoined >= CHUNKS_PER_JOIN:
+            self.join()
+
+    def join(self) -> None:
+        """Join what is not joined."""
+        self[self._unjoined :] = self._joined(self[self._unjoined :])
+        self._unjoined = len(self)
+
+
+class CodecWorker:
+    """Decodes and encodes what is large. One at a time: Python does no two at once.
+
+    `entries_max`: how many entries of arrays and tagged fields a request may have.
+    """
+
+    def __init__(self, threads: Threads, entries_max: int) -> None:
+        self._threads = threads
+        self._limiter = trio.CapacityLimiter(1)
+        self.entries_max = entries_max
+
+    async def decode(self, api: Api, context: RequestContext, frame: memoryview, position: int) -> Any:
+        """Decode the body of a request that is not decoded at once, and reserve memory for it and its answer.
+
+        Raises PeerError, TooManyEntriesError for more entries than `entries_max`, of which none is kept.
+        """
+        decode = api.decoders[context.api_version]
+        is_produce = api.key == PRODUCE
+        reserved = min(len(frame) * DECODED_FACTOR, UNDECODED_RESERVED_MAX)
+        await context.reserve(reserved)
+        left = NO_LIMIT if _is_of_brokers(api, context) else self.entries_max
+
+        def decoded() -> tuple[Any, int]:
+            # Single bytes of these are read in two thirds of the time. Only what is produced stays where it lies.
+            request = decode(frame if is_produce else bytes(frame), position, left)[0]
+            return request, entries_of(request)
+
+        request, entries = await self._threads.run(decoded, limiter=self._limiter)
+        taken = entries * ENTRY_BYTES + (0 if is_produce else len(frame))
+        if taken < reserved:
+            context.unreserve(reserved - taken)
+        else:
+            await context.reserve(taken - reserved)
+        return request
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Do what is long by the size of a message, in the thread; returns what it returns, raises what it raises."""
+        return await self._threads.run(work, limiter=self._limiter)
+
+    async def encode(self, context: RequestContext, response: Any) -> tuple[list[Chunk], dict[int, int]]:
+        """Encode a large response, and count its error codes. Raises EncodeError."""
+
+        def encoded() -> tuple[list[Chunk], dict[int, int]]:
+            key, version = context.api_key, context.api_version
+            chunks = JoinedChunks(response_codec(key).joined)
+            encode_into(chunks, key, version, context.correlation_id, response)
+            chunks.join()
+            return chunks, count_error_codes(response)
+
+        return await self._threads.run(encoded, limiter=self._limiter)
+
+
+def _is_of_brokers(api: Api, context: RequestContext) -> bool:
+    """Return whether a request is one that only brokers send each other, from one who may."""
+    return api.member_only and context.authorizes(
+        Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME, is_asked_for=False
+    )

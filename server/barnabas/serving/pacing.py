@@ -1,0 +1,114 @@
+"""The pace of a connection: when its next request is to be expected, and how it is waited for.
+
+| State | The next request | How it is waited for |
+|---|---|---|
+| IDLE | may be long in coming | with all idle ones: so many wake per loop iteration as it has time for |
+| ACTIVE | came soon after the answer before it | by Trio; with others of its kind while many are active |
+| BUSY_POLLING | came at once, and no other connection sent anything | looked for without a loop iteration |
+
+    IDLE --soon--> ACTIVE --at once, alone--> BUSY_POLLING
+    ACTIVE, BUSY_POLLING --late, or nothing for a while--> IDLE
+    BUSY_POLLING --not at once, or others sent something--> ACTIVE
+
+The first request says nothing: thousands of new connections may send theirs together. So a new connection is IDLE.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import IntEnum
+from typing import Final
+
+UNCOUNTED_BYTES_MAX: Final = 4096
+"""Requests up to this size are small, and not counted among the memory of requests: each connection may hold one."""
+ACTIVE_SECONDS: Final = 1.0
+"""A connection is active if its last request came so soon after the response before it."""
+OTHERS_SECONDS: Final = 0.1
+"""For so long after connections have taken turns each of them counts as one among others."""
+BUSY_POLL_WITHIN_SECONDS = 0.000_4
+"""A request that came so soon after the response before it lets its connection busy-poll for the next one."""
+BUSY_POLL_SECONDS = 0.000_3
+"""For how long it busy-polls, before it waits for an iteration of the event loop."""
+BUSY_POLL_AFTER_LARGE_SECONDS = 0.000_05
+"""For how long after a request that was not small: the client needs longer for the next one, and the core to make it."""
+BUSY_POLLS_SKIPPED_MAX: Final = 63
+"""Requests that a connection waits for as any other after it has polled in vain: 1, 3, 7 ... up to this many."""
+
+
+class State(IntEnum):
+    """States of a connection between two requests."""
+
+    IDLE = 0
+    ACTIVE = 1
+    BUSY_POLLING = 2
+
+
+class Arrivals:
+    """Arrivals on all connections: which of them sent something last."""
+
+    __slots__ = ("changed_s", "last_id")
+
+    def __init__(self) -> None:
+        self.last_id = 0
+        self.changed_s = -math.inf
+        """When a connection last sent something after another one."""
+
+    def is_alone(self, connection_id: int, now_s: float) -> bool:
+        """Note an arrival; say whether the one before it was on the same connection."""
+        if self.last_id == connection_id:
+            return True
+        self.last_id, self.changed_s = connection_id, now_s
+        return False
+
+    def are_mixed(self, now_s: float) -> bool:
+        """Say whether other connections have sent something a moment ago, too."""
+        return now_s - self.changed_s < OTHERS_SECONDS
+
+
+class Pace:
+    """State of one connection."""
+
+    __slots__ = ("_skip", "_skip_next", "is_small", "state")
+
+    def __init__(self) -> None:
+        self.state = State.IDLE
+        self.is_small = True
+        """The last request was small."""
+        self._skip = 0
+        self._skip_next = 0
+
+    def arrived(self, waited_s: float, *, is_first: bool, is_alone: bool) -> None:
+        """Note that bytes have come so many seconds after the last ones, or the answer to them."""
+        if is_first or waited_s >= ACTIVE_SECONDS:
+            self.state = State.IDLE
+        elif is_alone and waited_s < BUSY_POLL_WITHIN_SECONDS:
+            self.state = State.BUSY_POLLING
+        else:
+            self.state = State.ACTIVE
+
+    def expect_nothing_soon(self) -> bool:
+        """Count it as idle, as it has sent nothing for a while; return whether that is new."""
+        was, self.state = self.state, State.IDLE
+        return was is not State.IDLE
+
+    @property
+    def may_poll(self) -> bool:
+        """Say whether it may busy-poll now, were there time."""
+        return self.state is State.BUSY_POLLING and not self._skip
+
+    @property
+    def poll_seconds(self) -> float:
+        """Return for how long to busy-poll for the next request, 0 where it is waited for as any other; counts as a try."""
+        if self.state is not State.BUSY_POLLING:
+            return 0.0
+        if self._skip:
+            self._skip -= 1
+            return 0.0
+        return BUSY_POLL_SECONDS if self.is_small else BUSY_POLL_AFTER_LARGE_SECONDS
+
+    def polled(self, *, is_found: bool) -> None:
+        """Note whether busy-polling has found a request: each time in vain lets more of them go by without it."""
+        if is_found:
+            self._skip_next = 0
+        else:
+            self._skip = self._skip_next = min(2 * self._skip_next + 1, BUSY_POLLS_SKIPPED_MAX)

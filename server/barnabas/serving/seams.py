@@ -1,0 +1,43 @@
+"""Places where something may stand around a broker's requests and connections: faults, recorders, taps.
+
+The rule: a broker without them has none, and pays for none: one look at a name that is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from barnabas.network.transport import Transport
+    from barnabas.serving.pipeline import Interceptor, Sender
+
+Taker = Callable[["Transport"], Awaitable[bool]]
+"""Takes an accepted connection first; true when the broker is to serve it then, otherwise it is closed."""
+Doorkeeper = Callable[[str, "Transport"], "Taker | None"]
+"""Asked for each accepted connection on the listener of this name: who takes it first, None for the broker at once."""
+
+
+class Seams(NamedTuple):
+    """What stands there; None where nothing does."""
+
+    interceptor: Interceptor | None = None
+    sender: Sender | None = None
+    doorkeeper: Doorkeeper | None = None
+
+
+NO_SEAMS = Seams()
+
+
+class Watcher(Protocol):
+    """Who is shown the requests of a broker with their answers."""
+
+    def attach(self, broker: Any) -> None:
+        """Watch this broker from now on."""
+
+    def around(self, inner: Interceptor | None) -> Interceptor:
+        """Return an interceptor that watches, and has `inner` answer if it is one."""
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Do what is to be done beside the broker as long as it runs. Raises OSError."""

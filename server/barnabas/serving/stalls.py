@@ -1,0 +1,71 @@
+"""Turns of the event loop that are too long: which request held it, counted by API and written to the log.
+
+The rule: a turn is laid at the door of the task whose step was the longest in it.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from barnabas.loop_budget import STALL_SECONDS, Stall
+from barnabas.wire import registry
+
+if TYPE_CHECKING:
+    import trio
+
+    from barnabas.serving.context import ConnectionInfo
+    from barnabas.serving.log_limit import LogLimit
+
+log = logging.getLogger(__name__)
+
+COUNTED_SECONDS = 0.02
+"""From this length on a turn is counted for the API that held it."""
+
+BACKGROUND = "background"
+"""What is counted where no connection's task took longest."""
+
+KIND, SOURCE = "stalls of the event loop", "all clients"
+
+
+class StallMeter:
+    """Counts long turns by API. Connections enter their tasks in `connections`.
+
+    Before the first of them there is nobody whom a turn could hold up: a start is one long turn.
+    """
+
+    def __init__(self, log_limit: LogLimit) -> None:
+        self.connections: WeakKeyDictionary[trio.lowlevel.Task, ConnectionInfo] = WeakKeyDictionary()
+        self.counts: dict[str, int] = {}
+        self._log_limit = log_limit
+        self._has_served = False
+
+    def long_turn(self, stall: Stall) -> None:
+        """Count a turn, and write it to the log if it was very long."""
+        if stall.seconds < COUNTED_SECONDS or not self._is_serving():
+            return
+        connection = self.connections.get(stall.task) if stall.task is not None else None
+        request = connection.request if connection is not None else None
+        name = registry.name_of(request.api_key) if request is not None else BACKGROUND
+        self.counts[name] = self.counts.get(name, 0) + 1
+        if stall.seconds < STALL_SECONDS:
+            return
+        culprit: object = (
+            request or connection or (stall.task.name if stall.task is not None else "input and output")
+        )
+        self._log_limit.log(
+            log,
+            logging.WARNING,
+            KIND,
+            SOURCE,
+            "the event loop was held up for %d ms in %d steps, the longest of %d ms: %s",
+            round(stall.seconds * 1000),
+            stall.steps,
+            round(stall.step_seconds * 1000),
+            culprit,
+        )
+
+    def _is_serving(self) -> bool:
+        self._has_served = self._has_served or bool(self.connections)
+        return self._has_served
