@@ -15,6 +15,7 @@ from typing import NamedTuple
 from barnabas.errors import StorageError
 from barnabas.log.disk import Disk, Lock, file_names
 from barnabas.log.format import CorruptFileError, checkpoints, names, properties
+from barnabas.log.format.names import DirKind
 from barnabas.log.format.properties import MetaProperties
 from barnabas.topic_partitions import TopicPartition
 
@@ -109,6 +110,23 @@ def read_topic_id(disk: Disk, directory: str) -> bytes | None:
     except CorruptFileError as error:
         log.warning("%s/%s is damaged and was not used: %s", directory, names.PARTITION_METADATA, error)
         return None
+
+
+def other_name(disk: Disk, key: TopicPartition, path: str, kind: DirKind) -> str:
+    """Return a path for a log's directory that is nobody's."""
+    return f"{path}/{names.marked_dir_name(*key, kind, disk.unique_id().hex())}"
+
+
+def rename_away(disk: Disk, key: TopicPartition, path: str, directory: str, kind: DirKind) -> str:
+    """Give a log's directory a name that is nobody's; returns its new path. Raises StorageError."""
+    renamed = other_name(disk, key, path, kind)
+    try:
+        disk.rename(directory, renamed)
+    except FileNotFoundError:
+        log.warning("%s is gone already: somebody has removed it", directory)
+    except OSError as error:
+        raise StorageError(path, error) from error
+    return renamed
 
 
 def ends_after(disk: Disk, directory: str, offset: int) -> bool:

@@ -14,6 +14,7 @@ from barnabas.errors import StorageError
 from barnabas.log import logdir
 from barnabas.log.checkpointing import Checkpointer, CheckpointPlan
 from barnabas.log.creating import Creation, NewLog, Wanted
+from barnabas.log.cut_off import CutOffCopies
 from barnabas.log.deleting import Deletion, Leaving
 from barnabas.log.disk import Disk, OsDisk, Usage
 from barnabas.log.format import CorruptFileError, names, properties
@@ -78,8 +79,9 @@ class LogManager:
         self.moves = Moves(self.disk, self.trash)
         self._preferred: dict[TopicPartition, str] = {}
         self._logs = LogRegistry(self.dirs, self.checkpoints)
+        self.cut_off = CutOffCopies(self.disk, self._logs, self.moves, self.missing, self.offline)
         self._opener = Opener(
-            self._logs, self.disk, self.pool, self.trash, self.moves, self.checkpoints,
+            self._logs, self.disk, self.pool, self.trash, self.cut_off, self.checkpoints,
             config_for=config_for, producer_expiration_ms=producer_expiration_ms,
             recovery_threads=recovery_threads, workers=self.workers, missing=self.missing,
         )  # fmt: skip
@@ -138,7 +140,9 @@ class LogManager:
         except StorageError:
             self.ownership.release()
             raise
-        self._end_moves(now_ms)
+        self.cut_off.end(
+            lambda path, key: self._opener.load(path, key, Checkpoints(), now_ms), self.take_offline, now_ms
+        )
         for key in [key for key in self.missing if key in self._logs]:
             del self.missing[key]  # it is in another log dir, or was on its way there
 
@@ -252,6 +256,7 @@ class LogManager:
         """
         leaving = []
         for key in keys:
+            self.cut_off.discard(key, now_ms)
             partition_log = self._logs.get(key)
             if partition_log is not None:
                 self._end_move(*key, now_ms)
@@ -264,7 +269,8 @@ class LogManager:
                 if not directory:
                     continue
                 path, due_ms = directory.rpartition("/")[0], now_ms
-            leaving.append(Leaving(path, directory, self._other_name(key, path, DirKind.DELETE), due_ms))
+            renamed = logdir.other_name(self.disk, key, path, DirKind.DELETE)
+            leaving.append(Leaving(path, directory, renamed, due_ms))
         return Deletion(self.disk, self.workers, self.trash, lambda path: path not in self.offline, leaving)
 
     def set_aside(self, topic: str, partition: int, now_ms: int = 0) -> str:
@@ -273,36 +279,22 @@ class LogManager:
         partition_log = self._logs[key]
         self._end_move(topic, partition, now_ms)
         self._logs.remove(partition_log)
-        kept = self._rename_away(key, partition_log.log_dir, partition_log.dir, DirKind.STRAY)
+        kept = logdir.rename_away(self.disk, key, partition_log.log_dir, partition_log.dir, DirKind.STRAY)
         self.trash.directory_renamed(partition_log.dir, kept)
         return kept
 
     def _leave_behind(self, key: TopicPartition) -> None:
-        """Keep what is left of a log that is gone under another name. Raises StorageError."""
+        """Keep what is left of a log that is gone, and of its copies, under other names. Raises StorageError."""
         directory = self.missing.pop(key, "")
         path = directory.rpartition("/")[0]
         if directory and path not in self.offline:
-            self._rename_away(key, path, directory, DirKind.STRAY)
+            logdir.rename_away(self.disk, key, path, directory, DirKind.STRAY)
+        self.cut_off.set_aside(key)
 
     def _end_move(self, topic: str, partition: int, now_ms: int) -> None:
         move = self.moves.get(topic, partition)
         if move is not None:
             self.moves.cancel(move, now_ms)
-
-    def _other_name(self, key: TopicPartition, path: str, kind: DirKind) -> str:
-        """Return a path for a log's directory that is nobody's."""
-        return f"{path}/{names.marked_dir_name(*key, kind, self.disk.unique_id().hex())}"
-
-    def _rename_away(self, key: TopicPartition, path: str, directory: str, kind: DirKind) -> str:
-        """Give a log's directory a name that is nobody's; returns its new path. Raises StorageError."""
-        renamed = self._other_name(key, path, kind)
-        try:
-            self.disk.rename(directory, renamed)
-        except FileNotFoundError:
-            log.warning("%s is gone already: somebody has removed it", directory)
-        except OSError as error:
-            raise StorageError(path, error) from error
-        return renamed
 
     # --- moving to another dir (KIP-113) --------------------------------------------------------------------
 
@@ -339,47 +331,6 @@ class LogManager:
         new.take_over(old)
         return new
 
-    def _end_moves(self, now_ms: int) -> None:
-        """Deal with the moves that a crash has cut off.
-
-        As long as the log is at its old place the copy is rubbish, unless that log was made anew. If it is not, and its
-        directory was renamed for the copy's sake, then the copy was whole; otherwise nobody knows what it lacks.
-        """
-        for path, name, key in self.moves.cut_off:
-            if path not in self.offline:
-                try:
-                    self._end_move_of(path, name, key, now_ms)
-                except OSError as error:
-                    self.take_offline(path, StorageError(path, error))
-        self.moves.cut_off.clear()
-        self.moves.renamed.clear()
-
-    def _end_move_of(self, path: str, name: str, key: TopicPartition, now_ms: int) -> None:
-        copy, directory = f"{path}/{name}", f"{path}/{names.dir_name(*key)}"
-        partition_log = self._logs.get(key)
-        if partition_log is not None:
-            if logdir.ends_after(self.disk, copy, partition_log.log_end_offset):
-                kept = self._rename_away(key, path, copy, DirKind.STRAY)
-                log.error(
-                    "%s-%d in %s ends at offset %d, and a copy that was on its way to %s has more: it is kept as %s",
-                    *key, partition_log.log_dir, partition_log.log_end_offset, path, kept,
-                )  # fmt: skip
-                return
-            log.info("the move of %s-%d to %s was cut off: it stays in %s", *key, path, partition_log.log_dir)
-            self.moves.discard_copy(key, path, copy, now_ms)
-        elif self.offline:
-            log.warning("%s is left alone: the log itself may be in a dir that is offline", copy)
-        elif self.moves.is_whole(path, name, key):
-            self.disk.rename(copy, directory)
-            self.disk.sync_dir(path)
-            self._opener.load(path, key, Checkpoints(), now_ms)
-        else:
-            log.error(
-                "%s is left alone: the log of %s-%d is gone from where it was, and this copy may lack records. To use it "
-                "all the same, stop the broker and rename it to %s",
-                copy, *key, directory,
-            )  # fmt: skip
-
     # --- dirs that fail -------------------------------------------------------------------------------------
 
     def take_offline(self, path: str, error: StorageError) -> list[PartitionLog]:
@@ -393,7 +344,7 @@ class LogManager:
             self._logs.remove(partition_log)
         self.trash.forget(path)
         self.checkpoints.forget(path)
-        self.moves.lose(path)
+        self.cut_off.lose(path, self.moves.lose(path))
         self.ownership.forget(path)
         return lost
 

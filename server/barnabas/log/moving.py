@@ -13,7 +13,6 @@ from errno import ENOENT
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.errors import StorageError
-from barnabas.log import logdir
 from barnabas.log.disk import Disk, File, file_names
 from barnabas.log.epoch_file import save_epochs
 from barnabas.log.errors import in_doubt
@@ -176,10 +175,12 @@ class Move:
         for entry in self.disk.list(self.directory):
             if entry.name not in wanted:
                 self.disk.remove(f"{self.directory}/{entry.name}")
-        save_epochs(self.disk, self.directory, log.epochs, sync=True)
         if log.topic_id is not None:
             path = f"{self.directory}/{names.PARTITION_METADATA}"
             self.disk.replace(path, properties.encode_partition_metadata(log.topic_id), sync=True)
+        save_epochs(
+            self.disk, self.directory, log.epochs, sync=True
+        )  # the last: it says that the copy is whole
         self.disk.sync_dir(self.directory)
         self.disk.sync_dir(self.target_dir)  # its name must last before the old one goes
 
@@ -237,14 +238,9 @@ class Move:
 
 
 class Moves:
-    """The moves that are under way, and what a crash has left of others.
-
-    `cut_off` are (log dir, name, whose) of copies, and `renamed` those of logs whose directories were renamed to go.
-    """
+    """The moves that are under way."""
 
     def __init__(self, disk: Disk, trash: Trash) -> None:
-        self.cut_off: list[tuple[str, str, TopicPartition]] = []
-        self.renamed: list[tuple[str, str, TopicPartition]] = []
         self._disk = disk
         self._trash = trash
         self._moves: dict[TopicPartition, Move] = {}
@@ -302,17 +298,6 @@ class Moves:
         except OSError as error:  # whoever writes there next will meet it
             log.warning("%s could not be synced: %s", log_dir, error)
 
-    def is_whole(self, path: str, name: str, key: TopicPartition) -> bool:
-        """Say whether a copy that was cut off was whole: only then the log's own directory is renamed. Raises OSError."""
-        topic, partition = key
-        topic_id = logdir.read_topic_id(self._disk, f"{path}/{name}")
-        return any(
-            index == partition
-            and topic.startswith(found)  # a long name is cut short
-            and logdir.read_topic_id(self._disk, f"{log_dir}/{renamed}") == topic_id
-            for log_dir, renamed, (found, index) in self.renamed
-        )
-
     def _forget(self, move: Move) -> bool:
         key = (move.partition_log.topic, move.partition_log.partition)
         if self._moves.get(key) is not move:
@@ -326,12 +311,13 @@ class Moves:
             move.cancel()
         self._moves.clear()
 
-    def lose(self, log_dir: str) -> None:
-        """A log dir has failed: moves from and to it end."""
-        for move in self:
-            if log_dir in (move.target_dir, move.partition_log.log_dir):
-                move.cancel()
-                self._forget(move)
+    def lose(self, log_dir: str) -> list[Move]:
+        """A log dir has failed: moves from and to it end, and are returned."""
+        ended = [move for move in self if log_dir in (move.target_dir, move.partition_log.log_dir)]
+        for move in ended:
+            move.cancel()
+            self._forget(move)
+        return ended
 
     def swap(self, move: Move, now_ms: int) -> None:
         """Take the old directory's name away and give it to the new one; a crash in between is mended when the dirs

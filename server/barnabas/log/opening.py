@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from barnabas.errors import StorageError
 from barnabas.log import logdir
 from barnabas.log.checkpointing import Checkpointer
+from barnabas.log.cut_off import CutOffCopies, MarkedDir
 from barnabas.log.disk import Disk
 from barnabas.log.format import names
 from barnabas.log.format.names import DirKind
 from barnabas.log.logdir import Checkpoints, LogGoneError
-from barnabas.log.moving import Moves
 from barnabas.log.openfiles import OpenFiles
 from barnabas.log.registry import LogRegistry
 from barnabas.log.trash import Trash
@@ -40,7 +40,7 @@ class Opener:
         disk: Disk,
         pool: OpenFiles,
         trash: Trash,
-        moves: Moves,
+        cut_off: CutOffCopies,
         checkpoints: Checkpointer,
         *,
         config_for: Callable[[str], LogConfig],
@@ -55,7 +55,7 @@ class Opener:
         self._disk = disk
         self._pool = pool
         self._trash = trash
-        self._moves = moves
+        self._cut_off = cut_off
         self._checkpoints = checkpoints
         self._config_for = config_for
         self.producer_expiration_ms = producer_expiration_ms
@@ -192,14 +192,14 @@ class Opener:
             return None
         if found.kind is DirKind.DELETE:
             self._trash.add(now_ms, path, [f"{path}/{name}"])
-            self._moves.renamed.append((path, name, (found.topic, found.partition)))
+            self._cut_off.renamed.append(MarkedDir(path, name, found.topic, found.partition))
             return None
         if found.kind is DirKind.FUTURE:
-            self._moves.cut_off.append((path, name, (found.topic, found.partition)))
+            self._cut_off.found.append(MarkedDir(path, name, found.topic, found.partition))
             return None
         if found.kind is not DirKind.CURRENT:
             log.warning("%s/%s is a %s replica: left alone", path, name, found.kind.value)
-            self._moves.renamed.append((path, name, (found.topic, found.partition)))
+            self._cut_off.renamed.append(MarkedDir(path, name, found.topic, found.partition))
             return None
         if found.topic == names.CLUSTER_METADATA_TOPIC:
             return None
