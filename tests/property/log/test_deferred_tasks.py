@@ -95,6 +95,8 @@ class DeferredTasks(RuleBasedStateMachine):
         """What is in the log dir that was taken offline, until the next start."""
         self.set_aside_count = 0
         self.removed_count = 0  # what is left of these may have been set aside too
+        self.orphans: set[str] = set()
+        """Copies whose log may have gone while nobody could remove them: a start leaves them alone."""
         # What was there before the last start, which leaves stray directories alone.
         self.kept: set[str] = set()
         self.values = 0
@@ -191,8 +193,18 @@ class DeferredTasks(RuleBasedStateMachine):
     @rule(topic=TOPICS)
     def delete(self, topic: str) -> None:
         if self.models.pop(topic, None) is not None:
+            self.note_orphans(topic)
             with self.served():
                 self.manager.delete(topic, 0, self.now)
+
+    def note_orphans(self, topic: str) -> None:
+        """Remember the copies that are in the lost dir, of a log that goes."""
+        if LOST_DIR in self.manager.offline:
+            self.orphans |= self.copies(topic, LOST_DIR)
+
+    def copies(self, topic: str, path: str) -> set[str]:
+        found = {entry.name: names.parse_dir_name(entry.name) for entry in self.disk.list(path)}
+        return {name for name, one in found.items() if one == (topic, 0, DirKind.FUTURE)}
 
     @rule(topic=TOPICS)
     def create_again(self, topic: str) -> None:
@@ -203,6 +215,7 @@ class DeferredTasks(RuleBasedStateMachine):
     def set_aside(self, topic: str) -> None:
         if self.log(topic) is not None:
             is_there = not self.models.pop(topic).is_removed
+            self.note_orphans(topic)
             with self.served():
                 self.manager.set_aside(topic, 0)
             self.set_aside_count += is_there
@@ -255,11 +268,12 @@ class DeferredTasks(RuleBasedStateMachine):
     def kill(self) -> None:
         """End as after kill -9: what was written is there, what was planned is not done."""
         gone = {topic for topic, model in (self.models | self.offline).items() if model.is_removed}
+        for topic in gone:
+            self.orphans.update(*(self.copies(topic, path) for path in DIRS))
         unsure = {topic for topic, model in self.offline.items() if not model.records} - gone
         being_made, being_deleted = self.being_made | unsure, self.being_deleted
         self.models |= {topic: model for topic, model in self.offline.items() if topic not in unsure}
         self.offline.clear()
-        was_lost = LOST_DIR in self.manager.offline
         for task in self.tasks:
             if task.written is not None and task.has_run:
                 log, write, valid, record = task.written
@@ -288,9 +302,7 @@ class DeferredTasks(RuleBasedStateMachine):
         for topic in being_deleted:
             if self.log(topic) is not None:
                 self.manager.delete(topic, 0, self.now)
-        # A copy in the lost dir of a log that was deleted meanwhile: the broker's metadata does not know its topic.
-        for topic in {log.topic for log in self.manager} - self.models.keys() if was_lost else ():
-            self.manager.delete(topic, 0, self.now)
+        assert {log.topic for log in self.manager} <= self.models.keys()  # no copy brings a deleted log back
 
     @rule(topic=TOPICS, only_file=st.booleans())
     def remove_from_under_it(self, topic: str, only_file: bool) -> None:
@@ -340,6 +352,8 @@ class DeferredTasks(RuleBasedStateMachine):
     @rule(topics=MANY_TOPICS)
     def plan_deletion(self, topics: list[str]) -> None:
         topics = [topic for topic in topics if self.models.pop(topic, None) is not None]
+        for topic in topics:
+            self.note_orphans(topic)
         with self.served():
             deletion = self.manager.begin_deletion([(topic, 0) for topic in topics], self.now)
             self.being_deleted.update(topics)
@@ -571,6 +585,10 @@ class DeferredTasks(RuleBasedStateMachine):
                 if found.kind is DirKind.CURRENT and log is None:
                     assert (found.topic, 0) in self.manager.missing or self.models[found.topic].is_removed
                     continue
+                if found.kind is DirKind.FUTURE and log is None and entry.name in self.orphans:
+                    assert f"{path}/{entry.name}" in self.manager.cut_off.left_alone  # and named
+                    assert entry.name in self.kept
+                    continue
                 if found.kind is DirKind.FUTURE and log is None and self.manager.offline:
                     # The log itself was in the lost dir: the next start decides about its copy.
                     assert found.topic in self.offline or self.models[found.topic].is_removed
@@ -585,7 +603,7 @@ class DeferredTasks(RuleBasedStateMachine):
                 ]
         if not self.manager.offline:
             assert self.set_aside_count <= strays
-        assert strays <= self.set_aside_count + self.removed_count
+        assert strays <= self.set_aside_count + self.removed_count + len(self.orphans)
 
 
 DeferredTasks.TestCase.settings = settings(max_examples=examples(100), stateful_step_count=50, deadline=None)
@@ -606,3 +624,34 @@ def test_a_copy_stays_while_its_log_is_in_a_lost_dir_and_goes_with_the_next_star
     state.teardown()
     found = [names.parse_dir_name(entry.name) for entry in state.disk.list("/a") if entry.is_dir]
     assert [one.topic for one in found if one and one.kind is DirKind.FUTURE] == [topic][starts:]
+
+
+@pytest.mark.parametrize("starts", [1, 2])
+@pytest.mark.parametrize("is_made_anew", [False, True])
+@pytest.mark.parametrize("ending", ["delete", "set_aside", "plan_deletion"])
+def test_a_copy_in_a_lost_dir_of_a_log_that_goes_meanwhile_is_left_alone(
+    ending: str, is_made_anew: bool, starts: int
+) -> None:
+    state = DeferredTasks()
+    state.begin(compacted=False, preallocate=False, segments_open=1)
+    state.create(topic="s")
+    state.append(topic="s", count=12, size=100)
+    assert state.log("s").log_dir == "/a"
+    state.begin_move(path="/b", topic="s")
+    (move,) = state.manager.moves
+    move.run(move.plan())
+    state.lose_dir()
+    if ending == "plan_deletion":
+        state.plan_deletion(topics=["s"])
+        state.tasks[0].run()
+        state.finish_task(state.tasks[0])
+    else:
+        getattr(state, ending)(topic="s")
+    for _ in range(starts):
+        state.kill()
+    if is_made_anew:
+        state.create(topic="s")
+    state.teardown()
+    found = [names.parse_dir_name(entry.name) for entry in state.disk.list("/b") if entry.is_dir]
+    kinds = [one.kind for one in found if one and one.kind is not DirKind.CURRENT]
+    assert kinds == [DirKind.STRAY if is_made_anew else DirKind.FUTURE]
