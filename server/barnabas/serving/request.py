@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 NO_CODES: Final[Mapping[int, int]] = {}
+NO_CHUNKS: Final[list[Chunk]] = []
+NO_FRAME: Final = memoryview(b"")
 NOT_READ: Final = -1
 NO_API: Final = apis.Api(NOT_READ, 0, 0)
 """Stands for the API of a request whose header is not read."""
@@ -96,7 +98,7 @@ class Request(RequestContext):
         self.message: Any = None
         self.response: Any = None
         self.future: Future[Any] | None = None
-        self.chunks: list[Chunk] = []
+        self.chunks = NO_CHUNKS
         self.codes = NO_CODES
         self.is_alive = True
 
@@ -170,12 +172,17 @@ class Request(RequestContext):
         self.close()
 
     def close(self) -> None:
-        """Give back what it holds: memory reserved for its response, and the count of its time."""
+        """Give back what it holds: memory reserved for its response, the count of its time, its bytes.
+
+        Its connection keeps it until the next one, to say what it was.
+        """
         if self.quotas is not None:
             self.quotas.end()
             self.quotas = None
         if self.reservation is not None:
             self.reservation.reduce(self.reservation.size)
+        self.frame, self.message, self.response, self.chunks = NO_FRAME, None, None, NO_CHUNKS
+        self._last = None
 
     def _respond(self, response: Any) -> None:
         """Take the response, None where nothing is answered."""

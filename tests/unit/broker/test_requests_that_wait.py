@@ -14,6 +14,7 @@ import trio.testing
 from barnabas import apis
 from barnabas.errors import PeerError
 from barnabas.serving.pipeline import Pipeline
+from barnabas.serving.request import Request
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest
@@ -458,3 +459,26 @@ async def test_a_defect_of_a_handler_is_an_error_of_its_request(
     assert start(pipeline, new_connection(), transport, frame) is True
     assert decode_response(transport.now[4:], HEARTBEAT, 4)[1].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert "internal error in Heartbeat v4" in caplog.text
+
+
+@pytest.mark.parametrize("what", ["answered", "awaited", "refused", "not understood", "cancelled"])
+async def test_a_connection_keeps_nothing_of_a_request_but_what_it_was(asked: Any, what: str) -> None:
+    pipeline, info = await ready(pipeline_of(asked)), new_connection()
+    message: Any = {
+        "awaited": lambda: produced(*range(40)), "refused": lambda: produced(99),
+        "cancelled": lambda: fetched((3, 0), max_wait_ms=60_000),
+    }.get(what, lambda: produced(3))()  # fmt: skip
+    frame = frame_of(FETCH if what == "cancelled" else PRODUCE, 12, message)
+    request = Request(pipeline, info, Transport(), frame[:-3] if what == "not understood" else frame)  # type: ignore[arg-type]
+    if what == "not understood":
+        with pytest.raises(PeerError):
+            request.advance()
+    elif what == "cancelled":
+        assert request.advance() is not None
+        request.cancel()
+    else:
+        assert await request.finish(request.advance())
+    kept: Any = info.request
+    assert kept is request
+    assert (len(kept.frame), kept.chunks, kept.message, kept.response) == (0, [], None, None)
+    assert str(kept).startswith("Fetch v12" if what == "cancelled" else "Produce v12")
