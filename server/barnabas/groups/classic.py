@@ -23,7 +23,7 @@ from barnabas.wire.generated.join_group import JoinGroupResponse
 from barnabas.wire.generated.sync_group import SyncGroupRequest, SyncGroupResponse
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
-"""How long a member that has just joined may wait for the others before it counts as gone (Kafka's constant)."""
+"""Time for which a member that has just joined may wait for the others before it counts as gone (Kafka's constant)."""
 
 
 class ClassicGroup(ClassicState):
@@ -315,7 +315,7 @@ class ClassicGroup(ClassicState):
                 out.records.append(self.record())
 
     def _is_large(self) -> bool:
-        """Whether what is kept of the generation is too long to be encoded within an event."""
+        """Say whether the record of the generation is too long to be encoded within an event."""
         if len(self.members) >= MANY_MEMBERS:
             return True
         protocol = self.protocol or ""
@@ -335,17 +335,17 @@ class ClassicGroup(ClassicState):
         )
 
     def is_written_as(self, generation: int) -> bool:
-        """Whether a generation that is encoded aside is still the group's, and all of its members wait."""
+        """Say whether a generation that is encoded aside is still the group's, and all of its members wait."""
         return self.state is State.COMPLETING_REBALANCE and self.generation == generation == self.writing
 
     def assigned(self, generation: int, now_ms: int, out: Decision) -> None:
-        """What is kept of a large generation is in the log: its members may have their assignments."""
+        """Give the members of a large generation their assignments: what is kept of it is in the log."""
         if self.is_written_as(generation):
             out.is_ahead = True
             self._become_stable(now_ms, out)
 
     def not_assigned(self, generation: int, code: int, now_ms: int, out: Decision) -> None:
-        """What is to be kept of a generation cannot be: who waits is told so, and all must join again, as in Kafka."""
+        """Fail the members that wait for a large generation that cannot be kept: all must join again, as in Kafka."""
         if self.is_written_as(generation):
             out.is_ahead = True
             self._end_syncs(code, out)

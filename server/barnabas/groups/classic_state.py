@@ -1,4 +1,4 @@
-"""What is known of a group of the classic protocol, what that means for its offsets, and what is kept of it. Pure."""
+"""State of a group of the classic protocol, what that means for its offsets, and what is kept of it. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.records.group_metadata import GroupMetadataValue
 
 BYTES_PER_TOPIC: Final = 32
-"""What a topic takes in a subscription, about."""
+"""Bytes that a topic takes in a subscription, about."""
 
 
 @dataclass(slots=True, init=False)
@@ -35,9 +35,9 @@ class ClassicState:
     leader: str | None
     members: Members
     assignments: dict[str, bytes]
-    """What each member has been given in this generation; it is replaced as a whole, never changed."""
+    """Assignment of each member in this generation; the dictionary is replaced as a whole, never changed."""
     synced: set[str]
-    """Who has asked for that."""
+    """Members that have asked for their assignment in this generation."""
     static_ids: dict[str, str]
     pending: set[str]
     initial_delay_left_ms: int
@@ -78,17 +78,17 @@ class ClassicState:
 
     @property
     def is_unused(self) -> bool:
-        """Whether nobody is in it, and nobody is about to join."""
+        """True while nobody is in the group, and nobody is about to join."""
         return self.state is State.EMPTY and not self.pending
 
     @property
     def is_joining(self) -> bool:
-        """Whether members must join again."""
+        """True while members must join again."""
         return self.state is State.PREPARING_REBALANCE
 
     @property
     def is_written(self) -> bool:
-        """Whether records of it are in the log: since its first generation."""
+        """True if records of the group are in the log: since its first generation."""
         return self.generation > 0
 
     def known_member(self, member_id: str, instance_id: str | None) -> Member:

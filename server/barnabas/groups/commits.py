@@ -1,4 +1,4 @@
-"""Whether a member of a group with member epochs may commit offsets. Pure."""
+"""Check that a member of a group with member epochs may commit offsets. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the protocols of groups need of the shard that holds them. Pure."""
+"""Interface of the shard that holds the groups, as the group protocols need it. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class GroupDirectory(Protocol):
         """All groups by id."""
 
     def exists(self, group_id: str) -> bool:
-        """Whether anything is known of a group."""
+        """Say whether anything is known of a group."""
 
     def find(self, group_id: str, kind: type[G]) -> G | None:
         """Return a group, if there is one of this kind."""

@@ -1,4 +1,4 @@
-"""What consumers of the classic protocol say inside of it: their subscriptions and assignments. Pure.
+"""Subscriptions and assignments of consumers, as they are sent inside of the classic protocol. Pure.
 
 It names topics by name, the groups here by id: what does not exist (any more) is left out on the way.
 """
@@ -30,12 +30,12 @@ def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
 
 
 def owned_partitions(said: ConsumerProtocolSubscription, image: ClusterImage) -> TopicIdPartitions:
-    """What a member says it has."""
+    """Return the partitions that a member says it has."""
     return _partitions_of(said.owned_partitions, image)
 
 
 def read_assignment(data: bytes, image: ClusterImage) -> TopicIdPartitions:
-    """What a member was given; nothing when it has not been told yet. Raises DecodeError."""
+    """Return the partitions that a member was given; none when it has not been told yet. Raises DecodeError."""
     if not data:
         return frozenset()
     return _partitions_of(

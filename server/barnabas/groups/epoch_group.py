@@ -59,17 +59,17 @@ class EpochGroup(ABC, Generic[M, K]):
 
     @property
     def protocol_type(self) -> str:
-        """What the members do with the group: the kind's name."""
+        """Protocol type of the group: the name of its kind."""
         return self.kind
 
     @property
     def is_unused(self) -> bool:
-        """Whether nobody is in it."""
+        """True while nobody is in the group."""
         return not self.members
 
     @property
     def is_written(self) -> bool:
-        """Whether records of it are in the log: nothing is known of it otherwise."""
+        """True if records of the group are in the log, as they always are: nothing is known of it otherwise."""
         return True
 
     def member(self, member_id: str) -> M:
@@ -144,7 +144,7 @@ class ReconciledGroup(EpochGroup[E, K]):
 
     @property
     def is_ready(self) -> bool:
-        """Whether anything can be assigned."""
+        """True if anything can be assigned."""
         return True
 
     @property

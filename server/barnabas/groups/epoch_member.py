@@ -22,7 +22,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class MemberState(IntEnum):
-    """How far a member is on its way to its target, with the numbers that Kafka writes for consumers."""
+    """State of a member on its way to its target, with the numbers that Kafka writes for consumers."""
 
     STABLE = 0
     UNREVOKED = 1

@@ -1,4 +1,4 @@
-"""What the members of a classic group are answered in one generation, and what is kept of it where they are many. Pure.
+"""Answers to the members of a classic group in one generation, and the record of it where they are many. Pure.
 
 The rule: nothing here changes with the group, so that answers can be made, and records encoded, after the event.
 """

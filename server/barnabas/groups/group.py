@@ -1,4 +1,4 @@
-"""What every kind of group answers: classic, consumer, share and streams groups. Pure.
+"""Interface of every kind of group: classic, consumer, share and streams groups. Pure.
 
 The rule: whoever describes, lists, deletes or expires groups, or commits offsets, asks the group; what differs between
 the kinds is decided by the kind.
@@ -18,7 +18,7 @@ LAST_WITHOUT_MEMBER_EPOCHS, FIRST_WITH_MEMBER_EPOCHS = 8, 9
 
 
 class Committer(NamedTuple):
-    """Who commits offsets, for which partitions, and in which version of OffsetCommit.
+    """Member or client that commits offsets, with the partitions and the version of OffsetCommit.
 
     `generation` is the member epoch in groups that have those, and -1 from somebody who is no member. A transaction's
     commits count as the last version of OffsetCommit without member epochs, or as the first with them (KIP-1319).
@@ -33,7 +33,7 @@ class Committer(NamedTuple):
 
 
 class OffsetRetention(NamedTuple):
-    """Which committed offsets of a group may expire now (KIP-211): those in topics that are not in use."""
+    """Committed offsets of a group that may expire now (KIP-211): those in topics that are not in use."""
 
     topics_in_use: Set[str] = frozenset()
     empty_since_ms: int = 0
@@ -52,15 +52,15 @@ class Group(Protocol):
 
     @property
     def protocol_type(self) -> str:
-        """What the members do with the group."""
+        """Protocol type of the group, such as `consumer`."""
 
     @property
     def is_unused(self) -> bool:
-        """Whether it may end, or become a group of another kind, as nobody is in it or about to join."""
+        """True if the group may end, or become one of another kind, as nobody is in it or about to join."""
 
     @property
     def is_written(self) -> bool:
-        """Whether records of it are in the log."""
+        """True if records of the group are in the log."""
 
     def check_commit(self, committer: Committer, context: EventContext) -> None:
         """Raise a RequestError if this committer may not commit offsets."""

@@ -1,4 +1,4 @@
-"""What the shard does with a group by its kind: replay its records, watch over its members, act when one is late. Pure.
+"""Table of the kinds of groups: how their records are replayed, members watched, and timers handled. Pure.
 
 The rule: a kind is a row of the table; the shard looks it up by `Group.kind`, or by the type of a record.
 """

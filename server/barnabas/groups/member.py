@@ -84,14 +84,14 @@ class Member:
         )  # fmt: skip
 
     def metadata_for(self, protocol: str) -> bytes:
-        """What the member said for a protocol; empty if it does not know it."""
+        """Return the metadata that the member sent for a protocol; empty if it does not know the protocol."""
         for name, metadata in self.protocols:
             if name == protocol:
                 return metadata
         return b""
 
     def record(self, protocol: str, assignment: bytes) -> GroupMetadataValue.MemberMetadata:
-        """What must be remembered of it, with what it said for the chosen protocol."""
+        """Return what must be remembered of the member, with its metadata for the chosen protocol."""
         return GroupMetadataValue.MemberMetadata(
             member_id=self.id,
             group_instance_id=self.instance_id,
@@ -243,7 +243,7 @@ class Members:
         return max(timeouts, default=0)
 
     def shares(self, protocols: Iterable[str]) -> bool:
-        """Whether one of these is known to all members."""
+        """Say whether one of these protocols is known to all members."""
         count = len(self._by_id)
         return any(self._votes.get(name, 0) == count for name in protocols)
 

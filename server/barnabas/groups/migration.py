@@ -30,7 +30,7 @@ from barnabas.wire.generated.sync_group import SyncGroupResponse
 
 
 def can_upgrade(group: ClassicGroup) -> bool:
-    """Whether a member of the consumer protocol may join this group of others."""
+    """Say whether a member of the consumer protocol may join this classic group."""
     return (
         group.settings.migration_policy.allows_upgrade
         and group.protocol_type == CONSUMER
@@ -111,7 +111,7 @@ def _send_back(group: ClassicGroup, context: EventContext) -> None:
 
 
 def can_downgrade(group: ConsumerGroup, leaving_id: str, *, is_replaced: bool) -> bool:
-    """Whether only members of the classic protocol are left without this one, and may be so."""
+    """Say whether only members of the classic protocol are left without this one, and the group may become classic."""
     leaving = group.members.get(leaving_id)
     rest = len(group.members) - 1
     return (
@@ -151,7 +151,7 @@ def downgrade_for(
 
 
 def _is_settled(group: ConsumerGroup, leaving_id: str) -> bool:
-    """Whether all have what they shall have, and know it by the group's epoch."""
+    """Say whether all members have their targets and, but for the one that leaves, the group's epoch."""
     return group.epoch == group.assignment_epoch and all(
         _has(member) == group.target.get(member.id, NO_PARTITIONS)
         and (member.epoch == group.epoch or member.id == leaving_id)
@@ -160,7 +160,7 @@ def _is_settled(group: ConsumerGroup, leaving_id: str) -> bool:
 
 
 def _has(member: ConsumerMember) -> TopicIdPartitions:
-    """What a member may believe to have: also what it has been told to give up."""
+    """Return the partitions that a member may believe it has: also those that it has been told to give up."""
     return frozenset((*member.assigned, *member.revoking))
 
 

@@ -56,7 +56,7 @@ class PendingOffsets:
             yield group_id, offsets
 
     def has(self, group_id: str) -> bool:
-        """Whether a group's offsets may change when a transaction ends."""
+        """Say whether a group's offsets may change when a transaction ends."""
         return any(self._by_group.get(group_id, {}).values())
 
     def groups(self) -> set[str]:
@@ -64,7 +64,7 @@ class PendingOffsets:
         return set(self._by_group)
 
     def topic_partitions(self, group_id: str) -> set[TopicPartition]:
-        """Where a group's offset may change when a transaction ends."""
+        """Return the partitions of which a group's offset may change when a transaction ends."""
         return {
             topic_partition
             for offsets in self._by_group.get(group_id, {}).values()

@@ -1,4 +1,4 @@
-"""Where the protocols meet: each request of either finds the group it means, or makes it. Pure.
+"""Requests of members in all group protocols: each finds the group that it means, or makes it. Pure.
 
 The rule: an empty group becomes what its next member needs. One with members of the classic protocol becomes a consumer
 group when a member of that protocol joins, and takes the requests of both from then on (see `migration`).
@@ -32,7 +32,7 @@ from barnabas.wire.generated.leave_group import LeaveGroupRequest
 from barnabas.wire.generated.sync_group import SyncGroupRequest
 
 PROTOCOLS_MAX: Final = 100
-"""How many protocols a member may offer: the choice looks at those of all members."""
+"""Largest number of protocols that a member may offer: the choice looks at those of all members."""
 
 # --- the consumer protocol ----------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ LEADER_EPOCH_SINCE: Final = 3
 
 
 class Said(NamedTuple):
-    """What a record of a kind of group says: its type, and its decoded key, and value or None."""
+    """Content of a record of one kind of group: its type, its decoded key, and its value or None."""
 
     type_id: int
     key: Any
@@ -26,7 +26,7 @@ class Said(NamedTuple):
 
 
 class CommittedOffset(NamedTuple):
-    """What a record of an offset says: None for its end."""
+    """Content of a record of a committed offset; `value` is None where it ends the offset."""
 
     group_id: str
     topic_partition: TopicPartition

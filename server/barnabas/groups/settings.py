@@ -13,7 +13,7 @@ TOGETHER_MS = 3
 
 
 class MigrationPolicy(Enum):
-    """Which way a group may change its protocol while it has members, with the names of Kafka's setting."""
+    """Directions in which a group may change its protocol while it has members, with the names of Kafka's setting."""
 
     DISABLED = "disabled"
     UPGRADE = "upgrade"
@@ -22,17 +22,17 @@ class MigrationPolicy(Enum):
 
     @property
     def allows_upgrade(self) -> bool:
-        """Whether a classic group may become a consumer group."""
+        """True if a classic group may become a consumer group."""
         return self in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
 
     @property
     def allows_downgrade(self) -> bool:
-        """Whether a consumer group may become a classic group."""
+        """True if a consumer group may become a classic group."""
         return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
 
 
 class ConsumerSettings(NamedTuple):
-    """What one consumer group obeys."""
+    """Settings of one consumer group."""
 
     session_timeout_ms: int
     heartbeat_interval_ms: int
@@ -40,7 +40,7 @@ class ConsumerSettings(NamedTuple):
 
 
 class StreamsSettings(NamedTuple):
-    """What one streams group obeys."""
+    """Settings of one streams group."""
 
     session_timeout_ms: int
     heartbeat_interval_ms: int
@@ -50,7 +50,7 @@ class StreamsSettings(NamedTuple):
 
 
 class ShareMemberSettings(NamedTuple):
-    """What the members of one share group obey."""
+    """Settings for the members of one share group."""
 
     session_timeout_ms: int
     heartbeat_interval_ms: int
@@ -88,11 +88,11 @@ class GroupSettings(NamedTuple):
 
     @property
     def first_generation_delay_ms(self) -> int:
-        """How long the first generation of a classic group waits for one more member."""
+        """Time for which the first generation of a classic group waits for one more member."""
         return max(self.initial_rebalance_delay_ms, TOGETHER_MS)
 
     def of_group(self, image: ClusterImage, group_id: str) -> ConsumerSettings:
-        """What a consumer group obeys: its own settings, and the broker's for the rest."""
+        """Return the settings of a consumer group: its own, and the broker's for the rest."""
         own = image.settings_of(GROUP, group_id)
         interval_ms = image.settings_of(BROKER, "").get(
             "group.consumer.assignment.interval.ms", self.consumer_assignment_interval_ms
@@ -106,7 +106,7 @@ class GroupSettings(NamedTuple):
         )
 
     def of_share_group(self, image: ClusterImage, group_id: str) -> ShareMemberSettings:
-        """What a share group's members obey: its own settings, and the broker's for the rest."""
+        """Return the settings for a share group's members: the group's own, and the broker's for the rest."""
         own = image.settings_of(GROUP, group_id)
         interval_ms = image.settings_of(BROKER, "").get(
             "group.share.assignment.interval.ms", self.share_assignment_interval_ms
@@ -120,7 +120,7 @@ class GroupSettings(NamedTuple):
         )
 
     def of_streams_group(self, image: ClusterImage, group_id: str) -> StreamsSettings:
-        """What a streams group obeys: its own settings, and the broker's for the rest."""
+        """Return the settings of a streams group: its own, and the broker's for the rest."""
         own = image.settings_of(GROUP, group_id)
         interval_ms = image.settings_of(BROKER, "").get(
             "group.streams.assignment.interval.ms", self.streams_assignment_interval_ms

@@ -167,7 +167,7 @@ class GroupShard:
         return 0 if group is None else group.known.size
 
     def exists(self, group_id: str) -> bool:
-        """Whether anything is known of a group."""
+        """Say whether anything is known of a group."""
         return group_id in self.groups or group_id in self.offsets or self.pending.has(group_id)
 
     def join(self, joining: Joining, now_ms: int, out: Decision) -> None:
@@ -175,7 +175,7 @@ class GroupShard:
         protocols.join_group(self, joining, EventContext(self.metadata.image, now_ms, out))
 
     def is_up_to_date(self, beat: Heartbeat, now_ms: int) -> bool:
-        """Whether a heartbeat says nothing and finds nothing new; `consumer_heartbeat`, at once, need not ask again."""
+        """Say whether a heartbeat says nothing and finds nothing new; `consumer_heartbeat`, at once, need not ask again."""
         group = self.find(beat.request.group_id, ConsumerGroup)
         return group is not None and is_up_to_date(group, beat, self.metadata.image, now_ms)
 
@@ -218,7 +218,7 @@ class GroupShard:
         return self.find(needed.group_id, ConsumerGroup), consumer_records
 
     def keep_generation(self, needed: RecordNeeded, record: Record, out: Decision) -> bool:
-        """What is to be kept of a large generation was encoded; whether it still is to be kept."""
+        """Write the encoded record of a large generation if it is still to be kept, and say whether it is."""
         group = self.find(needed.group_id, ClassicGroup)
         if group is None or not group.is_written_as(needed.generation):
             return False
@@ -226,7 +226,7 @@ class GroupShard:
         return True
 
     def generation_kept(self, needed: RecordNeeded, code: int, now_ms: int, out: Decision) -> None:
-        """What is to be kept of a large generation is in the log, or cannot be, for which `code` says why."""
+        """Tell a group that the record of a large generation is in the log, or cannot be, for which `code` says why."""
         group = self.find(needed.group_id, ClassicGroup)
         if group is not None and code:
             group.not_assigned(needed.generation, code, now_ms, out)
@@ -391,7 +391,7 @@ class GroupShard:
         return [topic_partition for topic_partition in expired if topic_partition not in pending]
 
     def _is_over(self, group_id: str) -> bool:
-        """Whether a group has neither members nor offsets."""
+        """Say whether a group is there, and has neither members nor offsets."""
         group = self.groups.get(group_id)
         if group is None or not group.is_unused:
             return False

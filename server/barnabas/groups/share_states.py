@@ -1,4 +1,4 @@
-"""Which partitions of a share group have a state with the share coordinator, step by step. Pure.
+"""Steps by which partitions of a share group get and lose their state with the share coordinator. Pure.
 
 The rule: what is going to be asked of the share coordinator is written down before, and again when it is done.
 """

@@ -29,7 +29,7 @@ def topic_ids(names: Iterable[str], image: ClusterImage) -> frozenset[bytes]:
 
 
 def partition_counts(ids: Iterable[bytes], image: ClusterImage) -> dict[bytes, int]:
-    """How many partitions these topics have, by id."""
+    """Return the number of partitions of each of these topics, by id."""
     return {topic_id: len(image.topics[image.names_by_id[topic_id]].partitions) for topic_id in ids}
 
 

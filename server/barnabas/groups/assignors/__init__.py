@@ -1,4 +1,4 @@
-"""How partitions are spread over the members of a group. Pure.
+"""Assignors, which spread partitions over the members of a group. Pure.
 
 The rule: an assignor sees members and partition counts, and gives every partition of every subscribed topic to exactly one
 member that is subscribed to it. It says nothing of when a member may take over a partition: that is reconciliation.

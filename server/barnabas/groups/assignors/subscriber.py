@@ -10,7 +10,7 @@ from barnabas.topic_partitions import NO_PARTITIONS, TopicIdPartitions
 
 @dataclass(frozen=True, slots=True)
 class Subscriber:
-    """Who wants partitions of which topics, and what it was to have until now."""
+    """Member with the topics of which it wants partitions, and the partitions that it was to have until now."""
 
     id: str
     topic_ids: frozenset[bytes]
@@ -21,7 +21,7 @@ class Subscriber:
 def readers_by_topic(
     members: Iterable[Subscriber], order: Sequence[str], topic_ids: Iterable[bytes]
 ) -> dict[bytes, list[str]]:
-    """Who reads each of these topics, by id and in this order of all members; topics that nobody reads are left out.
+    """Return the readers of these topics, by id and in this order of all members; topics that nobody reads are left out.
 
     Members mostly want the same: topics with the same readers share one list, which must not be changed.
     """

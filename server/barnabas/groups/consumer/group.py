@@ -29,16 +29,16 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, TopicIdPartition]):
     kind: ClassVar[str] = "consumer"
 
     owners: dict[TopicIdPartition, str] = field(default_factory=dict)
-    """Who has a partition, also while it is giving it up."""
+    """Member that has a partition, also while it is giving it up."""
     subscriptions: Counter[Subscription] = field(default_factory=Counter)
     """By how many members each is used; of many members most want the same."""
     regexes: dict[str, Resolved] = field(default_factory=dict)
     classic_members: int = 0
-    """How many members are of the classic protocol."""
+    """Number of members of the classic protocol."""
     classic_protocols: Counter[str] = field(default_factory=Counter)
-    """How many of them know a protocol."""
+    """Number of these members that know a protocol."""
     has_partition_metadata: bool = False
-    """Whether Kafka before 4.1 has written what the topics were like."""
+    """True if Kafka before 4.1 has written what the topics were like."""
     hashed: tuple[Mapping[str, TopicInfo], frozenset[str], int, int] | None = field(
         default=None, compare=False
     )
@@ -64,18 +64,18 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, TopicIdPartition]):
 
     @property
     def topic_count(self) -> int:
-        """How many topics the last hash was made of."""
+        """Number of topics of which the last hash was made."""
         return len(self.hashed[1]) if self.hashed is not None else 0
 
     @property
     def partition_count(self) -> int:
-        """How many partitions these topics have."""
+        """Number of partitions of the topics of which the last hash was made."""
         return self.hashed[3] if self.hashed is not None else 0
 
     def subscriptions_after(
         self, gone: Iterable[str], comes: ConsumerMember | None = None
     ) -> set[Subscription]:
-        """What the members want when these are gone, by their ids, and this one has come or has changed."""
+        """Return the members' subscriptions when these are gone, by their ids, and this one has come or has changed."""
         counts = self.subscriptions.copy()
         for member_id in {*gone, comes.id} if comes is not None else set(gone):
             if (member := self.members.get(member_id)) is not None:
@@ -146,7 +146,7 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, TopicIdPartition]):
     # --- ending ---------------------------------------------------------------------------------------------
 
     def tombstones(self) -> list[Record]:
-        """What ends the group, with its members, in the order that replay needs."""
+        """Return the records that end the group, with its members, in the order that replay needs."""
         out: list[Record] = []
         for member_id in self.members.keys() | self.target.keys():
             out += records.member_tombstones(self.id, member_id)

@@ -19,7 +19,7 @@ Subscription = tuple[frozenset[str], str]
 
 @dataclass(frozen=True, slots=True)
 class ClassicProtocols:
-    """What a member said that takes part by JoinGroup and SyncGroup: its session timeout and its protocols."""
+    """Session timeout and protocols of a member that takes part by JoinGroup and SyncGroup."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -41,7 +41,7 @@ class ConsumerMember(EpochMember[TopicIdPartition]):
 
     @property
     def subscription(self) -> Subscription:
-        """What it wants to read."""
+        """Names of topics, and a regular expression, to which the member is subscribed."""
         return self.topics, self.regex
 
     @property
@@ -71,7 +71,7 @@ class ConsumerMember(EpochMember[TopicIdPartition]):
     # --- as a record ----------------------------------------------------------------------------------------
 
     def metadata(self) -> ConsumerGroupMemberMetadataValue:
-        """What it says of itself."""
+        """Return what the member says of itself, as the value of a record."""
         classic = None
         if self.classic is not None:
             classic = ConsumerGroupMemberMetadataValue.ClassicMemberMetadata(

@@ -44,8 +44,8 @@ ASSIGNED_AT_ONCE_MAX: Final = 200
 
 LARGE_INTERVAL_MS: Final = 1_000
 REST_SIZE_PER_MS: Final = 10
-"""How long that while is: 200 ms for 1,000 members and as many partitions. A broker that is busy with those who come, and a
-slow disk, are no rest."""
+"""Members and partitions for each ms of that while: 200 ms for 1,000 members and as many partitions. A broker that is busy
+with those who come, and a slow disk, are no rest."""
 
 
 class Heartbeat:
@@ -84,7 +84,7 @@ class Heartbeat:
 def check_heartbeat(
     request: ConsumerGroupHeartbeatRequest, api_version: int, settings: GroupSettings
 ) -> None:
-    """Whether the fields fit together. Raises INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
+    """Check that the fields fit together. Raises INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
     epoch = request.member_epoch
     if api_version >= OWN_MEMBER_ID_SINCE or epoch > 0 or epoch == LEAVE_EPOCH:
         _check_given(request.member_id, "member id")
@@ -179,7 +179,7 @@ def heartbeat(group: ConsumerGroup, beat: Heartbeat, context: EventContext) -> C
 
 
 def is_up_to_date(group: ConsumerGroup, beat: Heartbeat, image: ClusterImage, now_ms: int) -> bool:
-    """Whether a heartbeat says nothing and finds nothing new, as most do; notes whose it is then."""
+    """Say whether a heartbeat says nothing and finds nothing new, as most do; `beat.unchanged` is its member then."""
     request = beat.request
     member = group.members.get(request.member_id)
     beat.unchanged = None
@@ -217,7 +217,7 @@ def _stay(group: ConsumerGroup, beat: Heartbeat, context: EventContext) -> Consu
 
 
 def _says_nothing(beat: Heartbeat, member: ConsumerMember) -> bool:
-    """Whether a heartbeat says nothing new of its member, as most do: fields that are null or -1 say nothing."""
+    """Say whether a heartbeat says nothing new of its member, as most do: fields that are null or -1 say nothing."""
     request = beat.request
     return (
         request.rebalance_timeout_ms == -1
@@ -313,7 +313,7 @@ def advance(
 
 
 def _may_assign(group: ConsumerGroup, after: ConsumerMember, image: ClusterImage, now_ms: int) -> bool:
-    """Whether the last assignment is as long ago as `consumer.assignment.interval.ms` says; the first one never waits.
+    """Say whether the last assignment is at least `consumer.assignment.interval.ms` ago; the first one never waits.
 
     Of many members that come together, each would move what the others have just been given: large groups wait until
     they are at rest, but no longer than `LARGE_INTERVAL_MS` after their last assignment.

@@ -91,7 +91,7 @@ def target_epoch_tombstone(group_id: str) -> Record:
 
 
 def target_record(group_id: str, member_id: str, topic_partitions: Iterable[TopicIdPartition]) -> Record:
-    """What a member shall have."""
+    """Return the record of the partitions that a member shall have."""
     value = Target(
         topic_partitions=[
             Target.TopicPartition(topic_id=topic_id, partitions=partitions)
@@ -107,7 +107,7 @@ def _target_key(group_id: str, member_id: str) -> bytes:
 
 
 def member_record(group_id: str, member: ConsumerMember) -> Record:
-    """What a member says of itself."""
+    """Return the record of what a member says of itself."""
     return _record(member_metadata.RECORD, _member_key(group_id, member.id), member.metadata())
 
 
@@ -121,7 +121,7 @@ def _member_key(group_id: str, member_id: str) -> member_metadata.ConsumerGroupM
 
 
 def current_record(group_id: str, member: ConsumerMember) -> Record:
-    """What a member has."""
+    """Return the record of a member's current assignment."""
     return _record(current_assignment.RECORD, _current_key(group_id, member.id), _current(member))
 
 
@@ -180,7 +180,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[Record]:
 
 
 def regex_record(group_id: str, regex: str, resolved: Resolved) -> Record:
-    """Which topics an expression matched."""
+    """Return the record of the topics that an expression matched."""
     value = regular_expression.ConsumerGroupRegularExpressionValue(
         topics=sorted(resolved.topics), version=resolved.version, timestamp=resolved.at_ms
     )

@@ -33,7 +33,7 @@ _MATCHED_MAX = 256
 NAMES_AT_ONCE = 200
 """So many names are matched before others may run: less than a millisecond's worth."""
 _matched: OrderedDict[str, _Matched] = OrderedDict()
-"""What was matched last, by expression: of another mapping of topics only the difference is looked at."""
+"""Last matches by expression: of another mapping of topics only the difference is looked at."""
 
 
 def matching(text: str, names: Mapping[str, object]) -> frozenset[str]:

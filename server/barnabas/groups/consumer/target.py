@@ -25,13 +25,13 @@ class TargetNeeded:
     epoch: int
     members: tuple[ConsumerMember, ...]
     group: ConsumerGroup
-    """What the group was like: its expressions, the target until now, and who has which instance id."""
+    """The group as it was: its expressions, the target until now, and the members that have instance ids."""
     image: ClusterImage
     partition_counts: Mapping[bytes, int]
 
     @property
     def is_large(self) -> bool:
-        """Whether the computation is too long for one turn of the event loop."""
+        """True if the computation is too long for one turn of the event loop."""
         return len(self.members) + sum(self.partition_counts.values()) >= COMPUTED_ASIDE_FROM
 
     def compute(self) -> dict[str, TopicIdPartitions]:

@@ -34,13 +34,13 @@ class ShareGroup(EpochGroup[ShareMember, TopicIdPartition]):
 
     known: KnownTopics = NOTHING_KNOWN
     topics: Counter[str] = field(default_factory=Counter)
-    """How many members are subscribed to a topic."""
+    """Number of members that are subscribed to a topic."""
     copies: Counter[TopicIdPartition] = field(default_factory=Counter)
-    """How many members are to have a partition."""
+    """Number of members that are to have a partition."""
     settled: tuple[object, ...] = field(default=(), compare=False)
-    """What was known when nothing was found to be missing in the target or among the states; see `membership`."""
+    """Topics, states and epoch when nothing was found missing in the target or among the states; see `membership`."""
     complete: tuple[object, ...] = field(default=(), compare=False)
-    """What was known when all partitions of all topics were found to have a state; see `membership`."""
+    """Topics and states when all partitions of all topics were found to have a state; see `membership`."""
     begun_ms: dict[bytes, int] = field(default_factory=dict, compare=False)
     """When the share coordinator was last asked to begin the state of a topic's partitions."""
 
@@ -51,7 +51,7 @@ class ShareGroup(EpochGroup[ShareMember, TopicIdPartition]):
 
     @property
     def is_unused(self) -> bool:
-        """Whether it may end: only when it is deleted."""
+        """False: a share group ends only when it is deleted."""
         return False
 
     def is_settled(self, topics: Mapping[str, TopicInfo]) -> bool:
@@ -75,7 +75,7 @@ class ShareGroup(EpochGroup[ShareMember, TopicIdPartition]):
 
     @property
     def topic_count(self) -> int:
-        """How many topics the members want, and partitions have a state."""
+        """Number of topics that the members want, plus the topics and partitions that are `known`."""
         return len(self.topics) + self.known.size
 
     def assigned_count(self, member_id: str) -> int:

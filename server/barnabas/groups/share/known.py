@@ -27,7 +27,7 @@ class KnownTopics:
 
     @property
     def size(self) -> int:
-        """How many topics and partitions these are."""
+        """Number of these topics and partitions together."""
         known = (self.initializing, self.initialized)
         return len(self.deleting) + sum(len(each) + sum(map(len, each.values())) for each in known)
 

@@ -33,7 +33,7 @@ from barnabas.wire.generated.share_group_heartbeat import (
 
 MEMBER_ID_LENGTH_MAX = 36
 INITIALIZE_RETRY_MS = 30_000
-"""How long the share coordinator is given to begin a state before it is asked again (Kafka's constant)."""
+"""Time that the share coordinator is given to begin a state before it is asked again (Kafka's constant)."""
 EPOCH_OF_NEW = 1
 """A group begins with it, as Kafka's do, before its first member is subscribed to anything."""
 UNKNOWN_OFFSET = -1
@@ -56,7 +56,7 @@ class TargetNeeded:
 
     @property
     def is_large(self) -> bool:
-        """Whether the computation is too long for one turn of the event loop."""
+        """True if the computation is too long for one turn of the event loop."""
         partitions = sum(len(topic) for topic in self.known.initialized.values())
         return len(self.members) + partitions >= COMPUTED_ASIDE_FROM
 
@@ -92,14 +92,14 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the member is told, and what must be begun before there is more to tell."""
+    """Response to a member, and the states that must be begun before there is more to tell."""
 
     response: ShareGroupHeartbeatResponse
     beginning: Beginning | None = None
 
 
 def check_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
-    """Whether the fields fit together. Raises INVALID_REQUEST."""
+    """Check that the fields fit together. Raises INVALID_REQUEST."""
     why = ""
     if not request.group_id.strip():
         why = "the group id is empty"

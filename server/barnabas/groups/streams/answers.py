@@ -1,4 +1,4 @@
-"""What a StreamsGroupHeartbeat is answered: tasks, what is wrong with the group, and who answers queries. Pure.
+"""Parts of the response to a StreamsGroupHeartbeat: tasks, faults of the group, and who answers queries. Pure.
 
 The rule: nothing is decided here.
 """
@@ -31,7 +31,7 @@ def status(
     configured: Configured,
     delayed_by: str,
 ) -> list[StreamsGroupHeartbeatResponse.Status]:
-    """What is unusual. `delayed_by` says why the newest epoch has no target yet, if it has none."""
+    """Return statuses for what is unusual. `delayed_by` says why the newest epoch has no target yet, if it has none."""
     said: list[tuple[Status, str]] = []
     if member.topology_epoch < topology.epoch:
         said.append(

@@ -24,7 +24,7 @@ class Worker:
 
 
 class _Share:
-    """How many tasks a member may have, as long as there are members with less. It shrinks when some are full."""
+    """Limit of tasks for a member, as long as there are members with less. It shrinks when some are full."""
 
     def __init__(self, tasks: int, members: int) -> None:
         self._tasks, self._members = tasks, members
@@ -86,7 +86,7 @@ class _Process:
 
 
 class _Plan:
-    """What has been given to whom so far, and who had what."""
+    """Tasks that were given to each member so far, and the members that had each task before."""
 
     def __init__(self, workers: Sequence[Worker], active: int, total: int) -> None:
         self.given: dict[str, set[tuple[str, str, int]]] = {worker.id: set() for worker in workers}
@@ -109,11 +109,11 @@ class _Plan:
                     self.keepers.setdefault(task_id, []).append(worker)
 
     def count(self, worker: Worker) -> int:
-        """How many tasks a member has."""
+        """Return the number of tasks of a member."""
         return self.processes[worker.process_id].counts[worker.id]
 
     def has(self, worker: Worker, task: TaskId) -> bool:
-        """Whether its process has the task in any role."""
+        """Say whether a member's process has the task in any role."""
         return task in self.processes[worker.process_id].tasks
 
     def give(self, process: _Process, member_id: str, role: str, task: TaskId) -> None:
@@ -243,7 +243,7 @@ def _assign_standby(plan: _Plan, tasks: Iterable[TaskId], replicas: int) -> None
 
 
 def _former_of_copy(plan: _Plan, task: TaskId) -> Worker | None:
-    """Who has the task's state from before, and room for a copy: its runner, or a keeper of a copy."""
+    """Return who has the task's state from before, and room for a copy: its runner, or a keeper of a copy, or None."""
     keeper = plan.least_loaded(worker for worker in _keepers_of(plan, task) if not plan.has(worker, task))
     for worker in (*_runner_of(plan, task), keeper):
         if worker is not None and not plan.has(worker, task) and plan.count(worker) < plan.share.size:

@@ -36,9 +36,9 @@ class StreamsGroup(ReconciledGroup[StreamsMember, Task]):
     settings_used: dict[str, str] = field(default_factory=dict)
     topology: StreamsGroupTopologyValue | None = None
     active: dict[TaskId, str] = field(default_factory=dict)
-    """Which process runs a task, also while it is giving it up."""
+    """Process that runs a task, also while it is giving it up."""
     copies: dict[tuple[str, TaskId], int] = field(default_factory=dict)
-    """How many copies of a task a process has, in any role."""
+    """Number of copies of a task that a process has, in any role."""
     configured: Configured | None = field(default=None, compare=False)
     endpoints_epoch: int = field(default=0, compare=False)
     shutdown_by: str | None = field(default=None, compare=False)
@@ -49,12 +49,12 @@ class StreamsGroup(ReconciledGroup[StreamsMember, Task]):
 
     @property
     def is_ready(self) -> bool:
-        """Whether the topology fits the topics."""
+        """True if the topology fits the topics."""
         return self.topology is not None and self.validated_epoch == self.topology.epoch
 
     @property
     def topic_count(self) -> int:
-        """How many subtopologies there are: each reads at least one."""
+        """Number of subtopologies: each reads at least one topic."""
         return len(self.topology.subtopologies) if self.topology is not None else 0
 
     def subscribed_topics(self) -> set[str]:
@@ -66,7 +66,7 @@ class StreamsGroup(ReconciledGroup[StreamsMember, Task]):
         return read | {topic.name for part in parts for topic in part.repartition_source_topics}
 
     def taken(self, process_id: str) -> TakenTasks:
-        """What no member of this process may be given now."""
+        """Return the tasks that no member of this process may be given now."""
         return TakenTasks(self.active, self.copies, process_id)
 
     # --- offsets --------------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ class StreamsGroup(ReconciledGroup[StreamsMember, Task]):
     # --- ending ---------------------------------------------------------------------------------------------
 
     def tombstones(self) -> list[Record]:
-        """What ends the group, with its members."""
+        """Return the records that end the group, with its members."""
         out: list[Record] = []
         for member_id in self.members.keys() | self.target.keys():
             out += records.member_tombstones(self.id, member_id)

@@ -47,7 +47,7 @@ class StreamsMember(EpochMember[Task]):
         )
 
     def wants_the_same(self, other: StreamsMember) -> bool:
-        """Whether an assignor would see no difference, whatever the address and the name of the client."""
+        """Say whether an assignor would see no difference, whatever the address and the name of the client."""
         return (self.topology_epoch, self.rack_id, self.client_tags, self.process_id) == (
             other.topology_epoch,
             other.rack_id,
@@ -58,7 +58,7 @@ class StreamsMember(EpochMember[Task]):
     # --- as a record ----------------------------------------------------------------------------------------
 
     def metadata(self) -> StreamsGroupMemberMetadataValue:
-        """What it says of itself."""
+        """Return what the member says of itself, as the value of a record."""
         value = StreamsGroupMemberMetadataValue
         return value(
             instance_id=self.instance_id,

@@ -51,7 +51,7 @@ class TargetNeeded:
 
     @property
     def is_large(self) -> bool:
-        """Whether the computation is too long for one turn of the event loop."""
+        """True if the computation is too long for one turn of the event loop."""
         tasks = sum(shape.tasks for shape in self.shapes.values())
         return len(self.members) + tasks * (1 + self.standby_replicas) >= COMPUTED_ASIDE_FROM
 
@@ -202,7 +202,7 @@ def _settle_topology(
 def _configured(
     group: StreamsGroup, topology: StreamsGroupTopologyValue, context: EventContext
 ) -> Configured:
-    """How the topology fits the topics; looked at again when those are others."""
+    """Return how the topology fits the topics; computed again when either is another."""
     if (
         group.configured is None
         or group.topics_seen is not context.image.topics

@@ -70,7 +70,7 @@ def _target_epoch_key(group_id: str) -> bytes:
 
 
 def target_record(group_id: str, member_id: str, tasks: Iterable[Task]) -> Record:
-    """What a member shall run."""
+    """Return the record of the tasks that a member shall run."""
     tasks = list(tasks)
     active, standby, warmup = (
         [Target.TaskIds(subtopology_id=name, partitions=numbers) for name, numbers in of_role(role, tasks)]
@@ -87,7 +87,7 @@ def _target_key(group_id: str, member_id: str) -> bytes:
 
 
 def member_record(group_id: str, member: StreamsMember) -> Record:
-    """What a member says of itself."""
+    """Return the record of what a member says of itself."""
     return _member_key(group_id, member.id), member_metadata.RECORD.encode_value(member.metadata())
 
 
@@ -98,7 +98,7 @@ def _member_key(group_id: str, member_id: str) -> bytes:
 
 
 def current_record(group_id: str, member: StreamsMember) -> Record:
-    """What a member runs."""
+    """Return the record of the tasks that a member runs."""
     value = Current(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,

@@ -1,4 +1,4 @@
-"""What a StreamsGroupHeartbeat says: whether its fields fit together, its topology and its tasks. Pure.
+"""Checks of a StreamsGroupHeartbeat's fields, and readers of its topology and its tasks. Pure.
 
 The rule: nothing here depends on the group.
 """
@@ -17,7 +17,7 @@ from barnabas.wire.generated.streams_group_heartbeat import StreamsGroupHeartbea
 
 
 def check_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
-    """Whether the fields fit together. Raises INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY."""
+    """Check that the fields fit together. Raises INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY."""
     why = _not_served(request) or _wrong(request)
     if why:
         raise RequestError(ErrorCode.INVALID_REQUEST, why)
@@ -26,7 +26,7 @@ def check_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
 
 
 def _not_served(request: StreamsGroupHeartbeatRequest) -> str:
-    """What the protocol has fields for, and Kafka 4.3 serves as little; its clients never ask.
+    """Name what is asked for and not served, as in Kafka 4.3, whose clients never ask; empty if there is nothing.
 
     Offsets of tasks, which clients of Kafka 4.4 report, are for warm-up tasks: there are none, and they mean nothing.
     """
@@ -95,7 +95,7 @@ def _check_topology(topology: StreamsGroupHeartbeatRequest.Topology) -> None:
 
 
 def reported_tasks(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
-    """What a member says that it runs, None if it says nothing."""
+    """Return the tasks that a member says it runs, None if it says nothing."""
     if request.active_tasks is None or request.standby_tasks is None or request.warmup_tasks is None:
         return None
     return read_tasks(request.active_tasks, request.standby_tasks, request.warmup_tasks)

@@ -41,7 +41,7 @@ def read_tasks(active: Iterable[Any], standby: Iterable[Any], warmup: Iterable[A
 
 
 class TakenTasks(Collection[Task]):
-    """What nobody of one process may be given now: an active task that anybody runs, a copy where one is already.
+    """Tasks that no member of a process may be given now: active ones that anybody runs, and those of which it has a copy.
 
     `active` maps tasks to the processes of those who run them, `copies` has (process, task) of every copy.
     """

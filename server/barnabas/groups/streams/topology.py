@@ -16,14 +16,14 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.records.streams_group_topology import StreamsGroupTopologyValue
 
 NAMES_MAX = 3
-"""How many topics a status names."""
+"""Largest number of topics that a status names."""
 
 Subtopology = StreamsGroupTopologyValue.Subtopology
 TopicInfo = StreamsGroupTopologyValue.TopicInfo
 
 
 class Status(IntEnum):
-    """What a StreamsGroupHeartbeat tells besides the assignment, with Kafka's numbers."""
+    """Statuses in the response to a StreamsGroupHeartbeat, besides the assignment, with Kafka's numbers."""
 
     STALE_TOPOLOGY = 0
     MISSING_SOURCE_TOPICS = 1
@@ -63,7 +63,7 @@ class Configured:
 
     @property
     def is_ready(self) -> bool:
-        """Whether tasks can be assigned."""
+        """True if tasks can be assigned."""
         return self.problem is None
 
 
@@ -86,7 +86,7 @@ def required_topics(topology: StreamsGroupTopologyValue) -> set[str]:
 
 
 def configure(topology: StreamsGroupTopologyValue, image: ClusterImage) -> Configured:
-    """What the topology comes to with these topics. Raises STREAMS_INVALID_TOPOLOGY where no topics could help."""
+    """Configure the topology for these topics. Raises STREAMS_INVALID_TOPOLOGY where no topics could help."""
     try:
         counts = _counts(topology, image)
         shapes = {part.subtopology_id: _shape(part, counts) for part in topology.subtopologies}
@@ -108,7 +108,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _counts(topology: StreamsGroupTopologyValue, image: ClusterImage) -> dict[str, int]:
-    """How many partitions each topic of the topology has, or is to have."""
+    """Return the number of partitions that each topic of the topology has, or is to have."""
     known = image.topics
     counts = {name: len(known[name].partitions) for name in required_topics(topology) if name in known}
     sources = {name for part in topology.subtopologies for name in part.source_topics}
