@@ -1,4 +1,4 @@
-"""What many requests want of the same broker, sent together.
+"""Batches of what many requests want of the same broker, sent together.
 
 The rule: one request at a time to each broker; what is wanted meanwhile goes with the next one. So few requests go out
 however many are wanted, and the first does not wait for others.

@@ -1,4 +1,4 @@
-"""Whether partitions are in a producer's transaction: asked at the coordinator on whichever broker it is (KIP-890).
+"""Check that partitions are in a producer's transaction, with its coordinator on whichever broker it is (KIP-890).
 
 The rule: where the coordinator cannot be asked nothing is written. One that is too old to be asked leaves it to clients.
 """
@@ -35,7 +35,7 @@ Codes = dict["TopicPartition", int]
 
 
 class _Wanted(NamedTuple):
-    """What one request writes in one transaction."""
+    """Partitions to which one request writes in one transaction."""
 
     transactional_id: str
     producer: Producer

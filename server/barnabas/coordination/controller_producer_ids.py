@@ -29,7 +29,7 @@ Block = tuple[int, int]
 PREFETCHED_AT = 0.9
 """When so much of a block is used the next one is asked for (Kafka's)."""
 PATIENCE_SECONDS = 0.5
-"""How long a request waits for a block; its client asks again."""
+"""Time that a request waits for a block; its client asks again."""
 RETRY_SECONDS = 0.05
 PRODUCER_ID_MAX = 2**63 - 1
 

@@ -1,4 +1,4 @@
-"""What an error of an internal topic means for the coordinator that writes to it, and for its clients. Pure."""
+"""Meaning of an internal topic's error for the coordinator that writes to it, and for its clients. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changed metadata means for groups, transactions and shares, whoever made the change.
+"""Effects of changed metadata on groups, transactions and shares, whoever made the change.
 
 The rule: shards are given up and taken in the same step in which everybody sees the new image. What was remembered of
 deleted topics is forgotten after that, in slices and in the background, so that no change of the metadata waits for it.

@@ -1,4 +1,4 @@
-"""Where a coordinator's records are kept, as the coordinator sees it."""
+"""Journal of a coordinator, which keeps its records, as the coordinator sees it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Journal(Protocol):
         """The number of its partitions, 0 while there is no such topic."""
 
     def is_empty(self, partition: int) -> bool:
-        """Whether there is nothing to read in a partition. Raises RequestError."""
+        """Say whether there is nothing to read in a partition. Raises RequestError."""
 
     def end_offset(self, partition: int) -> int:
         """The offset after the last record of a partition. Raises RequestError."""
@@ -41,7 +41,7 @@ class Journal(Protocol):
         """
 
     def is_committed(self, partition: int, end_offset: int) -> bool:
-        """Whether `wait_committed` would return at once; False where in doubt."""
+        """Say whether `wait_committed` would return at once; False where in doubt."""
 
     async def wait_committed(self, partition: int, end_offset: int) -> None:
         """Wait for the high watermark to reach `end_offset`. Raises RequestError."""

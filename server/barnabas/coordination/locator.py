@@ -1,4 +1,4 @@
-"""Which broker coordinates an id: the leader of the partition of the internal topic that keeps it."""
+"""Broker that coordinates an id: the leader of the partition of the internal topic that keeps it."""
 
 from __future__ import annotations
 

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 COMMIT_TIMEOUT_MS: Final = 5_000
-"""How long an answer waits for replicas (Kafka's offsets.commit.timeout.ms)."""
+"""Time that an answer waits for replicas (Kafka's offsets.commit.timeout.ms)."""
 PUT_OFF_MS: Final = 10
-"""How long a timer waits that is due while very many are being set, as it may be among these, or its shard is held."""
+"""Time that a due timer is put off while very many are being set, as it may be among these, or its shard is held."""
 
 R = TypeVar("R")
 

@@ -91,7 +91,7 @@ class Timer:
 
 
 class TimersToSet:
-    """What one event has decided on very many timers, as far as it is not done yet.
+    """Decisions of one event on very many timers, as far as they are not carried out yet.
 
     `overruled` has the keys on which something else has been decided since.
     """
@@ -146,22 +146,22 @@ class Shard(Generic[M]):
         self.committing: set[trio.CancelScope] = set()
         """Waits for the high watermark; cancelled when the shard is unloaded."""
         self.is_forgotten = False
-        """Whether its partition was deleted: nobody else goes on with what it has decided."""
+        """True if its partition was deleted: nobody else goes on with what it has decided."""
         self.large_entry: Entry | None = None
         """The next batch to be read, where it is too long for a turn of the event loop."""
         self.is_held = False
-        """Whether a large event has the machine in a thread."""
+        """True while a large event has the machine in a thread."""
         self.after_hold: list[Callable[[], None]] = []
-        """What is in the log already and must reach the machine before any other event."""
+        """Calls that tell the machine, before any other event, of what is in the log already."""
         self._queue: OrderedDict[int, trio.Event] = OrderedDict()
         """Those who wait while it is held, in the order in which they came; each goes when it has had its turn."""
         self._tickets = count(1)
         self._at_once = 1
-        """How many of them are awake at a time: one after a large event, more while none of them has been one."""
+        """Largest number of them awake at a time: one after a large event, more while none of them has been one."""
 
     @property
     def is_active(self) -> bool:
-        """Whether it may decide."""
+        """True while it may decide."""
         return self.state is ShardState.ACTIVE
 
     def check(self) -> None:

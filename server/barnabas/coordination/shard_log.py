@@ -1,4 +1,4 @@
-"""What the shards of a coordinator write: decisions, appended to the internal topic, replayed, and at last committed.
+"""Decisions of a coordinator's shards: appended to the internal topic, replayed, and at last committed.
 
 The rule: what cannot be appended changes nothing, or its shard is read again. What is appended is believed when the high
 watermark has passed it.
@@ -83,7 +83,7 @@ class ShardLog(Generic[M]):
         return Entry(out.records, producer_id, decoded=out.decoded)
 
     def is_committed(self, shard: Shard[M], end_offset: int) -> bool:
-        """Whether there is nothing to wait for: the usual case of a partition without followers."""
+        """Say whether there is nothing to wait for: the usual case of a partition without followers."""
         return shard.failure is None and (
             not end_offset or self._journal.is_committed(shard.partition, end_offset)
         )

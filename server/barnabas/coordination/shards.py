@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 READ_AGAIN_SECONDS: Final = 1.0
-"""How soon a shard is loaded again that no longer agreed with its log."""
+"""Time after which a shard that no longer agreed with its log is loaded again."""
 SLICE_RECORDS: Final = 500
 """So many records are read before others may run: a few milliseconds' worth."""
 BYTES_PER_RECORD: Final = 100
@@ -74,7 +74,7 @@ class Shards(Generic[M]):
         self._reading_again: defaultdict[int, bool] = defaultdict(bool)
         self.nursery: trio.Nursery | None = None
         self.partitions = 0
-        """How many partitions the internal topic has; 0 while that is not known."""
+        """Number of partitions of the internal topic; 0 while that is not known."""
 
     def __iter__(self) -> Iterator[Shard[M]]:
         return iter(tuple(self._shards.values()))
@@ -129,7 +129,7 @@ class Shards(Generic[M]):
         return [self.active(partition) for partition in led_partitions(self._journal)]
 
     def is_current(self, shard: Shard[M]) -> bool:
-        """Whether this broker still leads the partition, in the shard's leader epoch."""
+        """Say whether this broker still leads the partition, in the shard's leader epoch."""
         return is_led_in(self._journal, shard.partition, shard.leader_epoch)
 
     async def when_active(self, partition: int) -> Shard[M]:
@@ -319,6 +319,6 @@ class Shards(Generic[M]):
 
 
 def _size(entry: Entry) -> int:
-    """How many records a batch has, where long ones count as several; 1 for a marker."""
+    """Return the number of records in a batch, where long ones count as several; 1 for a marker."""
     size = sum([len(value) for _, value in entry.records if value is not None])
     return max(len(entry.records), size // BYTES_PER_RECORD, 1)

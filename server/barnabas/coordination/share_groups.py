@@ -22,7 +22,7 @@ from barnabas.wire.generated.share_group_heartbeat import ShareGroupHeartbeatRes
 
 
 class ShareGroups:
-    """What needs both coordinators. `state_changed` is told of groups whose state was begun again or is gone."""
+    """Operations that need both coordinators. `state_changed` is told of groups whose state was begun again or is gone."""
 
     def __init__(
         self,
@@ -158,5 +158,5 @@ class ShareGroups:
 
 
 def _is_large(group_id: str, asked: int, shard: GroupShard) -> bool:
-    """Whether an event about the states of a group goes through very many of them."""
+    """Say whether an event about the states of a group goes through very many of them."""
     return asked + shard.share_state_size(group_id) > EVENT_SIZE_MAX

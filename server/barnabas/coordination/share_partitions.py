@@ -57,7 +57,7 @@ class Shared:
 
     @property
     def is_current(self) -> bool:
-        """Whether this broker still leads the partition as it did when this was loaded."""
+        """True while this broker leads the partition as it did when this was loaded."""
         return not self.closed and not self.led.closed and self.led.leader_epoch == self.leader_epoch
 
     def wake(self) -> None:
@@ -102,7 +102,7 @@ class SharePartitions:
     # --- finding --------------------------------------------------------------------------------------------
 
     def unload(self) -> None:
-        """What the share coordinator knew is gone: forget all states, and have them read again when they are needed."""
+        """Forget all states, since what the share coordinator knew is gone; they are read again when they are needed."""
         self._times_forgotten += 1
         for shared in tuple(self._loaded.values()):
             self._close(shared)

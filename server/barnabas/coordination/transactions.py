@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS: Final = 1.0
-"""How long a request waits for the end of the transaction before it."""
+"""Time that a request waits for the end of the transaction before it."""
 RETRY_SECONDS: Final = 0.1
 RETRY_SECONDS_MAX: Final = 1.0
 MARKERS_AT_ONCE = 1_000
-"""How many partitions of one transaction get their markers at the same time; 100,000 tasks would be a long turn."""
+"""Largest number of partitions of a transaction that get their markers at a time; 100,000 tasks would be a long turn."""
 TASKS_PER_STEP: Final = 50
 _NOT_NEEDED = (
     ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -298,7 +298,7 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
 
 
 def _is_large_timer(machine: TransactionShard, key: Hashable) -> bool:
-    """Whether a transaction of many partitions has been open for too long."""
+    """Say whether the transaction that has been open for too long has many partitions."""
     assert isinstance(key, tuple)
     return machine.partition_count(key[1]) > EVENT_SIZE_MAX
 

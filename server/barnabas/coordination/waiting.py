@@ -30,7 +30,7 @@ class Waiter:
 
     @property
     def outcome(self) -> Any:
-        """What it was answered, or the RequestError with which it failed."""
+        """Response that it was answered, or the RequestError with which it failed."""
         return self.response if self.failure is None else RequestError(self.failure)
 
     def answer(self, response: Any) -> None:
@@ -70,7 +70,7 @@ class Waiter:
 
 
 class FutureReply(Future[T]):
-    """What a waiter of a shard, which is `waiting` there under its `number`, will be answered."""
+    """Future reply to a waiter of a shard, which is `waiting` there under its `number`."""
 
     def __init__(self, waiting: dict[int, Waiter], number: int, waiter: Waiter, respond: Respond[T]) -> None:
         self._waiting = waiting
