@@ -1,4 +1,4 @@
-"""Which batches of a stretch of log belong to aborted transactions. Pure."""
+"""Batches of a stretch of log that belong to aborted transactions. Pure."""
 
 from __future__ import annotations
 

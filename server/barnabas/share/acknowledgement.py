@@ -1,4 +1,4 @@
-"""What members say of the records that they were given. Pure."""
+"""Acknowledgements by members of the records that they were given. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from barnabas.wire.generated.errors import ErrorCode
 
 
 class Verdict(IntEnum):
-    """What is to become of a record, with the numbers of the protocol."""
+    """Verdict on what becomes of a record, with the numbers of the protocol."""
 
     GAP = 0
     """There is no such record, as after compaction."""
@@ -45,7 +45,7 @@ class Acknowledgement:
 def check_acknowledgements(
     acknowledgements: Sequence[Acknowledgement], *, knows_renew: bool, is_renew: bool
 ) -> None:
-    """Whether one partition's acknowledgements make sense together. Raises INVALID_REQUEST.
+    """Check that one partition's acknowledgements make sense together. Raises INVALID_REQUEST.
 
     `knows_renew` is whether the request's version has RENEW, `is_renew` whether the request says that it renews.
     """

@@ -1,4 +1,4 @@
-"""Which records a fetch acquires. Pure.
+"""Choice of the records that a fetch acquires. Pure.
 
 The rule: records that were delivered before go first. Those that fail again and again are handed out in ever smaller
 portions, and alone at their last attempt, so that one bad record does not take good ones with it into the archive.
@@ -20,7 +20,7 @@ BATCH_OPTIMIZED, RECORD_LIMIT = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class AcquireRequest:
-    """What a member asks for: at most `records_max` (a whole batch may go beyond it unless `strict`).
+    """Request of a member for at most `records_max` records (a whole batch may go beyond it unless `strict`).
 
     New records are acquired in portions of about `batch_size`, cut where batches of the log begin.
     """

@@ -16,7 +16,7 @@ Span = tuple[int, int]
 
 
 class RecordState(IntEnum):
-    """What has become of a record, with the numbers of Kafka's state records."""
+    """State of a record, with the numbers of Kafka's state records."""
 
     AVAILABLE = 0
     ACQUIRED = 1
@@ -27,7 +27,7 @@ class RecordState(IntEnum):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether nothing more happens to the record."""
+        """True if nothing more happens to the record."""
         return self >= RecordState.ACKNOWLEDGED
 
 

@@ -31,7 +31,7 @@ _STATES = {int(state): state for state in RecordState}
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What is to be written down: the start offset and what is complete after it, and the batches that change.
+    """Changes to be written down: the start offset and the number of complete records after it, and the changed batches.
 
     `are_decided` says that their records wait for it; those whose locks have ended do not.
     """
@@ -88,14 +88,14 @@ class SharePartition:
 
     @property
     def can_acquire(self) -> bool:
-        """Whether there is something to acquire, or room for new records."""
+        """True if there is something to acquire, or room for new records."""
         return (
             self.next_offset < self.end or self.end - self.start_offset < self.settings.records_in_flight_max
         )
 
     @property
     def complete_count(self) -> int:
-        """How many records from the start offset on need no delivery any more."""
+        """Number of records from the start offset on that need no delivery any more."""
         return sum(len(run) for run in self.flight if run.outlook.is_terminal)
 
     @property
@@ -205,11 +205,11 @@ class SharePartition:
         return Acquired(first, last, deliveries)
 
     def _append_fresh(self, last: int) -> None:
-        """What is up to `last` and not in flight was never delivered."""
+        """Add the records up to `last` that are not in flight: they were never delivered."""
         self._append(last, AVAILABLE)
 
     def _append_archived(self, last: int) -> None:
-        """What is up to `last` and not in flight does not exist in the log."""
+        """Pass over the offsets up to `last` that are not in flight: they do not exist in the log."""
         if self.flight:
             self._append(last, RecordState.ARCHIVED)
         else:
@@ -308,7 +308,7 @@ class SharePartition:
         return Written(self.start_offset, self.complete_count, tuple(joined))
 
     def settle(self, written: Written, *, done: bool) -> None:
-        """What was decided has been written down, or could not be: then the records are still acquired."""
+        """Finish what was decided: it has been written down, or could not be, and then the records are still acquired."""
         for batch in written.batches if written.are_decided else ():
             for run in self.flight.cut(max(batch.first, self.start_offset), batch.last):
                 if run.target is None:

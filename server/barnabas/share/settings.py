@@ -11,7 +11,7 @@ EARLIEST, LATEST, BY_DURATION = "earliest", "latest", "by_duration"
 
 @dataclass(frozen=True, slots=True)
 class OffsetReset:
-    """Where a share group begins that has no start offset: at the earliest or latest one, or at a time before now."""
+    """Start of a share group that has no start offset: at the earliest or latest one, or at a time before now."""
 
     kind: str = LATEST
     before_ms: int = 0
@@ -19,7 +19,7 @@ class OffsetReset:
 
 @dataclass(frozen=True, slots=True)
 class ShareSettings:
-    """What one share group obeys; Kafka's defaults."""
+    """Settings of one share group; Kafka's defaults."""
 
     record_lock_ms: int = 30_000
     deliveries_max: int = 5

@@ -37,7 +37,7 @@ STATES_AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True)
 class StateWrite:
-    """What a partition's leader writes of a share partition; a start offset or an epoch of -1 is the one that is known."""
+    """Update of a share partition by its leader; a start offset or an epoch of -1 is the one that is known."""
 
     state_epoch: int
     leader_epoch: int
@@ -54,7 +54,7 @@ class ShareStateShard:
         self._image = image
         self.states: dict[StateKey, ShareState] = {}
         self.records_seen = 0
-        """How many records were written and read; reset by whoever has made them redundant."""
+        """Number of records that were written and read; reset by whoever has made them redundant."""
 
     # --- deciding -------------------------------------------------------------------------------------------
 
