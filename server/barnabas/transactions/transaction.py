@@ -1,4 +1,4 @@
-"""What is known of one transactional id, as a value; each change makes a new one. Pure.
+"""State of one transactional id, as a value; each change makes a new one. Pure.
 
     Empty -> Ongoing -> PrepareCommit -> CompleteCommit -> Ongoing ...
                      -> PrepareAbort  -> CompleteAbort  -> Ongoing ...
@@ -50,7 +50,7 @@ class State(Enum):
 
     @property
     def is_prepared(self) -> bool:
-        """Whether the end is decided and not all partitions know of it yet."""
+        """True if the end is decided and not all partitions know of it yet."""
         return self in (State.PREPARE_COMMIT, State.PREPARE_ABORT)
 
 
@@ -92,16 +92,16 @@ class Transaction:
 
     @property
     def is_ongoing(self) -> bool:
-        """Whether a transaction is open, and its end is not decided."""
+        """True while a transaction is open, and its end is not decided."""
         return self.state is State.ONGOING
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether clients can have no higher epoch of this producer id."""
+        """True if clients can have no higher epoch of this producer id."""
         return self.epoch >= EPOCH_MAX_OF_CLIENTS
 
     def needs_producer_id(self, expected: Producer | None) -> bool:
-        """Whether a producer that begins, or goes on as `expected`, can only do so with a new id.
+        """Say whether a producer that begins, or goes on as `expected`, can only do so with a new id.
 
         Nobody goes on with the epoch that is kept for fencing: there would be none to fence it with.
         """
