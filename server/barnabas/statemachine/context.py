@@ -9,7 +9,7 @@ from barnabas.statemachine.decision import Decision
 
 
 class EventContext:
-    """What an event may look at, and where it writes its decision.
+    """Input that an event may look at, and the decision that it writes to.
 
     `may_describe` says whether the requester may describe a topic; it is None where nobody is refused.
     """

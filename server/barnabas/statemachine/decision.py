@@ -49,7 +49,7 @@ class Decision:
     def __init__(self) -> None:
         self.records: list[Record] = []
         self.decoded: dict[int, Any] = {}
-        """What some of the records say, by their index: who has just encoded them need not decode them."""
+        """Content of some of the records, by their index: who has just encoded them need not decode them."""
         self.replies: list[tuple[int, Any]] = []
         self.many_replies: list[ManyReplies] = []
         self.timers: dict[Hashable, int | None] = {}
@@ -59,7 +59,7 @@ class Decision:
         self.effects: list[Any] = []
         self.producer: tuple[int, int] | None = None
         self.is_ahead = False
-        """Whether the event changes state before its records are replayed, as classic groups do: if it fails halfway,
+        """True if the event changes state before its records are replayed, as classic groups do: if it fails halfway,
         only the log says what is true."""
 
     def write(self, record: Record, said: Any) -> None:
