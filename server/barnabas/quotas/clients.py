@@ -26,7 +26,7 @@ M = TypeVar("M", bound=Forgettable)
 
 
 class Meter(Generic[M]):
-    """What is counted of the clients that share a limit, the limit, and how they were throttled."""
+    """Meter of the clients that share a limit: what is counted of them, the limit, and how they were throttled."""
 
     __slots__ = ("counted", "limit", "throttled_count", "throttled_ms")
 
@@ -34,7 +34,7 @@ class Meter(Generic[M]):
         self.counted = counted
         self.limit = 0.0
         self.throttled_count = 0
-        """How often they were throttled."""
+        """Number of times that they were throttled."""
         self.throttled_ms = 0
         """For how long, added up."""
 
@@ -62,7 +62,7 @@ class QuotaOf(Generic[M]):
 
     @property
     def is_set(self) -> bool:
-        """Whether anybody has such a limit."""
+        """True if anybody has such a limit."""
         return self._limits.is_set
 
     def follow(self, quotas: Mapping[QuotaEntity, Quotas], changed: Iterable[QuotaEntity]) -> None:
@@ -119,7 +119,7 @@ class ClientQuotas:
         self.request = QuotaOf(REQUEST_PERCENTAGE, rates())
         self.mutation = QuotaOf(CONTROLLER_MUTATION_RATE, Kept(bucket))
         self.is_set = False
-        """Whether there is any quota of clients."""
+        """True if there is any quota of clients."""
 
     @property
     def every(self) -> tuple[QuotaOf[Rate], QuotaOf[Rate], QuotaOf[Rate], QuotaOf[TokenBucket]]:

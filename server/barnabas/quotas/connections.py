@@ -1,4 +1,4 @@
-"""How fast connections come: of the broker, of each listener, of each address (KIP-612). Pure.
+"""Rates of new connections: of the broker, of each listener, of each address (KIP-612). Pure.
 
 The rule: connections beyond the rate of the broker or a listener are only taken later; those beyond the rate of an address
 are not taken, and count for nobody. Nobody waits for longer than one window.
@@ -20,7 +20,7 @@ from barnabas.quotas.rate import Rate
 
 
 class Throttling:
-    """How often connections were throttled, and for how many ms in all."""
+    """Number of times that connections were throttled, and for how many ms in all."""
 
     __slots__ = ("count", "ms")
 

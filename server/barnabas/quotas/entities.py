@@ -25,7 +25,7 @@ CONNECTION_CREATION_RATE = "connection_creation_rate"
 
 INT_MAX, LONG_MAX = 2.0**31 - 1, 2.0**63
 FRACTION_MAX = 1e-6
-"""What is this close to a whole number is one."""
+"""Distance from a whole number up to which a value counts as one."""
 
 _OF_USERS_AND_CLIENTS: Mapping[str, float] = MappingProxyType(
     {
@@ -138,11 +138,11 @@ def check_value(entity: QuotaEntity, name: str, value: float) -> None:
 
 
 EXACT, DEFAULT, ANY = range(3)
-"""What a component of a filter matches: a name, the default, any name and the default."""
+"""Types of match of a filter's component: a name, the default, any name and the default."""
 
 
 class QuotaFilter:
-    """What DescribeClientQuotas asks for. `strict` leaves out entities with parts that no component is about."""
+    """Filter of DescribeClientQuotas. `strict` leaves out entities with parts that no component is about."""
 
     __slots__ = ("any", "exact", "strict")
 

@@ -1,4 +1,4 @@
-"""What is remembered of each client for a while, in bounded memory. Pure.
+"""Values that are remembered of each client for a while, in bounded memory. Pure.
 
 The rule: what was not asked for during a whole period is forgotten if it can be made again without anybody noticing; and
 when there are too many, those are forgotten that were asked for least recently. A client that invents names makes others'
@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Forgettable(Protocol):
-    """What may be forgotten."""
+    """Value that may be forgotten."""
 
     def is_forgettable(self, now_ms: int, /) -> bool:
         """Say whether a new one would say the same."""

@@ -1,4 +1,4 @@
-"""Which limit applies to a user and a client id, and with whom it is shared. Pure.
+"""Limit that applies to a user and a client id, and the clients that share it. Pure.
 
 The rule: Kafka's order (`ClientQuotaManager`): what is set for both together, for the user, for defaults of these, for
 the client id. Clients for which the same part decides share one limit: all clients of a user, or each of them has its own.
@@ -16,7 +16,7 @@ NONE: Quotas = {}
 
 
 class Share(NamedTuple):
-    """Who shares a limit; a part that does not count is empty."""
+    """Clients that share a limit; a part that does not count is empty."""
 
     user: str
     client_id: str
@@ -35,7 +35,7 @@ class Limits:
         self._name = name
         self._quotas: Mapping[QuotaEntity, Quotas] = {}
         self._counts: Counter[tuple[bool, bool]] = Counter()
-        """How many entities have such a limit, by whether they have a user and a client id."""
+        """Number of entities with such a limit, by whether they have a user and a client id."""
         self.is_set = False
 
     def follow(self, quotas: Mapping[QuotaEntity, Quotas], changed: Iterable[QuotaEntity]) -> None:

@@ -1,4 +1,4 @@
-"""How fast something happens: Kafka's rate over samples, and for how long to wait until it is within a limit. Pure.
+"""Kafka's rate over samples, and the time to wait until it is within a limit. Pure.
 
 The rule: samples, windows and throttle times are Kafka's to the millisecond (`SampledStat`, `Rate`, `QuotaUtils`), so that
 clients get the same throughput; only the sum is kept, not added up for each value.
@@ -13,7 +13,7 @@ THROTTLE_MS_MAX = 2**31 - 1
 
 
 class Rate:
-    """How much was recorded in a second, over `samples` samples of `window_ms`; times are of a clock that never goes back.
+    """Amount recorded in a second, over `samples` samples of `window_ms`; times are of a clock that never goes back.
 
     A sample takes what is recorded within `window_ms` from its first value on. What has got nothing for `samples` windows
     is forgotten.
