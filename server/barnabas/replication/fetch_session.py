@@ -22,7 +22,7 @@ PartitionKey = tuple[TopicKey, int]
 
 
 class Wanted(NamedTuple):
-    """What is fetched of one partition."""
+    """Offsets, epochs and size with which one partition is fetched."""
 
     fetch_offset: int
     log_start_offset: int
@@ -32,7 +32,7 @@ class Wanted(NamedTuple):
 
 
 class SessionRequest(NamedTuple):
-    """What the next request of a session says."""
+    """Content of the next request of a session."""
 
     session_id: int
     epoch: int
@@ -42,7 +42,7 @@ class SessionRequest(NamedTuple):
 
     @property
     def is_full(self) -> bool:
-        """Whether it begins a session, or is none."""
+        """True if the request begins a session, or belongs to none."""
         return self.epoch in (EPOCH_INITIAL, EPOCH_NONE)
 
 

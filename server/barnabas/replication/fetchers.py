@@ -1,4 +1,4 @@
-"""Which fetcher a partition belongs to. Pure."""
+"""Fetcher to which a partition belongs. Pure."""
 
 from __future__ import annotations
 

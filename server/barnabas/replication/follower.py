@@ -1,4 +1,4 @@
-"""Where a follower truncates its log so that it becomes a prefix of its leader's (KIP-101, KIP-279, KIP-595). Pure.
+"""Truncation of a follower's log so that it becomes a prefix of its leader's (KIP-101, KIP-279, KIP-595). Pure.
 
 The rule: a follower never trusts the high watermark it had to tell what it shares with a new leader; leader epochs
 do. It asks for the end of its own latest epoch, and goes back until both know the same one.
@@ -24,7 +24,7 @@ class EpochEnd(NamedTuple):
 
 
 class Truncation(NamedTuple):
-    """Where to truncate to, and whether the logs agree then; otherwise the follower asks again."""
+    """Offset to truncate to; the logs agree then if it is final, otherwise the follower asks again."""
 
     offset: int
     is_final: bool
@@ -58,7 +58,7 @@ def truncation(
 
 
 class OutOfRange(NamedTuple):
-    """What a follower does whose fetch offset the leader does not have: where to go on, and what is lost."""
+    """Next step of a follower whose fetch offset the leader does not have: where to go on, and what is lost."""
 
     fetch_offset: int
     truncates_to: int | None

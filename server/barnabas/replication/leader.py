@@ -1,4 +1,4 @@
-"""What the leader of a partition knows of its followers, and what follows from it: the ISR and the high watermark. Pure.
+"""Followers as the leader of a partition knows them, and what follows from that: the ISR and the high watermark. Pure.
 
 The rule: a record is committed once every in-sync replica has it. The high watermark is the smallest log end offset of
 the in-sync replicas and never goes back; a leader that is alone is the case ISR = {itself}, and no other code runs
@@ -19,7 +19,7 @@ NEVER_MS = -(2**62)
 
 
 class FollowerState:
-    """How far a follower has come, as its fetches tell. Offsets are -1 until it has fetched in this leader epoch."""
+    """Progress of a follower, as its fetches tell. Offsets are -1 until it has fetched in this leader epoch."""
 
     __slots__ = (
         "broker_epoch",
@@ -95,7 +95,7 @@ class LeaderState:
             if replica != broker_id
         }
         self.has_followers = bool(self._followers)
-        """Whether any other broker has a replica."""
+        """True if any other broker has a replica."""
         self._check()
 
     # --- what others say ------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""How fast replication goes, and whether that is faster than it may (KIP-73). Pure.
+"""Rate of replication, and whether it exceeds the quota (KIP-73). Pure.
 
 The rule: a rate is what was counted in the last samples, divided by the time since the oldest of them began, as Kafka
 measures it. What has been sent is counted even when it is too much: the quota is exceeded until time has passed.

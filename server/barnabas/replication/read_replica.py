@@ -1,4 +1,4 @@
-"""Which replica a consumer should read from (KIP-392), as Kafka's RackAwareReplicaSelector picks it. Pure.
+"""Choice of the replica that a consumer should read from (KIP-392), as Kafka's RackAwareReplicaSelector makes it. Pure.
 
 The rule: a replica in the consumer's rack, the leader if it is there; of several the one that has most. Only replicas that
 are in sync and have the consumer's offset are asked of.

@@ -1,4 +1,4 @@
-"""Which role a broker has for a partition, and what it must do to get from one role to another. Pure.
+"""Roles of a broker for a partition, and the steps from one to another. Pure.
 
 The rule: the metadata image alone decides on the role; the table of transitions says everything that follows from a
 change of it, so that nobody has to remember a step.
@@ -12,7 +12,7 @@ from barnabas.cluster.image import PartitionInfo
 
 
 class Role(Enum):
-    """What a broker is to a partition."""
+    """Role of a broker for a partition."""
 
     NONE = auto()
     """It has no replica."""
@@ -59,7 +59,7 @@ TRANSITIONS: dict[tuple[Role, Role], tuple[Step, ...]] = {
     (Role.OFFLINE, Role.FOLLOWER): _FOLLOW,
     (Role.OFFLINE, Role.OFFLINE): (),
 }
-"""What to do from one role to another; staying leader or follower depends on what has changed: see `steps`."""
+"""Steps from one role to another; staying leader or follower depends on what has changed: see `steps`."""
 
 
 def target_role(info: PartitionInfo | None, broker_id: int, *, is_log_available: bool = True) -> Role:
