@@ -91,7 +91,7 @@ def transactional_producer(records: object) -> tuple[int, int] | None:
 
 
 class TimestampType(IntEnum):
-    """Who set the timestamps of a batch; the value is the attribute bit."""
+    """Origin of the timestamps of a batch; the value is the attribute bit."""
 
     NO_TIMESTAMP = -1  # magic 0 has none
     CREATE_TIME = 0
@@ -180,24 +180,24 @@ class BatchHeader:
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Whether producer or broker set the timestamps."""
+        """Origin of the timestamps: the producer or the broker; magic 0 has none."""
         if self.attributes & TIMESTAMP_TYPE_BIT:
             return TimestampType.LOG_APPEND_TIME
         return TimestampType.CREATE_TIME if self.magic else TimestampType.NO_TIMESTAMP
 
     @property
     def is_transactional(self) -> bool:
-        """Whether the records belong to a transaction."""
+        """True if the records belong to a transaction."""
         return self.attributes & TRANSACTIONAL_BIT != 0
 
     @property
     def is_control(self) -> bool:
-        """Whether the records are markers that consumers must not see."""
+        """True if the records are markers that consumers must not see."""
         return self.attributes & CONTROL_BIT != 0
 
     @property
     def has_delete_horizon(self) -> bool:
-        """Whether a cleaner noted when tombstones and markers of this batch may go (KIP-534)."""
+        """True if a cleaner noted when tombstones and markers of this batch may go (KIP-534)."""
         return self.attributes & DELETE_HORIZON_BIT != 0
 
     @property
@@ -207,7 +207,7 @@ class BatchHeader:
 
     @property
     def has_producer_id(self) -> bool:
-        """Whether an idempotent or transactional producer wrote it."""
+        """True if the batch has the id of an idempotent or transactional producer."""
         return self.producer_id > NO_PRODUCER_ID
 
 

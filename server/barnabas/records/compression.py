@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 SMALL_COMPRESSED_BYTES: Final = 64 << 10
 SMALL_BYTES: Final = 1 << 20
-"""What is compressed within 64 KiB and makes up to 1 MiB is small: at most some 3 ms of gzip, the slowest.
+"""Limits of what is small: 64 KiB compressed and 1 MiB decompressed, at most some 3 ms of gzip, the slowest.
 
-Of LZ4 all that makes up to 1 MiB is: it takes 0.2 to 0.3 ms, and a thread for it would cost as much.
+With LZ4 all that makes up to 1 MiB is small: it takes 0.2 to 0.3 ms, and a thread for it would cost as much.
 """
 
 MEDIUM_BYTES = 8 << 20
-"""What is not small is tried within this first, since what makes more is rare and takes its turn alone."""
+"""Decompressed size that is tried next for what is not small: more is rare and takes its turn alone."""
 
 COMPRESS_AT_ONCE_BYTES = 32 << 10
 
@@ -225,7 +225,7 @@ class Output:
 
     @property
     def is_due(self) -> bool:
-        """Whether so much is pending that it must be flushed before more is added."""
+        """True if so much is pending that it must be flushed before more is added."""
         return len(self.pending) >= SMALL_BYTES
 
     def flush(self) -> None:

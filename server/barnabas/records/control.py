@@ -22,7 +22,7 @@ _END_MARKER_VALUE: Final = Struct(">hi")
 
 
 class ControlType(IntEnum):
-    """What a control record says; UNKNOWN stands for any type that this code has no name for."""
+    """Type of a control record; UNKNOWN stands for any type that this code has no name for."""
 
     UNKNOWN = -1
     ABORT = 0
@@ -35,14 +35,14 @@ class ControlType(IntEnum):
 
 
 class EndMarker(NamedTuple):
-    """How a transaction ended in one partition, and the epoch of the coordinator that said so."""
+    """Outcome of a transaction in one partition, and the epoch of the coordinator that said so."""
 
     control_type: ControlType
     coordinator_epoch: int
 
     @property
     def is_commit(self) -> bool:
-        """Whether the transaction was committed."""
+        """True if the transaction was committed."""
         return self.control_type is ControlType.COMMIT
 
 

@@ -1,4 +1,4 @@
-"""Where the fields of each record of a body are, one record after the other, without making anything of them.
+"""Positions of the fields of each record of a body, one record after the other, without making anything of them.
 
 The rule: a step costs the same whatever the record holds. Headers are not looked at, and that a body is well-formed
 throughout is `scan`'s business; what is read here is never beyond the record's own end.

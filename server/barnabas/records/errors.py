@@ -1,4 +1,4 @@
-"""What can be wrong with records, as the error code that the client must see.
+"""Faults of records, as the error codes that the client must see.
 
 The rule: code that reads records raises only these. A log that recovers after a crash catches `RecordsError`
 and truncates; a produce request is answered with its code; nothing needs to know the particular sort.

@@ -67,7 +67,7 @@ class Message:
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Whether producer or broker set the timestamp; v0 has none."""
+        """Origin of the timestamp: the producer or the broker; v0 has none."""
         if not self.magic:
             return TimestampType.NO_TIMESTAMP
         return TimestampType(1 if self.attributes & TIMESTAMP_TYPE_BIT else 0)
@@ -392,17 +392,17 @@ class MessageSetWriter:
 
     @property
     def size(self) -> int:
-        """How many bytes of messages there are, before they are compressed."""
+        """Number of bytes of the messages, before they are compressed."""
         return len(self._messages)
 
     @property
     def is_compressed(self) -> bool:
-        """Whether all messages go into one wrapper."""
+        """True if all messages go into one wrapper."""
         return self._codec != Codec.NONE
 
     @property
     def is_large(self) -> bool:
-        """Whether `finish` may take long, and is to be run as `Work`."""
+        """True if `finish` may take long, and is to be run as `Work`."""
         return self._codec != Codec.NONE and len(self._messages) > _STEP_BYTES
 
     def finish(self) -> bytes:

@@ -35,9 +35,9 @@ class AppendRules:
     record_validation: Literal["full", "header"] = "full"
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
     append_time: bool = field(init=False, compare=False, repr=False)
-    """Whether the broker sets the timestamps."""
+    """True if the broker sets the timestamps."""
     is_age_bounded: bool = field(init=False, compare=False, repr=False)
-    """Whether a timestamp can be too old."""
+    """True if a timestamp can be too old."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "append_time", self.timestamp_type == "LogAppendTime")
@@ -59,7 +59,7 @@ def is_timestamp_allowed(config: AppendRules, now_ms: int, timestamp: int) -> bo
 
 
 class RecordJudge:
-    """Which records break the rules: `allows` each of them, then `finish`."""
+    """Finds the records that break the rules: ask `allows` for each of them, then `finish`."""
 
     __slots__ = ("code", "config", "errors", "now_ms")
 

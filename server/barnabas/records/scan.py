@@ -52,7 +52,7 @@ _WINDOW_BYTES: Final = 64 << 10
 
 @dataclass(slots=True, init=False)  # with an __init__ that can be compiled: one is made for each batch
 class BodyScan:
-    """What the records of a batch span: timestamps in ms, without regard to the batch's timestamp type."""
+    """Summary of a batch's records: timestamps in ms, without regard to the batch's timestamp type."""
 
     min_timestamp: int
     max_timestamp: int
@@ -69,7 +69,7 @@ class BodyScan:
 
 
 class _Layout(NamedTuple):
-    """Where the fields of one record begin, and where it ends."""
+    """Positions at which the fields of one record begin, and at which it ends."""
 
     start: int
     attributes: int

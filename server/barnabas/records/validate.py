@@ -1,4 +1,4 @@
-"""What the leader of a partition does with the records of a produce request before it appends them.
+"""Validation of the records of a produce request, by the leader of a partition before it appends them.
 
 The rule: either the whole request for that partition is taken, as exactly one batch of message format v2, or
 it is refused with the error code that Kafka gives. The usual batch is checked and patched where it lies; only
@@ -62,7 +62,7 @@ OLD_DECOMPRESSED_BYTES_MAX: Final = 32 << 20  # of a wrapper of v0 or v1, whose 
 
 
 class Origin(Enum):
-    """Who appends: a client, or this broker's own coordinators, which alone may write control batches."""
+    """Author of appended records: a client, or this broker's own coordinators, which alone may write control batches."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"

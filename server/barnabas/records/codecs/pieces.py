@@ -1,4 +1,4 @@
-"""What is compressed or decompressed piece by piece.
+"""Compression and decompression piece by piece.
 
 The rule: no piece but the first is larger than PIECE_BYTES, so that a thread that makes a hundred of them holds the
 interpreter for a moment each, never for a copy of the whole. The whole is given back to the system piece by piece, too:
@@ -28,7 +28,7 @@ LARGE_BYTES = 8 << 20
 
 
 Parts: TypeAlias = Generator[None, None, bytes]
-"""What decompresses: it yields where others may run, and returns the whole."""
+"""A decompression: it yields where others may run, and returns the whole."""
 
 
 class Compressor(NamedTuple):
@@ -62,7 +62,7 @@ class Pieces:
 
     @property
     def next_size(self) -> int:
-        """How many bytes the next piece may have: one more than allowed, so that too many are noticed."""
+        """Largest size of the next piece in bytes: one more than allowed, so that too many are noticed."""
         is_first = self._first is None and self._stream is None
         return min(self._left + 1, FIRST_PIECE_BYTES if is_first else PIECE_BYTES)
 
