@@ -1,4 +1,4 @@
-"""What a produce request appends to one partition after the other, where there is nothing special about it.
+"""Fast path of Produce: appends to one partition after the other, where there is nothing special about it.
 
 The rule: one call for all partitions of a topic, as far as they are usual and the event loop need not be looked at. What
 is not usual is left to the caller, and nothing has happened to it then.
@@ -19,7 +19,7 @@ PartitionResponse = ProduceResponse.PartitionProduceResponse
 Refuse = Callable[[str, int, RequestError], ProduceResponse.PartitionProduceResponse]
 NO_LEADER: Final = ProduceResponse.LeaderIdAndEpoch()
 NO_RECORD_ERRORS: Final[list[ProduceResponse.BatchIndexAndErrorMessage]] = []
-"""What most answers say; shared, so they are replaced, never changed."""
+"""Values that most answers have; shared, so they are replaced, never changed."""
 
 
 PARTITIONS_PER_CHECKPOINT: Final = 16
@@ -70,7 +70,7 @@ class Appends:
 
     @property
     def is_used_up(self) -> bool:
-        """Whether so much was appended that the loop's budget must be looked at."""
+        """True if so much was appended that the loop's budget must be looked at."""
         return self._room <= 0
 
     def is_checkpoint_due(self) -> bool:

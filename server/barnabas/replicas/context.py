@@ -1,4 +1,4 @@
-"""What all replicas of a broker share.
+"""Context that all replicas of a broker share.
 
 The rule: it is there before the first replica, and without what replicas import: what is `Any` here is a Replica.
 """
@@ -12,7 +12,7 @@ from barnabas.replicas import ports
 
 
 class ReplicaContext:
-    """What all replicas of a broker share.
+    """Context that all replicas of a broker share.
 
     `storage_failed` is called with every StorageError, and returns what the client must see; `clock_ms` is a
     monotonic time; `live_brokers` are the ids of those that may join an ISR; `is_member` says that the broker is one of a

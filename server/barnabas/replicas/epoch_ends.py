@@ -1,4 +1,4 @@
-"""Where leader epochs end in a replica's log, and where the log and a fetcher's part.
+"""Ends of leader epochs in a replica's log, and the offset where the log and a fetcher's part.
 
 The rule: a leader answers for its own epoch too, although the log has no entry for it before the first append.
 """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FULL_INTERVAL_MS = 60_000
-"""How often the broker says that a disk is full."""
+"""Shortest time (ms) between two log lines that say that a disk is full or too many files are open."""
 
 
 class LogDirFailures:

@@ -46,12 +46,12 @@ log = logging.getLogger(__name__)
 
 PARTITIONS_PER_STEP = 100
 ASIDE_WAIT_MS = 20
-"""How long the leader may wait for records of partitions that are fetched beside a request."""
+"""Longest wait (ms) of the leader for records of partitions that are fetched beside a request."""
 ASIDE_SECONDS_MAX = 1.0
 """After so long a request beside another one is given up."""
 
 LOOK_AT_ALL_SECONDS = 0.5
-"""How often all partitions are looked at: what retention deletes here, or a topic's id that comes late, is seen by then."""
+"""Interval at which all partitions are looked at: for what retention deletes here, and a topic's id that comes late."""
 
 PASSING = frozenset((
     ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -66,7 +66,7 @@ NO_ANSWER = EpochAnswer(ErrorCode.UNKNOWN_SERVER_ERROR, EpochEnd(UNDEFINED_EPOCH
 
 @dataclass(frozen=True, slots=True)
 class FetcherParts:
-    """What all fetchers of a broker share; `now_ms` is the wall clock."""
+    """Parts that all fetchers of a broker share; `now_ms` is the wall clock."""
 
     peers: Peers
     config: BrokerConfig
@@ -83,7 +83,7 @@ class Way(NamedTuple):
     session: FetcherSession
     chosen: Chosen
     is_aside: bool
-    """Whether this is for partitions that came while a request was under way."""
+    """True for partitions that came while a request was under way."""
 
 
 class Fetcher:
@@ -139,7 +139,7 @@ class Fetcher:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to fetch."""
+        """True if there is nothing to fetch."""
         return not self._followed
 
     async def run(self) -> None:

@@ -1,4 +1,4 @@
-"""Who fetches for the followers of this broker: one task for each leader and each of its `num.replica.fetchers`.
+"""Fetchers for the followers of this broker: one task for each leader and each of its `num.replica.fetchers`.
 
 The rule: what a fetcher does to a log it does in the leader epoch for which it was told to; whatever comes later than the
 next one changes nothing. A partition that meets an error waits by itself, and holds up no other.

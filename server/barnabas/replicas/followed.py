@@ -20,7 +20,7 @@ to `replica.fetch.backoff.ms`."""
 
 
 class Stage(Enum):
-    """Where a partition stands."""
+    """Stage of a partition that a fetcher follows."""
 
     NEW = auto()
     TRUNCATING = auto()
@@ -47,7 +47,7 @@ class Followed:
         self.failures = 0
         self.is_in_sync = False
         self.is_aside = False
-        """Whether it came while a request was under way, and is fetched beside it until that is answered."""
+        """True if it came while a request was under way, and is fetched beside it until that is answered."""
         self.last_error = ""
 
     def ask(self) -> Ask:

@@ -1,4 +1,4 @@
-"""What a follower does with what its leader answers: append, truncate, move the high watermark.
+"""Apply a leader's answers to the follower's log: append, truncate, move the high watermark.
 
 The rule: after each answer the log is a prefix of the leader's, or nearer to being one; leader epochs decide where it is
 cut, never the high watermark that the follower had (`replication.follower`). Who asks the leader: `fetching`.
@@ -22,11 +22,11 @@ log = logging.getLogger(__name__)
 
 SLICE_BYTES = 256 << 10
 SLICE_BATCHES = 100
-"""What is appended at once of a leader's answer: well under a millisecond's work."""
+"""Bytes and batches of a leader's answer that are appended at a time: well under a millisecond's work."""
 
 
 class FetchPosition(NamedTuple):
-    """What a follower names in a Fetch request of one partition."""
+    """Position of one partition as a follower names it in a Fetch request."""
 
     fetch_offset: int
     last_fetched_epoch: int
@@ -36,7 +36,7 @@ class FetchPosition(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """What the leader answers of one partition, where that is no error."""
+    """Answer of the leader for one partition, where that is no error."""
 
     records: bytes | bytearray | memoryview
     high_watermark: int
@@ -81,12 +81,12 @@ class FollowerLog:
 
     @property
     def is_current(self) -> bool:
-        """Whether the replica still follows in the leader epoch for which this was made."""
+        """True while the replica follows in the leader epoch for which this was made."""
         return self.replica.role is Role.FOLLOWER and self.replica.leader_epoch == self._leader_epoch
 
     @property
     def position(self) -> FetchPosition:
-        """What to ask the leader for next."""
+        """Position to ask the leader for next."""
         own = self.replica.log
         return FetchPosition(own.log_end_offset, own.epochs.latest, self._leader_epoch, own.log_start_offset)
 

@@ -1,4 +1,4 @@
-"""How much was appended to a replica, and how much of that readers see: for those who wait for so many bytes.
+"""Counts of what was appended to a replica, and of its bytes that readers see: for waiting fetches, and for metrics.
 
 The rule: all counts are since the replica was made, and none goes back, but for the committed bytes where the role
 changes: nobody waits across that.

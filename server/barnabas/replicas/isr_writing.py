@@ -55,7 +55,7 @@ class WrittenIsrs:
         self._waiting: dict[Replica, Proposal] = {}
         self._wake = trio.Event()
         self._changed: dict[TopicPartition, None] = {}
-        """What the controller has not been notified of."""
+        """Partitions with a changed ISR that the controller has not been notified of."""
         self._last_change = self._last_notification = trio.current_time()
 
     def propose(self, replica: Replica, change: IsrChange) -> None:

@@ -1,4 +1,4 @@
-"""What a replica asks of others: of the controller, of those who fetch, of quotas, of those who wait for it to grow.
+"""Ports of a replica: to the controller, to fetchers, to quotas, to those who wait for it to grow.
 
 The rule: an implementation is chosen where the broker is assembled; `Replica` is the type of what they are given.
 """
@@ -34,14 +34,14 @@ class ChangeWatch(Protocol):
 
 
 class AlterPartition(Protocol[Replica]):
-    """Where the leader's proposals for the ISR go: the controller, local or remote (KIP-497)."""
+    """Destination of the leader's proposals for the ISR: the controller, local or remote (KIP-497)."""
 
     def propose(self, replica: Replica, change: IsrChange) -> None:
         """Have the ISR changed; `replica.isr_settled` is called with the answer."""
 
 
 class Fetchers(Protocol[Replica]):
-    """Who fetches for the followers of this broker."""
+    """Fetchers for the followers of this broker."""
 
     def start(self, replica: Replica) -> None:
         """Fetch from the leader that `replica` follows now, in its leader epoch."""
@@ -61,7 +61,7 @@ class NoFetchers:
 
 
 class Throttle(Protocol[Replica]):
-    """How fast records of throttled replicas may be sent, or fetched."""
+    """Limit on how fast records of throttled replicas may be sent, or fetched."""
 
     def holds(self, replica: Replica) -> bool:
         """Say whether records of a replica must wait, unless whoever fetches them is in sync."""

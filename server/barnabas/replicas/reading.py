@@ -1,4 +1,4 @@
-"""What a fetch reads of one partition after the other, where there is nothing special about it.
+"""Fast path of Fetch: reads one partition after the other, where there is nothing special about it.
 
 The rule: one call for each partition. What is not usual (an error, a log that has diverged) is left to the caller, who
 tells clients what is wrong.
@@ -19,7 +19,7 @@ PartitionData = FetchResponse.PartitionData
 NO_EPOCH_END: Final = FetchResponse.EpochEndOffset()
 NO_LEADER: Final = FetchResponse.LeaderIdAndEpoch()
 NO_SNAPSHOT: Final = FetchResponse.SnapshotId()
-"""What most answers say; shared, so they are replaced, never changed."""
+"""Values that most answers have; shared, so they are replaced, never changed."""
 
 
 def aborted_of(transactions: list[AbortedTransaction]) -> list[FetchResponse.AbortedTransaction]:

@@ -1,4 +1,4 @@
-"""What a follower asks its leader on another broker: Fetch, OffsetForLeaderEpoch, ListOffsets, in the leader's versions.
+"""Requests to a leader on another broker: Fetch, OffsetForLeaderEpoch, ListOffsets, in the leader's versions.
 
 The rule: values in, values out; which partitions are asked for, and what follows from the answers, is `fetching`'s.
 """
@@ -46,7 +46,7 @@ class Ask(NamedTuple):
 
 
 class FetchAnswer(NamedTuple):
-    """What the leader says: by topic and partition, for as many as it has news of."""
+    """Answer of the leader: by topic and partition, for as many as it has news of."""
 
     partitions: list[tuple[TopicPartition, PartitionData]]
     failure: str = ""
@@ -68,7 +68,7 @@ class OffsetAnswer(NamedTuple):
 
 
 class Selection:
-    """What is fetched from a leader, as its session names it; kept from one request to the next."""
+    """Partitions that are fetched from a leader, as its session names them; kept from one request to the next."""
 
     def __init__(self) -> None:
         self.by_key: dict[PartitionKey, Wanted] = {}
@@ -149,7 +149,7 @@ class RemoteLeader:
     """
 
     broker_id: int
-    """Who asks."""
+    """Id of the broker that asks."""
     leader_id: int
     channel: str
     peers: Peers

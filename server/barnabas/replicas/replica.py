@@ -69,7 +69,7 @@ class Replica:
         self.leader_id = -1
         self.leader_epoch = -1
         self.closed = True
-        """Whether it is not led here (any more)."""
+        """True before this broker leads the partition, and again after it has stopped."""
         self.growth = Growth()
         self.subscribers = Subscribers()
         self._context = context
@@ -166,12 +166,12 @@ class Replica:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this broker leads the partition."""
+        """True if this broker leads the partition."""
         return self._state is not None
 
     @property
     def is_offline(self) -> bool:
-        """Whether there is nothing here to read or write any more."""
+        """True if there is nothing here to read or write."""
         return self.role is Role.OFFLINE
 
     def _leader_state(self) -> LeaderState:
@@ -480,7 +480,7 @@ class Replica:
 
     @property
     def is_high_watermark_behind(self) -> bool:
-        """Whether a new leader may have committed records above its high watermark: followers tell only when they fetch."""
+        """True if a new leader may have committed records above its high watermark: followers tell only when they fetch."""
         return self._state is not None and self._state.epoch_start_offset > self.log.high_watermark
 
     def follower_epoch(self, replica_id: int) -> int:

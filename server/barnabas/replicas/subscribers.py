@@ -1,4 +1,4 @@
-"""Who is called when a replica changes: those who wait for it to grow, and those who look at it after any change.
+"""Subscribers to a replica's changes: those who wait for it to grow, and those who look at it after any change.
 
 The rule: subscribers are called in the order in which they came, and may unsubscribe while they are called.
 """

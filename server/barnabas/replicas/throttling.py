@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ReplicationThrottle:
-    """What this broker sends as a leader, or fetches as a follower, for throttled replicas. One for each direction."""
+    """Limit on what this broker sends as a leader, or fetches as a follower, for throttled replicas. One for each way."""
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ class _Waiter:
 
 
 class OffsetWaiters:
-    """Who waits for one kind of offset of a replica: its high watermark, or what is flushed, or its low watermark."""
+    """Waiters for one kind of offset of a replica: its high watermark, or what is flushed, or its low watermark."""
 
     __slots__ = ("_waiters",)
 
@@ -32,7 +32,7 @@ class OffsetWaiters:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody waits."""
+        """True if nobody waits."""
         return not self._waiters
 
     async def wait(self, offset: int) -> None:
