@@ -1,1 +1,1 @@
-"""What the cluster is: its brokers, topics and settings, how they change, and where that is kept."""
+"""The cluster: its brokers, topics and settings, how they change, and where that is kept."""

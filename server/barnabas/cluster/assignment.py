@@ -1,4 +1,4 @@
-"""Which brokers get the replicas of new partitions. Pure.
+"""Choice of brokers for the replicas of new partitions. Pure.
 
 The rule, which is Apache Kafka's: first replicas go round the brokers from a random start; further replicas follow at a
 distance that grows by one with each round, so that the partitions of one leader have their followers on all brokers. With

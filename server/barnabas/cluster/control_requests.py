@@ -1,4 +1,4 @@
-"""What a controller's requests say of the cluster, as changes of the image. Pure.
+"""Translation of a controller's requests into changes of the image. Pure.
 
 The rule: LeaderAndIsr and UpdateMetadata say the same of a partition, and either may come first: a state is taken over
 unless its (leader epoch, partition epoch) is older than what is known, and what one of them does not say stays.
@@ -48,7 +48,7 @@ LISTENERS_BY_PROTOCOL = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 @dataclass(slots=True)
 class Learned:
-    """What follows from a request: changes of the image, and what is wrong with single partitions."""
+    """Results of a request: changes of the image, and what is wrong with single partitions."""
 
     changes: list[Change] = field(default_factory=list)
     errors: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class Learned:
 
 @dataclass(slots=True)
 class _Topic:
-    """What a request says of a topic."""
+    """Topic of a request, with the states of its partitions."""
 
     name: str
     id: bytes
@@ -70,7 +70,7 @@ class _Topic:
 
 
 def of_leader_and_isr(image: ClusterImage, request: LeaderAndIsrRequest, broker_id: int) -> Learned:
-    """What LeaderAndIsr says: states of partitions of which this broker has replicas.
+    """Translate LeaderAndIsr: states of partitions of which this broker has replicas.
 
     The errors: UNKNOWN_TOPIC_OR_PARTITION if it has none, STALE_CONTROLLER_EPOCH for an older leader epoch,
     INCONSISTENT_TOPIC_ID if another topic has the name here, which was not deleted; that its replicas are new says that
@@ -122,7 +122,7 @@ def _refusal(
 def of_update_metadata(
     image: ClusterImage, request: UpdateMetadataRequest, broker_id: int, broker_epoch: int
 ) -> Learned:
-    """What UpdateMetadata says: who is the controller, which brokers live, and states of partitions of all brokers.
+    """Translate UpdateMetadata: the controller, the brokers that live, and states of partitions of all brokers.
 
     `broker_id` and `broker_epoch` are those of this broker, whose epoch alone is known here. A topic that has another id
     now takes the place of the one that is known; that it was deleted is said by a leader of -2 alone.
@@ -185,7 +185,7 @@ def stopped_replicas(request: StopReplicaRequest) -> Iterator[StoppedReplica]:
 
 
 def of_stop_replica(image: ClusterImage, request: StopReplicaRequest, broker_id: int) -> Learned:
-    """What StopReplica says: which replicas this broker has no longer.
+    """Translate StopReplica: the replicas that this broker has no longer.
 
     A replica that only stops changes nothing: it may fetch for as long as the broker lives, and who leads is told by
     the others. The error: FENCED_LEADER_EPOCH for an older leader epoch.
@@ -280,7 +280,7 @@ def _of_brokers(
     broker_id: int,
     broker_epoch: int,
 ) -> list[Change]:
-    """Which brokers have come, changed, or gone. A request that names none says nothing of them."""
+    """Return which brokers have come, changed, or gone. A request that names none says nothing of them."""
     if not live:
         return []
     changes: list[Change] = []

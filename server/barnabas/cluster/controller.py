@@ -1,4 +1,4 @@
-"""What the controller decides about topics. Pure: an image and a request in, changes out.
+"""Decisions of the controller about topics. Pure: an image and a request in, changes out.
 
 The rule: a refused request raises the RequestError that its client must see, and changes nothing.
 """
@@ -178,7 +178,7 @@ def _checked_assignments(
 
 
 def _are_brokers(image: ClusterImage, replicas: Sequence[int]) -> bool:
-    """Whether a partition can have these replicas: at least one, each a broker, none of them twice."""
+    """Say whether a partition can have these replicas: at least one, each a broker, none of them twice."""
     if not 0 < len(replicas) <= len(image.brokers):
         return False
     return len(set(replicas)) == len(replicas) and all(broker in image.brokers for broker in replicas)

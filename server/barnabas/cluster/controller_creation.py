@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 0.5
-"""How long a request waits for a topic: longer than a controller needs that has nothing else to do."""
+"""Longest wait of a request for a topic: more than a controller needs that has nothing else to do."""
 CHANNEL = "topics"
 
 

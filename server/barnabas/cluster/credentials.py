@@ -48,7 +48,7 @@ class ClusterCredentials:
 
     @property
     def has_tokens(self) -> bool:
-        """Whether delegation tokens are served: their secret key is set."""
+        """True if delegation tokens are served: their secret key is set."""
         return self._secret_key is not None
 
     def scram(self, mechanism: str, user: str) -> ScramCredential | None:

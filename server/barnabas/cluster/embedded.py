@@ -31,7 +31,7 @@ from barnabas.loop_budget import LoopBudget
 log = logging.getLogger(__name__)
 
 PATIENCE_MS = 10_000
-"""How long who asks with a timeout of 0 waits: librdkafka does so by default, and programs use the topic at once."""
+"""Longest wait of a request with a timeout of 0: librdkafka sends that by default, and programs use the topic at once."""
 
 REWRITE_LINES_MIN = 1000
 """A journal is rewritten at start when it has at least so many lines, and most of them are superseded."""
@@ -99,7 +99,7 @@ class EmbeddedStore:
         self.deleted_topics: frozenset[bytes] = frozenset()
         """Ids of topics that the journal knows as deleted: what is left of their logs is to be removed."""
         self.lost_lines = 0
-        """How many places of the journal could not be read: what was said there is not in the image."""
+        """Number of places of the journal that could not be read: what was said there is not in the image."""
 
     def read(self) -> ClusterImage:
         """Read the journal, and write nothing; the image has no brokers yet. Raises StorageError."""

@@ -39,7 +39,7 @@ _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
 class PartitionInfo(NamedTuple):
-    """Who has a partition: broker ids, and the epochs that fence out those who believe something older."""
+    """Replicas of a partition: broker ids, and the epochs that fence out those who believe something older."""
 
     leader: int
     replicas: tuple[int, ...]
@@ -79,7 +79,7 @@ class TopicInfo(NamedTuple):
 
     @property
     def internal(self) -> bool:
-        """Whether the broker made it for itself."""
+        """True if the topic is one that the broker makes for itself."""
         return self.name in INTERNAL_TOPICS
 
 
@@ -180,7 +180,7 @@ class ClusterImage(NamedTuple):
 
 
 class Change:
-    """What leads from one image to the next, immutable; the kinds of it are in `changes`.
+    """A step from one image to the next, immutable; the kinds of it are in `changes`.
 
     Equal to another one of the same kind with the same content. `__slots__` of a kind names its content in order.
     """
@@ -209,7 +209,7 @@ class Change:
 
 
 class Subjects:
-    """What changes concern, each once, in the order of the changes."""
+    """Topics, settings and quotas that changes concern, each once, in the order of the changes."""
 
     __slots__ = ("configs", "deleted", "quotas", "topics")
 

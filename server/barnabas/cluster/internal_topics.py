@@ -20,7 +20,7 @@ ADMIN_CLIENT_ID = "__admin_client"
 
 
 class Shape(NamedTuple):
-    """How an internal topic is made: the settings that say so, and its own settings."""
+    """Shape of an internal topic: the broker's settings that say how it is made, and its own settings."""
 
     partitions: Setting[int]
     replication_factor: Setting[int]

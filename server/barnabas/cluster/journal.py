@@ -21,11 +21,11 @@ log = logging.getLogger(__name__)
 JOURNAL = "barnabas-metadata.jsonl"
 COPY = "barnabas-metadata.copy.jsonl"
 DAMAGED = "barnabas-metadata.damaged.jsonl"
-"""What a damaged journal was like before it was repaired."""
+"""Copy of a damaged journal as it was before it was repaired."""
 
 
 class Content:
-    """What the copies of a journal say together.
+    """Content of a journal, as all of its copies together say it.
 
     `lost` describes each damage that no copy could repair; `data` is what every copy should hold, None if the changes
     must be written again. `version` is the number of the last line.

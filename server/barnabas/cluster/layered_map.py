@@ -26,7 +26,7 @@ def copied(before: Mapping[K, V]) -> MutableMapping[K, V]:
 
 
 class LayeredMap(MutableMapping[K, V]):
-    """What is in `changes`, or else in `base`. No value is None. Iterates in the order of first insertion."""
+    """Mapping of what is in `changes`, or else in `base`. No value is None. Iterates in the order of first insertion."""
 
     __slots__ = ("_base", "_changes", "_size")
 

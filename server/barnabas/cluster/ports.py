@@ -1,4 +1,4 @@
-"""What a broker asks of the cluster's controller, which may be itself.
+"""Ports of a broker to the cluster's controller, which may be the broker itself.
 
 The rule: handlers ask through this port alone; whether the broker is a cluster by itself, one of several, or the
 controller of all is decided where the broker is put together.
@@ -17,14 +17,14 @@ from barnabas.topic_partitions import TopicPartition
 
 
 class ElectionType(IntEnum):
-    """Which elections ElectLeaders may ask for (KIP-460)."""
+    """Elections that ElectLeaders may ask for (KIP-460)."""
 
     PREFERRED = 0
     UNCLEAN = 1
 
 
 Results = dict[TopicPartition, RequestError | None]
-"""What has become of each partition; None: what was asked for was done, or has begun."""
+"""Outcome for each partition; None: what was asked for was done, or has begun."""
 
 
 class Reassignment(NamedTuple):
@@ -36,7 +36,7 @@ class Reassignment(NamedTuple):
 
 
 class ProposedState:
-    """What a leader proposes for a partition (KIP-497).
+    """Proposal of a leader for a partition (KIP-497).
 
     `topic` is None where only the id is known, `topic_id` where only the name is. `isr` has broker ids with their
     epochs, -1 where they are not known (KIP-903).
@@ -74,7 +74,7 @@ class AcceptedState(NamedTuple):
 
 
 class ConsumerOffsets(Protocol):
-    """Where OffsetCommit v0 and OffsetFetch v0 keep offsets: outside of the group coordinator, in ZooKeeper."""
+    """Offsets of OffsetCommit v0 and OffsetFetch v0: outside of the group coordinator, in ZooKeeper."""
 
     async def commit(
         self, group: str, offsets: Mapping[TopicPartition, int]
@@ -101,7 +101,7 @@ class FeatureLevels(Protocol):
 
 
 class Member(Protocol):
-    """What a broker of a cluster does with what the controller tells it."""
+    """Duties of a broker of a cluster towards the controller that sends it requests."""
 
     @property
     def broker_epoch(self) -> int:
@@ -128,7 +128,7 @@ class Controller(Protocol):
 
     @property
     def is_active(self) -> bool:
-        """Whether this broker is the controller now."""
+        """True if this broker is the controller now."""
 
     @property
     def epoch(self) -> int:

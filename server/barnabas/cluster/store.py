@@ -1,4 +1,4 @@
-"""Where the cluster's state is kept, as everybody else sees it."""
+"""Store of the cluster's state, as everybody else sees it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class MetadataStore(Protocol):
     """
 
     patience_ms: int
-    """How long who asks for a change with a timeout of 0 waits for it."""
+    """Longest wait (ms) for a change that is asked for with a timeout of 0."""
 
     @property
     def image(self) -> ClusterImage:

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 PATIENCE_MS = 10_000
-"""How long a request waits for topics with the broker's defaults. Clients wait for 30 s and more for an answer."""
+"""Longest wait of a request for topics with the broker's defaults. Clients wait for 30 s and more for an answer."""
 
 
 class TopicShape(NamedTuple):
-    """How a topic is made for which nobody has said it."""
+    """Shape of a topic for which nobody has said it."""
 
     partitions: int
     replication_factor: int

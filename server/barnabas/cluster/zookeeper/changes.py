@@ -64,7 +64,7 @@ CONFLICTS_MAX = 3
 
 
 class Publisher(ImageSource, Protocol):
-    """Who has the image, and publishes what was read."""
+    """Source of the image, which also publishes what was read."""
 
     async def publish_read(self, keys: Sequence[ResourceKey], others: Sequence[Change]) -> None:
         """Publish these changes, and the settings of these resources as they are now. Raises ZooKeeperError."""
@@ -72,7 +72,7 @@ class Publisher(ImageSource, Protocol):
 
 @dataclass(slots=True, frozen=True)
 class _Need:
-    """What the image must say of a topic before a change is done: so many partitions with leaders; none: it is gone."""
+    """Condition on a topic in the image before a change is done: so many partitions with leaders; none: it is gone."""
 
     topic: TopicInfo
     partitions: int
@@ -294,7 +294,7 @@ class ChangeWriter:
         return accepted
 
     async def _needs(self, changes: Sequence[Change], image: ClusterImage) -> list[_Need]:
-        """What the image must say before these changes, which were decided on `image`, are done. Raises TypeError."""
+        """Return what the image must say before these changes, decided on `image`, are done. Raises TypeError."""
         needs: dict[str, _Need] = {}
         for change in changes:
             writes.paths_of(change)
@@ -416,7 +416,7 @@ class ChangeWriter:
 
 
 async def decided(budget: LoopBudget, decide: Decide, image: ClusterImage) -> list[Change]:
-    """What `decide` says; others run between its changes."""
+    """Return the changes that `decide` makes; others run between them."""
     changes = []
     for change in decide(image):
         if change is not None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ASK_SECONDS = 0.2
-"""How often another broker is asked whether it still counts this one, a request of some 30 bytes."""
+"""Pause before another broker is asked whether it still counts this one, a request of some 30 bytes."""
 TIMEOUT_SECONDS = 1.0
 TOPICS_AT_ONCE = 100
 CHANNEL = "missed elections"

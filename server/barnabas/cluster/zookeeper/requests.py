@@ -1,4 +1,4 @@
-"""What kazoo's thread does: connect, send requests in their order, hand over what came of them.
+"""Work of kazoo's thread: connect, send requests in their order, hand over what came of them.
 
 The rule: nothing here waits for the event loop, and nothing of the event loop's is touched: answers and watches reach it by
 its queue. Of ZooKeeper's requests, those that kazoo lacks are here.
@@ -65,7 +65,7 @@ def translated(error: BaseException, path: str) -> ZooKeeperError:
 
 
 def stat_of(stat: ZnodeStat) -> Stat:
-    """What kazoo's Stat says."""
+    """Convert kazoo's Stat."""
     return Stat(stat.version, stat.czxid, stat.mzxid, stat.ephemeralOwner, stat.numChildren, stat.ctime)
 
 
@@ -168,7 +168,7 @@ def soon(token: trio.lowlevel.TrioToken, act: Callable[..., object], *arguments:
 
 
 class Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """What kazoo runs on: one thread, which connects, sends, receives, and hands over what came."""
+    """Handler that kazoo runs on: one thread, which connects, sends, receives, and hands over what came."""
 
     def __init__(self, timeout_s: float, context: ssl.SSLContext | None, *, checks_host_name: bool) -> None:
         super().__init__()
@@ -322,7 +322,7 @@ class Requests:
 
 
 class Result:
-    """Where kazoo puts what came of one request."""
+    """Takes from kazoo what came of one request."""
 
     __slots__ = ("_done", "_is_done", "_requests")
 
@@ -384,7 +384,7 @@ class Many:
         self.results: list[Any] = [None] * count
 
     def done(self, index: int) -> Done:
-        """Where the answer of one of the requests goes."""
+        """Return the callback that takes the answer of one of the requests."""
 
         def done(result: Any, error: BaseException | None) -> None:
             self.results[index] = result

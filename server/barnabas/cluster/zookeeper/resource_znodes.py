@@ -61,12 +61,12 @@ it is empty. Whoever allocates the first ids makes it.
 
 
 def is_sensitive(path: str) -> bool:
-    """Whether a znode has secrets: then nobody else may read it, if there are ACLs at all."""
+    """Say whether a znode has secrets: then nobody else may read it, if there are ACLs at all."""
     return is_secret(path)
 
 
 def is_open(path: str) -> bool:
-    """Whether anybody may change a znode even if there are ACLs: old consumers write theirs themselves."""
+    """Say whether anybody may change a znode even if there are ACLs: old consumers write theirs themselves."""
     return path == CONSUMERS or path.startswith(f"{CONSUMERS}/")
 
 
@@ -131,7 +131,7 @@ def decode_config_change(name: str, data: bytes) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class AclEntry:
-    """Who may, or may not, do what; as texts of Kafka's: `User:alice`, `*`, `Read`, `Allow`."""
+    """Entry of an ACL: who may, or may not, do what; as texts of Kafka's: `User:alice`, `*`, `Read`, `Allow`."""
 
     principal: str
     host: str
@@ -299,7 +299,7 @@ def decode_offset(path: str, data: bytes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerRegistration:
-    """What an old consumer subscribes to: threads by topic, or by one filter (`white_list`, `black_list`)."""
+    """Subscription of an old consumer: threads by topic, or by one filter (`white_list`, `black_list`)."""
 
     subscription: Mapping[str, int]
     pattern: str = "static"
@@ -319,7 +319,7 @@ def encode_consumer(consumer: ConsumerRegistration) -> bytes:
 
 
 def decode_consumer(path: str, data: bytes) -> ConsumerRegistration:
-    """What an old consumer subscribes to."""
+    """Decode the subscription of an old consumer."""
     fields = read(path, data)
     subscription = fields.object("subscription")
     threads = {name: subscription.int32(name) for name in subscription.names()}

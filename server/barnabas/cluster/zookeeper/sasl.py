@@ -16,7 +16,7 @@ from barnabas.security.jaas import JaasEntry, JaasError, parse_jaas
 DIGEST_MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule"
 KERBEROS_MODULE = "com.sun.security.auth.module.Krb5LoginModule"
 DIGEST_HOST = "zk-sasl-md5"
-"""What all ZooKeeper servers are called with DIGEST-MD5, and their realm."""
+"""Name of every ZooKeeper server with DIGEST-MD5, and of its realm."""
 DIGEST_SERVICE = "zookeeper"
 NONCE_BYTES = 16
 

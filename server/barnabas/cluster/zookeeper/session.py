@@ -50,7 +50,7 @@ class SessionExpiredError(ZooKeeperError):
 
 
 class SessionState(Enum):
-    """What is known of the session."""
+    """State of the session, as far as it is known."""
 
     CONNECTED = auto()
     DISCONNECTED = auto()
@@ -61,7 +61,7 @@ class SessionState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """What ZooKeeper knows of a znode.
+    """Metadata of a znode.
 
     `version` counts the changes of its data; `created` is the czxid, `created_ms` the server's clock then.
     """
@@ -123,11 +123,11 @@ class ZooKeeper(Protocol):
 
     @property
     def state(self) -> SessionState:
-        """What is known of the session now."""
+        """State of the session now, as far as it is known."""
 
     @property
     def is_closed(self) -> bool:
-        """Whether `close` was called: then every request raises SessionExpiredError, and no session follows."""
+        """True once `close` was called: then every request raises SessionExpiredError, and no session follows."""
 
     def watch_session(self, changed: Callable[[SessionState], None]) -> None:
         """Have `changed` called with each new state; it must not block."""

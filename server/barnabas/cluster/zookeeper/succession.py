@@ -1,4 +1,4 @@
-"""What a broker waits for that was not stopped cleanly: that others have taken over what it had in sync.
+"""Waiting, in a broker that was not stopped cleanly, until others have taken over what it had in sync.
 
 The rule: whoever may have lost the end of a log must not lead it, nor count as in sync, while somebody lives who has
 all of it. The controller sees to that when it notices that a broker was gone; where a broker is back before a controller

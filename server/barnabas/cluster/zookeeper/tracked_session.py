@@ -1,4 +1,4 @@
-"""What every session with ZooKeeper knows of itself, real or simulated: its id and state, and who is told of changes."""
+"""State of a session with ZooKeeper, real or simulated: its id, whether it is connected, and who is told of changes."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class TrackedSession:
 
     @property
     def state(self) -> SessionState:
-        """What is known of the session now."""
+        """State of the session now, as far as it is known."""
         return self._state
 
     @property
     def is_closed(self) -> bool:
-        """Whether the session was ended by `close`."""
+        """True once the session was ended by `close`."""
         return self._is_closed
 
     def watch_session(self, changed: Callable[[SessionState], None]) -> None:

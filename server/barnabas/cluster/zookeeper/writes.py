@@ -1,4 +1,4 @@
-"""What has to be written to ZooKeeper so that changes of the metadata are kept. Pure.
+"""Writes to ZooKeeper by which changes of the metadata are kept. Pure.
 
 The rule: what is written follows from the changes and from what the znodes hold now, so that a plan which is made again
 after a lost answer leaves out what has happened. What somebody else has written meanwhile is a conflict, never overwritten.
@@ -46,7 +46,7 @@ from barnabas.security.tokens import Token
 from barnabas.wire.generated.errors import ErrorCode
 
 Found = Mapping[str, tuple[bytes, Stat] | None]
-"""What znodes hold, None for those that are not there."""
+"""Content of znodes by path, None for those that are not there."""
 
 BYTES_MAX = 256 * 1024
 """So much is written at once; ZooKeeper breaks the connection of a client that sends more than 1 MiB."""
@@ -81,7 +81,7 @@ def resource_of(entity_type: str, name: str) -> ResourceKey | None:
 
 @dataclass
 class Truth:
-    """What ZooKeeper says where the image does not know it yet: topics (None: gone), settings, producer ids."""
+    """State in ZooKeeper that the image does not know yet: topics (None: gone), settings, producer ids."""
 
     topics: dict[str, TopicInfo | None] = field(default_factory=dict)
     configs: dict[ResourceKey, dict[str, str]] = field(default_factory=dict)
@@ -126,7 +126,7 @@ class Truth:
 
 
 def is_same(one: TopicInfo, other: TopicInfo) -> bool:
-    """Whether these are the same topic; without ids, topics of one name are taken for the same."""
+    """Say whether these are the same topic; without ids, topics of one name are taken for the same."""
     return NO_TOPIC_ID in (one.id, other.id) or one.id == other.id
 
 
@@ -144,7 +144,7 @@ class ConflictError(Exception):
 
 @dataclass
 class Plan:
-    """What is still to be written: operations in parts that may follow each other, then notifications."""
+    """Writes that are still to be done: operations in parts that may follow each other, then notifications."""
 
     parts: list[list[Operation]] = field(default_factory=list)
     notifications: list[str] = field(default_factory=list)

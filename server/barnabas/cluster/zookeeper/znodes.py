@@ -78,7 +78,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """What a broker says of itself. `features` has the (min, max) version by name."""
+    """Registration of a broker. `features` has the (min, max) version by name."""
 
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
@@ -119,7 +119,7 @@ def _connection(endpoint: Endpoint) -> str:
 
 
 def decode_broker(broker_id: int, data: bytes) -> BrokerRegistration:
-    """What a broker says of itself, in versions 1 to 5."""
+    """Decode the registration of a broker, in versions 1 to 5."""
     fields = read(broker_path(broker_id), data)
     version = fields.version(5)
     if version == 1:
@@ -166,7 +166,7 @@ def _endpoint(fields: Fields, text: str, protocols: Mapping[str, str]) -> Endpoi
 
 @dataclass(frozen=True, slots=True)
 class ReplicaAssignment:
-    """Where a partition's replicas are; `adding` and `removing` while they are being moved (KIP-455)."""
+    """Brokers that have a partition's replicas; `adding` and `removing` while they are being moved (KIP-455)."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
@@ -241,7 +241,7 @@ class PartitionState:
     isr: tuple[int, ...]
     controller_epoch: int
     is_recovering: bool = False
-    """Whether the leader was not clean, and recovers what it has (KIP-704)."""
+    """True if the leader was not clean, and recovers what it has (KIP-704)."""
 
 
 def encode_state(state: PartitionState) -> bytes:
@@ -272,7 +272,7 @@ def decode_state(topic: str, index: int, data: bytes) -> PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class ControllerRegistration:
-    """Who is the controller; `kraft_epoch` is above 0 if it is one of KRaft (KIP-866)."""
+    """Registration of the controller; `kraft_epoch` is above 0 if it is one of KRaft (KIP-866)."""
 
     broker_id: int
     timestamp_ms: int = -1
@@ -292,7 +292,7 @@ def encode_controller(controller: ControllerRegistration) -> bytes:
 
 
 def decode_controller(data: bytes) -> ControllerRegistration:
-    """Who is the controller: versions 1 and 2, and the number alone, as Kafka 0.8.0 wrote it."""
+    """Decode the controller's registration: versions 1 and 2, and the number alone, as Kafka 0.8.0 wrote it."""
     if data.isdigit() and int(data) <= INT32_MAX:
         return ControllerRegistration(int(data))
     fields = read(CONTROLLER, data)
@@ -422,7 +422,7 @@ def decode_reassignment(data: bytes) -> dict[tuple[str, int], tuple[int, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """How far a migration to KRaft has come (KIP-866)."""
+    """Progress of a migration to KRaft (KIP-866)."""
 
     controller_id: int
     controller_epoch: int
@@ -431,7 +431,7 @@ class Migration:
 
 
 def decode_migration(data: bytes) -> Migration:
-    """How far a migration to KRaft has come."""
+    """Decode the progress of a migration to KRaft."""
     fields = read(MIGRATION, data)
     return Migration(
         fields.int32("kraft_controller_id"),
