@@ -1,4 +1,4 @@
-"""What can go wrong between bytes and messages.
+"""Errors in turning bytes into messages, and messages into bytes.
 
 The rule: a message that cannot be decoded is the peer's fault, one that cannot be encoded is ours.
 """

@@ -35,7 +35,7 @@ _SIZE: Final = Struct(">i")
 
 
 class RequestHeader:
-    """What comes before a request's body, which starts at `body_position` of the frame."""
+    """Header of a request, whose body starts at `body_position` of the frame."""
 
     __slots__ = (
         "api_key",

@@ -55,7 +55,7 @@ __all__ = [
 Buffer = bytes | bytearray | memoryview
 
 ZERO_UUID = b"\0" * 16
-"""What stands for "no uuid"."""
+"""Stands for "no uuid"."""
 
 STRING_BYTES_MAX = 0x7FFF
 """The longest string that Kafka reads or writes, in UTF-8, compact or not."""

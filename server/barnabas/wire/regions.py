@@ -1,4 +1,4 @@
-"""What an encoded response is made of: bytes, and regions of files that the kernel sends.
+"""Parts of an encoded response: bytes, and regions of files that the kernel sends.
 
 The rule: a region is a promise of exactly `size` bytes; whoever owns the file keeps it open as long as
 `owner` lives.
@@ -30,7 +30,7 @@ class FileRegion:
 Chunk: TypeAlias = bytes | bytearray | memoryview | FileRegion
 
 JOINED_BYTES_MAX: Final = 16 * 1024
-"""What is larger is sent from where it lies, rather than copied together with its neighbours."""
+"""Largest chunk that is copied together with its neighbours; a larger one is sent from where it lies."""
 
 
 def joined(chunks: list[Chunk]) -> list[Chunk]:

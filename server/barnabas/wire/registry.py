@@ -1,4 +1,4 @@
-"""Which APIs and record types there are, and their codecs.
+"""Lookup of APIs and record types, and of their codecs.
 
 The rule: looking something up imports only what it names; everything else stays unloaded.
 """
@@ -14,7 +14,7 @@ from barnabas.wire.generated.index import APIS, RECORDS
 
 
 class ApiInfo(NamedTuple):
-    """What was published about one API: inclusive ranges of versions and where its code is."""
+    """Published facts about one API: inclusive ranges of versions and where its code is."""
 
     key: int
     name: str

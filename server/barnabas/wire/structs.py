@@ -1,4 +1,4 @@
-"""Which structs a generated struct holds, read off its declaration. Pure."""
+"""Structs that a generated struct holds, read off its declaration. Pure."""
 
 from __future__ import annotations
 
