@@ -26,7 +26,7 @@ MISSING = 1
 
 
 class Offsets(NamedTuple):
-    """What the checkpoints of one log dir are going to say."""
+    """Offsets for the next checkpoint files of one log dir, by partition."""
 
     recovery_points: dict[TopicPartition, int]
     log_starts: dict[TopicPartition, int]
@@ -45,7 +45,7 @@ class Offsets(NamedTuple):
 
 
 class CheckpointPlan(NamedTuple):
-    """What is to be written, by log dir; a later plan has a higher number."""
+    """Offsets to be written, by log dir; a later plan has a higher number."""
 
     number: int
     dirs: dict[str, Offsets]
@@ -137,7 +137,7 @@ class Checkpointer:
 
     @property
     def is_writing(self) -> bool:
-        """Whether files are just being written, which whoever wants to write waits for."""
+        """True while checkpoint files are being written, for which any other writer waits."""
         return self._writing.locked()
 
     def forget(self, path: str) -> None:

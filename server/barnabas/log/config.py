@@ -99,10 +99,10 @@ class LogConfig:
 
     @property
     def is_compacted(self) -> bool:
-        """Whether the cleaner keeps only the last record of each key."""
+        """True if the cleaner keeps only the last record of each key."""
         return "compact" in self.cleanup_policy
 
     @property
     def is_deleted(self) -> bool:
-        """Whether old segments are deleted by time and size."""
+        """True if old segments are deleted by time and size."""
         return "delete" in self.cleanup_policy

@@ -203,7 +203,7 @@ class CrashRecovery:
         return UNBOUNDED
 
     def _ends_at(self, segment: Segment, offset: int) -> bool:
-        """Whether a segment, which was cut at `offset`, has nothing behind it; or begins there, and was replaced."""
+        """Say whether a segment, which was cut at `offset`, has nothing behind it; or begins there, and was replaced."""
         if offset == segment.base_offset:
             return sound_header_at(segment.file, 0, segment.size) is not None
         try:

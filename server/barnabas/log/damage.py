@@ -32,11 +32,11 @@ log = logging.getLogger(__name__)
 
 COPY_BYTES = 1 << 20
 SUMMED_BYTES_MIN = 64 << 20
-"""How many bytes are summed up at least before a search gives up: whatever looks like a header costs a checksum."""
+"""Least number of bytes that a search sums up before it gives up: whatever looks like a header costs a checksum."""
 
 
 class Damage(NamedTuple):
-    """What is not sound in a segment file, from `position` up to `end`, where a sound batch begins or the file ends.
+    """Unsound part of a segment file, from `position` up to `end`, where a sound batch begins or the file ends.
 
     `offset` is the first one that is missing, `next_offset` that of the sound batch (-1 without one).
     """
@@ -59,7 +59,7 @@ class Damage(NamedTuple):
 
 
 class SoundBatch(NamedTuple):
-    """Where a sound batch is, and its base offset."""
+    """Position and base offset of a sound batch."""
 
     position: int
     base_offset: int

@@ -1,4 +1,4 @@
-"""What of a log survives a power cut: up to where it is flushed, and what another flush must sync.
+"""Durability of a log: up to where it is flushed, and what another flush must sync.
 
 The rule: the recovery point never passes what a flush has synced. A flush is planned by the owner of the log, run in any
 thread, and finished by the owner, who sees whether the log was truncated meanwhile.
@@ -74,7 +74,7 @@ class DurableLog(ReadableLog):
 
     @property
     def generation(self) -> int:
-        """How often the log was truncated in this life: offsets may have other records since."""
+        """Number of truncations of the log since it was opened: offsets may have other records since."""
         return self._generation
 
     def _save_epochs(self, *, sync: bool) -> None:
@@ -83,12 +83,12 @@ class DurableLog(ReadableLog):
 
     @property
     def unflushed_messages(self) -> int:
-        """How many records were appended since the last flush began."""
+        """Number of records appended since the last finished flush of the whole log began."""
         return self.appended_messages - self._flushed_messages
 
     @property
     def wants_flush(self) -> bool:
-        """Whether flush.messages asks for a flush now, before anybody is told that the records are safe."""
+        """True if flush.messages asks for a flush now, before anybody is told that the records are safe."""
         return self.appended_messages - self._flushed_messages >= self.config.flush_after_messages
 
     @guarded

@@ -1,4 +1,4 @@
-"""What can be wrong with a request to a log, as the error code that the client must see.
+"""Faults of requests to a log, as the error codes that the client must see.
 
 The rule: only these codes, and those of `records.errors`, leave this package in a RequestError. A disk that
 fails raises StorageError instead.

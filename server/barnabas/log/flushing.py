@@ -24,14 +24,14 @@ class FlushedLog(Protocol):
 
     @property
     def is_closed(self) -> bool:
-        """Whether its files may be gone because it was closed, deleted or set aside."""
+        """True if the log's files may be gone because it was closed, deleted or set aside."""
 
     def flushed(self, task: FlushTask, now_ms: int) -> None:
         """Move the recovery point, unless the log was truncated since the task was made."""
 
 
 class FlushTask:
-    """What must be synced so that everything before `end_offset` survives a power cut.
+    """Files and directories to sync so that everything before `end_offset` survives a power cut.
 
     `appended_messages` is how many records the log had taken when all of it was to be synced, None if only a part is.
     """

@@ -1,4 +1,4 @@
-"""What a log must know of records before it takes them as they are.
+"""Checks of records that a log takes as they are.
 
 The rule: bytes in, batch headers out; nothing is changed.
 """

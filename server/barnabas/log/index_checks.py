@@ -16,7 +16,7 @@ from barnabas.records.errors import CorruptRecordsError, RecordsError
 
 
 class IndexedSegment(Protocol):
-    """What is looked at of a segment. Its methods raise OSError."""
+    """Parts of a segment that the index checks read. Its methods raise OSError."""
 
     @property
     def base_offset(self) -> int:

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 class LoadedLog(NamedTuple):
-    """What was found in a directory, in order: at least one segment, the last one active."""
+    """Content of a partition's directory, in order: at least one segment, the last one active."""
 
     segments: list[Segment]
     epochs: LeaderEpochs

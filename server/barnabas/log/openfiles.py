@@ -1,4 +1,4 @@
-"""How many segments may have their file open, or their index in memory, at a time.
+"""Limit on the segments that have their file open, or their index in memory, at a time.
 
 The rule: a segment that is in use again is asked no question; the pool only takes away what was idle (a
 second-chance queue). What it takes away is opened again when needed.

@@ -1,4 +1,4 @@
-"""Whose log dirs they are: their locks, and what is in their meta.properties.
+"""Ownership of the log dirs: their locks, and the content of their meta.properties.
 
 The rule: a log dir is locked before anything in it is believed.
 """

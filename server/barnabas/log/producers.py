@@ -1,4 +1,4 @@
-"""What a partition knows of its idempotent and transactional producers (KIP-98, KIP-360).
+"""State of a partition's idempotent and transactional producers (KIP-98, KIP-360).
 
 The rule: `check` decides and changes nothing, `append` changes what was decided, and replaying the same
 batches leads to the same state. So the state can be rebuilt from a snapshot and the log after it.
@@ -97,9 +97,9 @@ class Producer:
         self.current_txn_first_offset = current_txn_first_offset
         self.batches: list[ProducedBatch] = []
         self.first_sequence = NO_SEQUENCE
-        """Where the sequence numbers begin that are known to be in the log without a gap up to `last_sequence`."""
+        """First of the sequence numbers up to `last_sequence` that are known to be in the log without a gap."""
         self.marker_offset = NO_OFFSET
-        """Where its last transaction has ended, as far as that is known since the log was opened."""
+        """Offset of the marker of its last transaction, as far as that is known since the log was opened."""
 
     @property
     def last_sequence(self) -> int:

@@ -1,4 +1,4 @@
-"""How fast work in the background may read and write: compaction, moves between log dirs.
+"""Rate limit of reads and writes in the background: compaction, moves between log dirs.
 
 The rule: one limit for all threads that do the same kind of work. Whoever has used more than its share sleeps before it
 goes on; whoever has not pauses now and then. A thread that writes small batches releases the interpreter for each of them,

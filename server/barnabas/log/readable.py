@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class ReadableLog:
-    """What can be asked of a log without changing it. Methods raise StorageError when the disk fails."""
+    """Queries of a log, which do not change it. Methods raise StorageError when the disk fails."""
 
     __slots__ = (
         "dir",

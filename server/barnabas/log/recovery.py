@@ -1,4 +1,4 @@
-"""What to do with the files that a partition's directory holds when it is opened.
+"""Plan what to do with the files that a partition's directory holds when it is opened.
 
 The rule: names in, names out; the loader does it. The order of steps is such that a crash between any two of
 them leaves a directory that is planned again to the same end.
@@ -98,7 +98,7 @@ class SegmentFiles:
 
     @property
     def has_indexes(self) -> bool:
-        """Whether both indexes are there that every sealed segment has."""
+        """True if both indexes are there that every sealed segment has."""
         return self.has_offset_index and self.has_time_index
 
 

@@ -22,7 +22,7 @@ class LogRegistry:
         self._checkpoints = checkpoints
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self.counts = dict.fromkeys(dirs, 0)
-        """How many logs are in each log dir."""
+        """Number of logs in each log dir."""
 
     def __len__(self) -> int:
         return len(self._logs)

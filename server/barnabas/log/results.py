@@ -1,4 +1,4 @@
-"""What appends and reads return.
+"""Results of appends and reads.
 
 The rule: values only; nothing here refers back to the log, but a region keeps its file open.
 """
@@ -11,7 +11,7 @@ from barnabas.wire.regions import FileRegion
 
 @dataclass(slots=True, init=False)  # with an __init__ that can be compiled: one is made for each append
 class AppendResult:
-    """What became of appended records: offsets as assigned, or as they were the first time for a duplicate.
+    """Result of an append: offsets as assigned, or as they were the first time for a duplicate.
 
     `log_append_time_ms` is -1 unless the broker set the timestamps. `size` counts bytes written, 0 for a
     duplicate. Without any whole record (old clients may send that) the offsets are -1.
@@ -46,7 +46,7 @@ class AppendResult:
 
 @dataclass(slots=True, init=False)
 class ReadResult:
-    """What was read: whole batches, perhaps with a part of one at the end.
+    """Result of a read: whole batches, perhaps with a part of one at the end.
 
     All records in it are before `next_offset`, which may be a little too large, and much if nobody wanted it.
     """

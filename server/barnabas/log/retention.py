@@ -1,4 +1,4 @@
-"""Which of the oldest segments a log may drop.
+"""Choice of the oldest segments that a log may drop.
 
 The rule: from the oldest on, without gaps, never one that reaches beyond the high watermark, and the log end
 never moves. Nothing is done here: the answer is a number of segments.
@@ -13,7 +13,7 @@ from barnabas.log.config import LogConfig
 
 
 class SegmentAge(NamedTuple):
-    """What retention must know of a segment; `end_offset` is where the next one begins or the log ends.
+    """Facts about a segment for retention; `end_offset` is where the next one begins or the log ends.
 
     The largest timestamp is asked for only of segments that may be too old: it costs a look into the time index.
     """
@@ -25,7 +25,7 @@ class SegmentAge(NamedTuple):
 
 
 class Retention(NamedTuple):
-    """How many of the oldest segments go, and why."""
+    """Number of the oldest segments that go, and why."""
 
     segment_count: int
     reason: str

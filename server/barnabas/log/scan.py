@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 HOP_BYTES: Final = 4096  # about what lies between two index entries
 SWEEP_BYTES: Final = 1 << 20
 CHECK_BYTES: Final = 1 << 18
-"""What is read at once to be summed up: so much stays in a CPU's own cache."""
+"""Bytes that are read at a time for a checksum: so much stays in a CPU's own cache."""
 
 Problem = Callable[[int, str], None]
 

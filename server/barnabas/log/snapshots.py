@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class ProducerSnapshots:
-    """Which offsets there are snapshots of."""
+    """Saves, loads and removes the snapshots of one partition; `offsets` are those that have one."""
 
     __slots__ = ("_disk", "directory", "offsets")
 

@@ -24,12 +24,12 @@ class Doomed:
 
     @property
     def path(self) -> str:
-        """Where it is now."""
+        """Path of the file or directory now."""
         return f"{self.directory}/{self.name}"
 
 
 class Trash:
-    """What is to be removed, the next first. All methods are called by the thread that owns the logs."""
+    """Files and directories to be removed, the next first. All methods are called by the thread that owns the logs."""
 
     __slots__ = ("_count", "_heap", "_waiting")
 
@@ -41,7 +41,7 @@ class Trash:
         self._count = 0  # numbers the entries, so that equal times keep their order
 
     def __len__(self) -> int:
-        """How much waits or is being removed."""
+        """Number of entries that wait or are being removed."""
         return sum(map(len, self._waiting.values()))
 
     def add(self, due_ms: int, log_dir: str, paths: Iterable[str]) -> None:

@@ -50,7 +50,7 @@ class Source:
 
 @dataclass(slots=True)
 class CleaningStats:
-    """What a cleaning has done."""
+    """Statistics of one cleaning."""
 
     bytes_read: int = 0
     bytes_written: int = 0
@@ -60,7 +60,7 @@ class CleaningStats:
 
 @dataclass(slots=True)
 class CleaningTotals:
-    """What all cleanings since the start have done together."""
+    """Totals of all cleanings since the start."""
 
     count: int = 0
     bytes_read: int = 0

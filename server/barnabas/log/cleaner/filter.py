@@ -1,4 +1,4 @@
-"""What is left of one batch when its log is cleaned.
+"""Filter of the records of one batch when its log is cleaned.
 
 The rule: offsets, epochs, sequences, formats and codecs stay as they were. A batch goes as a whole, stays as
 it is, or is written again with the records that remain; a producer's last batch stays even if nothing is in it

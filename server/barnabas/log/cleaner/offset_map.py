@@ -36,7 +36,7 @@ class OffsetMap:
 
     @property
     def is_full(self) -> bool:
-        """Whether another key might not fit."""
+        """True if another key might not fit."""
         return self._count >= self.count_max
 
     def put(self, key: bytes, offset: int) -> None:

@@ -1,4 +1,4 @@
-"""Which log is to be cleaned next, how far, and which of its segments become one.
+"""Plan of a cleaning: which log is next, how far, and which of its segments become one.
 
 The rule: numbers in, decisions out. Never cleaned are the active segment, what a transaction may still abort,
 what is younger than min.compaction.lag.ms, and what was not flushed yet: a record must not go for the sake of a
@@ -14,7 +14,7 @@ from barnabas.log.format.offset_index import OFFSET_DELTA_MAX
 
 
 class SegmentFacts(NamedTuple):
-    """What a plan needs to know of a segment; timestamps in ms."""
+    """Facts about a segment that a plan needs; sizes in bytes, timestamps in ms."""
 
     base_offset: int
     size: int
@@ -25,7 +25,7 @@ class SegmentFacts(NamedTuple):
 
 
 class CleanableRange(NamedTuple):
-    """How dirty a log is: cleaning begins its map at `dirty_offset`, and ends at `end_offset`.
+    """Cleanable part of a log: cleaning begins its map at `dirty_offset`, and ends at `end_offset`.
 
     `ratio` is the share of cleanable bytes in all that would be looked at. `is_overdue` if
     max.compaction.lag.ms says so.

@@ -1,4 +1,4 @@
-"""Which batches belong to aborted transactions, and which markers have outlived theirs.
+"""Batches of aborted transactions, and markers that have outlived their transactions.
 
 The rule: batches are shown in the order of the log, from a place on at which no transaction is half over; a
 marker may go once none of its transaction's batches is left before it.

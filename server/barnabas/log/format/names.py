@@ -59,7 +59,7 @@ _MARKED_DIR = re.compile(r"([a-zA-Z0-9._-]+)-(\d{1,10})\.([a-zA-Z0-9_-]+)-(delet
 
 
 class DirKind(Enum):
-    """What the directory of a partition is for; the value is the suffix of its name."""
+    """Purpose of a partition's directory; the value is the suffix of its name."""
 
     CURRENT = ""
     DELETE = "delete"

@@ -35,7 +35,7 @@ def decode_uuid(text: str) -> bytes:
 
 
 class MetaProperties(NamedTuple):
-    """Whose log dir it is.
+    """Content of a meta.properties file: the cluster and the broker that a log dir belongs to.
 
     Version 0 is of a broker in a ZooKeeper cluster and has `broker.id`, version 1 has `node.id` (KIP-631).
     None stands for a key that is not there. `directory_id` (KIP-858) is a raw uuid.
