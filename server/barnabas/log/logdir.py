@@ -27,7 +27,7 @@ class LogGoneError(FileNotFoundError):
 
 
 class Checkpoints(NamedTuple):
-    """What a log dir says of its logs, and whether it was closed cleanly."""
+    """Checkpoints of the logs in a log dir, and whether it was closed cleanly."""
 
     recovery_points: Mapping[TopicPartition, int] = {}
     log_starts: Mapping[TopicPartition, int] = {}

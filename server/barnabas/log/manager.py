@@ -86,9 +86,9 @@ class LogManager:
             recovery_threads=recovery_threads, workers=self.workers, missing=self.missing,
         )  # fmt: skip
         self.is_unclean = False
-        """Whether a log dir is new, or was not closed cleanly before it was opened."""
+        """True if a log dir is new, or was not closed cleanly before it was opened."""
         self.stays_unclean = False
-        """Whether `close` leaves the log dirs without the mark of a clean shutdown."""
+        """True if `close` leaves the log dirs without the mark of a clean shutdown."""
 
     def __len__(self) -> int:
         return len(self._logs)
@@ -160,7 +160,7 @@ class LogManager:
 
     @property
     def meta(self) -> Mapping[str, MetaProperties]:
-        """What the meta.properties of each log dir says."""
+        """Content of meta.properties, by log dir."""
         return self.ownership.meta
 
     def write_meta(self, cluster_id: str, node_id: int, *, on_zookeeper: bool = False) -> None:

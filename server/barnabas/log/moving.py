@@ -36,7 +36,7 @@ Throttle = Callable[[int], None]
 
 
 def _unlimited(_: int) -> None:
-    """What is copied while the log stands still is little, and must not wait."""
+    """Throttle nothing: few bytes are copied while the log stands still, and they must not wait."""
 
 
 class Copy(NamedTuple):
@@ -81,7 +81,7 @@ class Move:
 
     @property
     def offset_lag(self) -> int:
-        """How many offsets are not there yet (DescribeLogDirs)."""
+        """Number of offsets that are not there yet (DescribeLogDirs)."""
         return max(0, self.partition_log.log_end_offset - self.copied_end_offset)
 
     @property
@@ -92,7 +92,7 @@ class Move:
 
     @property
     def is_near(self) -> bool:
-        """Whether so little is missing that the last step is short."""
+        """True if so little is missing that the last step is short."""
         return self.partition_log.size_bytes - self.size_bytes <= LAST_STEP_BYTES
 
     def cancel(self) -> None:
