@@ -35,7 +35,7 @@ class Packet(NamedTuple):
     link_type: int
     data: bytes
     size: int
-    """How long it was on the wire; more than `data` where the capture cut it."""
+    """Bytes of the packet on the wire; more than `data` where the capture cut it."""
 
 
 class _Interface(NamedTuple):

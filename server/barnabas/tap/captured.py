@@ -27,7 +27,7 @@ Endpoint = tuple[str, int]
 
 @dataclass(slots=True)
 class Report:
-    """What a capture held, and what it lacked."""
+    """Figures of a reading: what a capture held, and what it lacked."""
 
     packets: int = 0
     connections: int = 0

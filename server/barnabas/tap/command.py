@@ -43,7 +43,7 @@ from barnabas.tap.summary import Summary
 from barnabas.tap.tls import TlsFiles, TlsOptionError, client_context, generated, server_context
 
 END_SECONDS = 5.0
-"""How long what is still to be written may take at the end."""
+"""Seconds that output that is still to be written may take at the end."""
 APPLICATION = f"barnabas tap {__version__}"
 
 
@@ -257,7 +257,7 @@ def _allow_open_files() -> None:
 
 
 class Views:
-    """What is shown and written of traffic, as the options say."""
+    """Views of traffic that the options ask for: what is shown, and what is written to files."""
 
     def __init__(
         self, options: argparse.Namespace, filter_: Filter, files: ExitStack, *, is_live: bool
@@ -269,7 +269,7 @@ class Views:
         observers: list[Observer] = [self.summary] if options.summary else []
         view = RecordsView(as_hex=options.records == "hex") if options.records else None
         self.reads_records = view is not None
-        """Whether anybody looks into record batches."""
+        """True if record batches are looked into."""
         self._is_json_shown = options.json == "-"
         if options.json:
             file: Any = sys.stdout

@@ -18,7 +18,7 @@ from barnabas.tap.may_differ import MAY_DIFFER, Place
 from barnabas.tap.substitution import NONE_VALUES, Substitutes, paired
 
 OFFSETS = "offsets"
-"""What is told to leave out all fields with offsets."""
+"""Name that leaves all fields with offsets out of the comparison."""
 
 
 class Difference(NamedTuple):

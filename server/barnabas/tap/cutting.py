@@ -28,7 +28,7 @@ class NotFramesError(Exception):
 
 
 class Budget:
-    """How many bytes of frames may be in memory at once, of all connections."""
+    """Limit on the bytes of frames in memory at once, of all connections; small frames do not count."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
@@ -50,7 +50,7 @@ class Budget:
 
 
 class Fate(Enum):
-    """What becomes of a frame."""
+    """Treatment of a frame."""
 
     PASS = "is forwarded as it comes, and only its beginning is looked at"
     KEEP = "is forwarded as it comes, and decoded when it is whole"
@@ -59,7 +59,7 @@ class Fate(Enum):
 
 
 class Owner(Protocol):
-    """Who decides about frames and gets them."""
+    """Receiver of frames, which also decides what becomes of each."""
 
     def begin(self, size: int, start: Data) -> Fate:
         """Decide about a frame of `size` bytes, of which the first four (or fewer) are there. Raises NotFramesError."""
@@ -121,12 +121,12 @@ class Cutter:
 
     @property
     def is_inside(self) -> bool:
-        """Whether a frame has begun and is not whole."""
+        """True while a frame has begun and is not whole."""
         return bool(self._missing or self._start)
 
     @property
     def unread(self) -> int:
-        """How many bytes come next that nobody looks at: they may be forwarded without `feed`, and `passed` told."""
+        """Number of bytes that come next and nobody looks at: they may be forwarded without `feed`, and `passed` told."""
         if self.is_opaque or not self._missing:
             return 0
         if self._skimmer is not None:

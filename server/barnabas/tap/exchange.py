@@ -1,4 +1,4 @@
-"""What is observed on connections: requests with their answers, openings, ends, and what was odd. Pure.
+"""Observations on connections: requests with their answers, openings, ends, and what was odd. Pure.
 
 The rule: times are seconds since 1970, as who observes has them; a message that cannot be decoded has bytes and a reason.
 """
@@ -32,14 +32,14 @@ class Connection:
     software: str = ""
     """Name and version of the client, from ApiVersions v3 and newer (KIP-511)."""
     mechanism: str | None = None
-    """That of the login, once the broker has accepted it."""
+    """SASL mechanism of the login, once the broker has accepted it."""
     user: str | None = None
     tls: str = ""
-    """Which sides have TLS, for people."""
+    """Sides to which TLS is spoken, as text for people; empty for none."""
 
     @property
     def name(self) -> str:
-        """What the client is called where no client id is known yet."""
+        """The client id; the client's address where no client id is known yet."""
         return self.client_id if self.client_id is not None else self.client
 
 
@@ -73,7 +73,7 @@ class Exchange:
 
     connection: Connection
     number: int
-    """Which request of its connection it is, from 1."""
+    """Position of the request on its connection, from 1."""
     request: Request
     sent_at: float
     """When the last byte of the request was there."""
@@ -84,10 +84,10 @@ class Exchange:
     response_bytes: bytes | None = None
     answered_at: float | None = None
     token: dict[str, Any] | None = None
-    """What a login's token says, of requests that carry one."""
+    """Contents of a login's token, for requests that carry one."""
     answer_token: dict[str, Any] | None = None
     is_bare_token: bool = False
-    """Whether the token came without a request around it, as after SaslHandshake v0."""
+    """True if the token came without a request around it, as after SaslHandshake v0."""
     unanswered: str = ""
     """Why there is no answer, where none is to come any more."""
     _errors: list[FoundError] | None = field(default=None, repr=False)

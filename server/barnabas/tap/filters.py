@@ -1,4 +1,4 @@
-"""Which exchanges are shown. Pure."""
+"""Selection of the exchanges that are shown. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class FilterError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What exchanges must be like; empty and None ask for nothing. Names are patterns with `*` and `?`."""
+    """Conditions that exchanges must meet; empty and None ask for nothing. Names are patterns with `*` and `?`."""
 
     apis: tuple[str, ...] = ()
     client_ids: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class Filter:
 
     @property
     def is_empty(self) -> bool:
-        """Whether every exchange passes."""
+        """True if every exchange passes."""
         return not (self.apis or self.client_ids or self.topics or self.errors_only or self.slower_ms)
 
     def takes(self, exchange: Exchange) -> bool:

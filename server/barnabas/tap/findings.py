@@ -1,4 +1,4 @@
-"""What of a client is unusual. Pure.
+"""Findings: unusual behaviour of a client. Pure.
 
 The rule: whatever is called unusual has a threshold that is a constant here, and a reason.
 """

@@ -41,7 +41,7 @@ def of_an_address(recorded: Place, live: Place) -> bool:
 
 
 def not_throttled_alone(recorded: Place, live: Place) -> bool:
-    """Who was not throttled is not throttled now."""
+    """The live answer is throttled only if the recorded one is."""
     return bool(live.value >= 0 and (recorded.value > 0 or live.value == 0))
 
 
@@ -129,7 +129,7 @@ _NONE: frozenset[Any] = frozenset((None, "", b"", -1))
 
 
 def _are_listed(ids: Iterable[int], answer: Any) -> bool:
-    """Whether all of these are among the brokers that an answer lists, if it lists any."""
+    """Say whether all of these ids, negative ones aside, are among the brokers that an answer lists, if it lists any."""
     listed = {_id_of(one) for one in getattr(answer, "brokers", None) or ()}
     return not listed or all(one in listed for one in ids if one >= 0)
 

@@ -53,7 +53,7 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class ProxySettings:
-    """How the proxy listens and how it reaches brokers."""
+    """Settings of a proxy: the addresses where it listens, and the ways to reach brokers."""
 
     brokers: tuple[Endpoint, ...]
     """The first brokers to be reached: one listener each, in this order."""
@@ -67,7 +67,7 @@ class ProxySettings:
     broker_tls: ssl.SSLContext | None = None
     """With which brokers are reached."""
     memory_bytes: int = MEMORY_BYTES
-    """How much large frames may take together."""
+    """Bytes that large frames may take together."""
 
 
 class Proxy:

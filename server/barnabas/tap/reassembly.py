@@ -36,7 +36,7 @@ class Reassembly:
 
     @property
     def has_begun(self) -> bool:
-        """Whether a sequence number is known."""
+        """True once a sequence number is known."""
         return self._next is not None
 
     def begin(self, sequence: int) -> None:

@@ -1,4 +1,4 @@
-"""What is sent again of a capture: the requests of each connection, with the answers that they had. Pure but for the file.
+"""Requests of a capture that can be sent again: those of each connection, with their answers. Pure but for the file.
 
 The rule: a request that cannot be sent again is left out with its reason, and the reason is said.
 """
@@ -49,7 +49,7 @@ class Recording:
 
     @property
     def count(self) -> int:
-        """How many requests there are."""
+        """Number of requests."""
         return sum(map(len, self.connections.values()))
 
     @property

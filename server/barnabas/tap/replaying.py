@@ -28,7 +28,7 @@ ANSWER_SECONDS = 30.0
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of one request that was sent again."""
+    """Result of one request that was sent again."""
 
     exchange: Exchange
     differences: list[Difference] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class Result:
-    """What came of a replay."""
+    """Result of a replay."""
 
     sent: int = 0
     compared: int = 0

@@ -77,9 +77,9 @@ class Session:
         self._pending: deque[Exchange] = deque()
         self._count = 0
         self._mechanism: str | None = None
-        """That of a login under way."""
+        """SASL mechanism of a login under way."""
         self._expects_tokens = False
-        """Whether tokens come without requests around them: after SaslHandshake v0."""
+        """True while tokens come without requests around them: after SaslHandshake v0."""
         self._requests = Cutter(_Requests(self), budget)
         self._responses = Cutter(_Responses(self), budget, defers=rewrite is not None)
 
@@ -99,7 +99,7 @@ class Session:
 
     @property
     def unread(self) -> int:
-        """How many bytes of the broker come next that are forwarded unseen: they need not come through `from_broker`."""
+        """Number of the broker's next bytes that are forwarded unseen: they need not come through `from_broker`."""
         return self._responses.unread
 
     def passed(self, count: int, at: float) -> None:
@@ -113,7 +113,7 @@ class Session:
 
     @property
     def is_answered(self) -> bool:
-        """Whether no answer is still to come."""
+        """True while no answer is still to come."""
         return not self._pending
 
     def rest(self) -> bytes:

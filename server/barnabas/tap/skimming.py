@@ -40,9 +40,9 @@ class FetchSkimmer:
         self.unread = 0
         """So many bytes of records come next."""
         self.is_end = False
-        """Whether what comes now are the tagged fields at the end, among them addresses of brokers."""
+        """True while the tagged fields at the end come, among them addresses of brokers."""
         self.is_lost = False
-        """Whether these are no bytes of a Fetch answer: what comes is not looked at any more."""
+        """True once the bytes are known to be no Fetch answer: the rest is not looked at any more."""
         self._walk: Needs = self._answer()
         self._needs = 0
         self._advance()

@@ -13,7 +13,7 @@ from contextlib import suppress
 import trio
 
 PIPE_BYTES = 1 << 20
-"""How much a pipe takes at once, where the system lets it."""
+"""Bytes that a pipe takes at once, where the system lets it."""
 SPARE_PIPES_MAX = 8
 _UNSUPPORTED = frozenset((errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM))
 
@@ -27,7 +27,7 @@ class Pipes:
 
     def __init__(self) -> None:
         self.is_usable = hasattr(os, "splice")
-        """Whether the system moves bytes between sockets."""
+        """True unless the system is known not to move bytes between sockets."""
         self._spare: list[tuple[int, int]] = []
 
     def close(self) -> None:

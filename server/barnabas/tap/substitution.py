@@ -1,4 +1,4 @@
-"""What a broker hands out, and clients send back: recorded values, and those of the broker that is asked again. Pure.
+"""Values that a broker hands out and clients send back: recorded ones, and those of the broker that is asked again. Pure.
 
 The rule: a value is replaced where its field's name says what it is; nothing else of a request changes.
 """

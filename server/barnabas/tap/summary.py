@@ -1,4 +1,4 @@
-"""What each client did. Pure.
+"""Figures of each client: requests, latencies, errors. Pure.
 
 The rule: counts are kept, no messages.
 """
@@ -26,7 +26,7 @@ TINY_FETCH_BYTES = 1024
 
 @dataclass(slots=True)
 class Latency:
-    """How long answers took, in ms."""
+    """Latencies of answers, in ms."""
 
     count: int = 0
     total_ms: float = 0.0
@@ -41,7 +41,7 @@ class Latency:
 
 @dataclass(slots=True)
 class Client:
-    """What one client did."""
+    """Figures of one client."""
 
     name: str
     first_at: float
@@ -87,7 +87,7 @@ class Client:
 
     @property
     def count(self) -> int:
-        """How many requests it sent."""
+        """Number of requests that the client sent."""
         return sum(self.requests.values())
 
     def add(self, exchange: Exchange) -> None:
@@ -178,7 +178,7 @@ class Client:
 
 
 class Summary:
-    """What all clients did, as an observer."""
+    """Observer that keeps figures of each client."""
 
     def __init__(self) -> None:
         self._clients: dict[str, Client] = {}
