@@ -1,4 +1,4 @@
-"""What a case is, and what it needs of a broker before it applies."""
+"""Conformance cases, and what they need of a broker before they apply."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class Case:
     feature: tuple[str, int] | None = None
     """A feature of the cluster and the level that it must have at least."""
     with_topic: bool = False
-    """Whether it needs the topic that all cases share."""
+    """True if the case needs the topic that all cases share."""
     alone: bool = False
-    """Whether no other case may run meanwhile."""
+    """True if no other case may run meanwhile."""
 
     @property
     def group(self) -> str:

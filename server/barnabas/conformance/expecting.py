@@ -1,4 +1,4 @@
-"""What an answer must be, as values by path.
+"""Expectations of an answer, as values by path.
 
     {"topics.0.error_code": "UNKNOWN_TOPIC_OR_PARTITION", "topics.0.name": "events"}
 

@@ -1,4 +1,4 @@
-"""What all cases of a run share: the broker, what it advertises, the prefix of all names, a topic with records.
+"""State that all cases of a run share: the broker, what it advertises, the prefix of all names, a topic with records.
 
 The rule: every name begins with the prefix, and `clean_up` removes what was made or says what is left. Of a cluster
 one broker is judged: it leads the topics and coordinates the groups of a run, and what only
@@ -76,7 +76,7 @@ class Fixture:
     groups: set[str] = field(default_factory=set)
     topics: set[str] = field(default_factory=set)
     left: list[str] = field(default_factory=list)
-    """What could not be removed."""
+    """Lines about things that could not be removed."""
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def fresh(self, what: str) -> str:
@@ -97,7 +97,7 @@ class Fixture:
 
     @property
     def is_kafka_4(self) -> bool:
-        """Whether it advertises what releases from 4.0 on do."""
+        """True if the broker advertises what releases from 4.0 on do."""
         from barnabas.config.releases import is_at_least
 
         return is_at_least(self.release.names[-1], "4.0")

@@ -1,4 +1,4 @@
-"""What a run has found: for the terminal, as JSON, as JUnit XML and as one HTML page.
+"""Reports of a run's findings: for the terminal, as JSON, as JUnit XML and as one HTML page.
 
 The rule: a failure shows its rule, its source, what differs, and each request and answer decoded and in hex.
 """

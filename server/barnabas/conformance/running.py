@@ -27,7 +27,7 @@ CASE_TIMEOUT_S = 120.0
 
 
 class Verdict(Enum):
-    """What became of a case."""
+    """Result of a case."""
 
     PASSED = "passed"
     FAILED = "failed"

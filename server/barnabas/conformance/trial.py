@@ -57,7 +57,7 @@ class Trial:
 
     @property
     def is_kafka_4(self) -> bool:
-        """Whether the rules of 4.x count, or those of 3.9."""
+        """True if the rules of 4.x count, false for those of 3.9."""
         return self.fixture.is_kafka_4
 
     def fresh(self, what: str = "name") -> str:

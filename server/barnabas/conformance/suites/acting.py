@@ -1,4 +1,4 @@
-"""What suites do again and again: append, read, begin producers, join groups."""
+"""Steps that suites repeat: append, read, begin producers, join groups."""
 
 from __future__ import annotations
 

@@ -211,7 +211,7 @@ async def _by_time(trial: Trial) -> None:
 
 
 async def _deleted(trial: Trial) -> None:
-    """What is deleted is gone: the log begins after it, and reading before is OFFSET_OUT_OF_RANGE."""
+    """Deleted records are gone: the log begins after them, and reading before is OFFSET_OUT_OF_RANGE."""
     topic = await trial.new_topic()
     for number in range(4):
         await appended(trial, topic, batch(b"%d" % number))

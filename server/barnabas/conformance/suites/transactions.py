@@ -230,7 +230,7 @@ async def _stable(trial: Trial, producer: Producer, end: int) -> None:
 
 
 async def _committed(trial: Trial, *, is_v2: bool) -> None:
-    """What is committed is read by all, after a marker."""
+    """Committed records are read by all, and a marker follows them."""
     producer = await _producer(trial, is_v2=is_v2)
     await producer.write(b"a", b"b")
     await producer.end(commit=True)
@@ -241,7 +241,7 @@ async def _committed(trial: Trial, *, is_v2: bool) -> None:
 
 
 async def _aborted(trial: Trial, *, is_v2: bool) -> None:
-    """What is aborted is named to those who read what is committed."""
+    """An aborted transaction is named to those who read only committed records."""
     producer = await _producer(trial, is_v2=is_v2)
     await producer.write(b"a")
     producer_id = producer.producer_id
@@ -253,7 +253,7 @@ async def _aborted(trial: Trial, *, is_v2: bool) -> None:
 
 
 async def _open(trial: Trial, *, is_v2: bool) -> None:
-    """What belongs to an open transaction is not read by those who read what is committed."""
+    """Records of an open transaction, and those after them, are not read by those who read only committed records."""
     producer = await _producer(trial, is_v2=is_v2)
     await appended(trial, producer.topic, batch(b"before"))
     await producer.write(b"a")

@@ -37,7 +37,7 @@ def _asked(*topics: dict[str, Any]) -> dict[str, Any]:
 
 
 _BY_CONTROLLERS_OF_4 = ("assigned to an unknown broker", "assigned to nobody")
-"""What a controller on ZooKeeper does not look at when it is only asked."""
+"""Assignments that a controller on ZooKeeper does not look at when it only validates a request."""
 
 
 def _create() -> list[Row]:

@@ -150,7 +150,7 @@ async def _make_some(walk: Acls) -> None:
 
 
 async def _make_wrong(walk: Acls) -> None:
-    """What is no ACL is refused. Kafka 4.3 has no code of its own where a filter's ANY or MATCH stands in an ACL."""
+    """An invalid ACL is refused. Kafka 4.3 has no code of its own where a filter's ANY or MATCH stands in an ACL."""
     of_filters: list[dict[str, Any]] = [{"pattern": ANY}, {"pattern": MATCH}, {"operation": ANY}]
     changes = walk.random.choice([*of_filters, {"principal": "nobody"}, {"name": ""}])
     acl = walk.acl()._replace(**changes)

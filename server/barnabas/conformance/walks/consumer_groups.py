@@ -32,9 +32,9 @@ class Member:
     topics: list[str]
     epoch: int = 0
     held: frozenset[Partition] = frozenset()
-    """What it owns: the last assignment that it was given."""
+    """Partitions that the member owns: its last assignment."""
     reported: frozenset[Partition] = frozenset()
-    """What it said last that it owns."""
+    """Partitions that the member owned by its last report."""
 
 
 @dataclass

@@ -30,7 +30,7 @@ Place = tuple[int, int]
 
 @dataclass
 class Log:
-    """What a partition holds: its values by offset, and where it begins."""
+    """Contents of a partition: its values by offset, and the offset at which it begins."""
 
     values: list[bytes] = field(default_factory=list)
     start: int = 0
@@ -169,7 +169,7 @@ async def _send_gap(walk: Topics) -> None:
 
 
 async def _read(walk: Topics) -> None:
-    """What is read begins with the batch that has the offset, follows in order, and is what was appended."""
+    """Records that are read begin with the batch that has the offset, follow in order, and are what was appended."""
     place = walk.place()
     log = walk.log(place)
     offset = walk.random.randint(log.start, log.end)

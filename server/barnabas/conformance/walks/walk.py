@@ -1,4 +1,4 @@
-"""What all random walks share: choices that follow from a number, the steps so far, commits."""
+"""State and steps that all random walks share: choices that follow from a number, the steps so far, commits."""
 
 from __future__ import annotations
 
