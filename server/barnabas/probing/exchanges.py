@@ -66,7 +66,7 @@ class Exchange:
     answered: bytes | None = None
     answer: Any = None
     outcome: str = ""
-    """What happened instead of an answer."""
+    """Failure that happened instead of an answer, as text."""
 
 
 @dataclass(slots=True)

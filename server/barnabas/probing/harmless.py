@@ -23,7 +23,7 @@ TIMESTAMP_MS = 1_700_000_000_000
 
 
 class Effect(Enum):
-    """What a request of the table does."""
+    """Effect of a request of the table."""
 
     READS = "reads"
     REFUSED = "refused before any effect"
@@ -31,7 +31,7 @@ class Effect(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What requests name: a topic, a group and a transactional id that are not there, and what is."""
+    """Names for requests: a topic, a group and a transactional id that do not exist, and what does."""
 
     topic: str
     group: str
@@ -41,7 +41,7 @@ class Names:
     has_offsets_topic: bool = False
     has_transactions_topic: bool = False
     has_shares_topic: bool = False
-    """Whether the topics of coordinators are there, or may be made."""
+    """True, as the two above, if the coordinator's internal topic is there, or may be made."""
 
 
 Builder = Callable[[Names, int], Values]
@@ -55,7 +55,7 @@ class Harmless:
     effect: Effect
     values: Builder
     ends_connection: bool = False
-    """Whether the connection cannot be used for anything else afterwards."""
+    """True if the connection cannot be used for anything else afterwards."""
 
     def request(self, names: Names, version: int) -> Any:
         """Return the request in a version."""
@@ -321,4 +321,4 @@ _ROWS = (
 
 BY_KEY: dict[int, Harmless] = {registry.key_of(row.name): row for row in _ROWS}
 BETWEEN_BROKERS = frozenset((4, 5, 6, 7, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82))
-"""What only brokers and controllers ask each other; a broker may take a stranger for one of them."""
+"""Keys of APIs that only brokers and controllers ask each other; a broker may take a stranger for one of them."""

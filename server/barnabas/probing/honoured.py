@@ -1,4 +1,4 @@
-"""Whether a broker honours what it advertises: each version of each API is asked once.
+"""Check that a broker honours what it advertises: each version of each API is asked once.
 
 The rule: honoured means that the answer decodes whole in the version that was asked for, and is not UNSUPPORTED_VERSION.
 """
@@ -37,7 +37,7 @@ METADATA, FIND_COORDINATOR, API_VERSIONS = 3, 10, 18
 
 
 class Status(Enum):
-    """What became of one version of one API."""
+    """Result for one version of one API."""
 
     HONOURED = "honoured"
     UNSUPPORTED = "answered with UNSUPPORTED_VERSION"

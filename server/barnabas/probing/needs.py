@@ -1,4 +1,4 @@
-"""What stock clients need of a broker: for each use, the APIs and the versions that the client knows.
+"""Needs of stock clients: for each use, the APIs and the versions that the client knows.
 
 The rule: a use works if for each of its APIs some version is known to both. Kafka's own clients know what their release
 advertises; the others' ranges are from their sources. A range that nobody has looked up is left open.
@@ -77,7 +77,7 @@ CLIENTS = (
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What one client can do with a broker."""
+    """Uses that one client can make of a broker, and those that it cannot."""
 
     client: str
     works: tuple[str, ...]

@@ -48,7 +48,7 @@ class Report:
     timings: list[Timing]
     needs: list[Need]
     written: list[writing.Written] = field(default_factory=list)
-    """What `--write` has tried."""
+    """Results of the steps that `--write` has tried."""
 
     def served(self) -> Versions:
         """Return the first and last version of each API that were not refused."""

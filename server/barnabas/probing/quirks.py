@@ -1,4 +1,4 @@
-"""How a broker behaves where implementations differ: each look is one question with what Apache Kafka does.
+"""Behaviour of a broker where implementations differ: each look is one question with what Apache Kafka does.
 
 The rule: a look changes nothing, has its own connection, and says what it saw in words, right or wrong.
 """
@@ -23,7 +23,7 @@ PIPELINED = 50
 
 @dataclass(frozen=True, slots=True)
 class Quirk:
-    """What was seen; `as_kafka` None where there is nothing to compare."""
+    """Answer to one question; `as_kafka` None where there is nothing to compare."""
 
     name: str
     seen: str

@@ -1,4 +1,4 @@
-"""Which release of Apache Kafka a broker looks like, by what it advertises.
+"""Guess of the release of Apache Kafka that a broker looks like, by what it advertises.
 
 The rule: only what clients ask counts; what depends on the mode or on plugins (KRaft's quorum, telemetry) does not.
 """
@@ -26,7 +26,7 @@ class Guess:
 
     @property
     def is_exact(self) -> bool:
-        """Whether nothing differs."""
+        """True if nothing differs."""
         return not self.differing
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""How long connections and small requests take: quantiles of as many as fit into a moment."""
+"""Durations of connections and small requests: quantiles of as many as fit into a moment."""
 
 from __future__ import annotations
 

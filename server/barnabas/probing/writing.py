@@ -1,4 +1,4 @@
-"""What a probe tries with `--write`: a topic of its own, records in every version, a group; then it cleans up.
+"""Steps of a probe with `--write`: a topic of its own, records in every version, a group; then it cleans up.
 
 The rule: names begin with the probe's own, and what cannot be removed is said.
 """
