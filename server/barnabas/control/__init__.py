@@ -1,1 +1,1 @@
-"""What stands around a broker that tests others: faults, a clock, recorded requests, an API over HTTP."""
+"""Tools around a broker that tests use: faults, a clock, recorded requests, an API over HTTP."""

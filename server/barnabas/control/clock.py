@@ -68,17 +68,17 @@ class VirtualClock(trio.abc.Clock):
 
     @property
     def is_frozen(self) -> bool:
-        """Whether it stands still."""
+        """True while the clock stands still."""
         return self._is_frozen
 
     @property
     def factor(self) -> float:
-        """How much faster than real time it runs when it does not stand still."""
+        """Speed of the clock, as a multiple of real time, when it does not stand still."""
         return self._factor
 
     @property
     def ahead_ms(self) -> float:
-        """How far it is ahead of the real time since it began; behind, where it is negative."""
+        """Milliseconds that the clock is ahead of the real time since it began; behind, where they are negative."""
         return (self.current_time() - self._begun_s - (self._real() - self._begun_s)) * 1000
 
     def advance(self, seconds: float) -> None:

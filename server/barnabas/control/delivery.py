@@ -1,4 +1,4 @@
-"""How an answer is sent where a fault says so: late, in part, twice, out of turn, or as something else.
+"""Delivery of an answer where a fault changes it: late, in part, twice, out of turn, or as something else.
 
 The rule: an answer is a list of chunks that begins with its size and its correlation id, and is changed as bytes.
 """
@@ -26,7 +26,7 @@ GARBAGE_BYTES_MAX = 64 * 1024
 
 @dataclass(slots=True)
 class Delivery:
-    """What is to be done to one answer; the defaults are those of any other."""
+    """Changes to the delivery of one answer; the defaults are those of any other."""
 
     delay_s: float = 0.0
     seconds_per_byte: float = 0.0
@@ -35,11 +35,11 @@ class Delivery:
     cut: str = ""
     """`close` or `reset`, after a part of it."""
     cut_bytes: int | None = None
-    """How many bytes that part has; half of them without it."""
+    """Number of bytes that this part has; None for half of the answer."""
     has_wrong_id: bool = False
     is_twice: bool = False
     is_kept: bool = False
-    """Whether it is kept back until the next answer has been sent."""
+    """True if the answer is kept back until the next answer has been sent."""
     garbage: str = ""
     chance: Chance | None = None
 

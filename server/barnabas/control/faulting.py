@@ -37,7 +37,7 @@ def kill_process() -> None:
 
 
 class Faulting:
-    """What stands at a broker's seams to commit faults; `attach` gives it each broker that is started."""
+    """Hook at a broker's seams that commits faults; `attach` gives it each broker that is started."""
 
     def __init__(
         self,

@@ -98,7 +98,7 @@ class Host:
         """None while it is down."""
         self.bootstrap = ""
         self.starts = 0
-        """How often the broker has been started."""
+        """Number of times that the broker has been started."""
         self.has_failed = False
         """True where the last broker has ended because it could not go on."""
         self._prepare = prepare

@@ -13,7 +13,7 @@ from barnabas.faults.matching import Match
 from barnabas.faults.naming import NameOf, partition_lists, partition_of, topic_of
 
 REFUSED = -1
-"""What a partition says that was not read: its high watermark, and the other offsets."""
+"""High watermark and other offsets in the answer for a partition that was not read."""
 
 
 def split(request: Any, match: Match, name_of: NameOf) -> tuple[Any, Any]:

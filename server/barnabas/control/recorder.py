@@ -1,4 +1,4 @@
-"""What clients have asked and were answered, the last so many of them; decoded into JSON when somebody looks.
+"""Recorder of the last requests of clients and their answers; decoded into JSON when somebody looks.
 
 The rule: bounded in number and in size; secrets are masked, and records are counted, not kept. Of a request that nobody
 looks at nothing is made.
@@ -185,7 +185,7 @@ def _with_counts(message: Any, topics: str, partitions: str) -> Any:
 
 
 class Filter(NamedTuple):
-    """Which requests are selected; None for all. Names are patterns with `*` and `?`."""
+    """Conditions on requests that are selected; None for all. Names are patterns with `*` and `?`."""
 
     api: str | None = None
     version: int | None = None

@@ -1,4 +1,4 @@
-"""Where the control API listens.
+"""Listener of the control API.
 
 The rule: whoever can connect can do everything, so it listens on loopback addresses unless there is a token. What reads and
 answers requests is imported with the first connection, in a thread.

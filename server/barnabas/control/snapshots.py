@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 COPIED_BYTES_MAX = 1024 * 1024
 """An active segment that is larger, and cannot share its blocks with a copy, is rolled, so that it need not be copied."""
 DIRECTORY = ".snapshots"
-"""What the directory of a log dir's snapshots is called, after the log dir's own path."""
+"""Suffix of a log dir's own path that gives the directory of its snapshots."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 _OF_LOG_DIR = (names.META_PROPERTIES, names.BOOT_ID, JOURNAL, COPY, DAMAGED)
 

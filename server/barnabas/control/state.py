@@ -1,4 +1,4 @@
-"""What a broker under test holds, as a whole: snapshots of it, going back to one, other brokers that hold the same.
+"""State of a broker under test, as a whole: snapshots of it, going back to one, other brokers that hold the same.
 
 The rule: addresses stay. Going back restarts the broker in its process, so that nothing of what it had in memory is left:
 connections are cut, and clients connect again.
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 INITIAL = "initial"
 """The snapshot that `reset` goes back to."""
 FORKS = ".forks"
-"""What the directory of the log dirs of forks is called, after a log dir's own path."""
+"""Suffix of a log dir's own path that gives the directory of the forks' log dirs."""
 StartFork = Callable[[BrokerConfig, Callable[[], None]], Awaitable["JsonObject"]]
 """Starts a broker with settings, calls the function when it has ended, and returns where the broker is."""
 
 
 class BrokerState:
-    """What one broker holds."""
+    """State of one broker."""
 
     def __init__(self, host: Host) -> None:
         self.snapshots = Snapshots(host.config.log_dirs)

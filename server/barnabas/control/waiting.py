@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from barnabas.seeding.looking import JsonObject, Looking
 
 LOOK_S = 0.005
-"""How long to wait between two looks."""
+"""Seconds to wait between two looks."""
 TIMEOUT_MS = 10_000
 
 
 class NotYetError(Exception):
-    """What was waited for has not come in time; the text says what there is."""
+    """The awaited state has not come in time; the text says what there is."""
 
 
 async def until(look: Callable[[], Awaitable[tuple[bool, Any, str]]], timeout_ms: int) -> Any:

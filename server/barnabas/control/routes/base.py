@@ -1,4 +1,4 @@
-"""What a route of the control API is made of."""
+"""Parts of a route of the control API."""
 
 from __future__ import annotations
 
