@@ -1,4 +1,4 @@
-"""What tests of programs that use a broker may import.
+"""Names that tests of programs that use a broker may import.
 
 `start_thread` and `start_process` give a `KafkaBroker`, `open_broker` an `AsyncKafkaBroker` in the running Trio loop;
 `RunningBroker` is the plain command in a process. With pytest the fixtures `kafka_broker` and `kafka_bootstrap` are there

@@ -48,7 +48,7 @@ class KafkaBroker:
     def __init__(self, bootstrap: str, control: Control) -> None:
         self.bootstrap = bootstrap
         self.was_used = False
-        """Whether a test has had it since it was started; for the fixtures of pytest."""
+        """True once a test has had the broker since it was started; for the fixtures of pytest."""
         self._control = control
 
     def control(self, method: str, path: str, body: Any = None, **query: Any) -> Any:

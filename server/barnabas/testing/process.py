@@ -18,7 +18,7 @@ from barnabas.testing.broker import Control, KafkaBroker
 from barnabas.testing.running import START_SECONDS_MAX, STOP_SECONDS_MAX, BrokerFailedError, import_path
 
 ANSWER_SECONDS_MAX = 630.0
-"""How long an answer may take: longer than the longest wait that can be asked for."""
+"""Maximum seconds of an answer: longer than the longest wait that can be asked for."""
 
 
 class HttpControl:

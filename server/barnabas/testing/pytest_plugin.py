@@ -75,7 +75,7 @@ def kafka_settings(request: pytest.FixtureRequest) -> Mapping[str, str]:
 
 @pytest.fixture(scope="session")
 def kafka_seeds(request: pytest.FixtureRequest) -> Mapping[str, Any]:
-    """What the brokers begin with, as in a seed file; to be overridden where something else is wanted."""
+    """Contents that the brokers begin with, as in a seed file; to be overridden where something else is wanted."""
     path = request.config.getini("kafka_seed_file")
     if not path:
         return {}

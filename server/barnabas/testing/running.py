@@ -92,7 +92,7 @@ class RunningBroker:
             self._ended()
 
     def log(self) -> str:
-        """What the broker has written to its log so far."""
+        """Return the text that the broker has written to its log so far."""
         if self._log is None:
             return ""
         size = os.fstat(self._log.fileno()).st_size

@@ -224,7 +224,7 @@ def _end_with_parent() -> None:
 
 
 def _is_pipe(stream: object) -> bool:
-    """Whether standard input is one whose end says that its writer has gone."""
+    """Say whether standard input is a stream whose end says that its writer has gone."""
     try:
         mode = os.fstat(stream.fileno()).st_mode  # type: ignore[attr-defined]
     except (AttributeError, OSError, ValueError):

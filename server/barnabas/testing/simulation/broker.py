@@ -80,7 +80,7 @@ class SimulatedBroker:
         self.broker: Broker | None = None
         """The broker while it serves."""
         self.starts = 0
-        """How often a broker was started here."""
+        """Number of times that a broker was started here."""
         self._world = world
         self._nursery = nursery
         self._join = join
@@ -99,7 +99,7 @@ class SimulatedBroker:
 
     @property
     def has_ended(self) -> bool:
-        """Whether no broker runs on this machine, also if one has stopped by itself."""
+        """True if no broker runs on this machine, also if one has stopped by itself."""
         return self.broker is None or self._ended.is_set()
 
     async def start(self) -> Broker:

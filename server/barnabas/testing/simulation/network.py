@@ -24,17 +24,17 @@ CONNECTIONS_BEFORE_A_SWEEP = 100
 FIRST_FREE_PORT = 40_000
 RECEIVED_BYTES_MAX = 64 * 1024
 SOCKET_BUFFER_BYTES = 64 * 1024
-"""How much may be on its way in one direction before whoever sends must wait."""
+"""Bytes that may be on their way in one direction before the sender must wait."""
 
 
 @dataclass(slots=True)
 class Weather:
-    """How the network behaves; times in seconds of the simulated clock."""
+    """Behaviour of the network; times in seconds of the simulated clock."""
 
     latency_min_s: float = 0.000_1
     latency_max_s: float = 0.001
     split_probability: float = 0.1
-    """How often what is sent at once arrives in two pieces."""
+    """Probability that bytes that are sent at once arrive in two pieces."""
 
 
 class _Pipe:
@@ -257,7 +257,7 @@ class SimulatedTransport:
 
     @property
     def is_closed(self) -> bool:
-        """Whether this end has been closed."""
+        """True once this end has been closed."""
         return self._is_closed
 
     def close(self) -> None:
@@ -366,7 +366,7 @@ class SimulatedNetwork:
         self._healed = Waiters()
         self._next_port = FIRST_FREE_PORT
         self.sent = 0
-        """How often anybody has sent something."""
+        """Number of times that anybody has sent something."""
 
     def host(self, name: str) -> SimulatedHost:
         """Return the network as one host sees it."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 BEGIN_MS = 1_700_000_000_000
-"""What the wall clocks show when a world begins."""
+"""Time of the wall clocks, in ms since 1970, when a world begins."""
 THREAD_SECONDS_MAX = 0.002
 
 
@@ -124,7 +124,7 @@ class WallClock:
 
 
 class World:
-    """What all hosts of one run share. Lifecycle: made by `run_world`."""
+    """State that all hosts of one run share. Lifecycle: made by `run_world`."""
 
     def __init__(self, seed: int, clock: VirtualClock, weather: Weather | None = None) -> None:
         self.seed = seed

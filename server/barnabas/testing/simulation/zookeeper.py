@@ -31,7 +31,7 @@ class SimulatedZooKeeper:
         self.weather = weather or ZooKeeperWeather()
         self.is_down = False
         self.refuses_writes = False
-        """Whether no session may change anything, as with ACLs."""
+        """True while no session may change anything, as with ACLs."""
         self._tree = Tree()
         self._tree.fire = self._fire
         self._sessions: dict[int, SimulatedSession] = {}

@@ -32,7 +32,7 @@ Work = Callable[[], Answer]
 
 @dataclass(slots=True)
 class ZooKeeperWeather:
-    """How the sessions fare; times in seconds of trio's clock, each drawn from 0 to its maximum."""
+    """Conditions of the sessions; times in seconds of trio's clock, each drawn from 0 to its maximum."""
 
     request_max_s: float = 0.0
     answer_max_s: float = 0.0
@@ -41,13 +41,13 @@ class ZooKeeperWeather:
     session_timeout_s: float = 18.0
     """A session without a connection for so long is expired."""
     lost_request_probability: float = 0.0
-    """How often the connection breaks with a write that does not happen."""
+    """Probability that the connection breaks with a write that does not happen."""
     lost_answer_probability: float = 0.0
-    """How often the connection breaks with a write that has happened."""
+    """Probability that the connection breaks with a write that has happened."""
 
 
 class Servers(Protocol):
-    """What a session needs of the servers."""
+    """Interface of the servers, as a session needs it."""
 
     random: Random
     weather: ZooKeeperWeather

@@ -25,7 +25,7 @@ from barnabas.cluster.zookeeper.session import (
 )
 
 BEGIN_MS = 1_700_000_000_000
-"""What the servers' clocks show when trio's clock shows 0, as in a simulated world."""
+"""Time of the servers' clocks, in ms since 1970, when trio's clock shows 0, as in a simulated world."""
 
 
 @dataclass(slots=True)
