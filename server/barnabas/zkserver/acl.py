@@ -1,4 +1,4 @@
-"""Who may do what with a znode: entries of an ACL, and how they are matched. Pure.
+"""Access to znodes: entries of an ACL, and how they are matched. Pure.
 
 Schemes: `world` (everybody), `auth` (whoever has made the znode; becomes the creator's own entries), `digest` (user and
 password), `sasl` (a user who has logged in), `ip` (an address or a network).
@@ -17,7 +17,7 @@ from barnabas.zkserver.errors import Code, RefusedError
 
 
 class Permission(IntFlag):
-    """What may be done, with the bits of the wire."""
+    """Permissions on a znode, with the bits of the wire."""
 
     READ = 1
     WRITE = 2
@@ -28,14 +28,14 @@ class Permission(IntFlag):
 
 
 class Identity(NamedTuple):
-    """Who somebody is, in one scheme."""
+    """Identity of somebody, in one scheme."""
 
     scheme: str
     id: str
 
 
 class Acl(NamedTuple):
-    """What one identity may do."""
+    """Permissions of one identity."""
 
     permissions: int
     identity: Identity

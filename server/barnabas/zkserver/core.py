@@ -1,4 +1,4 @@
-"""What the server does with each request: the state machine of znodes, sessions and watches. Pure.
+"""State machine of znodes, sessions and watches: the server's decision on each request. Pure.
 
 The rule: nothing here waits. A request is decided and carried out at once, and what must be written before anybody learns
 of it is left in `transactions`, in order; what has to be sent, in `messages`. The server writes first, then sends.
@@ -69,7 +69,7 @@ from barnabas.zkserver.tree import (
 from barnabas.zkserver.watches import Watches, WatchKind
 
 _FOR_ALL = (Op.AUTH, Op.SASL, Op.PING, Op.CLOSE_SESSION)
-"""What a client may ask before it has said who it is, where that is required."""
+"""Requests that a client may send before it has said who it is, where that is required."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +83,12 @@ class Transaction:
 
 @dataclass(slots=True)
 class Peer:
-    """What the server knows of one connection whose session has begun."""
+    """State of one connection whose session has begun, as the server knows it."""
 
     session: Session
     identities: set[Identity] = field(default_factory=set)
     is_closed: bool = False
-    """Whether nothing more is answered: its session has ended, or it is not who it says."""
+    """True once nothing more is answered: its session has ended, or the client is not who it says."""
     login: DigestServer | None = None
     """The login by SASL that it has begun."""
     refusal: str = ""

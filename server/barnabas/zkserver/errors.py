@@ -1,4 +1,4 @@
-"""What a request can be refused with, as the codes of ZooKeeper's wire protocol. Pure."""
+"""Errors with which a request can be refused, as the codes of ZooKeeper's wire protocol. Pure."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Reader:
 
     @property
     def rest(self) -> int:
-        """How many bytes have not been read."""
+        """Number of bytes that have not been read."""
         return len(self._data) - self._position
 
     def _take(self, size: int) -> bytes:

@@ -47,7 +47,7 @@ class Op(IntEnum):
 
 CREATES = (Op.CREATE, Op.CREATE2, Op.CREATE_CONTAINER, Op.CREATE_TTL)
 WRITES = (*CREATES, Op.DELETE, Op.SET_DATA, Op.SET_ACL, Op.CHECK)
-"""What may be a part of `multi`."""
+"""Requests that may be a part of `multi`."""
 
 NOTIFICATION_XID = -1
 _CONNECTED = 3
@@ -63,7 +63,7 @@ _FLAGS: dict[int, tuple[Kind, bool]] = {
     5: (Kind.TTL, False),
     6: (Kind.TTL, True),
 }
-"""What the flags of a new znode say: its kind, and whether its name gets a number."""
+"""Meaning of the flags of a new znode: its kind, and whether its name gets a number."""
 _TTL_MAX_MS = 0xFFFFFFFFFF
 
 

@@ -59,7 +59,7 @@ class _Connection:
         self.sent = 0
         self.unsent_bytes = 0
         self.is_ending = False
-        """Whether nothing more comes than what waits."""
+        """True once nothing more is to be sent than what waits."""
         self._server = server
         self._unsent: deque[tuple[int, bytes]] = deque()
         self._wake = trio.Event()

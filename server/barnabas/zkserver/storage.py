@@ -1,4 +1,4 @@
-"""What survives a restart: a journal of transactions, and now and then a snapshot of everything.
+"""State that survives a restart: a journal of transactions, and now and then a snapshot of everything.
 
 The rule: a transaction is on disk before anybody learns of it. A directory has one snapshot that counts, the newest one
 that is whole, and the journals that begin after it; what a crash has torn at the end of the last journal nobody has
@@ -267,7 +267,7 @@ class Storage:
 
     @property
     def wants_snapshot(self) -> bool:
-        """Whether the journal has become long."""
+        """True once the journal has become long."""
         return self._size >= SNAPSHOT_EVERY_BYTES
 
     def write_snapshot(self, zxid: int, content: bytes) -> None:

@@ -24,7 +24,7 @@ DATA_MAX = 1 << 20
 
 
 class Kind(IntEnum):
-    """What ends a znode, besides being deleted."""
+    """Kind of a znode: what ends it, besides being deleted."""
 
     PERSISTENT = 0
     EPHEMERAL = 1
@@ -36,7 +36,7 @@ class Kind(IntEnum):
 
 
 class EventType(IntEnum):
-    """What watches are told, with the numbers of the wire."""
+    """Events that watches are told, with the numbers of the wire."""
 
     CREATED = 1
     DELETED = 2

@@ -15,7 +15,7 @@ from barnabas.zkserver.tree import ROOT, Event, EventType, parent_of
 
 
 class WatchKind(IntEnum):
-    """What is watched, with the numbers of RemoveWatches."""
+    """Kinds of watches, with the numbers of RemoveWatches."""
 
     CHILDREN = 1
     DATA = 2
@@ -40,7 +40,7 @@ class Watches:
         self._watchers: dict[WatchKind, dict[str, _Watchers]] = {WatchKind.CHILDREN: {}, WatchKind.DATA: {}}
         self._of_session: defaultdict[int, set[tuple[WatchKind, str]]] = defaultdict(set)
         self._recursive = 0
-        """How many recursive ones there are."""
+        """Number of recursive watches."""
 
     def __len__(self) -> int:
         return sum(len(watches) for watches in self._of_session.values())

@@ -10,7 +10,7 @@ from barnabas import __version__
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What there is to tell of a server."""
+    """Figures of a server, for the four-letter words."""
 
     zxid: int
     nodes: int
