@@ -175,7 +175,7 @@ def describe_batch(position: int, header: BatchHeader) -> Row:
 
 
 def padding(data: bytes) -> int:
-    """How many zero bytes are at the end of a preallocated file that was not closed."""
+    """Return the number of zero bytes at the end of a preallocated file that was not closed."""
     return len(data) - len(data.rstrip(b"\0"))
 
 

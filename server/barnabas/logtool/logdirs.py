@@ -1,4 +1,4 @@
-"""What stands in a log dir beside its partitions: whose it is, and the checkpoints.
+"""Files of a log dir beside its partitions: the identity of its broker, and the checkpoints.
 
 The rule: a checkpoint is checked against the logs that it speaks of; a damaged one is no loss, for a broker goes on
 without it.

@@ -97,7 +97,7 @@ class OverlayDisk:
     # --- what was done --------------------------------------------------------------------------------------
 
     def changes(self) -> list[Change]:
-        """What differs from the disk below, in an order in which it can be done."""
+        """Return the differences from the disk below, in an order in which they can be carried out."""
         changes = []
         for what, path, target in self._steps:
             changes.append(Change(what, path, target))

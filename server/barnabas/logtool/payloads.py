@@ -1,4 +1,4 @@
-"""What the records of internal topics say, by the published schemas.
+"""Contents of the records of internal topics, by the published schemas.
 
 The rule: a record that its schema does not explain is shown as bytes with the reason; it never stops the tool.
 """
@@ -25,7 +25,7 @@ _CONSUMER_PAYLOADS = {
 
 
 def describe_control(record: Record) -> Row:
-    """What a control record says."""
+    """Return the contents of a control record."""
     try:
         control_type = parse_type(record.key)
         marker = parse_end_marker(record)
@@ -36,7 +36,7 @@ def describe_control(record: Record) -> Row:
 
 
 def is_internal(topic: str) -> bool:
-    """Whether there are schemas for the records of a topic."""
+    """Say whether there are schemas for the records of a topic."""
     try:
         return bool(record_type_ids(topic))
     except KeyError:

@@ -1,4 +1,4 @@
-"""What a path that somebody names is: a log dir, the directory of a partition, or one file of it.
+"""Kinds of paths that somebody names: a log dir, the directory of a partition, or one file of it.
 
 The rule: found out from names and contents alone; nothing is opened for writing.
 """
@@ -26,7 +26,7 @@ class PlaceError(Exception):
 
 
 class PlaceKind(Enum):
-    """What a path names."""
+    """Kind of a path."""
 
     LOG_DIR = "log dir"
     PARTITION = "partition"

@@ -23,7 +23,7 @@ from barnabas.logtool.verify import Finding, Severity, Verifier
 
 @dataclass(slots=True)
 class RepairPlan:
-    """What would be done to a partition, and what would be lost.
+    """Changes to a partition that a repair would make, and what would be lost.
 
     `lost_bytes` are cut or removed with whole segments. `survivor` is what is sound behind the first damage as
     (path, position, offset): what makes the difference between a torn end and a hole. `left` are the files of damage whose

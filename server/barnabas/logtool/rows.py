@@ -45,7 +45,7 @@ def plain(value: Any) -> Any:
 
 
 def _is_uuid(name: str, value: Any) -> bool:
-    """Whether a field of a message is a topic's or directory's id, which Kafka writes in a form of its own."""
+    """Say whether a field of a message is a topic's or directory's id, which Kafka writes in a form of its own."""
     return name.endswith("_id") and isinstance(value, bytes) and len(value) == UUID_SIZE
 
 

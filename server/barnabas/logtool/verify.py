@@ -31,7 +31,7 @@ UNINDEXED_BYTES_MAX = 1 << 20  # a reader would scan that far for one record
 
 
 class Severity(IntEnum):
-    """How bad it is."""
+    """Severity of a finding."""
 
     NOTE = 0
     WARNING = 1
@@ -53,7 +53,7 @@ Report = Callable[[Finding], None]
 
 @dataclass(slots=True)
 class SegmentMap:
-    """What was learned of a segment's sound batches, in order."""
+    """Sound batches of a segment, in order: positions, offsets, timestamps."""
 
     base_offset: int
     positions: list[int] = field(default_factory=list)
