@@ -1,1 +1,1 @@
-"""What the broker counts, and how it is shown to Prometheus and to whatever else reads that format."""
+"""Metrics of the broker, and how they are shown to Prometheus and to whatever else reads that format."""

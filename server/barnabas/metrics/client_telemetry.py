@@ -36,10 +36,10 @@ log = logging.getLogger(__name__)
 
 EXPIRE_INTERVAL_SECONDS = 10.0
 POINTS_AT_ONCE = 200
-"""How many points of a push are added between two looks at the loop's budget."""
+"""Number of points of a push that are added between two looks at the loop's budget."""
 
 UNKNOWN_SOFTWARE = "unknown"
-"""What Kafka calls the software, and its version, of a client that has not said it (KIP-511)."""
+"""Kafka's value for the software, and its version, of a client that has not said it (KIP-511)."""
 
 
 class Telemetry:
@@ -73,7 +73,7 @@ class Telemetry:
         self._one_at_a_time = trio.CapacityLimiter(1)  # a push takes many times its size while it is read
         self.taken = 0
         self.unreadable = 0
-        """How many pushes could not be read."""
+        """Number of pushes that could not be read."""
         self.take_subscriptions(configs)
 
     async def run(self) -> None:
@@ -141,7 +141,7 @@ def _read(codec: int, data: bytes, bytes_max: int) -> Pushed:
 
 
 def attributes_of(context: RequestContext, instance_id: bytes) -> Attributes:
-    """What subscriptions may look for in a client, by the keys of `match`."""
+    """Return the attributes of a client that subscriptions may look for, by the keys of `match`."""
     connection = context.connection
     host, port = connection.peer_address
     known = {

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PAUSE_FACTOR = 4
-"""How many times as long as an answer took to make nothing is made after it."""
+"""Length of the pause after an answer, as a multiple of the time that it took to make the answer."""
 PAUSE_SECONDS_MAX = 2.0
 
 
@@ -62,7 +62,7 @@ class Exposition:
         self._next: dict[str, _Shared] = {}
         self._pause_ends = 0.0
         self.made = 0
-        """How many answers have been made."""
+        """Number of answers that have been made."""
 
     async def text(self, accept: str = "") -> Text:
         """Return all metrics, none of them older than this call; `accept` is a request's header of that name."""

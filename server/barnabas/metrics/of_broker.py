@@ -1,4 +1,4 @@
-"""What the broker can say of itself, under the names that Kafka's metrics have behind Prometheus' exporter of JMX.
+"""Metrics of the broker itself, under the names that Kafka's metrics have behind Prometheus' exporter of JMX.
 
 The rule: a look only copies numbers, in the event loop; making text of them is for a thread. `kafka.server:type=
 BrokerTopicMetrics,name=BytesInPerSec` is `kafka_server_brokertopicmetrics_bytesin_total`, and so on.
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 AT_ONCE = 100
-"""How many topics, logs or groups are looked at between two looks at the loop's budget."""
+"""Number of topics, logs or groups that are looked at between two looks at the loop's budget."""
 RUNNING = 3  # BrokerState of Kafka
 CLASSIC = "classic"
 PROTOCOLS = (CLASSIC, "consumer", "share", "streams")
@@ -49,22 +49,22 @@ CLASSIC_STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable"
 
 
 class OpenConnections(Protocol):
-    """What is counted of connections, by the name of their listener."""
+    """Counts of connections, by the name of their listener."""
 
     @property
     def accepted(self) -> Mapping[str, int]:
-        """How many have been accepted."""
+        """Numbers of connections that have been accepted."""
 
     @property
     def delayed(self) -> Mapping[str, Throttling]:
-        """How long they waited since they came too fast to the broker or to the listener."""
+        """Delays of connections that came too fast to the broker or to the listener."""
 
     @property
     def throttled(self) -> Mapping[str, Throttling]:
         """For how long they were throttled since they came too fast from an address."""
 
     def open_on(self, listener: str) -> int:
-        """How many are open."""
+        """Return the number of open connections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ async def _in_slices(items: Iterable[T], budget: LoopBudget) -> AsyncIterator[Se
 
 
 def _event_loop(families: Families, sources: Sources) -> None:
-    """What is this broker's own, without a name in Kafka."""
+    """Add this broker's own metrics, which have no name in Kafka."""
     prefix = "barnabas_event_loop_"
     budget = sources.budget
     families.gauge(

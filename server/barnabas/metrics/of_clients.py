@@ -1,4 +1,4 @@
-"""What clients have pushed (KIP-714), as families of metrics. Pure.
+"""Metrics that clients have pushed (KIP-714), as families. Pure.
 
 The rule: a client says what its metrics are called and what their labels are, but it cannot pass for the broker or for
 another client: names that are not those of Kafka's clients begin with `pushed_`, and labels that are ours are ours.
