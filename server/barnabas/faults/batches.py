@@ -19,7 +19,7 @@ COUNTS = {"count-negative": 2**32 - 1, "count-huge": 2**31 - 1}
 """Counts of records that no batch has: -1, and the largest there is."""
 
 _LENGTH, _MAGIC, _CRC, _ATTRIBUTES, _COUNT, _RECORDS = 8, 16, 17, 21, 57, 61
-"""Where the parts of a record batch (magic 2) begin."""
+"""Positions of the parts of a record batch (magic 2)."""
 _LEGACY_CRC, _LEGACY_PAYLOAD = 12, 17
 _CODEC_BITS = 0x07
 _GZIP, _SNAPPY = 1, 2

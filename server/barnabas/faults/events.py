@@ -1,4 +1,4 @@
-"""What faults may strike: requests, connections, the disk."""
+"""Events that faults may strike: requests, connections, the disk."""
 
 from __future__ import annotations
 

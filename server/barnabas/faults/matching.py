@@ -1,4 +1,4 @@
-"""What a rule applies to: the event, and who and what it is about.
+"""Conditions of a rule on events: the event itself, and who and what it is about.
 
 The rule: names are patterns in which `*` stands for anything and `?` for one character; of several, one is enough.
 """
@@ -21,7 +21,7 @@ _ON_REQUEST = (REQUEST,)
 
 @dataclass(slots=True)
 class Subject:
-    """What has happened; fields that do not belong to the event keep their defaults.
+    """An event that has happened; fields that do not belong to it keep their defaults.
 
     `topics` and `groups` are called when a rule asks for them: pairs of topic and partition, names of groups.
     """
@@ -55,7 +55,7 @@ class Match:
 
     @property
     def is_partial(self) -> bool:
-        """Whether it may be about a part of a request: topics or partitions."""
+        """True if the rule may be about a part of a request: topics or partitions."""
         return self.topic is not None or self.partitions is not None
 
     def covers(self, topic: str, partition: int | None) -> bool:
@@ -100,7 +100,7 @@ CONDITIONS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "partition": ((REQUEST, *DISK), "A partition of such a topic."),
     "group": (_ON_REQUEST, "A group that the request names."),
 }
-"""What may stand under `on`: for which events, and what it means."""
+"""Conditions that may stand under `on`: for which events, and what each of them means."""
 NAMES = tuple(CONDITIONS)
 
 

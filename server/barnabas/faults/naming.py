@@ -1,4 +1,4 @@
-"""Which topics, partitions and groups a request or an answer names, whatever its API.
+"""Topics, partitions and groups that a request or an answer names, whatever its API.
 
 The rule: read off the declarations of the generated structs; only what cannot be seen there has a row here.
 """

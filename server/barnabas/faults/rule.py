@@ -29,13 +29,13 @@ CONDITIONS = {
     "from_ms": "Not before so many ms after the rule was made, or its counts began again.",
     "until_ms": "Not from so many ms on.",
 }
-"""What may stand under `when`, and what it means."""
+"""Conditions that may stand under `when`, and what each of them means."""
 WHEN = tuple(CONDITIONS)
 
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """Which of the matches are hit: all of these conditions hold."""
+    """Conditions on the matches that are hit: all of them hold."""
 
     nth: frozenset[int] | None = None
     """These matches, counted from 1."""
@@ -96,12 +96,12 @@ class Rule:
 
     @property
     def needs_records(self) -> bool:
-        """Whether it can do nothing to an answer without records."""
+        """True if the rule can do nothing to an answer without records."""
         return "corrupt" in self.do
 
     @property
     def waits_for_answer(self) -> bool:
-        """Whether what it applies to may be known only from the answer: a Fetch in a session names no topics.
+        """True if only the answer may tell what the rule applies to: a Fetch in a session names no topics.
 
         Only there is seen, too, whether there are records to damage. Not so where it acts before anything is done.
         """
