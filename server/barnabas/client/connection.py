@@ -70,7 +70,7 @@ class Connection:
     def __init__(self, stream: trio.abc.Stream, peer: Endpoint, settings: ClientSettings) -> None:
         self.peer = peer
         self.versions: dict[int, tuple[int, int]] = {}
-        """What the broker serves: (first, last version) by API key; empty until `handshake`."""
+        """Versions that the broker serves: (first, last version) by API key; empty until `handshake`."""
         self._stream = stream
         self._settings = settings
         self._send_lock = trio.StrictFIFOLock()
@@ -88,7 +88,7 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Whether a request can still be sent."""
+        """True while a request can still be sent."""
         return not self._failure
 
     # --- asking ---------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What can go wrong between a client and a broker.
+"""Errors between a client and a broker.
 
 The rule: an error says whether asking again may help; the client itself asks again only where it does.
 """
@@ -48,7 +48,7 @@ class ResponseError(ClientError):
 
     @property
     def is_retriable(self) -> bool:  # type: ignore[override]
-        """Whether Kafka lists the error as one that may pass."""
+        """True if Kafka lists the error as one that may pass."""
         return is_retriable(self.code)
 
     def __str__(self) -> str:

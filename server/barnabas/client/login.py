@@ -38,7 +38,7 @@ class Login:
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time to log in again, before anything else is asked."""
+        """True once it is time to log in again, before anything else is asked."""
         return trio.current_time() >= self._due_at
 
     async def run(self, ask: Ask, version: int) -> None:

@@ -1,4 +1,4 @@
-"""How a client reaches brokers: addresses, security, patience.
+"""Settings of a client: addresses of brokers, security, patience.
 
 The rule: names and values are those of Kafka's and librdkafka's clients, as far as they mean something here.
 """
@@ -22,7 +22,7 @@ _EXTENSION = re.compile(r"([A-Za-z]+)=([\x21-\x2b\x2d-\x7e \t\r\n]+)")
 
 
 class Endpoint(NamedTuple):
-    """Where a broker listens."""
+    """Address at which a broker listens."""
 
     host: str
     port: int
@@ -33,22 +33,22 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SaslCredentials:
-    """Who logs in, and how."""
+    """Credentials of a client, and the mechanism of its login."""
 
     mechanism: str
     username: str = ""
     password: str = field(default="", repr=False)
     tokens: Tokens | None = None
-    """Where tokens of OAUTHBEARER come from."""
+    """Source of the tokens of OAUTHBEARER."""
     extensions: tuple[tuple[str, str], ...] = ()
-    """What else a broker is sent with a token (KIP-342): names and values."""
+    """Extensions that a broker is sent with a token (KIP-342): names and values."""
     tickets: Tickets | None = None
     """With which GSSAPI logs in."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """What all connections of a client share; times in ms."""
+    """Settings that all connections of a client share; times in ms."""
 
     client_id: str = "barnabas"
     software_name: str = "barnabas"
@@ -56,7 +56,7 @@ class ClientSettings:
     request_timeout_ms: int = 30_000
     connect_timeout_ms: int = 10_000
     retries: int = 7
-    """How often a request is sent again after an error that may pass."""
+    """Number of times that a request is sent again after an error that may pass."""
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     metadata_max_age_ms: int = 300_000
