@@ -18,7 +18,7 @@ from barnabas.wire.generated.errors import ErrorCode
 INSTANCES_MAX = 16_384  # Kafka's cache holds as many
 EXPIRATION_MS_MIN = 60_000
 EXPIRATION_INTERVALS = 3
-"""How many push intervals an instance may be silent, if that is longer than the above."""
+"""Number of push intervals that an instance may be silent, if that is longer than the above."""
 
 ACCEPTED_COMPRESSIONS = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)
 """Preferred first, in Kafka's order; clients take the first that they know. None at all is accepted too."""
@@ -46,7 +46,7 @@ class ClientInstance:
 
     @property
     def lifetime_ms(self) -> int:
-        """How long it is remembered after a request, and what it pushed with it."""
+        """Milliseconds that an instance is remembered after a request, and what it pushed with it."""
         return max(EXPIRATION_MS_MIN, EXPIRATION_INTERVALS * self.wanted.push_interval_ms)
 
     def may_get(self, now_ms: int) -> bool:
@@ -67,7 +67,7 @@ class ClientInstance:
 
 @dataclass(slots=True)
 class Counts:
-    """What has been refused since the broker started, and how many instances had to make room."""
+    """Numbers of requests refused since the broker started, and of instances that had to make room."""
 
     throttled: int = 0
     unknown_subscriptions: int = 0
@@ -154,7 +154,7 @@ class ClientInstances:
         return instance
 
     def settled(self, instance: ClientInstance, error_code: int) -> None:
-        """How a push that was let in has ended: `ErrorCode.NONE` or the error that its client was told."""
+        """Note how a push that was let in has ended: `ErrorCode.NONE` or the error that its client was told."""
         instance.last_error = error_code
 
     def _check_push(

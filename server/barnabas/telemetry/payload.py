@@ -1,4 +1,4 @@
-"""What clients push: metrics of OpenTelemetry (OTLP) as protobuf, maybe compressed, read into points. Pure.
+"""Payloads that clients push: metrics of OpenTelemetry (OTLP) as protobuf, maybe compressed, read into points. Pure.
 
 The rule: whatever is in the bytes, reading them takes no more memory than the broker allows for a push, and ends with
 points or with an error that tells the client what to do. The protobuf library is loaded by the first push; since it

@@ -27,7 +27,7 @@ SeriesKey = tuple[str, str, Labels]
 
 @dataclass(slots=True)
 class ClientMetrics:
-    """What one client instance has pushed; differences are added up."""
+    """Metrics that one client instance has pushed; differences are added up."""
 
     instance_id: bytes
     attributes: Attributes
@@ -45,7 +45,7 @@ class ClientMetrics:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much is kept: series and estimated bytes, of one client and of all together."""
+    """Limits on what is kept: series and estimated bytes, of one client and of all together."""
 
     series: int = 100_000
     size_bytes: int = 32 * 1024 * 1024
@@ -62,9 +62,9 @@ class PushedMetrics:
         self.size_bytes = 0
         self.series_count = 0
         self.evicted = 0
-        """How many clients' metrics had to make room."""
+        """Number of clients whose metrics had to make room."""
         self.evicted_series = 0
-        """How many series have been evicted, those of evicted clients included."""
+        """Number of series that have been evicted, those of evicted clients included."""
 
     @property
     def clients(self) -> Mapping[bytes, ClientMetrics]:

@@ -18,7 +18,7 @@ ALL_METRICS = "*"
 INTERVAL_MS_DEFAULT: int = client_metrics.SETTINGS["interval.ms"].default
 
 Attributes = Mapping[str, str]
-"""What is known of a client, by the keys of `match`; what is not known is not in it."""
+"""Attributes of a client, by the keys of `match`; unknown ones are not in it."""
 
 
 class Pattern(Protocol):
@@ -29,7 +29,7 @@ class Pattern(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a client is to push: prefixes of metrics, sorted, `*` alone for all; and how often."""
+    """Metrics that a client is to push, as sorted prefixes, `*` alone for all; and the interval."""
 
     metrics: tuple[str, ...]
     push_interval_ms: int
