@@ -46,7 +46,7 @@ class Child:
 
     @property
     def has_started(self) -> bool:
-        """Whether there is, or was, a process."""
+        """True if there is, or was, a process."""
         return self._process is not None
 
     @property

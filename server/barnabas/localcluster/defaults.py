@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 SESSION_MS = 6000
-"""How long a killed broker is taken for alive: shorter than Kafka's 18 s, since all is on one machine."""
+"""Milliseconds that a killed broker is taken for alive: shorter than Kafka's 18 s, since all is on one machine."""
 COPIES_MAX = 3
 
 

@@ -1,4 +1,4 @@
-"""Where ZooKeeper's jars are on this machine, and how they get here.
+"""Location of ZooKeeper's jars on this machine, and the way they get here.
 
 The rule: nothing is fetched unless somebody has asked for it, and nothing that is fetched is used unless it is the file
 that is known by its SHA-256.
@@ -41,7 +41,7 @@ class Jar(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Where it is in a repository."""
+        """Path of the file in a repository."""
         return f"{self.group.replace('.', '/')}/{self.name}/{self.version}/{self.file}"
 
 
@@ -71,7 +71,7 @@ class Program:
     java: str
     classpath: str
     origin: str
-    """Where it is from, for people."""
+    """Place that the program is from, for people."""
 
 
 def find(
@@ -104,7 +104,7 @@ def find(
 
 
 def cache_directory() -> Path:
-    """Where what is fetched is kept: below $XDG_CACHE_HOME or ~/.cache."""
+    """Return the directory for what is fetched: below $XDG_CACHE_HOME or ~/.cache."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "barnabas" / f"zookeeper-{VERSION}"
 

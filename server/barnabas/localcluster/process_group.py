@@ -23,7 +23,7 @@ class ProcessGroup(ABC):
     def __init__(self) -> None:
         self.is_stopping = False
         self.has_failed = False
-        """Whether the exit code tells of a failure."""
+        """True if the exit code tells of a failure."""
         self._work = trio.CancelScope()
         """Around everything until the stop; cancelled to begin it."""
 

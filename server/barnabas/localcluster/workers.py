@@ -31,7 +31,7 @@ READY = "bootstrap.servers="
 READY_SECONDS = 120.0
 STOP_SECONDS = 30.0
 AGAIN_SECONDS = 0.2
-"""How long after its end a worker is started again; doubled each time that it ends soon, up to the maximum."""
+"""Seconds from its end until a worker is started again; doubled each time that it ends soon, up to the maximum."""
 AGAIN_SECONDS_MAX = 10.0
 STEADY_SECONDS = 30.0
 """A worker that has lived so long is started again at once."""

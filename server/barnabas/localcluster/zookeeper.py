@@ -71,7 +71,7 @@ class ApacheZooKeeper:
 
     @staticmethod
     def was_used_in(directory: Path) -> bool:
-        """Whether such a server has kept its data there before."""
+        """Say whether such a server has kept its data there before."""
         return (directory / "zoo.cfg").exists()
 
     @property
@@ -130,7 +130,7 @@ def free_port() -> int:
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens on a port of loopback."""
+    """Say whether nobody listens on a port of loopback."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
