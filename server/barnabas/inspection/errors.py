@@ -23,13 +23,13 @@ class FoundError(NamedTuple):
 
     code: int
     path: str
-    """Where it stands, as in `responses[0].partition_responses[2].error_code`."""
+    """Path of the code, as in `responses[0].partition_responses[2].error_code`."""
     about: str
     """The topic-partition, topic, group or the like that it is about; empty for the whole request."""
 
 
 class _Plan:
-    """Where the codes of a struct stand."""
+    """Fields of a struct that hold codes."""
 
     __slots__ = ("codes", "nested")
 

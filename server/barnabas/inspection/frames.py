@@ -33,7 +33,7 @@ class Request:
 
     @property
     def is_answered(self) -> bool:
-        """Whether the broker answers it: not a Produce request with acks=0."""
+        """True if the broker answers the request: not a Produce request with acks=0."""
         return self.api_key != PRODUCE or self.message is None or self.message.acks != 0
 
 

@@ -24,7 +24,7 @@ DECOMPRESSED_BYTES_MAX = 16 << 20
 
 @dataclass(slots=True)
 class RecordsView:
-    """How records are shown: how many of a partition, how many bytes of each key and value."""
+    """View of records: the number shown of a partition, and the bytes shown of each key and value."""
 
     records_max: int = RECORDS_MAX
     value_bytes_max: int = VALUE_BYTES_MAX
@@ -133,7 +133,7 @@ def header_as_json(header: BatchHeader) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class BatchCount:
-    """What the records of a partition consist of, without looking into batches."""
+    """Counts of a partition's records, without looking into batches."""
 
     batches: int = 0
     records: int = 0
