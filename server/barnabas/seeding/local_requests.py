@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 CLIENT_ID = "barnabas"
 RETRY_S = 0.005
-"""How long to wait before something is asked again that is just being made or loaded."""
+"""Seconds to wait before asking again for something that is just being made or loaded."""
 _BY_NAME = {api.name: api for api in apis.BY_KEY.values()}
 _PASSING = frozenset(
     {

@@ -1,4 +1,4 @@
-"""What a broker holds, as plain values that can be written as JSON: topics, records, groups.
+"""Contents of a broker, as plain values that can be written as JSON: topics, records, groups.
 
 The rule: what is read is what a consumer would be given, by the same requests. Keys, values and headers are texts where
 they are UTF-8, and `{"base64": ...}` otherwise: the form in which seeds are described.

@@ -1,4 +1,4 @@
-"""Which partition a record goes to, as Kafka's Java client decides it for keys. Pure."""
+"""Choice of a record's partition, as Kafka's Java client makes it for keys. Pure."""
 
 from __future__ import annotations
 

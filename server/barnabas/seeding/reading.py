@@ -57,7 +57,7 @@ from barnabas.seeding.seeds import (
 )
 
 Path = tuple[str | int, ...]
-"""Where a value stands: the keys and numbers that lead to it."""
+"""Path of a value: the keys and numbers that lead to it."""
 E = TypeVar("E", bound=IntEnum)
 
 _ENTITY_PARTS = ("user", "client_id", "ip")

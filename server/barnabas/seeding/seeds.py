@@ -1,4 +1,4 @@
-"""What a broker is to begin with, as values: topics with records, offsets of groups, ACLs, users, quotas. Pure.
+"""Contents that a broker is to begin with, as values: topics with records, offsets of groups, ACLs, users, quotas. Pure.
 
 The rule: whatever is wrong with a description is found when it is read, before anything is done, and the error names the
 line and the place in it.
@@ -47,7 +47,7 @@ class SeedTopic:
 
 @dataclass(frozen=True, slots=True)
 class SeedOffset:
-    """What a group has committed for a partition: an offset, EARLIEST or LATEST."""
+    """Offset that a group has committed for a partition: a number, EARLIEST or LATEST."""
 
     group: str
     topic: str
