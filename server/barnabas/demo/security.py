@@ -1,4 +1,4 @@
-"""What a broker with security needs, in one directory: certificates, users with passwords, ACLs, and its settings.
+"""Files for a broker with security, in one directory: certificates, users with passwords, ACLs, and its settings.
 
 The rule: everything is made once; a second start uses what is there, also what was changed meanwhile.
 """
@@ -43,7 +43,7 @@ _ALLOWED = (
 
 
 class Demo(NamedTuple):
-    """What was prepared: the directory, the users' passwords, and the broker's settings."""
+    """Results of the preparation: the directory, the users' passwords, and the broker's settings."""
 
     directory: Path
     passwords: Mapping[str, str]
