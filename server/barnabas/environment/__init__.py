@@ -1,4 +1,4 @@
-"""What a broker gets from the outside: clocks, entropy, threads, disk and network, real or simulated.
+"""Environment of a broker: clocks, entropy, threads, disk and network, real or simulated.
 
 The rule: nothing else reads a clock, draws a random number, starts a thread, opens a file or a socket. Deadlines and
 sleeps are trio's, whose clock `trio.run` gets; `monotonic` is for measuring, and agrees with it.
@@ -57,5 +57,5 @@ class Environment(NamedTuple):
 
     @property
     def monotonic_ms(self) -> Callable[[], int]:
-        """What returns whole milliseconds of the monotonic clock."""
+        """Function that returns whole milliseconds of the monotonic clock."""
         return in_milliseconds(self.monotonic)

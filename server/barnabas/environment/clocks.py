@@ -1,4 +1,4 @@
-"""What gives the time in milliseconds. Compiled: several times in each request somebody looks at a clock."""
+"""Clocks in milliseconds. Compiled: several times in each request somebody looks at a clock."""
 
 from __future__ import annotations
 
