@@ -1,4 +1,4 @@
-"""How a job can end badly, as exit codes.
+"""Failures of a job, as exit codes.
 
 The rule: whatever a job cannot do exactly, it says with one of these; anything else that escapes is a defect.
 """

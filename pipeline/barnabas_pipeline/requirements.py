@@ -1,4 +1,4 @@
-"""What jobs need beside Python: the packages of an extra, and Java.
+"""Requirements of jobs beside Python: the packages of an extra, and Java.
 
 The rule: what is missing is named before a job does anything, with the command that installs it.
 """
@@ -14,7 +14,7 @@ SPARK = ("pyspark", "pyarrow", "numpy", "pandas", "confluent_kafka")
 
 
 def install_command(extra: str) -> str:
-    """How to install an extra: no package is published, so from a checkout or a wheel."""
+    """Say how to install an extra: no package is published, so from a checkout or a wheel."""
     return (
         f"pip install '.[{extra}]' in a checkout, or pip install 'barnabas-VERSION-py3-none-any.whl[{extra}]'"
     )

@@ -32,7 +32,7 @@ from barnabas_pipeline.schema import EventSchema
 
 @dataclass(slots=True)
 class AuditReport:
-    """What was compared, and what did not fit; `problems` empty: exact."""
+    """Figures of the comparison, and what did not fit; `problems` empty: exact."""
 
     version: int
     deep: bool = False
@@ -190,7 +190,7 @@ def _check_strays(runs: list[Run], checks: list[FileCheck], state: TableState, r
 
 
 def _doubtful(runs: list[Run], bad: list[str], state: TableState, *, is_all: bool) -> list[OffsetRange]:
-    """Where values must be compared: the log is not as it was loaded, or a file not as it was written."""
+    """Return the ranges whose values must be compared: all, or those whose log or files are not as they were loaded."""
     files = [state.files.get(path) or state.dead[path] for path in bad]
     ranges: list[OffsetRange] = []
     for run in sorted(runs, key=lambda run: run.wanted):

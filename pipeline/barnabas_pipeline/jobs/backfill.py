@@ -31,7 +31,7 @@ from barnabas_pipeline.schema import EventSchema
 
 @dataclass(slots=True)
 class BackfillSummary:
-    """What one run did."""
+    """Figures of one run."""
 
     hours: int = 0
     rows: int = 0

@@ -32,7 +32,7 @@ CONFLICTS_MAX = 5
 
 @dataclass(slots=True)
 class CompactSummary:
-    """What one run did."""
+    """Figures of one run."""
 
     hours: int = 0
     files_before: int = 0

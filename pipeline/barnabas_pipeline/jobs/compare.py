@@ -23,7 +23,7 @@ EXAMPLES_MAX = 20
 
 @dataclass(slots=True)
 class Differences:
-    """How log and lake differ within some ranges; coordinates are (partition, offset), the first few."""
+    """Differences between log and lake within some ranges; coordinates are (partition, offset), the first few."""
 
     rows: int = 0
     gone: int = 0  # rows of the lake that the log does not have

@@ -1,4 +1,4 @@
-"""Where every offset is: what the log has by its batch headers, against what the files have by their coordinates.
+"""Account of every offset: what the log has by its batch headers, against what the files have by their coordinates.
 
 The rule: nothing that a load said of itself decides here, but for one thing that the log itself confirms: the digest of
 the batches that it decoded. A run is a stretch of consecutive commits; its pieces are what Spark's tasks look at.
@@ -42,13 +42,13 @@ class Run:
 
     @property
     def is_as_loaded(self) -> bool:
-        """Whether the log has the very batches of the load, all of them."""
+        """True if the log has the very batches of the load, all of them."""
         return self.in_log == self.wanted and self.found.digest == self.digest
 
 
 @dataclass(slots=True)
 class Found:
-    """What a piece, or all pieces of a run together, turned out to have."""
+    """Findings in a piece, or in all pieces of a run together."""
 
     run: int = -1
     digest: int = 0
@@ -87,7 +87,7 @@ class Piece:
 
 
 def plan_runs(manifests: Iterable[Manifest], state: TableState, bounds: Mapping[int, Bounds]) -> list[Run]:
-    """What was loaded of the present incarnation, as runs; the one in which the log begins is kept short."""
+    """Return the loads of the present incarnation as runs; the one in which the log begins is kept short."""
     runs: list[Run] = []
     last: dict[int, Run] = {}
     for manifest in manifests:

@@ -31,7 +31,7 @@ REPLAY_KINDS = ("backfill",)  # after these, what was aggregated is not what the
 
 
 class DerivedJob(Protocol):
-    """What a job is made of."""
+    """Parts that a job is made of."""
 
     name: str
     kinds: tuple[str, ...]
@@ -62,7 +62,7 @@ class DerivedState:
 
 @dataclass(slots=True)
 class DerivedSummary:
-    """What one run did."""
+    """Figures of one run."""
 
     version: int = 0
     files_read: int = 0

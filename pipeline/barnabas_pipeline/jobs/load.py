@@ -36,7 +36,7 @@ FAIL, RECORD = "fail", "record"
 
 @dataclass(slots=True)
 class LoadOptions:
-    """What to load, where to, and in which portions."""
+    """Options of a load: its log, its target, and the size of its portions."""
 
     log: LogOptions
     root: str
@@ -60,7 +60,7 @@ class LoadOptions:
 
 @dataclass(slots=True)
 class LoadSummary:
-    """What one run did."""
+    """Figures of one run."""
 
     commits: int = 0
     loaded: int = 0
@@ -193,7 +193,7 @@ def adopt(table: Table, identity: TopicIdentity, bounds: dict[int, Bounds], opti
 
 
 def find_loss(state: TableState, identity: TopicIdentity, bounds: dict[int, Bounds]) -> DataLossError | None:
-    """What can never be loaded any more, if anything: the topic is another one, or its log begins or ends elsewhere."""
+    """Return the loss that can never be loaded, if any: the topic is another one, or its log begins or ends elsewhere."""
     known = (state.cluster_id, state.topic_id)
     if known != (identity.cluster_id, identity.topic_id):
         missing = [

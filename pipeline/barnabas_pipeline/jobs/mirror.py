@@ -26,7 +26,7 @@ FLUSH_SECONDS_MAX = 120.0
 
 @dataclass(slots=True)
 class MirrorSummary:
-    """What one run did."""
+    """Figures of one run."""
 
     mirrored: int = 0
     already_there: int = 0

@@ -115,7 +115,7 @@ def wilson(successes: Any, trials: Any) -> Any:
 
 
 def score(ranked: list[dict[str, Any]], quality: Mapping[str, float], *, top: int = 20) -> dict[str, float]:
-    """How good a ranking is: Spearman's correlation with the true quality, and NDCG of the first `top`.
+    """Return the quality of a ranking: Spearman's correlation with the true quality, and NDCG of the first `top`.
 
     Items that hardly anybody saw say nothing: those with fewer than 20 views are left out of the correlation.
     """

@@ -28,7 +28,7 @@ from barnabas_pipeline.schema import EventSchema
 
 @dataclass(slots=True)
 class RedriveSummary:
-    """What one run did."""
+    """Figures of one run."""
 
     tried: int = 0
     resolved: int = 0
@@ -91,7 +91,7 @@ def _choose(letters: Any, reasons: set[str] | None, since_ms: int | None) -> Any
 
 
 def _decode(letters: Any, chosen: Any, decoder: Decoder, topic_id: str, partition: int) -> tuple[Any, Any]:
-    """Which letters are good now, as a mask over all of them, and their rows."""
+    """Return a mask over all letters, true for those that are good now, and their rows."""
     picked = np.flatnonzero(chosen)
     part = letters.take(pa.array(picked)).combine_chunks()
     columns = Columns(

@@ -23,7 +23,7 @@ KINDS = ("views", "clicks", "votes", "logins")
 
 @dataclass(slots=True)
 class ReportSummary:
-    """What was written."""
+    """Figures of a written report."""
 
     day: str
     hours: int = 0

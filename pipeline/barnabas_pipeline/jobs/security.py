@@ -118,7 +118,7 @@ class Security:
         return {"verdicts": found.select(sf.substring(identity, 1, 16).alias("verdict_id"), *columns)}
 
     def params(self) -> dict[str, Any]:
-        """What the partials do not depend on, but the results do."""
+        """Return the parameters that the partials do not depend on, but the results do."""
         return asdict(self.rules)
 
 

@@ -1,4 +1,4 @@
-"""What a row of manifests comes to, for somebody who follows the lake from outside.
+"""Net effect of a row of manifests, for somebody who follows the lake from outside.
 
 The rule: a file that one manifest adds and a later one removes was never there.
 """

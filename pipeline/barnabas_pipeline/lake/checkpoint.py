@@ -1,4 +1,4 @@
-"""What the manifests up to some version come to, in one file, so that opening a table does not read them all.
+"""Net effect of the manifests up to some version, in one file, so that opening a table does not read them all.
 
 The rule: a checkpoint is derived. It counts only if its own digest and that of its manifest are right; whoever finds none
 folds the manifests from the first, and gets the same.
@@ -95,7 +95,7 @@ class Checkpoints:
         return None
 
     def is_due(self, version: int) -> bool:
-        """Whether a commit of this version should be followed by a checkpoint."""
+        """Say whether a commit of this version should be followed by a checkpoint."""
         return version - self._newest >= EVERY
 
     def put(self, state: TableState) -> None:

@@ -1,4 +1,4 @@
-"""Which offsets the files of a table really have: read from their coordinate columns, and from nothing else in them.
+"""Offsets that the files of a table really have: read from their coordinate columns, and from nothing else in them.
 
 The rule: a manifest says which files to look into, never what is in them.
 """
@@ -20,7 +20,7 @@ UNREADABLE = (OSError, pa.ArrowException, KeyError)
 
 
 class FileCheck(NamedTuple):
-    """What is wrong with a file, "" if nothing, and how many rows it has, -1 if it cannot be read."""
+    """Result of a check of a file: the problem, "" if none, and the number of rows, -1 if it cannot be read."""
 
     path: str
     problem: str

@@ -52,7 +52,7 @@ LAKE, LAST, SHA256 = "barnabas.lake", "barnabas.manifest-last", "barnabas.manife
 
 @dataclass(frozen=True, slots=True)
 class IcebergOptions:
-    """Which Iceberg table (`namespace.table`), in which of pyiceberg's catalogs.
+    """Name of an Iceberg table (`namespace.table`), and of the catalog in pyiceberg that has it.
 
     Without properties, and if pyiceberg's own configuration knows no such catalog, it is a SQLite file beside the tables.
     """
@@ -63,12 +63,12 @@ class IcebergOptions:
 
 
 def publisher(table: Table, options: IcebergOptions | None) -> Callable[[], object]:
-    """What a job calls when it has committed, and when it begins: nothing, without options."""
+    """Return the function that a job calls when it begins and when it has committed; without options it does nothing."""
     return (lambda: None) if options is None else Publisher(table, options).publish
 
 
 def is_published(root: str | Path) -> bool:
-    """Whether some Iceberg table names files of the table at `root`."""
+    """Say whether some Iceberg table names files of the table at `root`."""
     return (Path(root) / ICEBERG / MARKER).exists()
 
 
@@ -339,7 +339,7 @@ def _as_written(metadata: Any) -> Any:
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """What libraries raise when a catalog cannot be reached, as IncompleteError: the manifests are there, try again."""
+    """Turn errors of a catalog out of reach into IncompleteError: try again. Raises UsageError without the packages."""
     try:
         yield
     except ImportError as error:

@@ -69,7 +69,7 @@ class DataFile:
     reasons: dict[str, int] = field(default_factory=dict)
 
     def may_have(self, partition: int, start: int, end: int) -> bool:
-        """Whether rows of offsets [start, end) may be in it; older dead letters do not say which they are."""
+        """Say whether rows of offsets [start, end) may be in it; older dead letters do not say which they are."""
         return self.partition in (partition, -1) and (
             self.offset_max < 0 or (self.offset_min < end and start <= self.offset_max)
         )
@@ -120,7 +120,7 @@ class Manifest:
 
 
 def digest(data: bytes) -> str:
-    """What the next manifest says of this one."""
+    """Return the SHA-256 of a manifest in hex, which the next manifest names."""
     return hashlib.sha256(data).hexdigest()
 
 

@@ -36,11 +36,11 @@ class Table:
         self._checkpoints = Checkpoints(self.root / LOG / CHECKPOINTS)
 
     def path(self, relative: str) -> str:
-        """Where a file of a manifest is."""
+        """Return the path of a file of a manifest."""
         return str(self.root / relative)
 
     def exists(self) -> bool:
-        """Whether anything was ever committed."""
+        """Say whether anything was ever committed."""
         return self._log_path(1).exists()
 
     def manifests(self, after: int = 0) -> Iterator[tuple[Manifest, bytes]]:

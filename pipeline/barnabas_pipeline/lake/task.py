@@ -1,4 +1,4 @@
-"""What one Spark task does for a load: read a range, decode it, write its files, and tell what became of each offset.
+"""Work of one Spark task for a load: read a range, decode it, write its files, and tell what became of each offset.
 
 The rule: a task that fails or is run twice leaves files that no manifest names, and nothing else.
 """
@@ -36,7 +36,7 @@ class LoadTask:
 
 @dataclass(slots=True)
 class TaskResult:
-    """What became of the range: `loaded + dead + control + aborted + compacted` is its length."""
+    """Counts of the range by what became of it: `loaded + dead + control + aborted + compacted` is its length."""
 
     wanted: OffsetRange
     loaded: int = 0

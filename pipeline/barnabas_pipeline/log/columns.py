@@ -114,7 +114,7 @@ def decode_bodies(bodies: Sequence[Body], fields: frozenset[str] = ALL_FIELDS) -
 
 
 def _record_places(bodies: Sequence[Body]) -> list[int]:
-    """Where each record's length begins, in the bodies laid end to end; what it says is checked by the caller."""
+    """Return the position of each record's length in the bodies laid end to end; the caller checks the lengths."""
     places: list[int] = []
     place = places.append
     base = 0

@@ -24,7 +24,7 @@ _LEGACY_END = LEGACY_CRC_OFFSET + 5  # offset, length, crc, magic: the crc cover
 
 
 def of_batch(data: bytes | memoryview, header: BatchHeader) -> int:
-    """What a sound batch, or a legacy message, adds to the digest of the range that has its last offset."""
+    """Return what a sound batch, or a legacy message, adds to the digest of the range that has its last offset."""
     if header.magic >= 2:
         seen = sha256(data[:LEADER_EPOCH_OFFSET])
         seen.update(data[MAGIC_OFFSET:HEADER_SIZE])

@@ -231,7 +231,7 @@ class DiskSegment:
     next_base: int | None
 
     def path(self, suffix: str) -> str:
-        """Where one of its files is."""
+        """Return the path of one of its files."""
         return f"{self.directory}/{names.file_name(self.base_offset, suffix)}"
 
     def offset_index(self) -> OffsetIndex:
@@ -271,7 +271,7 @@ class DiskSegment:
                 position += header.size
 
     def position_of(self, offset: int) -> int:
-        """Where to start reading for `offset`: near what the index knows, then from header to header.
+        """Return the position to read from for `offset`: near what the index knows, then from header to header.
 
         A broker keeps the index of its active segment in memory, so that the file may say little or nothing.
         """
@@ -372,7 +372,7 @@ def _trim(data: bytes, entry_size: int) -> bytes:
 
 @dataclass(slots=True)
 class Transactions:
-    """What is open and what was aborted in a partition, seen at a high watermark."""
+    """Transactions of a partition that are open or were aborted, seen at a high watermark."""
 
     high_watermark: int
     last_stable_offset: int
@@ -446,7 +446,7 @@ class AbortedFilter:
             self._by_producer.setdefault(producer_id, []).append((first, last))
 
     def hides(self, header: BatchHeader) -> bool:
-        """Whether the batch must not be shown."""
+        """Say whether the batch must not be shown."""
         if header.magic < 2 or not header.is_transactional or header.is_control:
             return False
         spans = self._by_producer.get(header.producer_id, ())

@@ -1,4 +1,4 @@
-"""What a topic is to the pipeline: an identity, bounds, and ranges of offsets.
+"""A topic as the pipeline sees it: an identity, bounds, and ranges of offsets.
 
 The rule: an offset means nothing without the topic id and the cluster id it belongs to.
 """
@@ -14,7 +14,7 @@ READ_UNCOMMITTED = "read_uncommitted"
 
 
 class TopicIdentity(NamedTuple):
-    """Which incarnation of which topic in which cluster; ids are in Kafka's base64, "" where a broker has none."""
+    """Identity of an incarnation of a topic in a cluster; ids are in Kafka's base64, "" where a broker has none."""
 
     cluster_id: str
     topic: str
@@ -22,7 +22,7 @@ class TopicIdentity(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """What can be read of a partition: [start, end), `end` being high watermark or last stable offset."""
+    """Offsets of a partition that can be read: [start, end), `end` being high watermark or last stable offset."""
 
     start: int
     end: int
@@ -61,7 +61,7 @@ class CorruptSpan(NamedTuple):
 
 @dataclass(slots=True)
 class RangeCounts:
-    """What became of each offset of a range: the five add up to its length once it was read to the end."""
+    """Counts of a range's offsets by what became of them: the five add up to its length once it was read to the end."""
 
     records: int = 0
     corrupt: int = 0
@@ -74,13 +74,13 @@ class RangeCounts:
 
     @property
     def span(self) -> int:
-        """How many offsets were accounted for."""
+        """Number of offsets that were accounted for."""
         return self.records + self.corrupt + self.control + self.aborted + self.compacted
 
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """How to reach a topic; made of strings only, so that it travels to executors."""
+    """Options for reaching a topic; made of plain values only, so that it travels to executors."""
 
     topic: str
     transport: str = "wire"

@@ -1,4 +1,4 @@
-"""Which offsets of a range have records that a consumer is shown: from the headers of batches, as far as they tell.
+"""Offsets of a range with records that a consumer is shown: from the headers of batches, as far as they tell.
 
 The rule: the checksum of every batch is checked. Where a header does not say it all (compacted batches, old formats,
 damage), the range is read again by `RangeReader`, which decodes records, but none of their keys and values.
@@ -25,14 +25,14 @@ class Outline(NamedTuple):
     counts: RangeCounts
 
     def has(self, offsets: Any) -> Any:
-        """Which of `offsets` are within the spans, as a mask."""
+        """Return a mask over `offsets`: true for those within the spans."""
         if not len(self.low):
             return np.zeros(len(offsets), bool)
         at = np.searchsorted(self.low, offsets, "right") - 1
         return (at >= 0) & (offsets < self.high[at])
 
     def without(self, offsets: Any, examples_max: int) -> tuple[int, list[int]]:
-        """How many offsets of the spans are not among `offsets` (rising, each once), and the first of those."""
+        """Return the number of offsets of the spans that are not among `offsets` (rising, each once), and the first few."""
         found = np.searchsorted(offsets, self.high) - np.searchsorted(offsets, self.low)
         lacking = self.high - self.low - found
         examples: list[int] = []

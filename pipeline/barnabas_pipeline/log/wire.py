@@ -276,7 +276,7 @@ class WireLog:
 
 
 class _AbortedInFetch:
-    """Which batches of one fetch response belong to aborted transactions, as its list and its markers say."""
+    """Filter for batches of aborted transactions in one fetch response, by its list and its markers."""
 
     def __init__(self, transactions: list[Any]) -> None:
         self._coming = sorted((one.first_offset, one.producer_id) for one in transactions)

@@ -63,7 +63,7 @@ class Site:
 
 @dataclass(slots=True)
 class Truth:
-    """What is so, whatever the events look like."""
+    """Truth behind the events, whatever they look like."""
 
     crawlers: list[str] = field(default_factory=list)
     spammers: list[str] = field(default_factory=list)

@@ -114,7 +114,7 @@ class BarnabasSource(DataSource):
 
 
 class Task(InputPartition):
-    """What one Spark task reads."""
+    """Range that one Spark task reads."""
 
     def __init__(self, wanted: OffsetRange, ranges_row: tuple[Any, ...]) -> None:
         super().__init__((wanted.partition, wanted.start, wanted.end))
@@ -123,7 +123,7 @@ class Task(InputPartition):
 
 
 class _Reading:
-    """What batch and streaming share: the options, and how a task reads."""
+    """Options that batch and streaming share, and the reading of a task."""
 
     def __init__(self, options: Any) -> None:
         self.log_options = log_options(options)
@@ -281,7 +281,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         return self._log
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Where a new query starts."""
+        """Return the offset at which a new query starts."""
         return self._offset(
             {
                 one.partition: one.start
@@ -308,7 +308,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         return self._offset({one.partition: one.end for one in ranges})
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Where the topic ends now, for the query's progress report."""
+        """Return the offset at which the topic ends now, for the query's progress report."""
         return self._offset({partition: bound.end for partition, bound in self.log.bounds().items()})
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -340,7 +340,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         }
 
     def _ranges(self, start: dict[str, Any]) -> list[OffsetRange]:
-        """What there is after `start`. A partition that is new starts at its beginning."""
+        """Return the ranges after `start`; new partitions start at their beginning. Raises DataLossError."""
         if self._target is None:
             self.stop()  # leaders and ids may have changed since the last trigger
         self._check_identity(start)
