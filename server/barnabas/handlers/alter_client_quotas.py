@@ -28,7 +28,7 @@ Response = AlterClientQuotasResponse
 
 @dataclass(slots=True)
 class _Alteration:
-    """What a request asks of an entity, and why it is refused."""
+    """One entity's alteration as a request asks for it, and why it is refused."""
 
     asked: AlterClientQuotasRequest.EntryData
     parts: dict[str, str | None] = field(default_factory=dict)

@@ -99,7 +99,7 @@ class CreateTopics:
 
 
 async def _counted(request: CreateTopicsRequest, *, budget: LoopBudget) -> Counter[str]:
-    """How often each topic is named, in the order of their first places."""
+    """Count how often each topic is named, in the order of their first places."""
     names: Counter[str] = Counter()
     for topic in request.topics:
         names[topic.name] += 1

@@ -29,7 +29,7 @@ UP_TO_HIGH_WATERMARK = -1
 
 Result = DeleteRecordsResponse.DeleteRecordsPartitionResult
 Waiting = list[tuple["Replica", int, Result]]
-"""What followers have yet to delete: up to which offset, and the answer."""
+"""Replicas whose followers have yet to delete records: each with the offset up to which, and the answer."""
 
 
 @dataclass(eq=False)

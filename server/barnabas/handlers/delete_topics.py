@@ -104,7 +104,7 @@ class DeleteTopics:
 
 
 class _Access:
-    """What the requester may do with topics, and the answers that tell it no more than it may know.
+    """The requester's access to topics, and refusals that tell it no more than it may know.
 
     With KRaft DELETE on the cluster is enough for every topic, and a name can be deleted only by who may describe it. A
     Kafka with ZooKeeper (`is_in_zookeeper`) asks for DELETE on the topic alone, and for DESCRIBE where its id names it.
@@ -144,7 +144,7 @@ class _Access:
 
 
 async def _asked(request: DeleteTopicsRequest, *, budget: LoopBudget) -> Counter[tuple[str | None, bytes]]:
-    """How often each (name, id) is asked for."""
+    """Count how often each (name, id) is asked for."""
     asked: Counter[tuple[str | None, bytes]] = Counter()
     for topic in request.topics:
         asked[topic.name, topic.topic_id] += 1

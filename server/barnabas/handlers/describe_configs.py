@@ -231,7 +231,7 @@ def _unknown(name: str, sources: list[int]) -> Described:
 
 
 def _all_brokers(*, metadata: MetadataStore, config: BrokerConfig) -> list[Described]:
-    """What is set for all brokers, and nothing else."""
+    """Describe the settings that are set for all brokers, and no others."""
     entries = []
     for name, text in {**config.kept_for_all, **metadata.image.settings_of(BROKER, "")}.items():
         row = tables.find(name)

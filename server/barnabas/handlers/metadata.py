@@ -133,7 +133,7 @@ async def _reserve(context: RequestContext, topics: int) -> None:
 
 
 async def _is_sound(context: RequestContext, request: MetadataRequest, *, budget: LoopBudget) -> bool:
-    """Whether each topic is asked for by its name, or since v12 by its id."""
+    """Say whether each topic is asked for by its name, or since v12 by its id."""
     by_id = context.api_version >= ASKING_BY_ID_SINCE
     for entry in request.topics or ():
         is_id = entry.topic_id != ZERO_UUID

@@ -255,7 +255,7 @@ def _failed(topic_partition: TopicIdPartition, error: RequestError) -> Partition
 
 
 def _place(shared: Shared) -> tuple[int, int, int, bool]:
-    """What changes when there may be more to acquire."""
+    """Return values of which some change when there may be more records to acquire."""
     log, records = shared.led.log, shared.records
     return log.high_watermark, log.last_stable_offset, records.next_offset, records.can_acquire
 

@@ -1,4 +1,4 @@
-"""What a fetch goes through between its request and its answer: its session, what is read, waiting, what is told.
+"""Steps of a fetch between its request and its answer: its session, what is read, waiting, what is told.
 
 The rule: a fetch of few partitions of which enough is there is answered at once; nothing is begun twice where it is not.
 """

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FORMAT_V1_SINCE = 2
 PARTIAL_FIRST_UNTIL = 2
 GROWTH_MAX = 4
-"""How many times larger the smallest records are as messages (7 bytes as a record, 26 as a message of v0)."""
+"""Upper bound of growth by conversion: the smallest records take 7 bytes as a record, 26 as a message of v0."""
 
 
 PartitionData = FetchResponse.PartitionData

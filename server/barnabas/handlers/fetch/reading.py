@@ -65,16 +65,16 @@ ALL_AFTER_MS: Final = 500
 """A fetch of a session looks at all partitions so often: for retention, and for when a follower last had everything."""
 
 CONVERTED_BYTES_MAX: Final = 1 << 20
-"""What is read to be converted for one answer, beside a first batch that is larger."""
+"""Most bytes that are read to be converted for one answer, beside a first batch that is larger."""
 
 _NOT_ABORTED: Final[list[FetchResponse.AbortedTransaction]] = []
-"""What most answers say; shared, so it is replaced, never changed."""
+"""Empty list of aborted transactions, which most answers have; shared, so it is replaced, never changed."""
 
 Served = tuple[SessionPartition, PartitionData]
 
 
 class ReadPass:
-    """What one pass over the partitions has brought.
+    """Results of one pass over the partitions of a fetch.
 
     `due` are the partitions to look at, of which the first `read` were; `remaining` is how many bytes there is room for.
     `size` are the bytes of records; `must_answer` is whether the answer must not wait for more. `seen` is how much there
@@ -224,7 +224,7 @@ class Reader:
 
     @property
     def wants_anything(self) -> bool:
-        """Whether there is any partition to read."""
+        """True if there is any partition to read."""
         return bool(self._named if self._session is None else self._session.partitions)
 
     def end(self) -> None:

@@ -1,4 +1,4 @@
-"""What a produce request goes through before its answer: admission to a transaction, and the append of each partition.
+"""Steps of a produce request before its answer: admission to a transaction, and the append of each partition.
 
 The rule: what is usual is appended at once, partition after partition; the first one that is not, or a look at the loop's
 budget that is due, leaves the rest to be awaited. Nothing is appended twice, and everything in the request's order.

@@ -1,4 +1,4 @@
-"""What CreateAcls, DeleteAcls and DescribeAcls have in common: numbers and texts of a request to ACLs and filters.
+"""ACLs and filters made of the numbers and texts in requests: common part of CreateAcls, DeleteAcls and DescribeAcls.
 
 The rule: each entry of a request is judged by itself, with Kafka's words; where Kafka closes the connection or fails the
 whole request with UNKNOWN_SERVER_ERROR for one entry, that entry is answered with INVALID_REQUEST.
@@ -37,9 +37,9 @@ CHANGES_MAX = 10_000
 ACLS_MAX = 100_000
 """ACLs of a cluster; Kafka has no such limit."""
 NAME_BYTES_MAX = 2**15 - 1
-"""What a string of Kafka's protocol can hold in every version."""
+"""Longest string, in bytes, that every version of Kafka's protocol can hold."""
 ACL_BYTES = 200
-"""What an ACL takes in a response, roughly."""
+"""Approximate bytes of an ACL in a response."""
 
 
 def require_authorizer(context: RequestContext) -> None:

@@ -1,4 +1,4 @@
-"""What the two APIs that commit offsets have in common: OffsetCommit and TxnOffsetCommit.
+"""Common part of the two APIs that commit offsets: OffsetCommit and TxnOffsetCommit.
 
 The rule: each partition has an answer of its own; metadata that is too long is the last thing that is wrong with one, and
 keeps no other back.
@@ -40,9 +40,9 @@ COMMITS_AT_ONCE = 250
 FEW = PARTITIONS_PER_CHECKPOINT = 16
 TOPICS_PER_CHECKPOINT = 1_000
 TOO_LARGE = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
-"""Where writing fails with UNKNOWN_SERVER_ERROR, the offsets are more than a batch can hold."""
+"""Error code of the answer where writing fails with UNKNOWN_SERVER_ERROR: the offsets are more than a batch can hold."""
 RECORD_BYTES_MIN = 41
-"""What an offset takes in a batch besides the names of its group and topic, at least."""
+"""Least bytes that an offset takes in a batch, besides the names of its group and topic."""
 
 Commit = tuple[TopicPartition, OffsetCommitValue]
 
@@ -140,7 +140,7 @@ class Commits:
 
     @property
     def are_few(self) -> bool:
-        """Whether they are taken and committed without giving way to others."""
+        """True if the offsets are taken and committed without giving way to others."""
         topics = self._request.topics
         return len(topics) < FEW and sum([len(topic.partitions) for topic in topics]) < FEW
 

@@ -68,7 +68,7 @@ class Alteration:
 
 @dataclass(slots=True)
 class ResourceChange:
-    """What one request asks of a resource, and why it is refused."""
+    """Alterations of one resource that a request asks for, and why they are refused."""
 
     resource_type: int
     name: str
@@ -77,12 +77,12 @@ class ResourceChange:
 
     @property
     def key(self) -> tuple[int, str]:
-        """What tells resources apart."""
+        """Type and name of the resource, which tell it from others."""
         return self.resource_type, self.name
 
 
 class Answer(Protocol):
-    """What became of a resource, in a response of either API."""
+    """Answer for one resource, in a response of either API."""
 
     resource_type: int
     resource_name: str
@@ -94,7 +94,7 @@ A = TypeVar("A", bound=Answer)
 
 
 class ConfigAlteration:
-    """What one request does to the settings of resources. Lifecycle: `apply`, once.
+    """Changes that one request makes to the settings of resources. Lifecycle: `apply`, once.
 
     `replace_all` begins with none of a resource's own settings, as AlterConfigs does.
     """
@@ -140,7 +140,7 @@ class ConfigAlteration:
         return answers
 
     async def _wanted_changes(self, resources: Sequence[Any]) -> list[ResourceChange]:
-        """What a request asks for; all of it is refused where it is more than Apache Kafka takes in one request."""
+        """Return the changes that a request asks for, all of them refused if it has more than Apache Kafka takes."""
         count = 0
         for resource in resources:
             count += len(resource.configs)
@@ -298,7 +298,7 @@ def _check_alterations(alterations: Sequence[Alteration]) -> None:
 
 
 def _check_resource(resource_type: int, name: str, *, broker_id: int) -> None:
-    """Whether there can be such a resource; whether a topic is there is asked later."""
+    """Raise RequestError unless there can be such a resource; whether a topic is there is asked later."""
     if resource_type == BROKER:
         check_broker_name(name, broker_id=broker_id)
     elif resource_type not in (TOPIC, GROUP, CLIENT_METRICS):

@@ -1,4 +1,4 @@
-"""What DescribeConfigs shares with the calls that alter settings: types of resources, and who may do what with them.
+"""Types of resources, and who may do what with them: common part of DescribeConfigs and the calls that alter settings.
 
 The rule: which of several settings gives a topic's or a broker's value is said here, as Kafka has it.
 """

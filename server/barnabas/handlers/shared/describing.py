@@ -1,4 +1,4 @@
-"""What the describing of groups with epochs has in common: consumer, streams and share groups.
+"""Common part of the APIs that describe groups with epochs: consumer, streams and share groups.
 
 The rule: each group has an answer of its own, and an error of one is not the others'.
 """
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 class DescribeRequest(Protocol):
-    """What the requests share."""
+    """Fields that the requests share."""
 
     group_ids: list[str]
     include_authorized_operations: bool
 
 
 class Described(Protocol):
-    """What the responses' descriptions of a group share."""
+    """Fields that the responses' descriptions of a group share."""
 
     group_id: str
     error_code: int
@@ -120,7 +120,7 @@ class _Assigned(Protocol):
 
 
 class _Assignment(Protocol):
-    """What a member has."""
+    """Assignment of a member."""
 
     @property
     def topic_partitions(self) -> Sequence[_Assigned]:

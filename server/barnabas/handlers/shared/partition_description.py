@@ -21,7 +21,7 @@ NO_LEADER = -1
 
 
 class DescribedPartition(Protocol):
-    """What both APIs say of a partition."""
+    """Fields of a partition's description that both APIs share."""
 
     error_code: int
     leader_id: int

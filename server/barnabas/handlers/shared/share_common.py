@@ -1,4 +1,4 @@
-"""What ShareFetch and ShareAcknowledge have in common: who asks, what is acknowledged, and who leads now."""
+"""Common part of ShareFetch and ShareAcknowledge: who asks, what is acknowledged, and who leads now."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def check_asker(request: Any) -> SessionKey:
 async def acknowledgements_of(
     request: Any, *, budget: LoopBudget
 ) -> dict[TopicIdPartition, list[Acknowledgement]]:
-    """What a request says of the records of each slot that it names."""
+    """Return what a request acknowledges, for each partition that it names."""
     said: dict[TopicIdPartition, list[Acknowledgement]] = {}
     for topic in request.topics:
         await budget.checkpoint()
@@ -114,7 +114,7 @@ async def tell_leaders(
     metadata: MetadataStore,
     budget: LoopBudget,
 ) -> None:
-    """Where a partition is led by somebody else, say by whom (KIP-951)."""
+    """Add the leader and its address to the answers for partitions that are led by another broker (KIP-951)."""
     image = metadata.image
     nodes = set()
     for (topic_id, index), answer in answers:

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 PartitionData = ShareFetchResponse.PartitionData
 
 READ_BYTES_MAX = 1 << 20
-"""What is read of one partition at a time: a member asks for some hundred records, whatever its limit in bytes."""
+"""Most bytes read of one partition at a time: a member asks for some hundred records, whatever its limit in bytes."""
 
 BATCHES_PER_STEP = 250
 
 
 @dataclass(slots=True)
 class Found:
-    """What was read of one partition from `next_offset` on. `cut_short` says that there is more than was read."""
+    """Batches that were read of one partition from `next_offset` on. `cut_short` says that there is more than was read."""
 
     topic_partition: TopicIdPartition
     shared: Shared

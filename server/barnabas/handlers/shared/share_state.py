@@ -1,4 +1,4 @@
-"""What the five APIs of the share coordinator have in common: a group, topics, partitions, one answer for each."""
+"""Common part of the five APIs of the share coordinator: a group, topics, partitions, one answer for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the four APIs of delegation tokens (KIP-48) have in common."""
+"""Common part of the four APIs of delegation tokens (KIP-48)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the heartbeats of groups with member epochs have in common: how much a request has to go through."""
+"""Number of topics and partitions that a heartbeat has to go through, for groups with member epochs."""
 
 from __future__ import annotations
 

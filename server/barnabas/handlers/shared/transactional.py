@@ -115,12 +115,12 @@ class Admission:
         return replica.leader_epoch, NO_OFFSET if known is None else known.marker_offset
 
     def _is_older(self, part: Part) -> bool:
-        """Whether the partition knows a higher epoch of the producer: then nobody else need be asked."""
+        """Say whether the partition knows a higher epoch of the producer: then the coordinator need not be asked."""
         known = self.replicas.leader(*part.topic_partition).log.producers.get(part.producer.id)
         return known is not None and known.producer_epoch > part.producer.epoch
 
     def _has_begun(self, part: Part) -> bool:
-        """Whether the producer's transaction has begun in the partition, and is not yet ended there."""
+        """Say whether the producer's transaction has begun in the partition, and is not yet ended there."""
         try:
             partition = self.replicas.leader(*part.topic_partition)
         except RequestError:
@@ -133,7 +133,7 @@ class Admission:
         )
 
     def _as_answer(self, error: RequestError) -> RequestError:
-        """What a producer is told of a coordinator's error: what it knows how to handle, as Kafka translates it."""
+        """Translate a coordinator's error, as Kafka does, into one that the producer knows how to handle."""
         if error.code == ErrorCode.TRANSACTION_ABORTABLE:
             return self._missing()
         if error.code == ErrorCode.PRODUCER_FENCED:
