@@ -1,4 +1,4 @@
-"""How the clients of one listener are secured, as its settings say now.
+"""TLS and SASL for the clients of one listener, by its current settings.
 
 The rule: a connection keeps what it has begun with; new ones get what is new.
 """
@@ -25,7 +25,7 @@ SECRET_BYTES = 32
 
 
 class LoginParts(NamedTuple):
-    """What mechanisms need of the broker."""
+    """Parts of the broker that SASL mechanisms need."""
 
     credentials: Callable[[], Credentials]
     """Makes them when a mechanism first needs them."""
@@ -35,23 +35,23 @@ class LoginParts(NamedTuple):
 
 
 class Channel(NamedTuple):
-    """What new connections of a listener get."""
+    """SASL and TLS for new connections of a listener."""
 
     offer: SaslOffer | None = None
     """None on a listener without SASL."""
     tls: ServerTls | None = None
     """None on a listener without TLS."""
     names: CertificateNames | None = None
-    """How clients with a certificate are called; None on a listener without TLS."""
+    """Naming of clients with a certificate; None on a listener without TLS."""
 
     @property
     def authenticates(self) -> bool:
-        """Whether every client has to say who it is."""
+        """True if every client has to say who it is."""
         return self.offer is not None or (self.tls is not None and self.tls.requires_certificate)
 
     @property
     def is_open(self) -> bool:
-        """Whether clients are served at once, without a handshake or a login."""
+        """True if clients are served at once, without a handshake or a login."""
         return self.offer is None and self.tls is None
 
     def new_login(self) -> SaslServer | None:

@@ -1,4 +1,4 @@
-"""How many connections there may be, and how fast they may come: of the broker, of a listener, of an address.
+"""Limits on the number and the rate of connections: of the broker, of a listener, of an address.
 
 The rule: what is beyond a limit of the broker or of a listener waits, and with it all that come to this listener; what is
 beyond a limit of its address is closed: at once if there are too many, after a while if they come too fast (KIP-612).
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 def most_from(host: str, config: BrokerConfig) -> int:
-    """How many connections may be open from an address: max.connections.per.ip, or an override for that address."""
+    """Return the most connections from an address: max.connections.per.ip, or an override for that address."""
     overrides = config.get(settings.MAX_CONNECTIONS_PER_IP_OVERRIDES)
     for item in overrides.split(",") if overrides else ():
         name, _, count = item.strip().rpartition(":")
@@ -71,9 +71,9 @@ class ConnectionLimits:
         self.per_ip: Counter[str] = Counter()
         self.per_listener: Counter[str] = Counter()
         self.accepted: Counter[str] = Counter()
-        """How many have been accepted since the start, by the name of the listener."""
+        """Number of connections accepted since the start, by the name of the listener."""
         self.delayed: dict[str, Throttling] = {name: Throttling() for name in listeners}
-        """How long connections waited since they come too fast to the broker or to a listener."""
+        """Waits of connections, by listener, because they came too fast to the broker or to that listener."""
         self.throttled: dict[str, Throttling] = {name: Throttling() for name in listeners}
         """For how long connections were throttled since they come too fast from an address."""
         self._limits_changed()
@@ -82,7 +82,7 @@ class ConnectionLimits:
         return int(self._now_s() * 1000)
 
     def open_on(self, listener: str) -> int:
-        """How many are open on a listener."""
+        """Return the number of open connections on a listener."""
         return self.per_listener[listener]
 
     # --- what is allowed ------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ class ConnectionLimits:
     # --- taking a connection --------------------------------------------------------------------------------
 
     def has_room(self, listener: str) -> bool:
-        """Whether one more connection may be open on a listener."""
+        """Say whether one more connection may be open on a listener."""
         if self.per_listener[listener] >= self._most_on[listener]:
             return False
         return listener == self._protected or self.open < self._most
@@ -151,7 +151,7 @@ class ConnectionLimits:
         return throttle_ms
 
     def refuses(self, host: str) -> bool:
-        """Whether there are too many connections of an address."""
+        """Say whether there are too many connections of an address."""
         return self.per_ip[host] >= most_from(host, self._config)
 
     def opened(self, listener: str, host: str) -> None:
@@ -181,11 +181,11 @@ class ConnectionLimits:
 
     @property
     def excess(self) -> int:
-        """How many connections are open beyond what the broker may have: for brokers, or since it may have fewer now."""
+        """Number of connections above the broker's limit: through those of brokers, or since the limit was lowered."""
         return self.open - self._most
 
     def may_go(self, listener: str) -> bool:
-        """Whether connections of a listener are closed to make room for others."""
+        """Say whether connections of a listener are closed to make room for others."""
         return listener != self._protected
 
     async def wait_for_change(self) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from barnabas.serving.quotas import BrokerQuotas, Mutations, RequestQuotas
 
 audit = logging.getLogger("barnabas.authorizer")
-"""What Kafka writes to `kafka.authorizer.logger`: what was refused as a warning, what was allowed at debug."""
+"""Logger that stands for Kafka's `kafka.authorizer.logger`: refusals are warnings, what was allowed is at debug."""
 
 ANONYMOUS = "User:ANONYMOUS"
 """The principal of a connection that has not authenticated, as Kafka names it."""
@@ -99,9 +99,9 @@ class ConnectionInfo:
         self.client_software_name = client_software_name
         self.client_software_version = client_software_version
         self.login = login
-        """Where its login stands, which says what may be asked; None on a listener without SASL."""
+        """State of the connection's login, which says what may be asked; None on a listener without SASL."""
         self.token_authenticated = token_authenticated
-        """Whether it has logged in with a delegation token (KIP-48)."""
+        """True if the client has logged in with a delegation token (KIP-48)."""
         self.muted_ms = muted_ms
         """For how long nothing is read from it after the response, since its client is over a quota (KIP-219)."""
         self.request = request
@@ -109,17 +109,17 @@ class ConnectionInfo:
         self.last_request: LastRequest | None = None
         """The last heartbeat, which the next one repeats."""
         self.is_among_others = False
-        """Whether other connections had requests, too, when the latest large one of this had come."""
+        """True if other connections had requests, too, when the latest large one of this connection had come."""
 
     @property
     def reserved(self) -> int:
-        """How much memory the request in hand has reserved for its response."""
+        """Bytes that the request in hand has reserved for its response."""
         reservation = self.request.reservation if self.request is not None else None
         return reservation.size if reservation is not None else 0
 
     @property
     def requester(self) -> Requester:
-        """Who is at the other end, for an authorizer."""
+        """The client at the other end, as an authorizer is told of it."""
         address = self.peer_address[0]
         return Requester(self.principal, host_of(address) if ":" in address else address)
 
@@ -133,7 +133,7 @@ class ConnectionInfo:
 
 
 class Shared:
-    """What all requests of a broker share; without `quotas` nobody is throttled, whatever the quotas are."""
+    """Services that all requests of a broker share; without `quotas` nobody is throttled, whatever the quotas are."""
 
     __slots__ = ("asks_authorizer", "authorizer", "log_limit", "memory", "quotas")
 
@@ -149,7 +149,7 @@ class Shared:
         self.authorizer = authorizer
         self.quotas = quotas
         self.asks_authorizer = not isinstance(authorizer, AllowEverything)
-        """Whether anybody may be refused anything."""
+        """True if the authorizer may refuse anything."""
 
 
 class RequestContext:
@@ -190,9 +190,9 @@ class RequestContext:
         """Set by a handler whose answer must be the connection's last."""
         self.reservation: Reservation | None = None
         self.quotas: RequestQuotas | None = None
-        """What the request is charged to; None where nobody has a quota."""
+        """Quotas that the request is charged to; None where nobody has a quota."""
         self.delivery: object = None
-        """What an interceptor leaves for the sender of the answer."""
+        """Object that an interceptor leaves for the sender of the answer."""
 
     def __str__(self) -> str:
         return (
@@ -238,7 +238,7 @@ class RequestContext:
 
     @property
     def asks_authorizer(self) -> bool:
-        """Whether anybody may be refused anything."""
+        """True if the authorizer may refuse anything."""
         return self.shared.asks_authorizer
 
     def authorizes(

@@ -41,7 +41,7 @@ class Reader(Protocol):
 
 
 class SessionPartition:
-    """What a fetcher wants of one partition, and what it was last told about it."""
+    """One partition of a fetch: what the fetcher wants of it, and what it was last told about it."""
 
     __slots__ = (
         "current_leader_epoch",

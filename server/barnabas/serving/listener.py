@@ -32,14 +32,14 @@ log = logging.getLogger(__name__)
 
 ACCEPTS_AT_ONCE = 64
 ACCEPT_BACKOFF_SECONDS = 0.1
-"""How long accepting pauses when the process has no file descriptor left for a connection."""
+"""Pause in accepting when the process has no file descriptor left for a connection."""
 
 DRAIN_SECONDS = 1.0
-"""How long requests in hand may take to finish at shutdown."""
+"""Time that requests in hand have to finish at shutdown."""
 
 IDLE_CHECK_SECONDS = 5.0
 CLOSED_AT_ONCE = 50
-"""How many connections are closed in one turn of the event loop, each by its own task."""
+"""Most connections that are closed in one turn of the event loop, each by its own task."""
 
 THROTTLED_MAX = 1000
 """So many connections that come too fast from their address are kept open until they are closed; others are at once."""
@@ -111,7 +111,7 @@ class Listener:
 
 
 def _is_idle(since_s: float, connection: Connection) -> bool:
-    """Whether nothing has come or gone since then, and no request is in hand."""
+    """Say whether nothing has come or gone since then, and no request is in hand."""
     return connection.last_active < since_s and not connection.answering
 
 

@@ -34,7 +34,7 @@ SMALL_SHARE: Final = 4
 
 RECEIVE_STALLED_SECONDS: Final = 2.0
 SEND_STALLED_SECONDS: Final = 10.0
-"""How long a peer may send or take nothing while others wait for the memory that it holds."""
+"""Longest times for which a peer may send or take nothing while others wait for the memory that it holds."""
 
 SHED_INTERVAL_SECONDS: Final = 1.0
 
@@ -58,7 +58,7 @@ class MemoryPool:
 
     @property
     def waiting(self) -> int:
-        """How many tasks wait for memory."""
+        """Number of tasks that wait for memory."""
         return len(self._waiting)
 
     def try_acquire(self, size: int) -> bool:
@@ -106,7 +106,7 @@ class MemoryPool:
 
 
 class Held:
-    """What one connection holds of a request on its way in, or of a response on its way out.
+    """Bytes that one connection holds of a request on its way in, or of a response on its way out.
 
     `moved_s` is when a byte last came or went; `close` ends the connection.
     """
@@ -139,12 +139,12 @@ class IncomingMemory:
 
     @property
     def waiting(self) -> int:
-        """How many requests on their way in wait for memory."""
+        """Number of requests on their way in that wait for memory."""
         return len(self._waiting)
 
     @property
     def is_short(self) -> bool:
-        """Whether requests must wait."""
+        """True while requests must wait."""
         return self.held >= self.bytes_max
 
     def begin(self, held: Held, size: int) -> None:
@@ -321,7 +321,7 @@ class Memory:
 
     @property
     def requests_are_short(self) -> bool:
-        """Whether some requests must wait until others have been answered."""
+        """True while some requests must wait until others have been answered."""
         return self.small_requests.is_short or self.large_requests.is_short
 
     def for_request(self, size: int) -> IncomingMemory:
@@ -333,7 +333,7 @@ class Memory:
 
     @property
     def held(self) -> int:
-        """How much is held now, of all kinds."""
+        """Bytes that are held now, of all kinds."""
         requests = self.large_requests.held + self.small_requests.held
         return requests + self.large_responses.held + self.small_responses.held + self.unsent.held
 
@@ -366,7 +366,7 @@ class Memory:
 
 
 class Reservation:
-    """What one request has reserved for its response, in one pool.
+    """Bytes that one request has reserved for its response, in one pool.
 
     The first part may have to wait. Further parts never wait, since whoever waits must hold nothing: `add` counts them
     at once, `try_add` only if there is room.

@@ -80,7 +80,7 @@ class RequestMeter:
 
 
 class Places(NamedTuple):
-    """Where in a struct there are error codes: in itself, and in these of its fields."""
+    """Places of error codes in a struct: in itself, and in these of its fields."""
 
     here: bool
     inside: tuple[tuple[str, Places], ...]

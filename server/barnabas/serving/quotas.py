@@ -44,7 +44,7 @@ class BrokerQuotas:
 
     @property
     def clients(self) -> ClientQuotas:
-        """What is counted."""
+        """Quotas of clients, with what is counted for them."""
         return self._clients
 
     @property
@@ -108,7 +108,7 @@ class RequestQuotas:
 
     @property
     def fetch_bytes_max(self) -> int | None:
-        """How many bytes a client can fetch at once without being throttled, if it has fetched nothing lately."""
+        """Most bytes that a client can fetch at once without being throttled, if it has fetched nothing lately."""
         meter = self._clients.fetch.of(*self._client, self._now_ms())
         return None if meter is None else int(min(meter.limit * self._clients.span_s, 2**31 - 1))
 

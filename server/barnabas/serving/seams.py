@@ -20,7 +20,7 @@ Doorkeeper = Callable[[str, "Transport"], "Taker | None"]
 
 
 class Seams(NamedTuple):
-    """What stands there; None where nothing does."""
+    """Hooks around a broker's requests and connections; None where nothing stands."""
 
     interceptor: Interceptor | None = None
     sender: Sender | None = None
@@ -31,7 +31,7 @@ NO_SEAMS = Seams()
 
 
 class Watcher(Protocol):
-    """Who is shown the requests of a broker with their answers."""
+    """An observer that is shown the requests of a broker with their answers."""
 
     def attach(self, broker: Any) -> None:
         """Watch this broker from now on."""

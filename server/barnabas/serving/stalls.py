@@ -24,7 +24,7 @@ COUNTED_SECONDS = 0.02
 """From this length on a turn is counted for the API that held it."""
 
 BACKGROUND = "background"
-"""What is counted where no connection's task took longest."""
+"""Name counted instead of an API's where the longest step was not that of a connection with a request."""
 
 KIND, SOURCE = "stalls of the event loop", "all clients"
 
