@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Participation(Protocol):
-    """What a broker of a cluster does beside serving."""
+    """Entry of a broker into its cluster, and its exit."""
 
     async def begin(self) -> None:
         """Let the cluster know of the broker, which listens by now. Raises StartupError."""

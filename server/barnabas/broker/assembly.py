@@ -150,7 +150,7 @@ def _in_cluster(
     endpoints: Mapping[str, tuple[str, int]],
     membership: Membership | None,
 ) -> MembershipParts | None:
-    """What a broker of a cluster has beside the others; nothing of it is imported by one that is alone."""
+    """Make the parts that only a broker of a cluster has; nothing of them is imported by one that is alone."""
     if membership is None:
         return None
     from barnabas.broker.membership import membership_parts

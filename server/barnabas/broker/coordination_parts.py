@@ -1,4 +1,4 @@
-"""Where the parts of the coordinators meet: of a broker that is alone, or of one of a cluster.
+"""Assembly of the coordinators, of a broker that is alone or of one of a cluster.
 
 The rule: a part that asks other brokers stands around the one that does the same here, behind the same port.
 """
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class Ports(NamedTuple):
-    """What is done here or at another broker; `runs` are their tasks, `subscribers` follow the image."""
+    """Ports to what is done here or at another broker; `runs` are their tasks, `subscribers` follow the image."""
 
     topic_creation: TopicCreation
     producer_ids: ProducerIds

@@ -1,4 +1,4 @@
-"""What groups obey, from the broker's settings."""
+"""Settings that groups obey, made of the broker's settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a broker does by the clock: retention, removal of files, forced writes, checkpoints.
+"""Periodic work of a broker: retention, removal of files, forced writes, checkpoints.
 
 The rule: decisions are made in the event loop, where nothing else changes a log, one log at a time with checkpoints in
 between; slow disk work goes to a thread. A log dir that fails here goes offline; the broker goes on with the others.
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 REMOVE_INTERVAL_SECONDS = 5.0
 FLUSH_INTERVAL_SECONDS = 1.0
 PRESENCE_INTERVAL_SECONDS = 1.0
-"""How long a log dir that was removed may go unnoticed; a single partition's directory: until the next checkpoints."""
+"""Longest time until a removed log dir is noticed; a single partition's directory: at the next checkpoints."""
 SEGMENTS_AT_ONCE = 8
 """So many segments are renamed, with four files each, before others may run: on ext4 that takes some 10 ms."""
 

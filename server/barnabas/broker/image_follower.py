@@ -1,4 +1,4 @@
-"""What a broker does when the cluster's metadata change: logs, settings and quotas.
+"""Changes to a broker's logs, settings and quotas when the cluster's metadata change.
 
 The rule: what a new image needs is made before anybody sees it, and what only the old one needed is removed after; both
 in slices, so that a change of ten thousand partitions holds up nobody.

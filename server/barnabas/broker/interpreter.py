@@ -1,4 +1,4 @@
-"""How a process that runs brokers sets up the interpreter and the C library below it."""
+"""Setup of the interpreter and the C library below it, for a process that runs brokers."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import sys
 from contextlib import suppress
 
 SWITCH_SECONDS = 0.0005
-"""How long another thread may keep the interpreter while the event loop wants it."""
+"""Time that another thread may keep the interpreter while the event loop wants it."""
 MAPPED_BYTES = 2 << 20
 """From this size on the C library maps memory by itself, which then grows without being copied."""
 KEPT_BYTES = 16 << 20
-"""How much free memory at the end of the heap is kept for what comes next."""
+"""Bytes of free memory at the end of the heap that are kept for what comes next."""
 _M_ARENA_MAX, _M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD = -8, -3, -1
 
 

@@ -1,4 +1,4 @@
-"""How a broker joins a cluster on ZooKeeper, and how it leaves.
+"""Steps by which a broker joins a cluster on ZooKeeper and leaves it.
 
 The rule: what a broker must know before it opens its log dirs (which cluster, which number) is asked first; other brokers
 learn of it when it serves, and forget it when it has handed over what it led.
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 KNOWN_SECONDS = 30.0
-"""How long the start waits for the controller to tell of this broker; without a controller it serves all the same."""
+"""Longest wait at the start for the controller to tell of this broker; without a controller it serves all the same."""
 
 Connect = Callable[[ZooKeeperSettings], Awaitable[ZooKeeper]]
 
@@ -89,7 +89,7 @@ def _kazoo(environment: Environment) -> Connect:
 
 
 def _read_metas(config: BrokerConfig, environment: Environment) -> dict[str, MetaProperties]:
-    """What the log dirs say of whose they are; one that cannot be read is left to whoever opens the logs."""
+    """Read from each log dir whose it is; one that cannot be read is left to whoever opens the logs."""
     metas = {}
     for path in config.log_dirs:
         try:

@@ -1,4 +1,4 @@
-"""What a broker of a cluster on ZooKeeper has beside the parts of every broker: it may be the controller, and takes part.
+"""Parts that only a broker of a cluster on ZooKeeper has: it may be the controller, and takes part in the cluster.
 
 The rule: only here it is decided that there is one of these.
 """
@@ -102,7 +102,7 @@ def membership_parts(
 
 
 def allows_unclean(config: BrokerConfig, own: Mapping[str, str]) -> bool:
-    """Whether a topic with these settings of its own may be led by a replica that is not in sync."""
+    """Say whether a topic with these settings of its own may be led by a replica that is not in sync."""
     return bool(config.topic_values(own)["unclean.leader.election.enable"])
 
 

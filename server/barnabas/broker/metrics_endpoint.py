@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 PATH = "/metrics"
 CONNECTIONS_MAX = 32
 IDLE_SECONDS_MAX = 60.0
-"""How long a connection may be without a request after the first one."""
+"""Longest time that a connection may be without a request after the first one."""
 ANSWER_SECONDS_MAX = 10.0
-"""How long a reader may take to read an answer."""
+"""Longest time that a reader may take to read an answer."""
 
 _HEADER_BYTES_MAX = 16 * 1024
 _PLAIN = "text/plain; charset=utf-8"
 
 
 class MetricsAddress:
-    """Where metrics are to be had. Lifecycle: bound when it is made, `listen`, `close`."""
+    """Address at which metrics can be read. Lifecycle: bound when it is made, `listen`, `close`."""
 
     def __init__(self, host: str, port: int) -> None:
         """Bind the address. Raises StartupError."""
@@ -51,7 +51,7 @@ class MetricsAddress:
 
     @property
     def url(self) -> str:
-        """Where the metrics are."""
+        """URL of the metrics."""
         host, port = self.sockets[0].getsockname()[:2]
         if host in EVERYWHERE:
             host = "localhost"

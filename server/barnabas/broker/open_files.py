@@ -1,4 +1,4 @@
-"""How many files this process may hold open, and how many of them are for segments, and for connections.
+"""Limits on the files that this process may hold open: in all, for segments, and for connections.
 
 The rule: neither may take what the other needs. A segment that finds no place is opened again for each use, a connection
 that finds none is refused; some files are spared for what is open for a moment, such as indexes and checkpoints.
@@ -45,14 +45,14 @@ def _raised_limit() -> int:
 
 
 def open_segments_max(open_files_max: int) -> int:
-    """How many segments may hold their file open at a time: a third of all, as a connection that is refused costs more."""
+    """Return the most segments that may hold files open: a third of all, as a connection that is refused costs more."""
     if open_files_max == resource.RLIM_INFINITY:
         return SEGMENTS_MAX
     return min(open_files_max // 3, SEGMENTS_MAX)
 
 
 def connections_max(open_files_max: int) -> int | None:
-    """How many connections may be open, None for any number."""
+    """Return the most connections that may be open, None for any number."""
     if open_files_max == resource.RLIM_INFINITY:
         return None
     return max(open_files_max - open_segments_max(open_files_max) - SPARED, open_files_max // 4)

@@ -1,4 +1,4 @@
-"""How this broker presents itself to the other brokers of a cluster: TLS and SASL of the listener between brokers.
+"""Security of this broker's connections to the others of a cluster: TLS and SASL of the listener between brokers.
 
 The rule: settings are those of that listener, as Kafka resolves them; what cannot work stops the start.
 """

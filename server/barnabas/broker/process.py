@@ -84,7 +84,7 @@ async def _run_until_signalled(config: BrokerConfig, prepare: Prepare | None, wa
 
 
 class Stoppable(Protocol):
-    """What is stopped by a signal."""
+    """Anything that a signal can stop."""
 
     def stop(self) -> None:
         """Ask for a clean stop."""

@@ -1,4 +1,4 @@
-"""What each listener offers to those who log in, made of its settings.
+"""SASL mechanisms that each listener offers to those who log in, made of its settings.
 
 The rule: a mechanism that cannot work as it is set keeps the broker from starting, with the name of the setting; what a
 module or class of Kafka's does is done here under the same name, and no other class is run.

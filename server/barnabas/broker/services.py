@@ -72,7 +72,7 @@ class Services(NamedTuple):
 
     @property
     def member(self) -> Member:
-        """What follows the controller; only APIs that a broker in a cluster serves ask for it."""
+        """Part of the broker that follows the controller; only APIs that a broker in a cluster serves ask for it."""
         assert self.membership is not None, "a broker that is alone serves nothing that asks for this"
         return self.membership
 

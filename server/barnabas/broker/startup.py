@@ -112,7 +112,7 @@ def advertised_endpoints(
 
 
 def _clients_check_names(listener: ListenerSettings) -> bool:
-    """Whether clients compare the name by which they connect: with a certificate, or by a Kerberos ticket."""
+    """Say whether clients compare the name by which they connect: with a certificate, or by a Kerberos ticket."""
     return listener.has_tls or "GSSAPI" in mechanisms_of(listener)
 
 
@@ -149,7 +149,7 @@ def _not_served(endpoint: str, name: str, protocol: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can connect to an address."""
+    """Say whether only this machine can connect to an address."""
     return host.startswith("127.") or host == "::1"
 
 
@@ -178,7 +178,7 @@ def open_to_others(listeners: Sequence[Listener], *, authenticates: bool) -> lis
 
 
 def exposures(listeners: Sequence[Listener], *, has_authorizer: bool) -> Iterator[str]:
-    """What other machines may do that is not restricted, each as a warning."""
+    """Yield a warning for each thing that other machines may do without restriction."""
     strangers = open_to_others(listeners, authenticates=False)
     if strangers:
         may = "what the ACLs allow to User:ANONYMOUS" if has_authorizer else "everything"

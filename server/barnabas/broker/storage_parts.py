@@ -1,4 +1,4 @@
-"""What is open of a broker, and how it is opened, be it alone or one of several.
+"""Open parts of a broker, and how they are opened, be it alone or one of several.
 
 The rule: nothing here belongs to one of the two.
 """
@@ -39,7 +39,7 @@ class AlterPartitionTask(AlterPartition[Any], Protocol):
 
 
 class Membership(NamedTuple):
-    """What makes a broker one of several.
+    """Parts that make a broker one of several.
 
     `store` is open, and is closed by whoever opened it. `alter_partition` replaces the way to the controller that the
     store's image names.
@@ -54,7 +54,7 @@ class Membership(NamedTuple):
 
 
 class Storage(NamedTuple):
-    """What is open. `peers` and `fetchers` are None where the broker is alone."""
+    """Open parts of a broker. `peers` and `fetchers` are None where the broker is alone."""
 
     broker_id: int
     logs: LogManager
@@ -68,7 +68,7 @@ class Storage(NamedTuple):
     fetchers: ReplicaFetchers | None = None
     features: ZooKeeperFeatures | None = None
     consumer_offsets: ConsumerOffsets | None = None
-    """Where consumers before 0.9 keep offsets; None without ZooKeeper."""
+    """Store of the offsets of consumers before 0.9; None without ZooKeeper."""
 
 
 def new_log_manager(

@@ -1,4 +1,4 @@
-"""What a listener's ssl.* settings say, as values for `network.tls_context`.
+"""A listener's ssl.* settings, as values for `network.tls_context`.
 
 The rule: `ssl.client.auth` of a listener with SASL counts only where it is set for that listener (KIP-684).
 """

@@ -39,7 +39,7 @@ TOKEN_CHARS_MAX = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a token must say."""
+    """Requirements that a token must meet."""
 
     issuer: str | None = None
     audience: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class Expected:
     required_scope: tuple[str, ...] = ()
     skew_s: float = 30.0
     issued_in_past: bool = False
-    """Whether a token of which the claim iat is in the future is refused."""
+    """True if a token is refused whose claim iat is in the future."""
 
 
 class SignedTokens:
