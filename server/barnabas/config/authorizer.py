@@ -1,4 +1,4 @@
-"""What a configuration says about who may do what, and who may log in with a token. Pure."""
+"""Settings of a configuration that say who may do what, and who may log in with a token. Pure."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ SETTINGS: dict[str, Setting[Any]] = {row.name: row for row in ROWS}
 
 
 def check(own: Mapping[str, str]) -> None:
-    """Whether a subscription may have these settings.
+    """Check that a subscription may have these settings.
 
     Raises SettingError for a value of the wrong kind, RequestError(INVALID_REQUEST) for all else, as Kafka does.
     """

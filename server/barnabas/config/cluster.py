@@ -1,4 +1,4 @@
-"""What a configuration says about a cluster on ZooKeeper, in one value for each part that needs it. Pure.
+"""Settings of a cluster on ZooKeeper, in one value for each part that needs them. Pure.
 
 The rule: Kafka's rules about several settings together are checked here, before anything is opened; each error names
 the settings and what they may be.
@@ -34,7 +34,7 @@ class StoreFile(NamedTuple):
 
 
 class ZooKeeperTls(NamedTuple):
-    """How ZooKeeper is reached with TLS."""
+    """TLS of connections to ZooKeeper."""
 
     key_store: StoreFile | None
     """Private key and certificates of this broker; None for no client certificate."""
@@ -44,7 +44,7 @@ class ZooKeeperTls(NamedTuple):
 
 
 class ZooKeeperSasl(NamedTuple):
-    """How ZooKeeper is logged in to."""
+    """SASL login at ZooKeeper."""
 
     jaas: str
     """The login module in JAAS's form, as it is in the section Client of a JAAS file."""
@@ -53,7 +53,7 @@ class ZooKeeperSasl(NamedTuple):
 
 
 class ZooKeeperSettings(NamedTuple):
-    """How ZooKeeper is reached."""
+    """Addresses, timeouts and security of connections to ZooKeeper."""
 
     servers: tuple[tuple[str, int], ...]
     """Host and port of each server."""
@@ -63,7 +63,7 @@ class ZooKeeperSettings(NamedTuple):
     connection_timeout_ms: int
     requests_in_flight_max: int
     has_acls: bool
-    """Whether znodes that are made can be changed by this identity alone (`zookeeper.set.acl`)."""
+    """True if znodes that are made can be changed by this identity alone (`zookeeper.set.acl`)."""
     digest: tuple[str, str] | None
     """User and password of ZooKeeper's scheme `digest`, None for nobody."""
     tls: ZooKeeperTls | None
@@ -78,12 +78,12 @@ class ZooKeeperSettings(NamedTuple):
 
 
 def is_clustered(config: BrokerConfig) -> bool:
-    """Whether the broker belongs to a cluster on ZooKeeper; otherwise it is alone."""
+    """Say whether the broker belongs to a cluster on ZooKeeper; otherwise it is alone."""
     return bool(config.get(settings.ZOOKEEPER_CONNECT))
 
 
 def zookeeper_settings(config: BrokerConfig) -> ZooKeeperSettings:
-    """How ZooKeeper is reached. Raises SettingError."""
+    """Read the settings of connections to ZooKeeper. Raises SettingError."""
     servers, chroot = parse_connect(config.get(settings.ZOOKEEPER_CONNECT) or "")
     session_ms = config.get(settings.ZOOKEEPER_SESSION_TIMEOUT_MS)
     connection_ms = config.get(settings.ZOOKEEPER_CONNECTION_TIMEOUT_MS)
@@ -189,7 +189,7 @@ def inter_broker_listener(config: BrokerConfig) -> str:
 
 
 def reads_from_rack(config: BrokerConfig) -> bool:
-    """Whether consumers are sent to a replica in their own rack (KIP-392)."""
+    """Say whether consumers are sent to a replica in their own rack (KIP-392)."""
     return config.get(settings.REPLICA_SELECTOR_CLASS) == RACK_SELECTOR
 
 

@@ -131,7 +131,7 @@ def values(own: Mapping[str, str], config: BrokerConfig) -> dict[str, Any]:
 
 
 def check(own: Mapping[str, str], config: BrokerConfig) -> None:
-    """Whether a group may have these settings. Raises SettingError."""
+    """Raise SettingError unless a group may have these settings."""
     for name in own:
         if name not in rows():
             raise SettingError(f"unknown group setting {name!r}")
@@ -159,7 +159,7 @@ def check(own: Mapping[str, str], config: BrokerConfig) -> None:
 
 
 def is_duration(text: str) -> bool:
-    """Whether a text is a duration as java.time reads it, and not below zero in all."""
+    """Say whether a text is a duration as java.time reads it, and not below zero in all."""
     found = _DURATION.fullmatch(text)
     if found is None or text[-1:].upper() in ("P", "T"):
         return False

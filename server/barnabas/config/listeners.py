@@ -23,14 +23,14 @@ PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 class ListenerSecurity(Protocol):
-    """Who knows whether settings of TLS and SASL can be used."""
+    """Checks whether settings of TLS and SASL can be used."""
 
     async def check(self, config: BrokerConfig) -> None:
         """See that every listener could be secured as these settings say. Raises SettingError."""
 
 
 def concerns_security(name: str) -> bool:
-    """Whether a setting is one of TLS or SASL, of all listeners or of one."""
+    """Say whether a setting is one of TLS or SASL, of all listeners or of one."""
     known = tables.find(name)
     return known is not None and (known.base or name).startswith(("ssl.", "sasl."))
 
@@ -48,12 +48,12 @@ class ListenerSettings:
 
     @property
     def has_sasl(self) -> bool:
-        """Whether clients log in with SASL."""
+        """True if clients log in with SASL."""
         return self.protocol in SASL_PROTOCOLS
 
     @property
     def has_tls(self) -> bool:
-        """Whether connections are encrypted."""
+        """True if connections are encrypted."""
         return self.protocol in TLS_PROTOCOLS
 
     def get(self, setting: Setting[T], mechanism: str = "") -> T:
@@ -72,7 +72,7 @@ class ListenerSettings:
         return found
 
     def is_set(self, setting: Setting[T]) -> bool:
-        """Whether a setting is set, for this listener or for all."""
+        """Say whether a setting is set, for this listener or for all."""
         return self._config.value_if_set(f"{self._prefix}{setting.name}") is not None or self._config.is_set(
             setting.name
         )

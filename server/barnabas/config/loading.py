@@ -28,7 +28,7 @@ GROUP_CONFIG = 8
 
 
 class BrokerConfig:
-    """What is set for one broker; everything else has its default.
+    """Settings of one broker; those that are not set have their defaults.
 
     A setting of the broker's own file gives way to one that was set for all brokers while they run, and that to one
     set for this broker (KIP-226). `sources` tells for each set name which of them counts.
@@ -74,7 +74,7 @@ class BrokerConfig:
                 raise SettingError(f"{origin}: {error}" if origin else str(error)) from error
         self._name_the_node(texts)
         self.kept_for_all: Mapping[str, str] = {}
-        """What `keep_for_all` has made settings of all brokers."""
+        """Texts by name of the settings that `keep_for_all` counts as set for all brokers."""
         self._texts: list[tuple[int, Mapping[str, str]]] = [(STATIC_BROKER_CONFIG, texts)]
         self._defaults = _defaults_of(self.release)
         self._values = {**self._defaults, **self._static}
@@ -154,7 +154,7 @@ class BrokerConfig:
         return self._values.get(name)
 
     def is_set(self, name: str) -> bool:
-        """Whether something other than the default gives its value."""
+        """Say whether something other than the default gives a setting's value."""
         return name in self.sources
 
     def default_of(self, name: str) -> Any:
@@ -192,7 +192,7 @@ class BrokerConfig:
         return {name.strip().upper() for name in self.get(broker.CONTROLLER_LISTENER_NAMES) or ()}
 
     def listener_security_protocols(self) -> dict[str, str]:
-        """Which protocol the listeners of each name speak. Raises SettingError."""
+        """Return the security protocol of the listeners of each name. Raises SettingError."""
         return protocols_of(self.get(broker.LISTENER_SECURITY_PROTOCOL_MAP))
 
     def topic_default(self, setting: Setting[Any]) -> tuple[Any, str | None]:
@@ -241,7 +241,7 @@ def protocols_of(text: str) -> dict[str, str]:
 
 
 def explain_unknown(name: str) -> str:
-    """What to tell somebody who has set a setting that does not exist."""
+    """Return what to tell somebody who has set a setting that does not exist."""
     from difflib import get_close_matches
 
     near = get_close_matches(name, list(tables.names()), n=1, cutoff=0.75)

@@ -1,4 +1,4 @@
-"""What releases of Apache Kafka advertise to clients (key:first-last, in the order of keys), and their defaults. Pure.
+"""APIs that releases of Apache Kafka advertise to clients (key:first-last, in the order of keys), and their defaults. Pure.
 
 Read from the `ApiKeys` of each release's kafka-clients (0.9.0.1 to 4.4.0, the newest patch of each), and from the
 broker's sources before. Up to 3.9 it is what a broker on ZooKeeper says, from 4.0 on one on KRaft.

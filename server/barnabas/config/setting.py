@@ -1,4 +1,4 @@
-"""What a setting is: a name, a type with its limits, a default, and what it does.
+"""A setting: its name, its type with limits, its default, and what it does.
 
 The rule: a value is parsed and checked once, when it is set; whoever reads it gets the right Python type.
 """
@@ -158,22 +158,22 @@ class Setting(Generic[T]):
 
     @property
     def dynamic(self) -> bool:
-        """Whether it can change while the broker runs."""
+        """True if the setting can change while the broker runs."""
         return self.changes in ("broker", "cluster")
 
     @property
     def is_removed(self) -> bool:
-        """Whether Kafka 4 has no such setting."""
+        """True if Kafka 4 has no such setting."""
         return self.effect in ("removed", "zookeeper")
 
     @property
     def acts_in_cluster(self) -> bool:
-        """Whether a broker in a cluster acts on it, and one that is alone does not."""
+        """True if a broker in a cluster acts on the setting, and one that is alone does not."""
         return self.effect in ("cluster", "zookeeper")
 
     @property
     def sensitive(self) -> bool:
-        """Whether its value is never shown."""
+        """True if the setting's value is never shown."""
         return self.kind is PASSWORD
 
     def parse(self, text: str) -> T:
@@ -187,7 +187,7 @@ class Setting(Generic[T]):
 
     @property
     def expected(self) -> str:
-        """What its values are, in words."""
+        """The values that the setting takes, in words."""
         if not self.allowed or self.allowed == "+":
             return self.kind.expected
         if self.allowed == REPLICAS:

@@ -45,7 +45,7 @@ class Verdict:
 
 
 def judge(config: BrokerConfig, origins: Mapping[str, str]) -> Verdict:
-    """What the settings ask for that is not here; `origins` says where each was set."""
+    """Return what the settings ask for that is not here; `origins` says where each was set."""
     verdict = Verdict()
     in_cluster = is_clustered(config)
     controllers = {name.lower() for name in config.controller_listener_names()}
@@ -75,13 +75,13 @@ def judge(config: BrokerConfig, origins: Mapping[str, str]) -> Verdict:
 
 
 def _is_zookeeper_socket(config: BrokerConfig, name: str) -> bool:
-    """Whether the class names what is done here: Kafka wants Netty's for TLS, and ZooKeeper's default has none."""
+    """Say whether the class names what is done here: Kafka wants Netty's for TLS, and ZooKeeper's default has none."""
     has_tls = config.get(broker.ZOOKEEPER_SSL_CLIENT_ENABLE)
     return name == ZOOKEEPER_TLS_SOCKET or (name == ZOOKEEPER_PLAIN_SOCKET and not has_tls)
 
 
 def differs(row: Setting[Any], value: Any) -> bool:
-    """Whether a value asks for something that the setting's default does not."""
+    """Say whether a value asks for something that the setting's default does not."""
     default = tables.setting(row.base).default if row.base else row.default
     return value != default and value not in (None, "", ())
 
@@ -92,7 +92,7 @@ def explain(row: Setting[Any], value: object) -> str:
 
 
 def _problem(config: BrokerConfig, row: Setting[Any], value: Any, controllers: set[str]) -> str:
-    """What stops the start with this setting, and what to do; empty if nothing does."""
+    """Return the reason why this setting stops the start, and what to do; empty if it does not."""
     advice = "remove the setting to start without it"
     if row.name in ONE_COPY:
         if value > 1:

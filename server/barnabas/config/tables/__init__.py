@@ -133,7 +133,7 @@ def listed(*, in_cluster: bool = False) -> list[str]:
 
 
 def is_listed(name: str, *, in_cluster: bool = False) -> bool:
-    """Whether a setting is shown when it is not set."""
+    """Say whether a setting is shown when it is not set."""
     known = find(name)
     return (
         known is not None
@@ -145,10 +145,10 @@ def is_listed(name: str, *, in_cluster: bool = False) -> bool:
 
 
 def is_gone(setting: Setting[Any], *, in_cluster: bool) -> bool:
-    """Whether Kafka 4 has no such setting and this broker does not act on it: then it is as one that nobody knows."""
+    """Say whether Kafka 4 has no such setting and this broker does not act on it: then it counts as unknown."""
     return setting.is_removed and not (in_cluster and setting.acts_in_cluster)
 
 
 def belongs_to_plugin(name: str) -> bool:
-    """Whether a name is for a plugin to know, so that nobody can call it wrong."""
+    """Say whether a name is for a plugin to know, so that nobody can call it wrong."""
     return name.startswith(_OPEN_PREFIXES)
