@@ -1,1 +1,1 @@
-"""Who may do what. Pure."""
+"""Authentication and authorization of clients. Pure."""

@@ -22,7 +22,7 @@ ANYONE = "User:*"
 
 
 class PatternType(IntEnum):
-    """How a name in an ACL stands for resources, with the numbers of the wire (KIP-290)."""
+    """Ways in which a name in an ACL stands for resources, with the numbers of the wire (KIP-290)."""
 
     __hash__ = int.__hash__  # that of Enum is slow, and decisions are looked up by these
 
@@ -35,7 +35,7 @@ MATCH = 2
 
 
 class Permission(IntEnum):
-    """Whether an ACL allows or denies, with the numbers of the wire."""
+    """Effects of an ACL, to allow or to deny, with the numbers of the wire."""
 
     __hash__ = int.__hash__  # that of Enum is slow, and decisions are looked up by these
 
@@ -55,7 +55,7 @@ class ResourcePattern(NamedTuple):
 
 
 class AccessControlEntry(NamedTuple):
-    """Who may, or may not, do what from where. The host is an address as Kafka writes it, or `*`."""
+    """A principal that may, or may not, do an operation from a host. The host is an address as Kafka writes it, or `*`."""
 
     principal: str
     host: str
@@ -137,9 +137,9 @@ class Acls:
     ) -> None:
         self.by_principal = by_principal
         self.principals = principals
-        """Whom the ACLs of each pattern name."""
+        """Principals that the ACLs of each pattern name."""
         self.prefixes = prefixes
-        """How many prefixed patterns there are by resource type and length of the prefix."""
+        """Number of prefixed patterns by resource type and length of the prefix."""
         self.count = count
 
     def __iter__(self) -> Iterator[AclBinding]:

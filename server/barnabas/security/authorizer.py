@@ -1,4 +1,4 @@
-"""What an authorizer is asked, and the one that allows everything. Pure.
+"""Port of authorizers with the questions they are asked, and the authorizer that allows everything. Pure.
 
 The rule: operations, resource types and their numbers are Kafka's, since ACLs and authorized operations travel as
 numbers; an authorizer answers for one operation on one resource by name, and nobody else decides.
@@ -18,7 +18,7 @@ CLUSTER_NAME = "kafka-cluster"
 
 
 class ResourceType(IntEnum):
-    """What ACLs are about, with the numbers of the wire."""
+    """Types of resources that ACLs are about, with the numbers of the wire."""
 
     __hash__ = int.__hash__  # that of Enum is slow, and decisions are looked up by these
 
@@ -31,7 +31,7 @@ class ResourceType(IntEnum):
 
 
 class Operation(IntEnum):
-    """What somebody may be allowed to do, with the numbers of the wire. ALL stands in ACLs only."""
+    """Operations that somebody may be allowed to do, with the numbers of the wire. ALL stands in ACLs only."""
 
     __hash__ = int.__hash__  # that of Enum is slow, and decisions are looked up by these
 
@@ -67,7 +67,7 @@ OPERATIONS_ON: Mapping[ResourceType, tuple[Operation, ...]] = MappingProxyType({
     ResourceType.DELEGATION_TOKEN: (Operation.DESCRIBE,),
     ResourceType.USER: (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS),
 })  # fmt: skip
-"""Which operations there are on which resources."""
+"""Operations that there are on resources of each type."""
 
 ALL_OPERATIONS: Mapping[ResourceType, int] = MappingProxyType(
     {kind: sum(1 << operation for operation in operations) for kind, operations in OPERATIONS_ON.items()}
@@ -91,7 +91,7 @@ REFUSALS: Mapping[ResourceType, ErrorCode] = MappingProxyType(
 
 
 class Requester(NamedTuple):
-    """Who asks: the principal as `Type:name`, and the address the connection comes from, as ACLs name it."""
+    """The client that asks: its principal as `Type:name`, and the address it connects from, as ACLs name it."""
 
     principal: str
     host: str

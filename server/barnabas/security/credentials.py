@@ -1,4 +1,4 @@
-"""What a listener that authenticates asks of credentials: the port between SASL mechanisms and who keeps them. Pure.
+"""Port between SASL mechanisms and the store of credentials, for listeners that authenticate. Pure.
 
 The rule: everything is looked up at each login, in the newest image of the cluster, so that a change has effect at once.
 """

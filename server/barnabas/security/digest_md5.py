@@ -53,7 +53,7 @@ class DigestServer:
     def __init__(self, password_of: Callable[[str], str | None], *, realm: str, uri: str, nonce: str) -> None:
         """`password_of` returns None for a user that there is not; `uri` is SERVICE/HOST; `nonce` as for the client."""
         self.username: str | None = None
-        """Who has logged in; None before the end."""
+        """Name of the user who has logged in; None before the end."""
         self._password_of = password_of
         self._realm = realm
         self._uri = uri

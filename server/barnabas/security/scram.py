@@ -37,7 +37,7 @@ BY_TYPE: Mapping[int, ScramMechanism] = MappingProxyType({one.type: one for one 
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """What proves a password without having it: a salt, two keys, and how often the password was hashed."""
+    """Credential that proves a password without having it: a salt, two keys, and how often the password was hashed."""
 
     salt: bytes = field(repr=False)
     stored_key: bytes = field(repr=False)

@@ -43,7 +43,7 @@ _IMPLIED_BY: Mapping[Operation, tuple[Operation, ...]] = MappingProxyType({
 
 
 class Decision(NamedTuple):
-    """Whether something is allowed, and the ACL that says so, or the name of the rule."""
+    """A decision to allow or deny, and the ACL that says so, or the name of the rule."""
 
     is_allowed: bool
     rule: AclBinding | str
@@ -74,12 +74,12 @@ class StandardAuthorizer:
         self._decisions: dict[tuple[Requester, Operation, ResourceType, str], bool] = {}
         self._on_any: dict[tuple[Requester, Operation, ResourceType], bool] = {}
         self.allowed_counts = [0] * (max(ResourceType) + 1)
-        """How often `allows` allowed something, by the number of the resource type."""
+        """Number of times that `allows` has allowed something, by the number of the resource type."""
         self.denied_counts = [0] * (max(ResourceType) + 1)
 
     @property
     def acl_count(self) -> int:
-        """How many ACLs there are."""
+        """Number of ACLs."""
         return self._newest().count
 
     def allows(

@@ -37,7 +37,7 @@ class AcceptedContext(Protocol):
 
     @property
     def is_established(self) -> bool:
-        """Whether the client is authenticated."""
+        """True if the client is authenticated."""
 
     @property
     def initiator(self) -> str:

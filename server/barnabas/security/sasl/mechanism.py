@@ -1,4 +1,4 @@
-"""What a SASL mechanism is to the server: an exchange of messages that ends with who the client is. Pure.
+"""Port of SASL mechanisms on the server: an exchange of messages that ends with the client's identity. Pure.
 
 The rule: an exchange is a state machine without input or output. Its errors are for the log; what a client reads of them
 is only what it may know, which is not whether a user exists.
@@ -28,7 +28,7 @@ class LoginFailedError(Exception):
 
 
 class Identity(NamedTuple):
-    """Who has logged in.
+    """Identity of a client that has logged in.
 
     `name` is that of a principal of type User; `expires_at_ms` is the end of the credential's life in ms since the epoch,
     None for one that has no end.
@@ -37,7 +37,7 @@ class Identity(NamedTuple):
     name: str
     expires_at_ms: int | None = None
     is_by_token: bool = False
-    """Whether a delegation token was used (KIP-48)."""
+    """True if a delegation token was used (KIP-48)."""
 
 
 class Exchange(Protocol):
@@ -45,7 +45,7 @@ class Exchange(Protocol):
 
     @property
     def identity(self) -> Identity | None:
-        """Who has logged in; None until the last message has been checked."""
+        """Identity of the client; None until the last message has been checked."""
 
     async def step(self, message: bytes) -> bytes | None:
         """Take the client's next message and return the answer, None for none. Raises LoginFailedError."""

@@ -13,7 +13,7 @@ from barnabas.security.sasl.mechanism import Identity, LoginFailedError
 
 INVALID_TOKEN = '{"status":"invalid_token"}'
 GOODBYE = b"\x01"
-"""What a client answers to a failure before the server ends the exchange."""
+"""Client's answer to a failure, before the server ends the exchange."""
 
 _SASLNAME = r"(?:[^\x00,=]|=2C|=3D)+"
 _FIRST = re.compile(

@@ -120,7 +120,7 @@ class ScramExchange:
 
 
 class _First:
-    """What the first message and its answer were."""
+    """The client's first message, its answer, and the credential it is checked by."""
 
     __slots__ = ("bare", "challenge", "credential", "gs2", "identity", "is_known", "nonce")
 

@@ -1,4 +1,4 @@
-"""Where a connection stands in its login, as Kafka's SASL server goes through it (KIP-43, KIP-152, KIP-368). Pure.
+"""State of a connection's login, as Kafka's SASL server goes through it (KIP-43, KIP-152, KIP-368). Pure.
 
     START --ApiVersions--> VERSIONS --SaslHandshake--> EXCHANGE --last token--> DONE --SaslHandshake--> EXCHANGE ...
 
@@ -27,7 +27,7 @@ _REQUESTS_SINCE = 1  # of SaslHandshake: the tokens after it come in SaslAuthent
 
 
 class Stage(enum.Enum):
-    """Where a login stands."""
+    """Stages of a login."""
 
     START = enum.auto()
     VERSIONS = enum.auto()
@@ -39,7 +39,7 @@ class Stage(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class SaslOffer:
-    """What a listener offers to those who log in."""
+    """Mechanisms that a listener offers to those who log in, with their limits."""
 
     mechanisms: Mapping[str, Mechanism]
     frame_bytes_max: int
@@ -55,7 +55,7 @@ class SaslServer:
         self.offer = offer
         self.stage = Stage.START
         self.identity: Identity | None = None
-        """Who has logged in; keeps its value while the client logs in again."""
+        """Identity of the client that has logged in; keeps its value while the client logs in again."""
         self.expires_ms: float | None = None
         """The monotonic ms from which on only a new login is admitted."""
         self._mechanism = ""
@@ -66,12 +66,12 @@ class SaslServer:
 
     @property
     def is_done(self) -> bool:
-        """Whether the client may ask for everything."""
+        """True if the client may ask for everything."""
         return self.stage is Stage.DONE
 
     @property
     def has_failed(self) -> bool:
-        """Whether the connection is to be closed, after its answer if there is one."""
+        """True if the connection is to be closed, after its answer if there is one."""
         return self.stage is Stage.FAILED
 
     @property
@@ -82,7 +82,7 @@ class SaslServer:
     # --- what may be asked --------------------------------------------------------------------------------------
 
     def expects_token(self, *, is_known_api: bool) -> bool:
-        """Whether the next frame is a bare token: after SaslHandshake v0, or of a GSSAPI client without a handshake.
+        """Say whether the next frame is a bare token: after SaslHandshake v0, or of a GSSAPI client without a handshake.
 
         `is_known_api` says whether the frame begins with the key of some API; a first frame that does not is a token of
         a client of Kafka 0.9. Raises PeerError where GSSAPI is not offered.
@@ -150,7 +150,7 @@ class SaslServer:
         return ErrorCode.NONE
 
     def _may_begin_again(self, steady_ms: float) -> bool:
-        """Whether a client that has logged in may do it again: where logins expire, and not all the time."""
+        """Say whether a client may log in once more, and note when: only where logins expire, and not all the time."""
         if self.expires_ms is None:
             return False
         if self._last_begun_ms is not None and steady_ms - self._last_begun_ms < REAUTHENTICATION_MS_MIN:
