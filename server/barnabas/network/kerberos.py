@@ -37,7 +37,7 @@ _TRANSIENT = frozenset((21, 33, 34))
 
 TEXT_CHARS_MAX = 500
 _NOTHING = "Success"
-"""What the library says of codes that it has no words for, and of none."""
+"""The library's text for codes that it has no words for, and for none."""
 
 _caches = itertools.count(1)
 
@@ -121,7 +121,7 @@ class Context:
 
     @property
     def is_established(self) -> bool:
-        """Whether both sides are done with it."""
+        """True if the negotiation of the context is complete."""
         return bool(self._context.complete)
 
     @property
@@ -131,7 +131,7 @@ class Context:
 
     @property
     def is_mutual(self) -> bool:
-        """Whether the service has proved who it is."""
+        """True if the service has proved who it is."""
         return bool(self._context.actual_flags & self._gssapi.RequirementFlag.mutual_authentication)
 
     def step(self, token: bytes | None) -> bytes | None:
@@ -168,11 +168,11 @@ class Login:
     service: str
     """The first part of the services' principals (`sasl.kerberos.service.name`)."""
     principal: str | None = None
-    """Who logs in; None for the only one that the tickets are for."""
+    """Principal that logs in; None for the only one that the tickets are for."""
     keytab: str | None = None
     """The file with the principal's key; None to use tickets that somebody else gets."""
     ticket_cache: str | None = None
-    """Where these are; None for the library's default."""
+    """Cache of these tickets; None for the library's default."""
 
 
 class Tickets:

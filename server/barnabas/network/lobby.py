@@ -1,4 +1,4 @@
-"""Where sockets wait of which only as many wake up in one turn of the event loop as it has time for.
+"""An epoll set of waiting sockets, of which only as many wake up in one turn of the event loop as it has time for.
 
 The rule: Trio wakes every task whose socket has something to read in one turn, and waking 5,000 takes tenths of a
 second before any of them has been served. So sockets of new and idle connections, and those of active ones while many
@@ -16,7 +16,7 @@ from typing import Final
 import trio
 
 WOKEN_AT_ONCE: Final = 32
-"""How many sockets wake up in one turn at most: a millisecond or two to serve, if each has a small request."""
+"""Most sockets that wake up in one turn: a millisecond or two to serve, if each has a small request."""
 TURN_SECONDS: Final = 0.002
 """If the turn before took longer, fewer wake up than in it, down to four; more, if it took three quarters of it."""
 
@@ -53,7 +53,7 @@ class Lobby:
         self._is_watched = False
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Number of tasks that wait."""
         return len(self._waiting)
 
     async def wait_readable(self, descriptor: int, arrived: Arrived | None = None) -> None:

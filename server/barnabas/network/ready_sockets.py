@@ -1,4 +1,4 @@
-"""Which of the accepted sockets have something to read, asked without a turn of the event loop.
+"""Readiness of accepted sockets to be read, asked without a turn of the event loop.
 
 The rule: Trio's own set of sockets says nothing before a turn has ended. This one holds each socket for as long as it
 is open, level-triggered, so one system call of a microsecond tells whether one socket, and no other, is ready.

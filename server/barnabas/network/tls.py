@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 RECORD_BYTES_MAX: Final = 17 * 1024  # with its header and padding
 PIECE_BYTES: Final = 64 * 1024
-"""How much is given to OpenSSL at a time: four records."""
+"""Bytes that are given to OpenSSL at a time: four records."""
 SENT_BEFORE_A_TURN: Final = 256 * 1024
 """After so many bytes others have their turn: encrypting them takes about 0.2 ms."""
 RECEIVED_AT_ONCE: Final = 128 * 1024

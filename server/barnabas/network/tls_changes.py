@@ -1,4 +1,4 @@
-"""What may change when the key store of a listener is replaced while the broker runs (KIP-226).
+"""Checks of a new key store that replaces a listener's while the broker runs (KIP-226).
 
 The rule: clients know the broker by the names in its certificate, so another certificate has the same subject and all
 alternative names of the one before, unless `ssl.allow.dn.changes` and `ssl.allow.san.changes` say otherwise. These are

@@ -27,7 +27,7 @@ CLIENT_AUTH = {"required": ssl.CERT_REQUIRED, "requested": ssl.CERT_OPTIONAL, "n
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """What Kafka's ssl.* settings say for one listener, or for a client."""
+    """Kafka's ssl.* settings of one listener, or of a client."""
 
     key_store: StoreSettings
     trust_store: StoreSettings
@@ -36,12 +36,12 @@ class TlsSettings:
     cipher_suites: tuple[str, ...] = ()
     client_auth: str = "none"
     identifies_endpoint: bool = True
-    """Whether a client compares the server's name with its certificate."""
+    """True if a client compares the server's name with its certificate."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerTls:
-    """What accepted connections are secured with."""
+    """TLS of accepted connections."""
 
     context: ssl.SSLContext
     suites: frozenset[str]
@@ -49,11 +49,11 @@ class ServerTls:
     certificate: str = ""
     """The broker's own certificate, as PEM."""
     has_trust_store: bool = False
-    """Whether a trust store is set, used or not."""
+    """True if a trust store is set, used or not."""
 
     @property
     def requires_certificate(self) -> bool:
-        """Whether clients without a certificate are refused."""
+        """True if clients without a certificate are refused."""
         return self.context.verify_mode == ssl.CERT_REQUIRED
 
 

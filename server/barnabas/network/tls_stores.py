@@ -24,7 +24,7 @@ class TlsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """Where keys or certificates are: in a file of some type, or as PEM in the settings."""
+    """Place of keys or certificates: a file of some type, or PEM in the settings."""
 
     what: str
     """`ssl.keystore` or `ssl.truststore`, for messages."""
@@ -37,7 +37,7 @@ class StoreSettings:
 
     @property
     def is_set(self) -> bool:
-        """Whether there is anything."""
+        """True if a file or any PEM is set."""
         return bool(self.location or self.key or self.certificates)
 
 
@@ -121,7 +121,7 @@ def _read(settings: StoreSettings) -> bytes:
 
 
 def _is_pem(settings: StoreSettings, data: bytes) -> bool:
-    """Whether a file is read as PEM. Type JKS, the default, means PKCS12 too, which keytool writes since Java 9."""
+    """Say whether a file is read as PEM. Type JKS, the default, means PKCS12 too, which keytool writes since Java 9."""
     kind = settings.type.upper()
     is_der = data[:1] == bytes((_DER_SEQUENCE,))
     if kind == PEM:

@@ -1,4 +1,4 @@
-"""What a connection is made of, whoever carries the bytes: plain sockets, TLS, or a simulated network.
+"""Ports of connections and networks, whoever carries the bytes: plain sockets, TLS, or a simulated network.
 
 The rule: a call that would block waits through trio, and nothing is awaited between a read and its return, so that
 buffers may be shared by all connections.
@@ -116,7 +116,7 @@ class Acceptor(Protocol):
 
 
 class Network(Protocol):
-    """Where addresses are bound and dialled."""
+    """Binds and dials addresses."""
 
     def host_name(self) -> str:
         """Return the name by which other machines know this one."""
