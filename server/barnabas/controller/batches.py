@@ -1,4 +1,4 @@
-"""What has to be sent to brokers after a change, gathered and built. Pure.
+"""Requests that have to be sent to brokers after a change, gathered and built. Pure.
 
 The rule: a request says what is true when it is built, in the version that `inter.broker.protocol.version` stands for,
 with the epoch of the broker that gets it. For each broker LeaderAndIsr comes first, then UpdateMetadata, then StopReplica.

@@ -63,12 +63,12 @@ class _Channel:
         self.waiting: deque[tuple[Outgoing, Answered]] = deque()
         self.scope = trio.CancelScope()
         self.is_refused = False
-        """Whether nobody listens at the broker's address."""
+        """True while nobody listens at the broker's address."""
         self._wake = trio.Event()
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing is to be sent or reported any more."""
+        """True if nothing is to be sent or reported any more."""
         return self.scope.cancel_called
 
     def close(self) -> None:

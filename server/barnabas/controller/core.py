@@ -1,4 +1,4 @@
-"""What every part of the core has at hand. Pure."""
+"""State and settings of a controller, and requests to send, at hand for every part of the core. Pure."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ class ControllerSettings:
 
     @property
     def uses_topic_ids(self) -> bool:
-        """Whether topics get ids (KIP-516)."""
+        """True if topics get ids (KIP-516)."""
         return self.protocol >= versions.V2_8_IV0
 
     @property
     def leaders_write_isrs(self) -> bool:
-        """Whether leaders change the ISRs in ZooKeeper themselves, and do not ask the controller (before KIP-497)."""
+        """True if leaders change the ISRs in ZooKeeper themselves, and do not ask the controller (before KIP-497)."""
         return self.protocol < versions.V2_7_IV2
 
     @property
     def marks_recovery(self) -> bool:
-        """Whether brokers know of leaders that recover from an unclean election (KIP-704)."""
+        """True if brokers know of leaders that recover from an unclean election (KIP-704)."""
         return self.protocol >= versions.V3_2_IV0
 
 

@@ -1,4 +1,4 @@
-"""Who is the controller: the znode /controller, and the epoch that grows with each election.
+"""Election of the controller: the znode /controller, and the epoch that grows with each election.
 
 The rule: /controller is made and the epoch raised in one transaction, so that there is one winner for each epoch. The
 znode belongs to a session; whose session made it is the controller, also when the answer to that was lost.
@@ -33,7 +33,7 @@ NOBODY = -1
 
 @dataclass(frozen=True, slots=True)
 class Elected:
-    """What came of standing for election: the controller, and its epoch with the znode's version if it is this broker."""
+    """Result of standing for election: the controller, and its epoch with the znode's version if it is this broker."""
 
     controller_id: int
     epoch: int = 0

@@ -1,4 +1,4 @@
-"""Who leads a partition next. Pure.
+"""Choice of the next leader of a partition. Pure.
 
 The rule: only an in-sync replica that can be used becomes leader, the first in the order of the assignment; out of sync
 only where that is allowed and nobody in sync is left. None means that nobody can be elected. Each election is a new

@@ -29,7 +29,7 @@ class LocalReplicas(Protocol):
 
 
 class LostLogs(Protocol):
-    """What this broker has had in log dirs that are gone."""
+    """Logs that this broker has had in log dirs that are gone."""
 
     async def begin_again(self, topic: str, index: int) -> bool:
         """Give up what a partition had; says whether that was possible."""

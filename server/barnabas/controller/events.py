@@ -42,7 +42,7 @@ class Event:
     key: str = ""
     call: Call | None = None
     needs_controller: bool = True
-    """Whether it means nothing when this broker is not the controller any more."""
+    """True if the event means nothing when this broker is not the controller any more."""
 
 
 def not_controller() -> RequestError:

@@ -1,4 +1,4 @@
-"""What leaders propose for the ISRs of their partitions (AlterPartition, KIP-497). Pure.
+"""Proposals of leaders for the ISRs of their partitions (AlterPartition, KIP-497). Pure.
 
 The rule: a proposal is accepted if it comes from the leader in the epoch that is known, starts from the state that is
 known, and only brokers that live would be in sync (KIP-841, KIP-903). The same proposal once more has the same answer.

@@ -32,7 +32,7 @@ NOBODY = "no replica can be elected"
 
 
 class Outcome(dict[TopicPartition, str]):
-    """What has become of partitions: why not, empty if the state was written or is as it should be."""
+    """Results by partition: why not, empty if the state was written or is as it should be."""
 
 
 def update(

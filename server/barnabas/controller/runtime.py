@@ -47,7 +47,7 @@ REBALANCE_FIRST_SECONDS = 5.0
 """After so long a new controller looks for leaders that are not where they should be."""
 PRODUCER_IDS_PER_BLOCK = 1_000
 IMAGE_SECONDS = 0.01
-"""How often it is looked whether this broker knows of new leaders, while somebody waits for that."""
+"""Time between two looks whether this broker knows of new leaders, while somebody waits for that."""
 RETRY_SECONDS = 1.0
 """The wait before this broker stands for election once more, after ZooKeeper has refused something."""
 
@@ -86,13 +86,13 @@ class ControllerRuntime:
         self._scope = trio.CancelScope()
         self._nursery: trio.Nursery | None = None
         self.controller_id = NOBODY
-        """Who is the controller, as far as this broker has read it."""
+        """Id of the controller, as far as this broker has read it."""
 
     # --- life -----------------------------------------------------------------------------------------------
 
     @property
     def is_active(self) -> bool:
-        """Whether this broker is the controller now."""
+        """True while this broker is the controller."""
         return self._tenure is not None
 
     @property

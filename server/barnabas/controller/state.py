@@ -1,4 +1,4 @@
-"""What the controller knows of the cluster. Pure.
+"""State of the cluster, as far as the controller knows it. Pure.
 
 The rule: ZooKeeper has the truth, this is what the controller of one epoch has read of it and written to it; it changes
 only after ZooKeeper has changed. Whether a partition is new, online or offline follows from it, and is kept nowhere.
@@ -19,7 +19,7 @@ NO_EPOCH = -1
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a broker listens; `security_protocol` is 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
+    """Address of a broker's listener; `security_protocol` is 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
 
     listener: str
     host: str
@@ -61,7 +61,7 @@ class Assignment:
 
     @property
     def is_reassigned(self) -> bool:
-        """Whether a reassignment goes on."""
+        """True while a reassignment goes on."""
         return bool(self.adding or self.removing)
 
     def reassigned_to(self, target: Sequence[int]) -> Assignment:
@@ -104,7 +104,7 @@ class PartitionState:
 
 @dataclass(slots=True)
 class Deletion:
-    """How far the deletion of a topic has come; replicas are (partition, broker)."""
+    """Progress of the deletion of a topic; replicas are (partition, broker)."""
 
     begun: bool = False
     """All brokers have been sent that nobody leads the topic."""
@@ -144,7 +144,7 @@ class ControllerState:
     # --- brokers --------------------------------------------------------------------------------------------
 
     def is_live(self, broker_id: int) -> bool:
-        """Whether a broker is registered and is not shutting down."""
+        """Say whether a broker is registered and is not shutting down."""
         return broker_id in self.brokers and broker_id not in self.shutting_down
 
     def live_ids(self) -> set[int]:
@@ -154,7 +154,7 @@ class ControllerState:
     def is_online(
         self, broker_id: int, partition: TopicPartition, *, also_shutting_down: bool = False
     ) -> bool:
-        """Whether a replica can be used: its broker lives, and its log dir."""
+        """Say whether a replica can be used: its broker lives, and its log dir."""
         if broker_id not in self.brokers or (broker_id in self.shutting_down and not also_shutting_down):
             return False
         return partition not in self.offline_dirs.get(broker_id, ())
@@ -194,16 +194,16 @@ class ControllerState:
         return [(topic, index) for index in self.assignments.get(topic, {})]
 
     def is_deleting(self, topic: str) -> bool:
-        """Whether a topic is being deleted: that begins when none of its partitions is being reassigned."""
+        """Say whether a topic is being deleted: that begins when none of its partitions is being reassigned."""
         deletion = self.deletions.get(topic)
         return deletion is not None and (deletion.begun or not self.is_reassigned(topic))
 
     def is_reassigned(self, topic: str) -> bool:
-        """Whether a partition of a topic is being reassigned."""
+        """Say whether a partition of a topic is being reassigned."""
         return any(name == topic for name, _ in self.reassigning)
 
     def is_offline(self, partition: TopicPartition) -> bool:
-        """Whether a partition has no leader that can be used, or never had one. One that is shutting down leads still."""
+        """Say whether a partition has no leader that can be used, or never had one. One shutting down leads still."""
         state = self.states.get(partition)
         return state is None or not self.is_online(state.leader, partition, also_shutting_down=True)
 

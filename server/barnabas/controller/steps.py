@@ -1,4 +1,4 @@
-"""What the core asks of the shell, one step at a time. Pure.
+"""Steps that the controller's core asks of the shell, one at a time. Pure.
 
 The rule: the core is written as generators that yield steps and are sent their outcomes; the shell carries them out on
 ZooKeeper and the brokers' connections, a test on dictionaries. A step that cannot be carried out because another
@@ -40,7 +40,7 @@ class CreateStates:
 
 @dataclass(slots=True)
 class Written:
-    """What was written."""
+    """Result of writing the states of partitions."""
 
     done: dict[TopicPartition, PartitionState] = field(default_factory=dict)
     """With the versions that the znodes have now."""

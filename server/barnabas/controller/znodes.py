@@ -1,4 +1,4 @@
-"""What one controller reads from ZooKeeper and writes to it, in one epoch.
+"""Reads from ZooKeeper and writes to it by one controller, in one epoch.
 
 The rule: every write is a transaction that begins with a check of the znode of the controller's epoch, so that a
 controller that does not know yet that there is a newer one changes nothing. A request whose answer was lost is made
