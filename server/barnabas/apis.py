@@ -43,7 +43,7 @@ DELEGATION_TOKEN, USER = ResourceType.DELEGATION_TOKEN, ResourceType.USER
 
 
 class Access(NamedTuple):
-    """What a request needs to be allowed: an operation on resources of a type.
+    """Permission that a request needs: an operation on resources of a type.
 
     `named_by` is where the request names them (`topics.name`: the name of each topic); empty for the cluster, and for
     resources that only the answer names.

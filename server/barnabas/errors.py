@@ -1,4 +1,4 @@
-"""Whose fault it is: the three ways in which serving a client can fail.
+"""Errors by whose fault they are: the three ways in which serving a client can fail.
 
 The rule: an error says who has to act on it. A peer that sends malformed frames loses its connection, a
 request that asks for something impossible is answered with an error code, and a disk that fails takes its log
@@ -57,12 +57,12 @@ _NO_MORE_FILES = (EMFILE, ENFILE)
 
 
 def lacks_room(error: BaseException) -> bool:
-    """Whether nothing more can be written to a disk, or for this user, until somebody makes room."""
+    """Say whether nothing more can be written to a disk, or for this user, until somebody makes room."""
     return isinstance(error, OSError) and error.errno in _NO_ROOM
 
 
 def lacks_files(error: BaseException) -> bool:
-    """Whether a file could not be opened because too many are open already."""
+    """Say whether a file could not be opened because too many are open already."""
     return isinstance(error, OSError) and error.errno in _NO_MORE_FILES
 
 
@@ -76,7 +76,7 @@ class StorageError(Exception):
 
     @property
     def is_full(self) -> bool:
-        """Whether only room is missing, on the disk or for another open file.
+        """True if only room is missing, on the disk or for another open file.
 
         Then what was written before is as it was, and the dir need not go offline.
         """
@@ -84,7 +84,7 @@ class StorageError(Exception):
 
     @property
     def is_missing(self) -> bool:
-        """Whether a file or directory was not there: that says nothing of the disk.
+        """True if a file or directory was not there: that says nothing of the disk.
 
         What is gone has to be found out before anything goes offline.
         """

@@ -31,7 +31,7 @@ import trio
 BUDGET_SECONDS: Final = 0.002
 """Whoever sends little waits for a turn or two. A turn by itself costs a twentieth of it."""
 LONG_WORK_SHARE: Final = 0.5
-"""How much of the budget long work may use up before it gives way."""
+"""Share of the budget that long work may use up before it gives way."""
 LONG_SECONDS: Final = 0.001
 SCORE_OF_LONG_STEP: Final = 2
 SCORE_OF_LONG_WORK: Final = 3
@@ -50,10 +50,10 @@ STALL_SECONDS: Final = 0.2
 BOUNDS_SECONDS = (0.005, 0.02, 0.05, 0.2, 1.0)
 
 LET_THROUGH_MAX: Final = 32
-"""How many requests of each queue are let through in a turn at most. As many as the turns before had time for: the
+"""Most requests of each queue that are let through in a turn. As many as the turns before had time for: the
 number doubles after a turn that took less than half of its budget and is halved after one that took more."""
 REQUESTS_PER_LONG_WORK: Final = 8
-"""How many requests are let through for each piece of long work; one piece of it in every turn at least."""
+"""Requests that are let through for each piece of long work; one piece of it in every turn at least."""
 
 _Queue = OrderedDict[trio.lowlevel.Task, None]
 
@@ -68,7 +68,7 @@ class Stall(NamedTuple):
 
 
 class TaskTime:
-    """How many seconds a task has run, from `LoopBudget.begin_counting` on until `stop`; waiting does not count."""
+    """Seconds that a task has run, from `LoopBudget.begin_counting` on until `stop`; waiting does not count."""
 
     __slots__ = ("_budget", "_taken", "_task", "seconds")
 
@@ -116,7 +116,7 @@ class LoopBudget:
         self._turn_began = self._step_began = clock()
         self._steps = 0
         self._runnable = UNKNOWN
-        """How many tasks have been scheduled and have not run since."""
+        """Number of tasks that have been scheduled and have not run since."""
         self._task: trio.lowlevel.Task | None = None
         self._longest_step = 0.0
         self._longest_task: trio.lowlevel.Task | None = None
@@ -129,7 +129,7 @@ class LoopBudget:
         self._has_run: list[_Queue] = []  # of these two, which have had somebody run in this turn
         self._lets_through = False
         self._scores: WeakKeyDictionary[trio.lowlevel.Task, int] = WeakKeyDictionary()
-        """How long the steps of a task have been of late: grows with each long one, shrinks with each request."""
+        """Scores for the recent steps of each task: one grows with each long step, and shrinks with each request."""
         self.longest_seconds = 0.0
         self.long_turns = [0] * len(BOUNDS_SECONDS)
         self.on_long_turn: Callable[[Stall], object] = bool
@@ -210,7 +210,7 @@ class LoopBudget:
 
     @property
     def step_seconds(self) -> float:
-        """How long the step that runs has taken so far."""
+        """Seconds that the running step has taken so far."""
         return self._clock() - self._step_began
 
     def begin_counting(self) -> TaskTime:
@@ -231,22 +231,22 @@ class LoopBudget:
 
     @property
     def is_used_up(self) -> bool:
-        """Whether this turn has taken so long that whoever has more to do must give way."""
+        """True if this turn has taken so long that whoever has more to do must give way."""
         return self._clock() >= self._ends
 
     @property
     def is_crowded(self) -> bool:
-        """Whether many active connections have been late for a turn: only as many should wake up as it has time for."""
+        """True if many active connections have been late for a turn: only as many should wake up as it has time for."""
         return self._turn_began < self._crowd_ends
 
     @property
     def may_go_on(self) -> bool:
-        """Whether the running task may look for its next request at once: no other can run, and the turn is young."""
+        """True if the running task may look for its next request at once: no other can run, and the turn is young."""
         return self._runnable == 0 and self._clock() - self._turn_began < AT_ONCE_SECONDS
 
     @property
     def may_go_on_after_a_turn(self) -> bool:
-        """Whether it may when another turn has begun: no other task can run, but this turn is not young any more."""
+        """True if the running task may go on after one more turn: no other can run, but this turn is not young any more."""
         return self._runnable == 0 and self._clock() - self._turn_began >= AT_ONCE_SECONDS
 
     def begin_next(self, task: trio.lowlevel.Task | None = None) -> None:

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 Place = tuple[str | int, ...]
-"""How to get to a value: keys of mappings, positions in lists."""
+"""Path to a value: keys of mappings, positions in lists."""
 _BOOLEAN = "tag:yaml.org,2002:bool"
 
 

@@ -10,7 +10,7 @@ import os
 import sys
 
 ERRORS = (errno.ENOSPC, errno.EPIPE, errno.EIO, errno.EDQUOT, errno.EBADF)
-"""How writing to standard output fails."""
+"""Numbers of the errors with which writing to standard output fails."""
 
 
 def explain(error: OSError) -> str | None:

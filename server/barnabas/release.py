@@ -1,4 +1,4 @@
-"""What a release of Kafka serves, as one value: APIs and versions, features, versions of records, defaults.
+"""A release of Kafka, as one value: APIs and versions, features, versions of records, defaults.
 
 The rule: nothing else decides which versions are served or written. A broker is assembled with one profile: that of Kafka 4
 with the versions of all releases before it, or with `kafka.version` that of one release, exactly.
@@ -42,7 +42,7 @@ class ReleaseProfile(NamedTuple):
     kept_for_all: tuple[str, ...] = ()
     """Settings that are always settings of all brokers, and never of a single one (KIP-966)."""
     advertises_member_apis: bool = False
-    """Whether clients are told of what brokers ask each other, as by releases that may run on ZooKeeper."""
+    """True if clients are told of the APIs between brokers, as by releases that may run on ZooKeeper."""
 
     def has(self, feature: str) -> bool:
         """Say whether a feature is on, as long as nobody has switched it."""

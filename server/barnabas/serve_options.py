@@ -1,4 +1,4 @@
-"""What `barnabas serve` was given on the command line and in its file, as settings.
+"""Options of `barnabas serve` on the command line and in its file, as settings.
 
 The rule: an option goes before the file, and each setting keeps the place where it was set, for messages.
 """
@@ -17,7 +17,7 @@ from barnabas.config.setting import SettingError
 SET_OPTION = "--set"
 DEMO_OPTION = "--demo-security"
 WORKER_DIRECTORY = "worker-"
-"""What the directories of workers are called in each log dir, before their number."""
+"""Beginning of the names of workers' directories in each log dir, before the worker's number."""
 DEFAULT_NAME = "PLAINTEXT"
 """The name of a listener that is given as HOST:PORT."""
 
@@ -209,6 +209,6 @@ def _name_of(address: str) -> str:
 
 
 def _state_directory() -> str:
-    """Where programs of this user keep what must last: $XDG_STATE_HOME, or ~/.local/state."""
+    """Return the directory where programs of this user keep lasting data: $XDG_STATE_HOME, or ~/.local/state."""
     base = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
     return os.path.join(base, "barnabas")
