@@ -35,7 +35,7 @@ from barnabas.records.batch import HEADER_SIZE, read_body, read_header
 from barnabas.records.crc import crc32c
 from barnabas.records.scan import scan_body
 from barnabas.records.varint import Buffer
-from barnabas.serving.connection import LOOK_AFTER_LARGE_SECONDS, LOOK_SECONDS, UNCOUNTED_BYTES_MAX
+from barnabas.serving.pacing import BUSY_POLL_AFTER_LARGE_SECONDS, BUSY_POLL_SECONDS, UNCOUNTED_BYTES_MAX
 from barnabas.wire import headers, registry
 from barnabas.wire.generated.api_versions import ApiVersionsResponse
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
@@ -448,7 +448,7 @@ def serve_trio(
 
     async def serve(accepted: socket.socket) -> None:
         transport, answers = PlainTransport(accepted, ready=ready), Answers(port, topics, directory)
-        view, used, look_s = memoryview(bytearray(BUFFER_BYTES)), 0, LOOK_SECONDS
+        view, used, look_s = memoryview(bytearray(BUFFER_BYTES)), 0, BUSY_POLL_SECONDS
         while True:
             if not transport.is_only_readable(look_s):
                 await transport.wait_readable()
@@ -460,7 +460,7 @@ def serve_trio(
             used += received or 0
             transport.expect(_missing(view, used))
             while size := _whole(view, used):
-                look_s = LOOK_SECONDS if size <= UNCOUNTED_BYTES_MAX else LOOK_AFTER_LARGE_SECONDS
+                look_s = BUSY_POLL_SECONDS if size <= UNCOUNTED_BYTES_MAX else BUSY_POLL_AFTER_LARGE_SECONDS
                 await transport.send(answers.chunks_to(view[:size]) if reads else [answers.to(view[:size])])
                 view[: used - size] = view[size:used]
                 used -= size

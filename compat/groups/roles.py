@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from compat.groups import classic, epochs, offsets, transactions
+from compat.groups import classic, epochs, offsets, transaction_states, transactions
 from compat.groups.classic import TOPIC, leaving, syncing
 from compat.groups.epochs import CONSUMER, SHARE, STREAMS, EpochGroupFixture, enter, quiet, settle
 from compat.groups.members import describe
@@ -305,11 +305,11 @@ def sharing_goes_on(run: ScenarioRun, fixture: EpochGroupFixture) -> None:
 # --- transactions -----------------------------------------------------------------------------------------------
 
 
-def prepared(run: ScenarioRun) -> transactions.TransactionFixture:
+def prepared(run: ScenarioRun) -> transaction_states.TransactionFixture:
     """A transaction that has been ended; what says so may be lost."""
-    fixture = transactions.ongoing_written(run)
-    answer = run.ask("end", "EndTxn", **transactions.producer(fixture), Committed=True)
-    transactions.settle(run, fixture, "ended")
+    fixture = transaction_states.ongoing_written(run)
+    answer = run.ask("end", "EndTxn", **transaction_states.producer(fixture), Committed=True)
+    transaction_states.settle(run, fixture, "ended")
     if answer.get("ProducerId", -1) >= 0:
         fixture.producer_id, fixture.epoch, fixture.sequence = (
             answer["ProducerId"],
@@ -319,29 +319,31 @@ def prepared(run: ScenarioRun) -> transactions.TransactionFixture:
     return fixture
 
 
-def transaction_goes_on(run: ScenarioRun, fixture: transactions.TransactionFixture, *, commit: bool) -> None:
+def transaction_goes_on(
+    run: ScenarioRun, fixture: transaction_states.TransactionFixture, *, commit: bool
+) -> None:
     """The producer writes its next record and ends; then it begins again."""
     transactions.look(run, fixture, "found")
     topic_id = run.topic(fixture.topic)
     run.until(
         "write", "Produce",
         lambda answer: answer["Responses"][0]["PartitionResponses"][0]["ErrorCode"] != NOT_LEADER_OR_FOLLOWER,
-        **transactions.producing(run, fixture, topic_id),
+        **transaction_states.producing(run, fixture, topic_id),
     )  # fmt: skip
-    run.ask("end", "EndTxn", **transactions.producer(fixture), Committed=commit)
+    run.ask("end", "EndTxn", **transaction_states.producer(fixture), Committed=commit)
     transactions.look(run, fixture, "then")
     run.until(
-        "begin", "InitProducerId", lambda answer: answer["ErrorCode"] != transactions.CONCURRENT_TRANSACTIONS,
-        version=4, **transactions.initializing(fixture),
+        "begin", "InitProducerId", lambda answer: answer["ErrorCode"] != transaction_states.CONCURRENT_TRANSACTIONS,
+        version=4, **transaction_states.initializing(fixture),
     )  # fmt: skip
     transactions.look(run, fixture, "at last")
 
 
 def _transactions() -> tuple[Role, ...]:
     states = (
-        ("txn empty", transactions.empty), ("txn ongoing", transactions.ongoing),
-        ("txn written", transactions.ongoing_written), ("txn committed", transactions.committed),
-        ("txn aborted", transactions.aborted), ("txn fenced", transactions.fenced),
+        ("txn empty", transaction_states.empty), ("txn ongoing", transaction_states.ongoing),
+        ("txn written", transaction_states.ongoing_written), ("txn committed", transaction_states.committed),
+        ("txn aborted", transaction_states.aborted), ("txn fenced", transaction_states.fenced),
     )  # fmt: skip
     both = [
         role(f"{name} {word}", state, partial(transaction_goes_on, commit=commit))
