@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Pytest hooks that all tests share."""
 
 import gc
 import os

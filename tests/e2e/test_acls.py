@@ -60,7 +60,7 @@ ALICES = [
 
 
 def outcome(who: dict[str, str], topic: str) -> KafkaError | None:
-    """What the delivery report of one record says."""
+    """The error in the delivery report of one record."""
     reports: list[KafkaError | None] = []
     producer = Producer({**who, "enable.idempotence": True, "message.timeout.ms": 5000})
     producer.produce(topic, b"v", on_delivery=lambda error, _: reports.append(error))

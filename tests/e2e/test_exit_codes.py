@@ -88,7 +88,7 @@ class Process:
 
 
 class Place:
-    """Where one command is tried: a directory, and the processes that end with the test."""
+    """A place to try one command in: a directory, and the processes that end with the test."""
 
     def __init__(self, command: str, directory: Path, stack: ExitStack) -> None:
         self.command = command
@@ -117,7 +117,7 @@ class Place:
         return str(self.directory / "data")
 
     def arguments(self, port: int = 0) -> list[str]:
-        """What starts the command at its usual work, the same data each time."""
+        """Arguments that start the command at its usual work, the same data each time."""
         listen = ["--listen", f"127.0.0.1:{port}"]
         serve = ["serve", *listen, "--data", self.data()]
         return {

@@ -1,4 +1,4 @@
-"""What stock clients do under each fault: librdkafka (confluent-kafka) and kafka-python."""
+"""Stock clients under each fault: librdkafka (confluent-kafka) and kafka-python."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class Net:
         assert self.start("host", str(SUPPORT / "forwarder.py"), str(port), *targets) == "ready\n"
 
     def round_trip(self, place: str, bootstrap: str) -> str:
-        """What a client in a namespace says of sending and reading a record: "ok", or what went wrong."""
+        """Output of a client in a namespace that sends and reads a record: "ok", or what went wrong."""
         done = subprocess.run(
             ["ip", "netns", "exec", self.name(place), sys.executable, str(SUPPORT / "round_trip.py"),
              bootstrap, f"t{len(self.processes)}-{place}"],

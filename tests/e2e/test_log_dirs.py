@@ -30,7 +30,7 @@ def produce(bootstrap: str, value: bytes, partitions: set[int]) -> None:
 
 
 def values(bootstrap: str, partitions: set[int]) -> dict[int, list[bytes | None]]:
-    """What is in these partitions, up to their ends."""
+    """The values in these partitions, up to their ends."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "enable.partition.eof": True})
     consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in partitions])
     found: dict[int, list[bytes | None]] = {partition: [] for partition in partitions}

@@ -47,7 +47,7 @@ def name_of(prefix: str) -> str:
 
 
 class Throttled:
-    """What librdkafka says of throttling: to its callback, and in its statistics."""
+    """Throttling as librdkafka tells of it: to its callback, and in its statistics."""
 
     def __init__(self) -> None:
         self.times_s: list[float] = []

@@ -1,4 +1,4 @@
-"""What stock admin clients are told of ACLs and elections by a broker that has no authorizer and no other replicas."""
+"""A broker without an authorizer and other replicas answers stock admin clients that ask for ACLs and elections."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Started:
 
     @property
     def data(self) -> Path:
-        """Where the ready line says that the data is."""
+        """The directory of the data, by the ready line."""
         return Path(self.ready.partition(" data=")[2])
 
     def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:

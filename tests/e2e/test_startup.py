@@ -1,5 +1,7 @@
-"""What a plain `barnabas serve` and `test-server` import until they answer; parts that only some brokers have come with
-their first use."""
+"""A plain `barnabas serve` and `test-server` import only what they use until they answer.
+
+The parts that only some brokers have come with their first use.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,9 @@ from tests.e2e.conftest import StartBroker
 from tests.support.raw_client import RawClient
 
 HEAP_BYTES = 64 * 1024 * 1024
-"""What glibc reserves for the heap of a thread, at a multiple of it."""
+"""Size that glibc reserves for the heap of a thread, at a multiple of it."""
 MODULES_MAX = 190
-"""How many modules of Barnabas may be imported until then; each costs about 0.3 ms."""
+"""Limit of modules of Barnabas that are imported until then; each costs about 0.3 ms."""
 NOT_AT_START = (
     "_hashlib",
     "_ssl",
@@ -69,7 +71,7 @@ OF_TEST_SERVERS = (
     "barnabas.faults.errors",
     "barnabas.faults.events",
 )
-"""What a test server has of them: a host that records and may commit faults, and where its control API listens."""
+"""Modules of these that a test server has: a host that records and may commit faults, and its control API."""
 NOT_IN_TEST_SERVERS = (
     *(one for one in NOT_AT_START if one not in OF_TEST_SERVERS),
     "barnabas.control.committing",
@@ -83,7 +85,7 @@ NOT_IN_TEST_SERVERS = (
     "barnabas.testing.records",
 )
 IN_TEST_SERVERS_MAX = 15
-"""How many modules of Barnabas more than at a plain start."""
+"""Limit of modules of Barnabas beyond those of a plain start."""
 
 
 def test_a_plain_broker_imports_only_what_it_uses_at_once(start_broker: StartBroker) -> None:
@@ -123,7 +125,7 @@ def test_a_test_server_imports_what_its_control_api_needs_with_the_first_request
 
 
 def imported_in(text: str) -> set[str]:
-    """What `import_module` imports is not in it: codecs and handlers, which come with the first request for each."""
+    """Imported modules; not those of `import_module`: codecs and handlers, which come with the first request for each."""
     return set(re.findall(r"^import time:.*\| +([\w.]+)$", text, re.MULTILINE))
 
 

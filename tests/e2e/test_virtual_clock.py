@@ -1,4 +1,4 @@
-"""What a broker whose clock is advanced does with the clients and the data that it has."""
+"""A broker whose clock is advanced treats its clients and its data as if the time had passed."""
 
 from __future__ import annotations
 

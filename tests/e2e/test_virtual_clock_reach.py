@@ -1,4 +1,4 @@
-"""How far the clock of a broker reaches: locks, tokens, logins, offsets, producer ids, compaction, quotas, members."""
+"""The clock of a broker reaches locks, tokens, logins, offsets, producer ids, compaction, quotas, members."""
 
 from __future__ import annotations
 

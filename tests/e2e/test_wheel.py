@@ -20,7 +20,7 @@ from .test_kafka_python import COUNT, create, produce, read
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 CACHE = ROOT / ".venv" / "wheel-build"
-"""Where `make` keeps what was compiled: the modules are compiled once for it and for these tests."""
+"""Directory of what `make` has compiled: the modules are compiled once for it and for these tests."""
 
 
 def venv_with(wheel: Path, directory: Path) -> Path:

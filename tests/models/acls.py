@@ -1,4 +1,4 @@
-"""Who may do what by a list of ACLs, and how requests change that list, as Kafka's documentation says it.
+"""Rights by a list of ACLs, and requests that change that list, as Kafka's documentation says it.
 
 Written without looking at the authorizer: numbers of the wire, plain tuples, nothing indexed or remembered.
 """
@@ -83,7 +83,7 @@ def allows(
     super_users: Iterable[str] = (),
     everyone_if_none: bool = False,
 ) -> bool:
-    """Whether these ACLs allow an operation on a resource; nothing is allowed to who is not named.
+    """Say whether these ACLs allow an operation on a resource; by default only what an ACL grants is allowed.
 
     `everyone_if_none`: everything is allowed on a resource that no ACL applies to.
     """
@@ -108,7 +108,7 @@ def allows_somewhere(
     super_users: Iterable[str] = (),
     everyone_if_none: bool = False,
 ) -> bool:
-    """Whether there can be a resource on which these ACLs allow this operation, by trying each name that may differ."""
+    """Say whether these ACLs allow this operation on some resource, by trying each name that may differ."""
     rules = {"super_users": super_users, "everyone_if_none": everyone_if_none}
     if allows(acls, principal, host, operation, kind, SOME_NAME, **rules):  # type: ignore[arg-type]
         return True

@@ -225,7 +225,7 @@ class ConsumerGroup:
         return self.members[member_id]
 
     def seen(self) -> Any:
-        """What of the group can be compared."""
+        """The comparable state of the group."""
         return (
             self.epoch,
             self.assignment_epoch,
@@ -234,5 +234,5 @@ class ConsumerGroup:
 
 
 def seen_of(one: Member) -> tuple[Any, ...]:
-    """What of a member can be compared."""
+    """The comparable state of a member."""
     return one.instance, one.topics, one.epoch, one.previous_epoch, one.assigned, one.revoking, one.since

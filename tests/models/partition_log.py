@@ -66,7 +66,7 @@ class Transaction:
 
     @property
     def count(self) -> int:
-        """How many records are in it: the sequence number of the next one."""
+        """Number of records in it: the sequence number of the next one."""
         return sum(self.counts)
 
 

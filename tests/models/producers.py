@@ -40,7 +40,7 @@ class Batch(NamedTuple):
 
 @dataclass
 class Known:
-    """What is known of a producer: its epoch, the batches in it, its open transaction, its last coordinator."""
+    """The state of a producer: its epoch, the batches in it, its open transaction, its last coordinator."""
 
     epoch: int
     batches: list[Batch]

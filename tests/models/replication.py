@@ -35,7 +35,7 @@ class EpochEnd(NamedTuple):
 
 @dataclass(frozen=True)
 class State:
-    """What the controller says of the partition."""
+    """The state of the partition by the controller."""
 
     leader: int = 1
     isr: frozenset[int] = frozenset(BROKERS)
@@ -53,13 +53,13 @@ class Proposal(NamedTuple):
 
 @dataclass
 class Follower:
-    """What a leader knows of a follower from its fetches in this epoch."""
+    """A leader's knowledge of a follower, from its fetches in this epoch."""
 
     caught_up_ms: int
     end: int = -1
     fetched_ms: int = LONG_AGO
     leader_end: int = -1
-    """Where the leader's log ended then."""
+    """End of the leader's log then."""
     broker_epoch: int = -1
 
     def is_late(self, leader_end: int, now_ms: int) -> bool:
@@ -163,7 +163,7 @@ class Replica:
 
     @property
     def maximal_isr(self) -> frozenset[int]:
-        """Who is about to join counts already, who is about to leave still does."""
+        """The largest possible ISR: with replicas that are about to join, and with those that are about to leave."""
         return self.isr | self.pending.isr if self.pending else self.isr
 
     def advance(self, now_ms: int) -> None:

@@ -129,7 +129,7 @@ class ShareGroup:
             member.due_ms = now_ms + SESSION_MS
 
     def seen(self) -> Any:
-        """What of the group can be compared."""
+        """The comparable state of the group."""
         members = {
             one.id: (one.topics, one.epoch, one.previous_epoch, one.assigned) for one in self.members.values()
         }

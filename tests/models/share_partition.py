@@ -33,13 +33,13 @@ class Acknowledgement(NamedTuple):
 
 
 class Write(NamedTuple):
-    """What the share coordinator is told: the start offset, how many after it are complete, what has changed."""
+    """A write to the share coordinator: the start offset, how many after it are complete, the records that changed."""
 
     start: int
     complete: int
     changed: Saved
     are_decided: bool = True
-    """Whether the records wait for it; those whose locks have ended do not."""
+    """True if the records wait for it; those whose locks have ended do not."""
 
 
 @dataclass
@@ -289,7 +289,7 @@ class SharePartition:
         self.advance()
 
     def log_starts_at(self, offset: int) -> None:
-        """What is before is gone, whoever has acquired it."""
+        """Remove all records before the offset, whoever has acquired them."""
         self.records = {one: record for one, record in self.records.items() if one >= offset}
         self.start = max(self.start, offset)
         self.advance()

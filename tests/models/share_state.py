@@ -27,7 +27,7 @@ class Batch(NamedTuple):
 
 @dataclass
 class Known:
-    """What is known of one share partition."""
+    """The saved state of one share partition."""
 
     state_epoch: int
     start: int

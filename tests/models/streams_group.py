@@ -377,7 +377,7 @@ class StreamsGroup:
         return "Stable" if all(moved) else "Reconciling"
 
     def seen(self) -> Any:
-        """What of the group can be compared."""
+        """The comparable state of the group."""
         members = {one.id: seen_of(one) for one in self.members.values()}
         return self.state, self.epoch, self.assignment_epoch, self.target, members
 
@@ -387,7 +387,7 @@ def tasks_of(topology: Topology, topics: dict[str, tuple[int, int]]) -> set[tupl
 
 
 def seen_of(one: Member) -> tuple[Any, ...]:
-    """What of a member can be compared."""
+    """The comparable state of a member."""
     since = {task: since for task, since in one.since.items() if task[0] == "active"}
     return (
         one.instance, one.process, one.topology_epoch, one.epoch, one.previous_epoch, one.assigned, one.revoking, since

@@ -163,7 +163,7 @@ class TransactionalId:
                 self.epoch, self.last_epoch = 0, LAST_EPOCH
 
     def pass_time(self, now_ms: int) -> None:
-        """What has been open for its timeout is aborted."""
+        """Let time pass: a transaction that has been open for its timeout is aborted."""
         if self.deadline_ms is not None and self.deadline_ms <= now_ms:
             self.fence(now_ms)
 

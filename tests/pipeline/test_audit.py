@@ -1,4 +1,4 @@
-"""What an audit finds: every way to tamper with lake, manifests or log, and which level it takes.
+"""An audit finds every way to tamper with lake, manifests or log, at the level that the case names.
 
 `re_sign` plays somebody who covers up: it makes all manifests fit the files again, and each other.
 """

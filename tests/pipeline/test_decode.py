@@ -1,4 +1,4 @@
-"""Which JSON is an event, and why the rest is not; the fast way and the slow way agree."""
+"""JSON is judged as an event or refused with a reason; the fast way and the slow way agree."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def manifest(table: Table, kind: str, schema: EventSchema = SCHEMA) -> Manifest:
 
 
 def load(root: Path, count: int, schema: EventSchema = SCHEMA) -> None:
-    """What a load commits, without a broker and Spark."""
+    """Commit as a load does, without a broker and Spark."""
     table = Table(root)
     start = table.state().ends.get(0, 0)
     made = manifest(table, "load", schema)
@@ -94,7 +94,7 @@ def load(root: Path, count: int, schema: EventSchema = SCHEMA) -> None:
 
 
 def compact(root: Path) -> list[DataFile]:
-    """What a compaction commits."""
+    """Commit as a compaction does, and return the files that it adds."""
     table = Table(root)
     state = table.state()
     groups = list(_plan(table, state, 128 << 20, FILES_MIN))

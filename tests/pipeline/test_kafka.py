@@ -97,7 +97,7 @@ def load_and_audit(spark: Any, loading: LoadOptions) -> tuple[LoadSummary, Audit
 
 
 def verdict(summary: LoadSummary, report: AuditReport) -> dict[str, Any]:
-    """What must not depend on the broker: everything but sizes and numbers of files."""
+    """The results that must not depend on the broker: everything but sizes and numbers of files."""
     return {
         "reasons": summary.reasons,
         "sealed": report.sealed,

@@ -52,7 +52,7 @@ def _dense(history: History) -> Iterator[str]:
 
 
 def _acknowledged(history: History) -> Iterator[str]:
-    """What was acknowledged is there, at its offset; what an idempotent producer sent is there at most once."""
+    """Acknowledged records are there, at their offsets; records of an idempotent producer are there at most once."""
     found = {partition: _values(final) for partition, final in history.finals.items()}
     counts = {partition: Counter(values.values()) for partition, values in found.items()}
     sent = {(write.partition, write.value) for write in history.writes}
@@ -91,7 +91,7 @@ def _acknowledged(history: History) -> Iterator[str]:
 
 
 def _unchanged(history: History) -> Iterator[str]:
-    """What was read once is there for ever, unchanged."""
+    """Records that were read once are there for ever, unchanged."""
     found = {partition: _values(final) for partition, final in history.finals.items()}
     for read in history.reads:
         now = found[read.partition].get(read.offset)

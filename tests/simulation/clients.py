@@ -31,7 +31,7 @@ from barnabas.wire.generated.produce import ProduceRequest
 from tests.simulation.history import Batch, Final, History, Partition, Read, Transaction, Write
 
 TOPIC, OUTPUT, LATEST_OF_KEYS = "events", "results", "latest"
-"""Where most write and read; what processors make of it; a compacted topic."""
+"""The topic of most reads and writes; the output of processors; a compacted topic."""
 PARTITIONS = 2
 TOPIC_PARTITIONS = 3
 """One more than producers write to; members of groups share them all."""
@@ -201,7 +201,7 @@ class Producer:
 
     @property
     def is_idempotent(self) -> bool:
-        """Whether the broker is to drop what comes twice."""
+        """Say whether the broker is to drop duplicates."""
         return self.producer_id >= 0
 
     async def initialize(self) -> None:

@@ -64,7 +64,7 @@ FAULTS = ("kill", "power", "stop", "expire", "disconnect", "zookeeper", "cut")
 GAP_MAX_S = 0.3
 """Between the faults of a harsh history."""
 DIRECTED_S = 90.0
-"""How long the faults of a directed history may take: others wait for replicas that are in sync, as the end does."""
+"""Time that the faults of a directed history may take: others wait for replicas that are in sync, as the end does."""
 FAULTS_S = 120.0
 """No fault begins later in other histories: where sessions end several times a second, no client gets anything done."""
 IN_SYNC_S = 120.0
@@ -79,7 +79,7 @@ BROKER_ANSWER_S = 1.0
 
 
 class Kind(StrEnum):
-    """What goes wrong in a history."""
+    """The kind of the faults in a history."""
 
     MILD = "mild"
     HARSH = "harsh"
@@ -129,7 +129,7 @@ class _Run:
         self.is_directed = kind is Kind.DIRECTED
         self.history = history
         self.is_over = trio.Event()
-        """Whether a directed history has had its faults."""
+        """Set when a directed history has had its faults."""
         self.random = Random(f"{world.seed}/cluster")
         random = self.random
         self.kinds = set(random.sample(KINDS, random.randint(1, 3)))

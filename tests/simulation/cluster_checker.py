@@ -44,7 +44,7 @@ def _elections(history: History) -> Iterator[str]:
 
 
 def _leaders(history: History) -> Iterator[str]:
-    """What was acknowledged without a producer id is in an epoch of the broker that has acknowledged it."""
+    """Records that were acknowledged without a producer id are in an epoch of the broker that has acknowledged them."""
     leaders = {
         (state.partition, state.leader_epoch): state.leader
         for state in history.states
@@ -69,7 +69,7 @@ def _leaders(history: History) -> Iterator[str]:
 
 
 def _descriptions(history: History) -> Iterator[str]:
-    """What one broker tells of a partition never becomes older."""
+    """A broker's descriptions of a partition never become older."""
     last: dict[tuple[str, Partition], int] = {}
     for one in history.described:
         key = one.broker, one.partition

@@ -1,4 +1,4 @@
-"""What may happen to the brokers of a simulated cluster: one method for each kind of fault, from its beginning to its end.
+"""Faults of the brokers of a simulated cluster: one method for each kind, from its beginning to its end.
 
 The rule: whatever is drawn, a partition keeps a member of its ISR with all that was acknowledged. So at most one broker
 is down at a time, and power, which takes what was not synced, is cut only where all replicas are in sync and nobody's
@@ -23,7 +23,7 @@ from tests.simulation.clients import TOPIC
 
 MOMENT_S = 0.001
 SETTLED_S = 1.0
-"""How long all must have been in sync before power is cut: by then the controller has dealt with what came before."""
+"""Time that all must have been in sync before power is cut: by then the controller has dealt with what came before."""
 CLOCK_STEP_MS_MAX = 30_000
 LISTENING_S = 10.0
 

@@ -1,4 +1,4 @@
-"""What clients saw of one broker in one simulated run, as the checker judges it.
+"""Events that clients saw of one broker in one simulated run, as the checker judges them.
 
 The rule: clients only add what they have seen themselves: a request before it is sent, an answer once it is there.
 """
@@ -35,7 +35,7 @@ class Transaction:
     name: str
     outcome: str = "unknown"
     wants_commit: bool = False
-    """Whether a commit has been asked for."""
+    """True if a commit has been asked for."""
     writes: list[Write] = field(default_factory=list)
 
 
@@ -140,7 +140,7 @@ class Batch:
 
 @dataclass(slots=True)
 class Final:
-    """What a partition holds at the end: all batches, and what a read-committed reader gets."""
+    """The content of a partition at the end: all batches, and the records that a read-committed reader gets."""
 
     batches: list[Batch] = field(default_factory=list)
     committed: dict[int, bytes] = field(default_factory=dict)
@@ -151,7 +151,7 @@ class Final:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What ZooKeeper has had of a partition since one of its writes; the leader is -1 for nobody."""
+    """The state of a partition in ZooKeeper since one of its writes; the leader is -1 for nobody."""
 
     partition: Partition
     leader: int
@@ -161,7 +161,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What a broker has told clients of a partition; `broker` names one run of a broker."""
+    """A broker's description of a partition to clients; `broker` names one run of a broker."""
 
     broker: str
     partition: Partition
@@ -189,7 +189,7 @@ class History:
     states: list[State] = field(default_factory=list)
     """The states of all partitions of a cluster in the order in which they were written."""
     described: list[Described] = field(default_factory=list)
-    """What the brokers of a cluster have told of partitions, in the order of the answers."""
+    """Descriptions of partitions by the brokers of a cluster, in the order of the answers."""
     replicas: dict[Partition, dict[int, bytes]] = field(default_factory=dict)
     """The bytes of all replicas at the end, by broker."""
     out_of_sync: list[str] = field(default_factory=list)

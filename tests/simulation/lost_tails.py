@@ -50,10 +50,10 @@ class KeepingReader:
         self.partition = partition
         self.position = 0
         self.read: dict[int, bytes] = {}
-        """What it has read last, by offset."""
+        """Values that it has read last, by offset."""
         self._epoch = -1
         self._leader_epoch = -1
-        """That of the leader with which the position is known to be right."""
+        """Epoch of the leader with which the position is known to be right."""
 
     async def follow(self, until: trio.Event) -> None:
         """Read on until the others have ended and there is no more."""
@@ -246,7 +246,7 @@ def judged(seed: int) -> tuple[History, list[str]]:
 
 
 def _skipped(history: History, readers: list[KeepingReader]) -> Iterator[str]:
-    """What is in the log in the end was read by everybody who has read on to its end."""
+    """Everything in the log in the end was read by everybody who has read on to its end."""
     for reader in readers:
         for batch in history.finals[reader.partition].batches:
             for offset, value in batch.values.items():

@@ -144,7 +144,7 @@ def _accept_is_release() -> Patch:
 
 
 def _forget_settled_records() -> Patch:
-    """What has become of the records of a share group is not known any more after a start."""
+    """The results of the records of a share group are not known any more after a start."""
     replay = ShareStateShard.replay
 
     def replay_or_not(shard: Any, key: bytes, value: bytes | None, *, loading: bool) -> None:

@@ -38,7 +38,7 @@ from tests.simulation.share_members import ShareMember, read_from_the_beginning
 SECONDS_MAX = 240.0
 """Of the simulated clock; a history that is not at its end by then hangs."""
 MOMENT_S = 0.003
-"""How long a request, its work and its answer take on a quick network."""
+"""Time of a request, its work and its answer on a quick network."""
 CLOCK_STEP_MS_MAX = 30_000
 """Longer than the session of a group's member, shorter than the timeout of a transaction."""
 
@@ -57,7 +57,7 @@ _OTHERS = ["processors", "keyed"]
 
 @dataclass(slots=True)
 class Plan:
-    """What a seed has drawn."""
+    """The plan that a seed has drawn."""
 
     producers: int = 0
     idempotent: int = 0
@@ -72,11 +72,11 @@ class Plan:
     keyed: int = 0
     """Producers to a compacted topic."""
     are_static: bool = False
-    """Whether members of groups have instance ids."""
+    """True if members of groups have instance ids."""
     compacts: bool = False
-    """Whether internal topics are compacted all the time, too."""
+    """True if internal topics are compacted all the time, too."""
     keeps_synced_only: bool = False
-    """Whether power is cut; then everything is synced before it is acknowledged."""
+    """True if power is cut; then everything is synced before it is acknowledged."""
     faults: int = 0
     settings: dict[str, str] = field(default_factory=dict)
     weather: Weather = field(default_factory=Weather)
@@ -232,12 +232,12 @@ class _Run:
 
     @property
     def has_groups(self) -> bool:
-        """Whether anything takes seconds, as sessions do."""
+        """Say whether anything takes seconds, as sessions do."""
         return any(getattr(self.plan, kind) for kind in _GROUPS)
 
     @property
     def needs_topic_ids(self) -> bool:
-        """Whether clients name topics by their ids."""
+        """Say whether clients name topics by their ids."""
         return bool(self.plan.consumers or self.plan.sharers)
 
     async def _readers(self) -> None:

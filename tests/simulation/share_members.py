@@ -31,7 +31,7 @@ _SESSION_OVER = {
     ErrorCode.SHARE_SESSION_LIMIT_REACHED,
 }
 _NOT_MINE = {ErrorCode.INVALID_RECORD_STATE, ErrorCode.UNKNOWN_MEMBER_ID}
-"""What is said to who acknowledges a record that it has lost with its session, or to the lock's duration."""
+"""Errors for a client that acknowledges a record that it has lost with its session, or to the lock's duration."""
 
 
 async def read_from_the_beginning(asker: Asker) -> None:

@@ -111,7 +111,7 @@ def stranger() -> Signed:
 
 
 class Files(NamedTuple):
-    """What a broker and its clients need, as files."""
+    """Files that a broker and its clients need."""
 
     authority: Path
     broker: Path

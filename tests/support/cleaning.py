@@ -35,7 +35,7 @@ def headers(log):
 
 
 def last_of_each_key(pairs, *, before=1 << 62):
-    """What compaction leaves if it looks at the offsets before `before`."""
+    """The pairs that compaction leaves if it looks at the offsets before `before`."""
     last = {key: offset for offset, key, _ in pairs if offset < before}
     return [pair for pair in pairs if pair[0] >= before or last[pair[1]] == pair[0]]
 

@@ -1,4 +1,4 @@
-"""What a broker sees of a cluster of which it is only a part: an image that the test makes."""
+"""A broker's view of a cluster of which it is only a part: an image that the test makes."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ TIMEOUT_S = 60.0
 
 
 class Serving(NamedTuple):
-    """What connections share."""
+    """The parts that connections share."""
 
     parts: ConnectionParts
     lobbies: Lobbies

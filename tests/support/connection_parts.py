@@ -1,4 +1,4 @@
-"""What connections share, for tests of connections without a broker behind them."""
+"""The parts that connections share, for tests of connections without a broker behind them."""
 
 from __future__ import annotations
 

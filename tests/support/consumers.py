@@ -131,7 +131,7 @@ class Coordinator:
         self.now_ms = end_ms
 
     def reloaded(self) -> GroupShard:
-        """What another broker would know of the groups."""
+        """The groups as another broker would know them."""
         shard = GroupShard(self.settings, self)
         for key, value in self.journal:
             shard.replay(key, value, loading=True)
@@ -164,7 +164,7 @@ class Coordinator:
 
 
 def _check_said(said: Said | CommittedOffset, key: bytes, value: bytes | None) -> None:
-    """What a record is said to say must be what somebody reads who decodes it."""
+    """Check that decoding a record gives the content that it is said to have."""
     if isinstance(said, Said):
         record_type = registry.record_type("__consumer_offsets", said.type_id)
         assert value is not None
@@ -190,9 +190,9 @@ class Client:
     owned: set[TopicIdPartition] = field(default_factory=set)
     told: set[TopicIdPartition] = field(default_factory=set)
     says_owned: bool = True
-    """Whether the next heartbeat must say what it owns, since that has changed."""
+    """True if the next heartbeat must say what it owns, since that has changed."""
     says_all: bool = True
-    """Whether the next heartbeat must say everything, since an answer was lost."""
+    """True if the next heartbeat must say everything, since an answer was lost."""
 
     def join(self) -> None:
         """Send everything, owning nothing."""

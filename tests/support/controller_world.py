@@ -38,7 +38,7 @@ TopicPartition = tuple[str, int]
 
 
 class RuleBrokenError(AssertionError):
-    """What the controller promises was not kept."""
+    """A promise of the controller was not kept."""
 
 
 class CrashedError(Exception):
@@ -82,13 +82,13 @@ class World:
         self.epoch = 0
         self.last_czxid = 100
         self.is_clean = True
-        """Whether the election in hand has to be clean."""
+        """True if the election in hand has to be clean."""
         self.joins = False
-        """Whether the ISR may grow: a leader has proposed that."""
+        """True if the ISR may grow: a leader has proposed that."""
         self.trouble = 0.0
-        """How often a write meets somebody else's, or its answer is lost."""
+        """Probability that a write meets somebody else's, or that its answer is lost."""
         self.crashes = 0.0
-        """How often the controller dies before a step."""
+        """Probability that the controller dies before a step."""
         self.core = Core(self.settings, ControllerState())
 
     # --- brokers --------------------------------------------------------------------------------------------

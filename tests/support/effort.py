@@ -1,4 +1,4 @@
-"""How hard the random tests try: a little with every change, a lot in `make nightly`."""
+"""Effort of the random tests: a little with every change, a lot in `make nightly`."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ QUICK_GROUPS = {
 
 
 class Hosted:
-    """What a test has of it: everything that it does to the broker is done in the broker's thread."""
+    """A test's handle of a broker: everything that it does to the broker is done in the broker's thread."""
 
     def __init__(self, host: Host, token: trio.lowlevel.TrioToken) -> None:
         self.host = host

@@ -29,7 +29,7 @@ class MemoryJournal:
         self.commits = trio.Event()
         self.commits.set()
         self.appends = 0
-        """How many batches were appended."""
+        """Number of batches that were appended."""
 
     async def ensure(self) -> int:
         return 1

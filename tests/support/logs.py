@@ -1,4 +1,4 @@
-"""What tests of the log share: batches to append, and a manager over a temporary directory."""
+"""Helpers of the tests of the log: batches to append, and a manager over a temporary directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much a broker does in one turn of its event loop, counted in executed lines of Python and not in time.
+"""Work of a broker in one turn of its event loop, counted in executed lines of Python and not in time.
 
 The rule: what the loop's own thread executes for the broker counts, and nothing else: not the test's clients, not worker
 threads. A call into C that is long by its input (decompression, a checksum) counts as the lines that take as long.
@@ -17,17 +17,17 @@ import trio
 from barnabas.records.errors import DecompressedTooLargeError
 
 LINES_MAX = 200_000
-"""What a turn may have, by all tasks of the broker: 11 to 16 ms of interpreted Python, and less of compiled."""
+"""Limit of a turn, by all tasks of the broker: 11 to 16 ms of interpreted Python, and less of compiled."""
 SCALE = 20
 SCALED_LINES_MAX = 500_000 // SCALE
-"""What a turn may have where input and budget are a twentieth of what they really are: 50 ms have time for 500,000."""
+"""Limit of a turn where input and budget are a twentieth of what they really are: 50 ms have time for 500,000."""
 LINE_SECONDS = 100e-9
-"""What an interpreted line takes at most: 57 to 79 ns were measured for decoders of requests (CPython 3.11)."""
+"""Longest time of an interpreted line: 57 to 79 ns were measured for decoders of requests (CPython 3.11)."""
 DECOMPRESSED_BYTES_PER_LINE = 100
 CHECKSUM_BYTES_PER_LINE = 1_000
 SAMPLE_MASK = 255
 GIVE_UP_LINES = 250_000
-"""Who has executed so many lines in one turn is counted no further in that step: it has failed, and counting is slow."""
+"""Lines in one turn after which a step is counted no further: it has failed, and counting is slow."""
 
 
 class LoopMeter(trio.abc.Instrument):

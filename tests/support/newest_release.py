@@ -1,4 +1,4 @@
-"""What the newest release of Apache Kafka serves, and a broker without `kafka.version` does not."""
+"""APIs that the newest release of Apache Kafka serves, and a broker without `kafka.version` does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a request ends, by the code as by a model: with a value, or with the name of the error code that refuses it."""
+"""Outcomes of a request, by the code as by a model: a value, or the name of the error code that refuses it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request is refused with."""
+"""The error code of a refused request."""
 
 from __future__ import annotations
 

@@ -16,12 +16,12 @@ from barnabas.wire.headers import encode_response, parse_request_header
 from barnabas.wire.registry import request_codec
 
 VERSIONS = {0: (0, 13), 1: (4, 17), 3: (0, 13), 10: (0, 6), 17: (0, 1), 18: (0, 4), 36: (0, 2), 60: (0, 2)}
-"""What it serves: (first, last version) by API key."""
+"""The versions that it serves: (first, last) by API key."""
 BOOTSTRAP = Endpoint("bootstrap", 9092)
 TOPIC_ID = b"0123456789abcdef"
 UNKNOWN_TOPIC = 3
 SILENCE = object()
-"""What a scripted cluster's `answer` returns for a request that is never answered."""
+"""Result of a scripted cluster's `answer` for a request that is never answered."""
 
 
 class Peer:

@@ -29,7 +29,7 @@ from barnabas.cluster.store import Decide, Subscriber
 
 
 class SharedMetadata:
-    """What is true of the cluster."""
+    """The true state of the cluster."""
 
     def __init__(self, cluster_id: str = "c") -> None:
         self.image = ClusterImage(cluster_id)
@@ -129,11 +129,11 @@ class View:
         self._published = trio.Event()
         self._wake = trio.Event()
         self.is_held = False
-        """Whether the broker hears of nothing for now."""
+        """True while the broker hears of nothing."""
 
     @property
     def image(self) -> ClusterImage:
-        """What the broker knows."""
+        """The image that the broker knows."""
         return self._image
 
     def subscribe(self, subscriber: Subscriber) -> None:

@@ -1,4 +1,4 @@
-"""What long work on records yields on its way."""
+"""The steps of long work on records, for tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from barnabas.records.steps import Steps, Work
 
 
 def kinds(steps: Steps[Any]) -> tuple[list[str | None], Any]:
-    """What the steps yield, by kind, and their result or error."""
+    """The steps by kind, and their result or error."""
     seen: list[str | None] = []
 
     def watch() -> None:

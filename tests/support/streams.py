@@ -43,7 +43,7 @@ JOINING: dict[str, Any] = {
     "standby_tasks": [],
     "warmup_tasks": [],
 }
-"""What a member says that joins, besides who it is."""
+"""Fields of a member that joins, besides its ids."""
 
 
 class Streams(Coordinator):

@@ -45,7 +45,7 @@ WIDE = "wide"
 
 @dataclass
 class State:
-    """What the broker holds: names to ask for."""
+    """The content of the broker: names to ask for."""
 
     topics: int
     """`topic-0` and so on, with one partition and some batches each."""

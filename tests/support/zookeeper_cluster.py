@@ -70,28 +70,28 @@ class ZooKeeperCluster:
 
     @property
     def controller_id(self) -> int:
-        """Who is the controller by the znode, -1 for nobody."""
+        """The controller by the znode, -1 for nobody."""
         data = self.zookeeper.dump().get(znodes.CONTROLLER)
         return znodes.decode_controller(data).broker_id if data else -1
 
     def live(self) -> set[int]:
-        """Who is registered."""
+        """The brokers that are registered."""
         prefix = f"{znodes.BROKER_IDS}/"
         return {int(path.removeprefix(prefix)) for path in self.zookeeper.dump() if path.startswith(prefix)}
 
     def known(self, broker_id: int, topic: str = "t", index: int = 0) -> PartitionInfo | None:
-        """What a broker knows of a partition."""
+        """A broker's view of a partition."""
         broker = self.machines[broker_id].broker
         found = broker.services.metadata.image.topics.get(topic) if broker is not None else None
         return found.partitions[index] if found is not None and index < len(found.partitions) else None
 
     def leader(self, topic: str = "t", index: int = 0) -> int:
-        """Who leads a partition by the znode, -1 for nobody."""
+        """The leader of a partition by the znode, -1 for nobody."""
         data = self.zookeeper.dump().get(znodes.state_path(topic, index))
         return znodes.decode_state(topic, index, data).leader if data else -1
 
     def isr(self, topic: str = "t", index: int = 0) -> set[int]:
-        """Who is in sync by the znode."""
+        """The replicas in sync by the znode."""
         data = self.zookeeper.dump().get(znodes.state_path(topic, index))
         return set(znodes.decode_state(topic, index, data).isr) if data else set()
 

@@ -117,7 +117,7 @@ class WireClient:
             return code, frame[16:]
 
     def told(self) -> list[tuple[int, str]]:
-        """What watches have been told so far, having asked something after it."""
+        """Notifications of watches so far, after an answer that follows them."""
         self.ask(Op.PING)
         told, self.notifications = self.notifications, []
         return told

@@ -1,4 +1,4 @@
-"""What the compiler of the wheel's modules gets wrong, and so is not in them."""
+"""Compiled modules await nothing while they handle an exception, for the compiler gets that wrong."""
 
 from __future__ import annotations
 

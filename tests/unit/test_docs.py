@@ -34,7 +34,7 @@ def files(*suffixes: str) -> Iterator[Path]:
 
 
 def _is_foreign(path: Path) -> bool:
-    """Whether a tool has put the file where it lies."""
+    """Say whether a tool has put the file there."""
     return bool({"node_modules", "target", "__pycache__", ".venv", "generated"} & set(path.parts))
 
 
@@ -164,7 +164,7 @@ def test_make_targets_and_modules_that_pages_start_exist() -> None:
 
 
 def _is_module(name: str) -> bool:
-    """Whether `python -m` finds the module."""
+    """Say whether `python -m` finds the module."""
     path = ROOT / name.replace(".", "/")
     return path.with_suffix(".py").exists() or (path / "__main__.py").exists()
 
@@ -239,7 +239,7 @@ def quoted() -> frozenset[str]:
 
 @cache
 def members(path: Path) -> dict[str, frozenset[str]]:
-    """What a module defines or imports, each class with the names in its body and the attributes that it sets."""
+    """Names that a module defines or imports, each class with the names in its body and the attributes that it sets."""
     found: dict[str, frozenset[str]] = {}
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ClassDef):
@@ -268,7 +268,7 @@ def attributes(name: str) -> frozenset[str]:
 
 
 def exists(name: str, page: Path) -> bool:
-    """Whether what stands in backticks is there; True for all that is no name of code."""
+    """Say whether a name in backticks exists; True for everything that is no name of code."""
     name = re.sub(r"\(.*\)$", "", name)
     if "/" in name:
         return (
@@ -284,7 +284,7 @@ def exists(name: str, page: Path) -> bool:
 
 
 def _is_path(name: str, page: Path) -> bool:
-    """Whether a file or directory is meant by the path, a module also without its ending."""
+    """Say whether the path means a file or directory, a module also without its ending."""
     if "*" in name:
         return any(True for place in PLACES for _ in (ROOT / place).glob(name.rstrip("/")))
     for place in (page.parent, *(ROOT / place for place in PLACES)):
@@ -304,7 +304,7 @@ def _is_somewhere(name: str) -> bool:
 
 
 def _is_dotted(parts: list[str]) -> bool:
-    """Whether `package.module.Class.member` is there; True where the first part is nothing of ours."""
+    """Say whether `package.module.Class.member` exists; True where the first part is nothing of ours."""
     if parts[0][:1].isupper():
         return parts[0] not in words() or (len(parts) == 2 and parts[1] in attributes(parts[0]))
     if parts[0] == "barnabas":
@@ -321,7 +321,7 @@ def _is_dotted(parts: list[str]) -> bool:
 
 
 def _is_in(place: Path, parts: list[str]) -> bool:
-    """Whether the parts lead from a directory through packages to a module, and to what it defines."""
+    """Say whether the parts lead from a directory through packages to a module, and to a name that it defines."""
     for number, part in enumerate(parts):
         rest = parts[number + 1 :]
         module = place / f"{part}.py"
@@ -337,7 +337,7 @@ def _is_in(place: Path, parts: list[str]) -> bool:
 
 
 def missing_names(page: Path) -> list[str]:
-    """What a page has in backticks and nobody finds."""
+    """Names in the backticks of a page that do not exist."""
     text = re.sub(r"^( *)```.*?^\1```$", "", page.read_text(), flags=re.M | re.S)
     spans = sorted(set(re.findall(r"`([^`\n]+)`", text)))
     return [f"{named(page)}: {one}" for one in spans if not exists(one, page)]

@@ -1,4 +1,4 @@
-"""What the broker and the pipeline say: nothing in it needs a checkout to be understood."""
+"""Messages of the broker and the pipeline need no checkout to be understood."""
 
 from __future__ import annotations
 

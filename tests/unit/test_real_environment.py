@@ -1,4 +1,4 @@
-"""What threads and connections leave behind is gone at once, not when all objects are collected."""
+"""Objects of threads and connections are freed at once, not when all objects are collected."""
 
 import gc
 import weakref

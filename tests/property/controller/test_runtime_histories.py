@@ -263,7 +263,7 @@ class History:
         raise AssertionError(wrong)
 
     def wrong(self) -> list[str]:
-        """What is not as it should be in the end."""
+        """The faults in the final state."""
         cluster, nodes, found = self.cluster, self.cluster.zookeeper.dump(), []
         found += [f"{path} is left" for path in nodes if path.startswith(f"{znodes.DELETE_TOPICS}/")]
         found += [

@@ -151,7 +151,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.clients)
     @rule()
     def agree(self) -> None:
-        """Who is gone is found out; the others come to agree, on everything there is."""
+        """Clients that are gone are found out; the others come to agree, on everything there is."""
         for _ in range(4):  # longer than a session timeout, in steps that those alive live through
             self.coordinator.advance(SESSION_MS // 3)
             for client in self.clients.values():

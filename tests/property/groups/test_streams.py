@@ -124,7 +124,7 @@ class StreamsGroupMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.members)
     @rule()
     def agree(self) -> None:
-        """Who is gone is found out; the others come to agree, and all tasks run."""
+        """Members that are gone are found out; the others come to agree, and all tasks run."""
         for _ in range(4):  # longer than a session timeout, in steps that those alive live through
             self.coordinator.advance(SESSION_MS // 3)
             self.all_beat()
@@ -162,7 +162,7 @@ PROCESSES = st.lists(st.sampled_from("pqrs"), min_size=1, max_size=6)
 
 
 def roles(target: dict[str, Tasks], role: str) -> dict[tuple[str, int], list[str]]:
-    """Who has each task in this role."""
+    """The members that have each task in this role."""
     found: dict[tuple[str, int], list[str]] = {}
     for member, tasks in sorted(target.items()):
         for task in tasks:

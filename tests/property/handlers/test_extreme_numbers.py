@@ -42,7 +42,7 @@ EXTREMES = {name: (edges[0], edges[-1]) for name, edges in EDGES.items()}
 HARMLESS = (0, 1, -1)
 TEXTS = ("t", "g", "consumer", "range", "m", "1", "")
 NAMES = {"group": "g", "name": "t", "topic": "t", "transactional": "t"}
-"""Which text is likely where, by a part of the field's name."""
+"""Likely texts of a field, by a part of its name."""
 PATIENCE_SECONDS = 5
 """Virtual ones: some requests wait for what does not come, as they should."""
 

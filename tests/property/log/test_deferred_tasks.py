@@ -42,7 +42,7 @@ DELAY_MS = 1_000
 
 @dataclass
 class Model:
-    """What a topic must hold: values by offset from `start` on, the last of each key if it is compacted."""
+    """The expected content of a topic: values by offset from `start` on, the last of each key if it is compacted."""
 
     records: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)  # offset -> key, value
     start: int = 0
@@ -92,7 +92,7 @@ class DeferredTasks(RuleBasedStateMachine):
         self.now = NOW_MS
         self.models: dict[str, Model] = {}
         self.offline: dict[str, Model] = {}
-        """What is in the log dir that was taken offline, until the next start."""
+        """Content of the log dir that was taken offline, until the next start."""
         self.set_aside_count = 0
         self.removed_count = 0  # what is left of these may have been set aside too
         self.orphans: set[str] = set()
@@ -136,7 +136,7 @@ class DeferredTasks(RuleBasedStateMachine):
             self.models[topic] = Model()
 
     def may_be_made(self, topic: str) -> bool:
-        """Whether there is no such log, and none is being made or deleted: changes of metadata wait for each other."""
+        """Say whether there is no such log, and none is being made or deleted: changes of metadata wait for each other."""
         taken = self.models.keys() | self.offline.keys() | self.being_made | self.being_deleted
         return topic not in taken
 

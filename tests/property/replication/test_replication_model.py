@@ -29,7 +29,7 @@ Record = tuple[int, int]  # leader epoch, and a number that no other record has
 
 
 class LostError(AssertionError):
-    """What the rules promise was not kept."""
+    """A promise of the rules was not kept."""
 
 
 @dataclass
@@ -190,7 +190,7 @@ class Cluster:
 
     @staticmethod
     def diverging(replica: Replica, source: Replica) -> EpochEnd | None:
-        """Where the leader's log ends for the follower's latest epoch, if that is not where the follower's does."""
+        """End of the leader's log for the follower's latest epoch, if that is not the end of the follower's."""
         if not replica.log:
             return None
         epoch = replica.log[-1][0]

@@ -186,7 +186,7 @@ class Requests(RuleBasedStateMachine):
     @precondition(lambda self: self.writing)
     @rule(done=st.sampled_from([True, True, False]), is_first=st.booleans())
     def finish_writing(self, done: bool, is_first: bool) -> None:
-        """What is written is written in order; what cannot be fails at any time."""
+        """Finish a write: in order if it succeeds, and at any time if it fails."""
         written, write = self.writing.pop(0 if done or is_first else -1)
         self.shared.settle(written, done=done)
         self.model.written(write, done=done)

@@ -26,7 +26,7 @@ EVIL = (
 
 
 def decode(codec, data, version):
-    """Whether `data` was a message; anything but a DecodeError fails the test."""
+    """Say whether `data` was a message; anything but a DecodeError fails the test."""
     try:
         codec.decode(data, 0, version)
     except DecodeError as error:

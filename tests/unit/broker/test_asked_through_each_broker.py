@@ -42,11 +42,11 @@ RECORDS, START = 5, 2
 INDEXES = ("index", "partition", "partition_index")
 INDEX_LISTS = ("partitions", "partition_indexes")
 NOT_ASKED = BETWEEN_BROKERS | {17, 36}
-"""What brokers ask each other, and logins, of which a listener without them knows nothing."""
+"""APIs between brokers, and logins, of which a listener without them knows nothing."""
 
 
 class Place(NamedTuple):
-    """What one broker leads and coordinates."""
+    """A partition that one broker leads, and the groups and transactional id that it coordinates."""
 
     broker_id: int
     partition: int
@@ -213,7 +213,7 @@ OF_ONE_BROKER = {
 
 
 def is_same_everywhere(api: apis.Api) -> bool:
-    """Whether what is read by an API is the same through each broker."""
+    """Say whether an API that reads gives the same through each broker."""
     is_sent_away = any(may(api) for may in REDIRECTS.values())
     return BY_KEY[api.key].effect is Effect.READS and not is_sent_away and api.name not in OF_ONE_BROKER
 

@@ -31,7 +31,7 @@ def request(key: int, version: int, body: bytes = b"", correlation_id: int = 7) 
 
 @pytest.fixture
 async def broker(tmp_path):
-    """What connections share, so that a test can put another part in place of one."""
+    """The parts that connections share, so that a test can put another part in place of one."""
     async with broker_to_ask(tmp_path) as asked:
         yield copied(asked.broker.connections.parts)
 
@@ -82,7 +82,7 @@ async def test_an_active_connection_waits_among_others_while_there_is_a_crowd(br
 
 
 async def test_a_connection_is_expected_to_be_active_after_requests_in_quick_succession(broker) -> None:
-    """Where it waits shows in the lobby: there until then, and there again when it has been idle."""
+    """The connection waits in the lobby until then, and there again when it has been idle."""
     lobbies = Lobbies()
 
     async with connected(broker, lobbies) as (connection, client):
@@ -267,7 +267,7 @@ async def test_who_held_the_event_loop_up_is_named(broker, caplog, monkeypatch) 
 
 
 async def test_long_requests_and_answers_leave_the_event_loop_to_others(broker, monkeypatch) -> None:
-    """What has many entries is decoded and encoded in a thread; what has few is not."""
+    """Messages with many entries are decoded and encoded in a thread; those with few are not."""
     in_threads = []
     run = OsThreads.run
 

@@ -1,4 +1,4 @@
-"""How many connections may be open from one address."""
+"""Connections from one address have a limit."""
 
 import pytest
 

@@ -33,13 +33,13 @@ from .test_requests_that_wait import fetched, joining, pipeline_of, produced, ve
 
 PRODUCE, FETCH, METADATA, OFFSET_COMMIT, FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT = 0, 1, 3, 8, 10, 11, 12
 DELAY_MS = 40
-"""How long a new group waits for more members, and a fetch for records."""
+"""Time that a new group waits for more members, and a fetch for records."""
 
 Frame = Callable[[str, int], bytes]
 
 
 def frame(key: int, make: Callable[[str], Any]) -> Frame:
-    """What makes the bytes of a request, given a group and a correlation id."""
+    """A function that makes the bytes of a request, given a group and a correlation id."""
 
     def framed(group_id: str, correlation_id: int) -> bytes:
         chunks = encode_request(key, version_of(key), correlation_id, "client", make(group_id))

@@ -27,7 +27,7 @@ async def values(client):
 
 
 async def killed_disk():
-    """What a broker leaves that is killed: all that it has written, and nothing of a clean end."""
+    """The disk of a broker that is killed: all that it has written, and nothing of a clean end."""
     disk = MemoryDisk()
     async with running(DIRS, disk, **SETTINGS) as client:
         await client.create("t", 2)

@@ -43,7 +43,7 @@ async def deleted(cluster: ZooKeeperCluster, client: Client, name: str, timeout_
 
 
 def settings(cluster: ZooKeeperCluster, name: str) -> dict[str, str]:
-    """What ZooKeeper keeps for a topic."""
+    """The settings of a topic in ZooKeeper."""
     return dict(json.loads(cluster.zookeeper.dump()[f"/config/topics/{name}"])["config"])
 
 

@@ -1,4 +1,4 @@
-"""What a broker makes of metadata that are damaged, and of changes that a crash has cut off half-way."""
+"""A broker copes with damaged metadata, and with changes that a crash has cut off half-way, or refuses to start."""
 
 import pytest
 

@@ -71,7 +71,7 @@ async def test_the_broker_is_shown_under_the_names_that_people_know(tmp_path):
 
 
 def documented(name: str, rows: list[list[str]]) -> bool:
-    """Whether a row of docs/metrics.md has the metric, by its name or as `..._end` after a name of the same family."""
+    """Say whether a row of docs/metrics.md has the metric, by its name or as `..._end` after a name of the same family."""
     return any(
         name == one
         or (one.startswith("...") and name.endswith(one[3:]) and name.split("_")[:2] == row[0].split("_")[:2])

@@ -126,7 +126,7 @@ async def test_its_topic_may_be_deleted_and_made_again(lose):
 
 
 async def test_a_log_of_which_nothing_was_flushed_may_go_with_the_power():
-    """What a power cut takes is not lost by somebody's hand: with one replica it was never promised."""
+    """A log that a power cut takes is not lost by somebody's hand: with one replica it was never promised."""
     disk = await written(kill=True)
     disk.remove_tree("/a/t-0")
     disk.boots += 1
@@ -183,7 +183,7 @@ def test_the_only_replica_in_sync_leads_nothing_that_is_gone(lose, caplog) -> No
 
 
 def test_followers_keep_what_a_leader_that_has_nothing_makes_them_drop(caplog) -> None:
-    """Who gives up the only log that was in sync may not know that the others have most of it."""
+    """A leader that gives up the only log that was in sync may not know that the others have most of it."""
 
     async def program(world: World) -> None:
         async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:

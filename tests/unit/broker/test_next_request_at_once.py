@@ -84,7 +84,7 @@ async def test_requests_that_follow_each_other_take_no_turns(broker, patient):
 
 
 async def test_an_old_turn_ends_without_a_wait_for_the_next_request(broker, patient, monkeypatch):
-    """Where nobody else can run, another turn begins at once, and the connection looks again."""
+    """Another turn begins at once if nothing else can run, and the connection looks again."""
     waits, turns = [], Turns()
     wait_readable = PlainTransport.wait_readable
 

@@ -1,4 +1,4 @@
-"""Whose data it is: the broker's number is kept with its log dirs, and nobody else opens them by mistake."""
+"""A broker's number is kept with its log dirs, and nobody else opens them by mistake."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How open files are shared out between sockets and segments."""
+"""Open files are shared out between sockets and segments."""
 
 import resource
 

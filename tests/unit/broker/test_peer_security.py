@@ -1,4 +1,4 @@
-"""How brokers of a cluster reach each other: the listener's own settings, and what cannot work stops the start."""
+"""Brokers of a cluster reach each other by the listener's own settings; settings that cannot work stop the start."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Where a client sends its requests, and when it asks for metadata again: with a scripted cluster."""
+"""A client sends its requests to the right broker, and asks for metadata again: with a scripted cluster."""
 
 from __future__ import annotations
 

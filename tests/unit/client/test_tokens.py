@@ -1,4 +1,4 @@
-"""Where tokens come from: an identity provider on loopback, files, and none."""
+"""Tokens come from an identity provider on loopback, or from files, or there are none."""
 
 from __future__ import annotations
 

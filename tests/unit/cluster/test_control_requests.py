@@ -1,4 +1,4 @@
-"""What LeaderAndIsr, UpdateMetadata and StopReplica say of the cluster, whichever comes first and in every version."""
+"""LeaderAndIsr, UpdateMetadata and StopReplica teach a broker the cluster, whichever comes first and in every version."""
 
 from __future__ import annotations
 

@@ -255,7 +255,7 @@ async def test_only_the_owner_may_read_the_copies_of_a_journal(tmp_path, mode):
 
 
 IN_NO_JOURNAL = {"BrokerRegistered", "BrokerUnregistered", "ControllerChanged", "FeaturesChanged"}
-"""Who lives, who is the controller, and levels of features are known from each start, or from ZooKeeper."""
+"""Events of brokers, controller and levels of features, which are known from each start, or from ZooKeeper."""
 
 
 def test_every_kind_of_change_can_be_written_to_the_journal() -> None:

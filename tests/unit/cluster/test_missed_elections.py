@@ -1,4 +1,4 @@
-"""What a broker that ZooKeeper is cut off from believes of other brokers' metadata."""
+"""A broker that ZooKeeper is cut off from believes other brokers' metadata only if the leader epoch is higher."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `inter.broker.protocol.version` stands for."""
+"""`inter.broker.protocol.version` decides on the format of groups and on how the ISR changes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What every metadata store promises, whichever it is; a second one is added to STORES."""
+"""Every metadata store keeps these promises, whichever it is; a second one is added to STORES."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ ME = BrokerInfo(1, None, {})
 
 @dataclass
 class Place:
-    """Where a kind of store keeps its state, and how to open a store of that kind there."""
+    """A place where a kind of store keeps its state, with a way to open a store of that kind there."""
 
     open: Callable
     fail: Callable[[bool], None]

@@ -1,4 +1,4 @@
-"""What every session with ZooKeeper promises, and what the simulated one does besides."""
+"""Every session with ZooKeeper keeps these promises, and the simulated one keeps some besides."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ _numbers = count()
 
 @dataclass
 class Servers:
-    """Where sessions of one kind come from, and how one of them is expired."""
+    """A source of sessions of one kind, with a way to expire one of them."""
 
     session: Callable[[], Awaitable[ZooKeeper]]
     expire: Callable[[ZooKeeper], Awaitable[None]]

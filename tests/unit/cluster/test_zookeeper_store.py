@@ -1,4 +1,4 @@
-"""What the store on ZooKeeper does besides what every store does: registration, partitions, others who are quicker."""
+"""The store on ZooKeeper does more than every store: registration, partitions, others who are quicker."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""Who has which partitions: who of those that are alike may differ, and nothing else."""
+"""Members that are alike may differ in which of them has which partitions; nothing else may differ."""
 
 from __future__ import annotations
 

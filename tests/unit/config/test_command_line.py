@@ -1,4 +1,4 @@
-"""What `barnabas serve` says about settings that are wrong, before it starts anything."""
+"""`barnabas serve` names wrong settings before it starts anything."""
 
 import argparse
 import re

@@ -1,4 +1,4 @@
-"""What is set for a broker: files, names of the node, dynamic settings, defaults of topics."""
+"""Settings of a broker are read from files, names of the node, dynamic settings, and defaults of topics."""
 
 import pytest
 

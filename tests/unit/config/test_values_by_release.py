@@ -1,4 +1,4 @@
-"""Which values settings take, by release: as Kafka's own validators do (compat/configs/validators.py wrote them down)."""
+"""Settings take the values that Kafka's own validators take, by release (compat/configs/validators.py wrote them down)."""
 
 from pathlib import Path
 

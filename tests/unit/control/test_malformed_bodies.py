@@ -25,10 +25,10 @@ WRONG: tuple[Any, ...] = (
     "\ud800", "\udc80", "0", "-1", [], [None], [[]], ["x"], [1, "a", {}], {}, {"x": None}, {"": {}},
     {"x": {"y": {"z": []}}},
 )  # fmt: skip
-"""What a part of a body may be where something else is expected."""
+"""Values of a wrong kind for any part of a body."""
 NAMES = ("x", "", "\x00", "..", "a/b", "a" * 300, "é", "\ud800", "\udc80")
 ENDS = ("/v1/broker/stop", "/v1/broker/restart", "/v1/fork", "/v1/reset")
-"""What stops the broker or starts others where a request is sound: asked with unsound bodies alone."""
+"""Requests that stop the broker or start others if they are sound: asked with unsound bodies alone."""
 SECONDS_MAX = 5.0
 
 

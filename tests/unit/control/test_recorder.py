@@ -1,4 +1,4 @@
-"""What a recorder keeps of requests, and what of them it shows."""
+"""A recorder keeps requests without records and secrets, and shows the last of them."""
 
 from __future__ import annotations
 

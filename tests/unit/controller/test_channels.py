@@ -1,4 +1,4 @@
-"""What becomes of a control request when its broker is forgotten at any moment."""
+"""A response to a control request is dropped once its broker is forgotten, at whatever moment."""
 
 from __future__ import annotations
 

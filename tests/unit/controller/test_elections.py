@@ -1,4 +1,4 @@
-"""Who is elected, in all small cases: only who is in sync and online, in the order of the assignment."""
+"""Only replicas in sync and online are elected, in the order of the assignment: all small cases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What brokers ask the controller for, in all versions, through the handlers: on the wire as Apache Kafka asks."""
+"""Brokers ask the controller in all versions, through the handlers: on the wire as Apache Kafka asks."""
 
 from __future__ import annotations
 

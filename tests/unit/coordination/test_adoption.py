@@ -1,4 +1,4 @@
-"""What is made of logs without a topic: which topics, led by whom, in which epoch, and which producer ids are taken."""
+"""Logs without a topic become topics, with leaders, epochs, and producer ids that count as taken."""
 
 from __future__ import annotations
 

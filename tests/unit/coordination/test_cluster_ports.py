@@ -1,4 +1,4 @@
-"""What coordinators ask of other brokers: batched by broker, retried where that helps, in Kafka's error classes."""
+"""Coordinators ask other brokers in batches by broker, retry if that helps, and answer in Kafka's error classes."""
 
 from __future__ import annotations
 

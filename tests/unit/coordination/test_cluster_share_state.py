@@ -61,7 +61,7 @@ class Wire:
         self.failures: list[Exception | int] = []
         self.asked: list[int] = []
         self.received: list[tuple[object, dict[str, object]]] = []
-        """What was asked as it came over the wire, and with which options."""
+        """Requests as they came over the wire, and the options of each."""
 
     async def ask(self, broker_id, request, **options):
         self.asked.append(broker_id)
@@ -123,7 +123,7 @@ async def test_a_state_is_the_same_wherever_it_is_kept(leader, autojump_clock) -
 
 
 def only(message):
-    """What a message says of its only partition, with group and topic."""
+    """The group, topic id and only partition of a message."""
     [one_topic] = message.topics
     [partition] = one_topic.partitions
     return message.group_id, one_topic.topic_id, partition

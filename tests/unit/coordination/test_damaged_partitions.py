@@ -134,7 +134,7 @@ def flip(disk: MemoryDisk, topic: str, which: int) -> int:
 
 
 def warnings(disk: MemoryDisk, topic: str) -> list[str]:
-    """What `barnabas log verify` warns of."""
+    """The warnings of `barnabas log verify`."""
     findings: list[Finding] = []
     Verifier(disk, findings.append).partition(open_partition(disk, f"/data/logs/{topic}-0"))
     return [one.text for one in findings if one.severity is Severity.WARNING]

@@ -1,4 +1,4 @@
-"""What clients are told, and what is believed of the log, when a coordinator's internal topic gives an error."""
+"""An error of a coordinator's internal topic tells what to answer clients, and what to believe of the log."""
 
 import pytest
 

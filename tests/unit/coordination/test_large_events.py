@@ -158,7 +158,7 @@ class Steps(trio.abc.Instrument):
 
 
 async def steps_of(runtime: Runtime[Counter], members: int) -> int:
-    """How often tasks go on until so many that come at once have all decided on large events."""
+    """Number of steps of tasks until so many that come at once have all decided on large events."""
     order: list[int] = []
     asked: list[int] = []
     steps = Steps()

@@ -1,4 +1,4 @@
-"""How a coordinator comes by its state: at once if that is quick, and otherwise beside what else there is to do."""
+"""A coordinator loads its state at once if that is quick, and otherwise beside the broker's other work."""
 
 from __future__ import annotations
 

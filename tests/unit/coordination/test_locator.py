@@ -1,4 +1,4 @@
-"""Where a coordinator is: at the leader of the partition that keeps the id, wherever that is."""
+"""A coordinator is at the leader of the partition that keeps the id, wherever that is."""
 
 from __future__ import annotations
 

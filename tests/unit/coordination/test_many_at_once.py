@@ -1,4 +1,4 @@
-"""What an event decides for thousands of members is done in slices: timers are set, requests are answered, or fail."""
+"""Decisions for thousands of members are carried out in slices: timers are set, requests are answered, or fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which blocks of producer ids a broker takes from its controller: those that end by the largest id there is."""
+"""A broker takes from its controller only blocks of producer ids that end by the largest id there is."""
 
 import pytest
 

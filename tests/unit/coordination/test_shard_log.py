@@ -1,4 +1,4 @@
-"""What shards write and wait for: whose transaction a batch is in, what needs no wait, and what cannot be appended."""
+"""Shards append as part of a transaction or not, wait for the commit or not at all, and survive a failed append."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class States:
     def __init__(self) -> None:
         self.written = 0
         self.times: list[tuple[str, int]] = []
-        """Whose locks have ended, and when in ms."""
+        """Groups whose locks have ended, and when in ms."""
         self.meanwhile = None
 
     async def read_state(self, key, leader_epoch):

@@ -1,4 +1,4 @@
-"""What share groups are made of in a broker: which clock and which settings a part has, and when a session ends."""
+"""Share groups are assembled in a broker: the clock and the settings of each part, and the end of a session."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class World:
         return [key for _, key in found]
 
     def times(self, until_ms: int) -> list[tuple[int, object]]:
-        """What is due in each millisecond from now on."""
+        """The timers that are due in each millisecond from now on."""
         found = []
         for ms in range(until_ms + 1):
             found += [(ms, key) for key in self.due()]

@@ -1,4 +1,4 @@
-"""What leaves a coordinator and when: answers and results once they are committed, timers once."""
+"""Answers and results leave a coordinator once they are committed, timers once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes from the outside comes in through the environment: nothing else reads a clock, or starts a thread."""
+"""Everything from the outside comes in through the environment: nothing else reads a clock, or starts a thread."""
 
 from __future__ import annotations
 

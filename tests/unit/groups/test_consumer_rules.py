@@ -104,7 +104,7 @@ def test_members_need_not_join_again_only_where_all_have_and_know_what_they_shal
 
 
 def test_an_expression_that_is_known_keeps_its_topics_whoever_else_uses_it():
-    """Who may describe fewer topics changes nothing for others until the topics change."""
+    """A member that may describe fewer topics changes nothing for others until the topics change."""
     coordinator = with_topic(2)
 
     def join(member_id: str, **allowed: Any) -> None:

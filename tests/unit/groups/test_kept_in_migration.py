@@ -1,4 +1,4 @@
-"""What a member has said stays what it was when its group moves between the classic and the consumer protocol."""
+"""A member's data stay as they were when its group moves between the classic and the consumer protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is fenced by its epoch: members of consumer groups that are behind, and of classic groups that are ahead."""
+"""Epochs fence members of consumer groups that are behind, and of classic groups that are ahead."""
 
 from __future__ import annotations
 

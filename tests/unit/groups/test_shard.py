@@ -56,7 +56,7 @@ def settled(shard: GroupShard, out: Decision) -> None:
 
 
 def performed(shard: GroupShard, events: Any) -> int:
-    """How many events there were, all of which have decided."""
+    """Number of events, all of which have decided."""
     count = 0
     for event in events:
         count += 1

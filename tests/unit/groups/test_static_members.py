@@ -204,7 +204,7 @@ def test_who_comes_back_while_members_gather_takes_the_place_of_who_it_was(world
 
 @pytest.mark.parametrize("has_synced", [True, False])
 def test_whether_it_has_its_part_is_known_of_who_comes_back(world, has_synced):
-    """Who has not fetched its part in time, leaves: whoever it is by now."""
+    """A member that has not fetched its part in time leaves, whoever it is by now."""
     rebalanced(world)
     world.sync("s-1", 2, **{"s-1": b"s", "t-1": b"t", "d-1": b"d"})
     world.sync("d-1", 2)

@@ -59,7 +59,7 @@ GIVEN: dict[str, Any] = {
     "topic_partitions": [(T, 1), (U, 2)], "tasks": [("active", "s", 1), ("standby", "s", 2), ("warmup", "s", 3)],
     "known": KNOWN, "value": StreamsGroupTopologyValue(epoch=31),
 }  # fmt: skip
-"""What each function of records is given, by the names of its parameters."""
+"""Arguments of the functions of records, by the names of their parameters."""
 EXPECTED: dict[str, Any] = {
     "group_id": GROUP, "member_id": MEMBER, "epoch": 11, "metadata_hash": 12, "assignment_epoch": 11,
     "assignment_timestamp": 13, "validated_topology_epoch": 14, "regular_expression": "the-regex", "version": 15,
@@ -68,7 +68,7 @@ EXPECTED: dict[str, Any] = {
     "subscribed_topic_names": ["a", "b"], "subscribed_topic_regex": "the-regex", "server_assignor": "the-assignor",
     "session_timeout_ms": 26, "topology_epoch": 31, "process_id": "the-process", "host": "the-endpoint", "port": 32,
 }  # fmt: skip
-"""What each field of a record holds, by its name, wherever it is."""
+"""Expected values of the fields of records, by name, wherever they are."""
 MODULES = {of_consumers: CONSUMER, of_shares: SHARE, of_streams: STREAMS}
 
 

@@ -1,4 +1,4 @@
-"""What brokers of Kafka 4.4 answer differently, as one of them answered (kafka_2.13 4.4.0)."""
+"""Brokers of Kafka 4.4 answer some requests differently; these are answers of one of them (kafka_2.13 4.4.0)."""
 
 from uuid import uuid4
 

@@ -41,7 +41,7 @@ NAMES = [f"g{number}" for number in range(MANY)]
 
 
 class Counts:
-    """What has happened since `reset`; only the checkpoints of the task that has called it are counted."""
+    """Counters since `reset`; only the checkpoints of the task that has called it are counted."""
 
     def __init__(self):
         self.task = None

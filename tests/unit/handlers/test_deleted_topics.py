@@ -1,4 +1,4 @@
-"""What coordinators remember of a topic goes with it, whoever has deleted it: they follow the metadata, not a request."""
+"""Coordinators forget a topic that is deleted, whoever has deleted it: they follow the metadata, not a request."""
 
 import pytest
 import trio

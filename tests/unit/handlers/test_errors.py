@@ -12,11 +12,11 @@ from compat.kit.wire import encode, message
 
 CODE = ErrorCode.ILLEGAL_SASL_STATE
 WITHOUT_ROOM = {("DescribeLogDirs", version) for version in range(3)}
-"""What Kafka answers with nothing too."""
+"""Requests that Kafka answers with nothing too."""
 
 
 class Context:
-    """What error_response wants of a request's context."""
+    """The part of a request's context that error_response needs."""
 
     def __init__(self, version: int) -> None:
         self.api_version = version

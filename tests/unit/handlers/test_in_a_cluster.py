@@ -1,4 +1,4 @@
-"""What a broker of a cluster answers: who can be reached, who leads, and what only the controller may say."""
+"""A broker of a cluster says who can be reached and who leads, and refuses requests that are the controller's."""
 
 import pytest
 

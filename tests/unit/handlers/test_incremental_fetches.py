@@ -149,7 +149,7 @@ async def test_a_reader_of_committed_records_hears_of_the_last_stable_offset(ask
 
 
 async def test_a_session_that_waits_is_woken_by_a_quiet_partition(asked):
-    """What is left out of the answer is waited for all the same."""
+    """A partition that is left out of the answer is waited for all the same."""
     consumer = Consumer(asked)
     await consumer.fetch(dict.fromkeys(range(COUNT), 0))
     await consumer.fetch()

@@ -58,7 +58,7 @@ async def produced(ask, version, *parts, acks=1, transactional_id=None):
 
 
 def ends(ask):
-    """What is in the internal topics."""
+    """End offsets of the internal topics."""
     logs = ask.services.logs
     return {name: [logs.get(name, index).log_end_offset for index in (0, 1)] for name in INTERNAL}
 

@@ -34,7 +34,7 @@ class CountingAsked(Asked):
 
     @property
     def appends(self):
-        """How many changes were written."""
+        """Number of changes that were written."""
         return self.disk.syncs[JOURNAL] - self._before
 
     def forget_appends(self):

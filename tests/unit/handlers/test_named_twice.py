@@ -33,7 +33,7 @@ async def ask(tmp_path):
 
 
 def indexes(topics, name="name", partitions="partitions"):
-    """Which partitions an answer has, by topic; a topic that is there twice fails."""
+    """Partitions of an answer, by topic; a topic that is there twice fails."""
     found = [(getattr(one, name), [of.partition_index for of in getattr(one, partitions)]) for one in topics]
     assert len(dict(found)) == len(found)
     return dict(found)

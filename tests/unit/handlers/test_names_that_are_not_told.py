@@ -1,4 +1,4 @@
-"""What a client learns of a topic that it may not describe and whose id it knows: nothing but that it may not."""
+"""A client learns nothing by its id of a topic that it may not describe, but that it may not."""
 
 import pytest
 

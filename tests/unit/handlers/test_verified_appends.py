@@ -1,4 +1,4 @@
-"""What the coordinator said of a transaction holds until an end marker comes to the partition (KIP-890)."""
+"""The verification of a transaction by its coordinator holds until an end marker comes to the partition (KIP-890)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Where ZooKeeper comes from: what is named, what is installed, what is fetched, and what to do where there is none."""
+"""ZooKeeper is taken from a named directory, a package or a download; the message names all ways where there is none."""
 
 from __future__ import annotations
 

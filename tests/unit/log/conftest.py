@@ -1,4 +1,4 @@
-"""Where tests of the log write: in memory, if there is such a place, for they sync again and again."""
+"""Tests of the log write into memory, if they can, for they sync again and again."""
 
 import shutil
 

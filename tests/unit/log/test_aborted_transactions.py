@@ -1,4 +1,4 @@
-"""Which aborted transactions a reader is told of, after any way in which what is known of them can come about."""
+"""Readers are told of the aborted transactions in their range, in whatever way the log has come to know of them."""
 
 from __future__ import annotations
 

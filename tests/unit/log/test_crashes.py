@@ -1,4 +1,4 @@
-"""What is left after a crash: damaged logs, damaged or missing files around them, interrupted renames."""
+"""A log is opened after a crash: damaged logs, damaged or missing files around them, interrupted renames."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What the log relies on in a disk, the real one and the one in memory; and how the latter fails."""
+"""The real disk and the one in memory do as the log relies on; and the latter fails like a real one."""
 
 import errno
 import os

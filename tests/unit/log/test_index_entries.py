@@ -1,4 +1,4 @@
-"""Which entries of an index are believed: those that fit the batch they are of, and their neighbours."""
+"""An entry of an index is believed only if it fits the batch that it is of, and its neighbours."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def crashed(tmp_path):
 
 
 def state(broker):
-    """What was loaded, and what is in the files then."""
+    """The state of the loaded logs, and the contents of the files then."""
     logs = sorted(broker.manager, key=lambda log: log.partition)
     found = []
     for log in logs:

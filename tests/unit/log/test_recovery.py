@@ -1,4 +1,4 @@
-"""What is done with the files that a crash leaves."""
+"""Recovery sorts the files that a crash leaves."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which segments retention drops."""
+"""Retention drops segments by age, by size and by the log start."""
 
 import pytest
 

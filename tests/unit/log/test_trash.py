@@ -1,4 +1,4 @@
-"""What waits to be removed, while the directories around it are renamed, deleted and made again."""
+"""Files in the trash are removed, whatever becomes of their directories: renamed, deleted and made again."""
 
 import errno
 

@@ -1,4 +1,4 @@
-"""What a log knows after it was cut off or read again: what is flushed, and up to where transactions are decided."""
+"""A log that is cut off or read again knows how much is flushed, and up to where transactions are decided."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ def contents(log_dir):
 
 
 def records(log_dir, scratch):
-    """What a broker finds in a copy of the dir."""
+    """The records that a broker finds in a copy of the dir."""
     copy = shutil.copytree(log_dir, scratch / "copy")
     broker = Broker(copy, **SETTINGS)
     log = broker.log("orders")

@@ -1,4 +1,4 @@
-"""What the metrics say of the authorizer."""
+"""Metrics show the decisions of the authorizer."""
 
 from barnabas.metrics.families import Families
 from barnabas.metrics.of_authorizer import PREFIX, authorizer_families

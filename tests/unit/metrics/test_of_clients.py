@@ -1,4 +1,4 @@
-"""What clients have pushed as families: names, labels, and clients that want to pass for something else."""
+"""Metrics of clients become families: names, labels, and clients that want to pass for something else."""
 
 from barnabas.metrics.families import COUNTER, GAUGE, HISTOGRAM, SUMMARY
 from barnabas.metrics.of_clients import client_families, metric_name

@@ -1,4 +1,4 @@
-"""What the metrics say of client quotas."""
+"""Metrics show the clients that quotas throttle."""
 
 from barnabas.loop_budget import LoopBudget
 from barnabas.metrics.families import Families

@@ -1,4 +1,4 @@
-"""What the Kerberos library refuses, in words for the log."""
+"""Refusals of the Kerberos library are put into words for the log."""
 
 import pytest
 

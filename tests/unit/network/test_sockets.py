@@ -1,4 +1,4 @@
-"""What a transport sends is what it was given, from memory or from a file; and ports can be bound again."""
+"""A transport sends exactly the bytes that it is given, from memory or from a file; and ports can be bound again."""
 
 import os
 import select

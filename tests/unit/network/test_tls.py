@@ -150,7 +150,7 @@ async def at_once(step):
 
 
 class Reader:
-    """What the transport tells of how the peer reads."""
+    """Notes how the peer reads, as the transport tells it."""
 
     def __init__(self):
         self.behind: list[int] = []
@@ -335,7 +335,7 @@ async def test_a_client_shows_its_certificate():
 
 
 async def handshake_error(server, client) -> ssl.SSLError | OSError:
-    """What the server says of a handshake that must fail."""
+    """The server's error in a handshake that must fail."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     transport = TlsTransport(PlainTransport(ours), server_tls(server))

@@ -49,7 +49,7 @@ def grow(root: Path, count: int) -> Table:
 
 
 def folded(root: Path) -> TableState:
-    """What the manifests say, each of them read."""
+    """The state by the manifests, each of them read."""
     state = TableState()
     for manifest, data in Table(root).manifests():
         state.apply(manifest, data)

@@ -1,4 +1,4 @@
-"""What the pipeline's wire reader makes of answers, with a scripted cluster; with real ones: tests/pipeline."""
+"""The pipeline's wire reader reads from a scripted cluster; with real ones: tests/pipeline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which release a broker looks like, and what clients can do with it."""
+"""A broker is recognized as a release by the APIs that it advertises, and its gaps are named for clients."""
 
 from __future__ import annotations
 

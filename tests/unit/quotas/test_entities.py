@@ -356,7 +356,7 @@ def test_a_rate_is_about_its_own_samples_whatever_time_it_is(start_ms):
 
 
 class Counted:
-    """What is kept of a client: it may be forgotten unless it owes something."""
+    """A stand-in for a client's counts: it may be forgotten unless it owes something."""
 
     def __init__(self, key: str, now_ms: int) -> None:
         self.key, self.made_ms, self.owes = key, now_ms, False

@@ -1,4 +1,4 @@
-"""Which limit applies, who shares it, and what is remembered of clients."""
+"""The most precise limit applies, to all who share it, and idle clients are forgotten."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is large is given back piece by piece, and never while somebody still has it."""
+"""Large memory is given back piece by piece, and never while somebody still has it."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def in_buffer(body, before=b"\xff" * 77, after=b"\x00" * 77):
 
 
 def verdict(body, count):
-    """What a scan says; of an error which record it is about, since at which byte depends on what is copied."""
+    """The result of a scan; for an error the record that it is about, since the byte depends on how much is copied."""
     try:
         return repr(scan_body(body, count, NOW))
     except InvalidRecordsError as error:
@@ -75,7 +75,7 @@ def test_a_record_behind_the_end_of_a_batch_is_not_taken_for_one_of_it():
 
 
 def test_a_run_ends_where_the_batch_does():
-    """What follows in the buffer is built alike, and would go on counting."""
+    """The bytes after the batch in the buffer are built alike, and would go on counting."""
     body = body_of([1_000] * 600)
     half = len(body_of([1_000] * 300))
     assert verdict(in_buffer(body[:half], after=body[half:]), 300) == verdict(body[:half], 300)
@@ -107,7 +107,7 @@ def test_memory_is_asked_for_before_a_record_of_megabytes_is_copied():
 
 
 def list_of(steps):
-    """What the steps yield, and their result."""
+    """The values that the steps yield, and their result."""
     seen = []
     while True:
         try:

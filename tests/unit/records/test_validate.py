@@ -1,4 +1,4 @@
-"""What a leader does with the records of a produce request."""
+"""A leader checks, patches or refuses the records of a produce request."""
 
 import struct
 from dataclasses import replace

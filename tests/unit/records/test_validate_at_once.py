@@ -25,7 +25,7 @@ def records_of(count, *, timestamp=NOW, key=b"k", offsets=None):
 
 
 def verdict(validate, raw, rules, api_version):
-    """What becomes of a copy of some records: the error's code and text, or what is to be appended."""
+    """The outcome for a copy of some records: the error's code and text, or the bytes to be appended."""
     copy = memoryview(bytearray(raw))
     try:
         valid = validate(copy, api_version=api_version, config=rules, now_ms=NOW)

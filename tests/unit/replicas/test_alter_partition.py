@@ -22,7 +22,7 @@ PartitionData = AlterPartitionResponse.PartitionData
 
 
 class Controller:
-    """What `Peers` is to RemoteAlterPartition."""
+    """Stands for `Peers` in RemoteAlterPartition."""
 
     def __init__(self, version: int) -> None:
         self.version = version

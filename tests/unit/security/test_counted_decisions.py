@@ -1,4 +1,4 @@
-"""What an authorizer counts: each answer once, by the kind of resource, whether it was remembered or worked out."""
+"""An authorizer counts each answer once, by the kind of resource, whether it was remembered or worked out."""
 
 from barnabas.security.authorizer import ResourceType
 

@@ -1,4 +1,4 @@
-"""What brokers of a cluster say to each other: whoever may not CLUSTER_ACTION is refused it, in every version."""
+"""Requests between brokers of a cluster are refused without the right to CLUSTER_ACTION, in every version."""
 
 from pathlib import Path
 

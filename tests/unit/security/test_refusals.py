@@ -128,7 +128,7 @@ class World:
         await self.allowed("AddPartitionsToTxn", 3)
 
     def state(self) -> tuple[Any, ...]:
-        """What a refused request must leave as it is: the metadata, and the ends of all logs."""
+        """A refused request leaves all of this as it is: the metadata, and the ends of all logs."""
         image = self.services.metadata.image
         ends = sorted((log.topic, log.partition, log.log_end_offset) for log in self.services.logs)
         starts = sorted((log.topic, log.partition, log.log_start_offset) for log in self.services.logs)

@@ -1,4 +1,4 @@
-"""What a request's context says of who asks, what it lets pass and logs, and the memory that it holds."""
+"""A request's context names the client, checks its permissions, writes to the log, and holds memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients cause again and again is written a few times a minute, and then counted."""
+"""Log lines that clients cause again and again are written a few times a minute, and then counted."""
 
 import logging
 

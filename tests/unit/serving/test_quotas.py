@@ -1,4 +1,4 @@
-"""What one request is charged for, and for how long its client is throttled: the longest of its quotas counts."""
+"""A request is charged to quotas, and its client throttled for some time: the longest of its quotas counts."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class World:
         return request
 
     def throttled(self, name: str, user: str = "u") -> tuple[int, int]:
-        """How often, and for how long in all, the users of a quota were throttled."""
+        """Number of times, and ms in all, that the users of a quota were throttled."""
         meter: Any = getattr(self.clients, name).of(user, "c", int(self.now_s * 1000))
         return meter.throttled_count, meter.throttled_ms
 
@@ -75,7 +75,7 @@ def asked(acks: int = 1) -> Any:
 
 
 def over_ms(limit: float, per_second: float) -> int:
-    """How long a client is throttled whose rate, over the ten windows that count, is this."""
+    """Throttle time of a client whose rate, over the ten windows that count, is this."""
     return round((per_second - limit) / limit * 20_000)
 
 
@@ -231,7 +231,7 @@ def test_a_fetch_of_a_broker_that_follows_is_charged_nothing():
 
 
 def charged(mutations: Any, *topics: tuple[str, int]) -> int:
-    """How many topics are charged before one is refused."""
+    """Number of topics that are charged before one is refused."""
     number = 0
     with suppress(RequestError):
         for topic, partitions in topics:

@@ -1,4 +1,4 @@
-"""Which batches belong to aborted transactions."""
+"""Batches of aborted transactions are told from the others."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ async def joined(client: Client, group: str) -> Beat:
 
 
 def in_group(steps_ms: int, wait_s: float) -> int:
-    """What a heartbeat is answered that comes so long after the one before, between which the clock was set."""
+    """The answer to a heartbeat that comes so long after the one before, with the clock set in between."""
 
     async def program(world: World) -> int:
         async with trio.open_nursery() as nursery:

@@ -79,7 +79,7 @@ def test_answers_without_addresses_are_left_as_they_are() -> None:
 
 
 def test_every_api_whose_answers_name_brokers_is_known() -> None:
-    """What a client connects to: hosts with ports in answers of APIs that brokers serve to clients."""
+    """Clients connect to these: hosts with ports in answers of APIs that brokers serve to clients."""
     found = set()
     for key in registry.keys():  # noqa: SIM118
         fields = all_messages()[f"{registry.name_of(key)}Response"]

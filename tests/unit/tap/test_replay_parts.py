@@ -1,4 +1,4 @@
-"""What a replay replaces and compares; secrets in captures; lines that are written aside."""
+"""A replay replaces ids and compares answers; captures have no secrets; lines are written aside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is called unusual of a client, and what is not."""
+"""The summary calls only unusual things of a client unusual."""
 
 from __future__ import annotations
 

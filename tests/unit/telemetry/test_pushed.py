@@ -1,4 +1,4 @@
-"""What is kept of what clients push: sums of differences, bounds, and an end."""
+"""Metrics that clients push are kept within bounds: sums of differences, and an end for silent clients."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Who may take over a transactional id, and what the clock does to it: one shard, event by event."""
+"""A transactional id is taken over only by its producers, and obeys the clock: one shard, event by event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be left out, what may not, and what is refused."""
+"""A codec leaves out only fields that may be ignored, and refuses values that a version does not have."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How much there is to decode or encode is known before it is done."""
+"""The number of entries to decode or encode is known before that begins."""
 
 import struct
 from itertools import count

@@ -1,4 +1,4 @@
-"""Which header a message has, and whole frames."""
+"""A message has the header of its API and version, and frames are whole."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What was ever published, and that looking it up stays cheap."""
+"""The registry knows everything that was ever published, and looking it up stays cheap."""
 
 import subprocess
 import sys

@@ -26,7 +26,7 @@ ROOT = encode_string("/")
 
 
 def stat(reader, of_root):
-    """What must be equal of a Stat: no transaction numbers, no times, and of the root no number of children.
+    """The comparable parts of a Stat: no transaction numbers, no times, and of the root no number of children.
 
     The root's children are also those of the other tests that use these servers.
     """
@@ -108,7 +108,7 @@ class Draw:
         return self.random.choice(("", "/")) if self.random.random() < 0.01 else self.path()
 
     def lasting(self):
-        """Where lasting watches are: Apache's server forgets those for which there is one of another mode, too."""
+        """A path for lasting watches: Apache's server forgets those for which there is one of another mode, too."""
         return f"{self.root}/{self.random.choice(LASTING)}"
 
     def version(self):

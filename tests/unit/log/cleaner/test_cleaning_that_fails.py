@@ -1,4 +1,4 @@
-"""What may go wrong while a log is cleaned: it changes, is damaged, or the machine crashes."""
+"""A cleaning that fails does no harm: the log changes, is damaged, or the machine crashes."""
 
 from itertools import islice
 from pathlib import Path

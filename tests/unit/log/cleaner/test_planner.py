@@ -1,4 +1,4 @@
-"""Which log is cleaned, how far, and which segments are joined."""
+"""The planner chooses the log to clean, how far, and the segments to join."""
 
 import pytest
 

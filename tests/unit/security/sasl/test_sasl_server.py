@@ -1,4 +1,4 @@
-"""Where a login stands: what may be asked when, and how a login expires and is renewed (KIP-43, KIP-152, KIP-368)."""
+"""A login admits only the requests of its stage, expires and is renewed (KIP-43, KIP-152, KIP-368)."""
 
 import pytest
 
