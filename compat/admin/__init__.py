@@ -1,1 +1,1 @@
-"""How topics are made, described, grown and deleted, compared with Apache Kafka."""
+"""Making, describing, growing and deleting topics, compared with Apache Kafka."""

@@ -1,4 +1,4 @@
-"""What clients look at before anything else: which APIs and features there are, and where coordinators are."""
+"""The first requests of clients: the APIs and features that there are, and the places of coordinators."""
 
 from __future__ import annotations
 

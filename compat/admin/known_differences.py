@@ -35,7 +35,7 @@ OPERATIONS, NO_OPERATIONS = 3576, -(2**31)
 
 
 def is_session(value: Any) -> bool:
-    """Whether a number is that of a fetch session."""
+    """Say whether a number is that of a fetch session."""
     return type(value) is int and value > 0
 
 
@@ -46,7 +46,7 @@ def near(one: Difference) -> bool:
 
 
 def answered_once(one: Difference) -> bool:
-    """What is asked for twice is answered twice alike by Kafka, and once, with the same, by us."""
+    """Say whether Kafka answers a repeated question twice alike, and we answer it once, with the same."""
     theirs, ours = one.theirs, one.ours
     return (
         isinstance(theirs, list)

@@ -29,7 +29,7 @@ Given = dict[str, Tasks]
 
 @dataclass(frozen=True)
 class Case:
-    """What an assignor is asked."""
+    """The input of an assignor."""
 
     replicas: int
     shapes: dict[str, Shape]
@@ -95,7 +95,7 @@ def moved(case: Case, given: Given) -> int:
 
 
 def spread(given: Given) -> int:
-    """How many more active tasks one member has than another."""
+    """Largest difference in active tasks between two members."""
     counts = [len(_of(tasks, ACTIVE)) for tasks in given.values()]
     return max(counts) - min(counts)
 
@@ -106,7 +106,7 @@ def copies(given: Given) -> int:
 
 
 def loads(case: Case, given: Given) -> float:
-    """How much more a process runs per member than another, copies too."""
+    """Largest difference in tasks per member between two processes, copies too."""
     processes = {worker.process_id for worker in case.workers}
     per_member = [
         sum(len(given[worker.id]) for worker in case.workers if worker.process_id == process)

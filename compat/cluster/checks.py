@@ -1,4 +1,4 @@
-"""What must hold in a cluster, whoever its brokers are: one function for each promise, in the order in which they run.
+"""Promises of a cluster, whoever its brokers are: one function for each promise, in the order in which they run.
 
 The rule: a check leaves the cluster as it found it (all brokers running, all replicas in sync), and returns in words
 what it has seen.
@@ -205,7 +205,7 @@ def clean_stop(cluster: Cluster) -> str:
 
 
 def _count(cluster: Cluster) -> dict[int, int]:
-    """How many records each partition has."""
+    """Number of records in each partition."""
     return {index: len(values) for index, values in read_all(cluster.bootstrap, TOPIC, PARTITIONS).items()}
 
 

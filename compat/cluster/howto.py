@@ -1,4 +1,4 @@
-"""What docs/how-to/cluster.md prints for three machines, tried as it is printed: python -m compat.cluster.howto.
+"""Commands of docs/how-to/cluster.md for three machines, tried as they are printed: python -m compat.cluster.howto.
 
 The files of deploy/ are installed by the commands of the page, the command of the unit starts each broker, the loop of the
 rolling restart runs under load, and then a broker is killed and started again without its disk. Nothing that was
@@ -150,7 +150,7 @@ class Machines:
         path.write_text(text)
 
     def log(self, machine: str) -> str:
-        """What the broker of a machine has printed since it was started."""
+        """Output of the broker of a machine since it was started."""
         path = self.directory / machine / "log"
         return path.read_text(errors="replace") if path.exists() else ""
 

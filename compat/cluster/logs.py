@@ -66,7 +66,7 @@ def compare(cluster: Cluster, topics: Iterable[str]) -> tuple[int, int]:
 
 
 def difference(logs: dict[int, bytes]) -> str:
-    """Where replicas differ first, in words."""
+    """The first difference between replicas, in words."""
     shortest = min(len(log) for log in logs.values())
     first = next(iter(logs.values()))
     at = next(

@@ -26,7 +26,7 @@ from compat.matrix.brokers import Barnabas, BrokerError
 
 KAFKA = "kafka"
 OLD = "kafka-2.6"
-"""Whose leaders write the ISR into ZooKeeper, and who knows no topic ids."""
+"""Release whose leaders write the ISR into ZooKeeper, and which knows no topic ids."""
 OURS = "ours"
 KINDS = (KAFKA, OLD, OURS)
 VERSION = "3.9"
@@ -57,7 +57,7 @@ class ClusterError(Exception):
 
 
 class Node(Protocol):
-    """What checks need of a broker."""
+    """A broker as the checks need it."""
 
     bootstrap: str
 
@@ -314,7 +314,7 @@ class Cluster:
         return sorted(self._client.get_children("/brokers/topics"))
 
     def replicas(self, topic: str) -> int:
-        """How many replicas the partitions of a topic have."""
+        """Smallest number of replicas among the partitions of a topic."""
         assignment: dict[str, list[int]] = self.read(f"/brokers/topics/{topic}")["partitions"]
         return min(map(len, assignment.values()))
 

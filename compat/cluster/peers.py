@@ -232,7 +232,7 @@ def credentials(peers: Peers, one: int, other: int) -> str:
 
 
 def lets_in(peers: Peers, broker_id: int, user: str, password: str) -> bool:
-    """Whether a broker lets somebody in with a password."""
+    """Say whether a broker lets somebody in with a password."""
     errors: list[ClientError] = []
     client = AdminClient({**peers.client(broker_id, user, password), "error_cb": errors.append})
     try:
@@ -247,7 +247,7 @@ def lets_in(peers: Peers, broker_id: int, user: str, password: str) -> bool:
 
 @both_ways
 def acls(peers: Peers, one: int, other: int) -> str:
-    """What kafka-acls allows at one broker the other allows, and both list the same."""
+    """Check that the other broker allows what kafka-acls allows at one, and that both list the same."""
     alice = peers.client(other, ALICE, PASSWORD, "PLAIN")
     rule = ("--allow-principal", f"User:{ALICE}", "--producer", "--topic", TOPIC)
     peers.tool(one, "acls", "--add", *rule)
@@ -265,7 +265,7 @@ def acls(peers: Peers, one: int, other: int) -> str:
 
 
 def may_write(client: Mapping[str, object]) -> bool:
-    """Whether records are taken in all partitions; some brokers may know of a change before others."""
+    """Say whether records are taken in all partitions; some brokers may know of a change before others."""
     errors: list[ClientError | None] = []
     producer = Producer({**client, "message.timeout.ms": 8000, "topic.metadata.refresh.interval.ms": 300})
     for partition in range(checks.PARTITIONS):
@@ -330,7 +330,7 @@ def tokens(peers: Peers, one: int, other: int) -> str:
 
 
 def cluster_action(peers: Peers) -> str:
-    """Who is not a broker is refused what brokers ask each other, alike by both kinds."""
+    """Check that both kinds of broker alike refuse requests between brokers from a client that is no broker."""
     requests: dict[str, tuple[int, dict[str, object]]] = {
         "LeaderAndIsr": (5, {"ControllerId": 1, "ControllerEpoch": 99, "BrokerEpoch": -1}),
         "StopReplica": (3, {"ControllerId": 1, "ControllerEpoch": 99, "BrokerEpoch": -1}),

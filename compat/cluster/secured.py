@@ -28,7 +28,7 @@ from compat.matrix.brokers import BrokerError
 USER, PASSWORD = "kafka", "a secret"
 KEY_PASSWORD = "changeit"
 SENSITIVE = ("/config/users", "/config/brokers", "/delegation_token/tokens")
-"""What only the brokers may read, as Apache Kafka has it; all else the world may read, and /consumers write."""
+"""Znodes that only the brokers may read, as Apache Kafka has it; all else the world may read, and /consumers write."""
 TOOL_S = 60
 
 
@@ -96,7 +96,7 @@ class Certificates:
         }
 
     def of_kazoo(self) -> dict[str, Any]:
-        """What kazoo needs to connect."""
+        """Options with which kazoo connects."""
         return {
             "use_ssl": True,
             "certfile": str(self.client),

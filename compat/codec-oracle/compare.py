@@ -88,7 +88,7 @@ Golden = dict[tuple[str, int], tuple[str, Any]]
 """Message and version -> Kafka's bytes in hex, and the values that they were made of."""
 
 GOLDEN_SIZE = 160
-"""How many hex digits a golden message should have: enough to mean something, not more."""
+"""Number of hex digits that a golden message should have: enough to mean something, not more."""
 
 
 class Oracle:

@@ -48,7 +48,7 @@ def load(name: str, text: str) -> Message | None:
 
 
 def problems(kafka: str, message: Message) -> Iterator[str]:
-    """What is wrong with one definition."""
+    """Problems of one definition."""
     try:
         check_message(message)
     except SchemaError as error:

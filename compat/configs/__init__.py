@@ -1,1 +1,1 @@
-"""How settings are described and changed, compared with Apache Kafka."""
+"""Describing and changing settings, compared with Apache Kafka."""

@@ -33,7 +33,7 @@ PAGES = {
     PAGE: (tuple(name for name in WITHOUT_LOGINS if name not in CLUSTERS), ELSEWHERE),
     PAGE.with_name("cluster.md"): (CLUSTERS, ""),
 }
-"""Who is on which page, and what else its head says."""
+"""Brokers on each page, and the rest of its head."""
 SEED = 1
 
 

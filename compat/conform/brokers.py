@@ -33,7 +33,7 @@ class Broker(NamedTuple):
 
     address: str
     what: str
-    """What it is, with its version."""
+    """The kind of the broker, with its version."""
     properties: tuple[str, ...] = ()
     """Settings of clients, `KEY=VALUE`, with which it is asked."""
 

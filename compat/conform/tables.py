@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 Judged = tuple[str, dict[str, Any]]
-"""What a broker is, and its results as `barnabas conform --json` writes them."""
+"""A broker's description, and its results as `barnabas conform --json` writes them."""
 REASONS_MAX = 12
 
 HEAD = """# Brokers by the wire suite

@@ -39,7 +39,7 @@ class LostError(Exception):
 
 @dataclass
 class Figures:
-    """What a run has seen."""
+    """Counters of a run."""
 
     kills: int = 0
     clean_stops: int = 0

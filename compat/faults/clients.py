@@ -78,7 +78,7 @@ class Acknowledging(ABC):
         return longest
 
     def resumed_after(self, moment: float) -> float:
-        """How long after a moment (s) every partition had an acknowledgement again."""
+        """Time (s) from a moment until every partition had an acknowledgement again."""
         now = time.monotonic()
         nexts = [
             next((one for one in list(self.times[partition]) if one >= moment), now)
@@ -165,7 +165,7 @@ class Program(Acknowledging):
 
     @abstractmethod
     def command(self) -> list[str]:
-        """What starts it."""
+        """The command that starts it."""
 
     @abstractmethod
     def line(self, text: str) -> None:
@@ -194,7 +194,7 @@ class Java(Program):
     """Kafka's own verifiable producer: the Java client, idempotent."""
 
     def command(self) -> list[str]:
-        """What starts it."""
+        """The command that starts it."""
         config = self.directory / "java.properties"
         config.write_text(
             "retries=2147483647\nenable.idempotence=true\nmax.in.flight.requests.per.connection=5\n"
@@ -236,7 +236,7 @@ class FranzGo(Program):
     """franz-go, idempotent, by a program of ours."""
 
     def command(self) -> list[str]:
-        """What starts it."""
+        """The command that starts it."""
         return [*_franz_go(), self.bootstrap, self.topic, str(PARTITIONS), str(self.rate)]
 
     def line(self, text: str) -> None:

@@ -1,4 +1,4 @@
-"""What may happen to a cluster: one function for each kind of fault, from its beginning until it is over.
+"""Faults of a cluster: one function for each kind of fault, from its beginning until it is over.
 
 The rule: at any time at most one broker is out of the cluster; whatever a fault has broken is whole again when its
 function returns, but for replicas that have to catch up.
@@ -117,7 +117,7 @@ def cut_pair(fault: Fault) -> str:
 
 
 def cut_one_way(fault: Fault) -> str:
-    """What a broker sends to another one is lost; what that one sends arrives."""
+    """Everything that a broker sends to another one is lost; the other direction works."""
     other = fault.random.choice(fault.others)
     fault.cluster.network.cut(fault.broker.host, other, both_ways=False)
     seconds = fault.pause(1, SESSION_S * 3)

@@ -48,7 +48,7 @@ def enter_namespaces(module: str, arguments: Sequence[str]) -> None:
 
 
 def is_root() -> bool:
-    """Whether file systems other than tmpfs can be mounted."""
+    """Say whether file systems other than tmpfs can be mounted."""
     return os.environ.get(INSIDE) == "root"
 
 
@@ -93,7 +93,7 @@ class Network:
         self._inside(host, "link", "set", "eth0", "up")
 
     def prefix(self, host: int) -> list[str]:
-        """What starts a command on a host; the process keeps its pid."""
+        """The words that start a command on a host; the process keeps its pid."""
         return ["nsenter", f"--net=/proc/{self._holders[host].pid}/ns/net", "--"]
 
     def cut(self, source: int, target: int, *, both_ways: bool = True) -> None:
@@ -147,7 +147,7 @@ class Disk:
 
     @property
     def can_fail(self) -> bool:
-        """Whether it can be frozen, and broken."""
+        """Say whether it can be frozen, and broken."""
         return self._image is not None
 
     def fill(self) -> None:

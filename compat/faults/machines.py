@@ -133,7 +133,7 @@ class BrokerMachine:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the process has ended by itself."""
+        """Say whether the process has ended by itself."""
         return self._barnabas.has_ended
 
     def start(self) -> None:
@@ -159,7 +159,7 @@ class BrokerMachine:
             os.kill(self.pid, signal.SIGCONT)
 
     def partition_dir(self, name: str) -> Path:
-        """Where the log of a partition is."""
+        """The directory of a partition's log."""
         for log_dir in self.log_dirs:
             if (log_dir / name).is_dir():
                 return log_dir / name

@@ -1,4 +1,4 @@
-"""How long clients stood still in each round, and how soon they went on once ZooKeeper had ended a broker's session.
+"""Pauses of clients in each round, and their delay once ZooKeeper had ended a broker's session.
 
 The rule: the moment at which a session ends is ZooKeeper's own, seen by a watch; what comes after it is ours.
 """

@@ -1,4 +1,4 @@
-"""What must hold at the end: everything acknowledged is there, where it was said to be, and all replicas are the same.
+"""Promises at the end: everything acknowledged is there, where it was said to be, and all replicas are the same.
 
 The rule: the topics themselves are the witness, read to their ends by a stock consumer.
 """
@@ -36,7 +36,7 @@ def read(bootstrap: str, topic: str) -> dict[tuple[int, int], bytes]:
 
 
 def broken_promises(producer: Acknowledging, found: dict[tuple[int, int], bytes]) -> list[str]:
-    """What a producer was promised and did not get."""
+    """Promises to a producer that were not kept."""
     broken = [f"{len(producer.errors)} errors, the first: {producer.errors[0]}"] if producer.errors else []
     numbers = {where: int(value) for where, value in found.items()}
     counts = Counter(numbers.values())
@@ -66,7 +66,7 @@ def broken_promises(producer: Acknowledging, found: dict[tuple[int, int], bytes]
 
 
 def lost_reads(reader: Reader, topic: str, found: dict[tuple[int, int], bytes]) -> list[str]:
-    """What the reader was given and is not there any more."""
+    """Records that the reader was given and that are not there any more."""
     wrong = [
         (where, value) for (of, *where), value in reader.seen.items() if of == topic and found.get(tuple(where)) != value
     ]  # fmt: skip

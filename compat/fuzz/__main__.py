@@ -98,7 +98,7 @@ def main(given: list[str]) -> int:
 
 
 def _is_done(one: Running, count: int, rounds: int) -> bool:
-    """Whether it has been run enough; without a bound never."""
+    """Say whether it has been run enough; without a bound never."""
     return bool((count and one.inputs >= count) or (rounds and one.rounds >= rounds))
 
 

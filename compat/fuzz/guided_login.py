@@ -1,4 +1,4 @@
-"""What a client sends in its whole life before a login, as one function of bytes, for a fuzzer guided by coverage.
+"""A client's whole life before a login, as one function of bytes, for a fuzzer guided by coverage.
 
 A broker in a simulated world lives in a thread of its own, whose event loop stands still between two inputs.
 """

@@ -1,4 +1,4 @@
-"""What sessions have to begin with: the broker's time, delegation tokens, and a realm of Kerberos where one can be had."""
+"""State that sessions begin with: the broker's time, delegation tokens, and a realm of Kerberos if one can be had."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def kerberos(directory: Path) -> Kerberos | None:
 
 @dataclass
 class Held:
-    """What a session has. `now_s` is the broker's time in s since 1970."""
+    """The credentials of a session. `now_s` is the broker's time in s since 1970."""
 
     now_s: int
     token: TokenPair | None = None
@@ -144,7 +144,7 @@ class KerberosLogin:
 
 
 def is_rotated(damaged: bytes, wrapped: bytes) -> bool:
-    """Whether a wrap token says the same but for a rotation by its whole length, which nothing signs (RFC 4121, RRC)."""
+    """Say whether a wrap token is the same but for a rotation by its whole length, which nothing signs (RFC 4121, RRC)."""
     header, length = 16, len(wrapped) - 16
     if len(damaged) != len(wrapped) or damaged[:6] + damaged[8:] != wrapped[:6] + wrapped[8:]:
         return False

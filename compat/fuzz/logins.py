@@ -22,7 +22,7 @@ from joserfc.jwk import ECKey, KeySet, RSAKey
 USER, PASSWORD = "alice", "wonder-land-secret"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 ENTITLED_SHARE = 0.03
-"""How often right credentials are used, so that what comes after a login is reached too."""
+"""Share of right credentials, so that the stages after a login are reached too."""
 NAMES = (
     "",
     USER,

@@ -59,7 +59,7 @@ class Conversation:
         self.data = b"".join(sent)
         self.answers = 0
         self.is_ended = False
-        """Whether the broker has closed."""
+        """True if the broker has closed."""
         self._sent = 0
         self._missing = 0
         self._size = b""
@@ -72,12 +72,12 @@ class Conversation:
 
     @property
     def taken(self) -> int:
-        """How many frames the broker has looked at."""
+        """Number of frames that the broker has looked at."""
         return min(self.frames, self.answers + self.is_ended)
 
     @property
     def has_sent(self) -> bool:
-        """Whether all has been sent."""
+        """Say whether all has been sent."""
         return self._sent == len(self.data)
 
     def send(self) -> None:

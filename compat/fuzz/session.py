@@ -28,10 +28,10 @@ from compat.kit.wire import API, encode, message
 
 SECRET_TOPIC = "secret-topic-of-the-castle"
 SECRETS = (SECRET_TOPIC.encode(), logins.PASSWORD.encode())
-"""What nobody may read in an answer or a log who has not logged in."""
+"""Texts that may be in no answer and in no log without a login."""
 ANSWER_BYTES_MAX = 64 * 1024
 ANSWER_SECONDS_MAX = 60.0
-"""How long an answer, or the end of a connection, may take: far more than a busy machine, or a failed login, needs."""
+"""Longest time of an answer, or of the end of a connection: far more than a busy machine, or a failed login, needs."""
 SHORTEST_FRAME_BYTES = 12
 """Size, API, version and correlation id."""
 ECHO_BYTES_MAX = 64
@@ -56,7 +56,7 @@ NO_REQUESTS = (
     b"\x60\x82\x02\x00\x06\x09\x2a\x86\x48\x86\xf7\x12\x01\x02\x02" + bytes(40),
     b"\x80\x2e\x01\x00\x02",
 )
-"""What is no request: other protocols, and sizes that cannot be."""
+"""Bytes that are no request: other protocols, and sizes that cannot be."""
 
 
 def _others() -> list[bytes]:
@@ -181,7 +181,7 @@ class Session:
         """Set when more has come, or the connection has ended."""
         self._is_entitled = False
         self._is_framed = True
-        """Whether what was sent can be told apart: all sizes are right."""
+        """True if the frames that were sent can be told apart: all sizes are right."""
         self._next_id = 0
 
     async def run(self) -> None:

@@ -274,7 +274,7 @@ class SimulatedLogins:
 
 SETTLE_SECONDS = 120.0
 OBJECTS_MAX = 5_000
-"""How many more objects a broker may keep after thousands of connections: caches of names, first uses of modules."""
+"""Limit of the objects that a broker keeps more after thousands of connections: caches of names, first uses of modules."""
 
 
 def _open() -> tuple[RunRound, Callable[[], list[Finding]]]:

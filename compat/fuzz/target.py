@@ -1,4 +1,4 @@
-"""What a target is: something that takes hostile input, and says what was wrong with the way it was taken.
+"""A target takes hostile input, and says what was wrong with the way it was taken.
 
 The rule: everything random is drawn from the generator that is given, so that a seed repeats a round; what a round finds
 is a list of sentences, each with the bytes that show it.
@@ -23,7 +23,7 @@ class Finding:
 
 @dataclass
 class Round:
-    """What one round of a target has done."""
+    """The result of one round of a target."""
 
     inputs: int = 0
     findings: list[Finding] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Target:
     takes: str
     open: Callable[[], tuple[RunRound, Callable[[], list[Finding]]]]
     is_live: bool = False
-    """Whether it needs a broker process."""
+    """True if it needs a broker process."""
 
 
 def nothing() -> list[Finding]:
@@ -62,7 +62,7 @@ def rss_bytes(pid: str = "self") -> int:
 
 
 class Growth:
-    """Whether a process keeps more memory the longer it runs.
+    """A check that a process does not keep more memory the longer it runs.
 
     Judged by what it holds after each round: the least of the last rounds against the most of the first ones, which warm
     caches up.

@@ -1,4 +1,4 @@
-"""What is in the gallery: a directory for each bug, with `bug.yaml`, `faults.yaml` and a program.
+"""Content of the gallery: a directory for each bug, with `bug.yaml`, `faults.yaml` and a program.
 
 The rule: a bug names the released version that has it, where it was reported, and a release without it, if there is one.
 """
@@ -33,7 +33,7 @@ class Bug:
     issue: str
     """Address of the report, or of the change that mended it."""
     seen: str
-    """What somebody sees who runs it, in a few sentences."""
+    """Effects that are seen when it is run, in a few sentences."""
     mended: str | None = None
     """A later version that does not have it, which is run too; None where none has been released."""
     happens: str = ""
@@ -43,11 +43,11 @@ class Bug:
     settings: Mapping[str, str] = field(default_factory=dict)
     """Settings of the broker."""
     ends_by_signal: bool = False
-    """Whether the bug ends the client's process."""
+    """True if the bug ends the client's process."""
 
     @property
     def directory(self) -> Path:
-        """Where its files are."""
+        """The directory of its files."""
         return BUGS / self.name
 
     @property
@@ -62,7 +62,7 @@ class Bug:
 
     @property
     def faults(self) -> Path:
-        """What the broker does wrong."""
+        """The file of the broker's faults."""
         return self.directory / FAULTS
 
     @property

@@ -35,7 +35,7 @@ program is what a user of the client would write.
 
 
 KEPT = Path(__file__).resolve().parents[2] / ".tools" / "gallery" / "outcomes.json"
-"""What the last run of each bug has seen, so that the page can be renewed in pieces."""
+"""Outcomes of the last run of each bug, so that the page can be renewed in pieces."""
 
 
 def keep(bug: Bug, outcomes: Sequence[Outcome]) -> None:

@@ -32,15 +32,15 @@ class ShowError(Exception):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one run."""
+    """The outcome of one run."""
 
     version: str
     verdict: str
     """SHOWN or NOT_SHOWN."""
     text: str
-    """What the program saw."""
+    """The program's words for what it saw."""
     hits: int
-    """How often faults struck."""
+    """Number of times that faults struck."""
     seconds: float
 
 

@@ -1,4 +1,4 @@
-"""Who has which partitions, read from answers: for differences that are only about who of those that are alike has which.
+"""Owners of partitions, read from answers: for differences only in who of alike members has which partition.
 
 The rule: a partition that nobody has, one that two have, and a member that has more or fewer than any at Kafka are no such
 difference.
@@ -17,14 +17,14 @@ from compat.kit.known import Answers, Difference
 Slot = tuple[str, int]
 """A topic, or a part of a topology with the kind of the task, and a number of a partition."""
 Given = Mapping[str, frozenset[Slot]]
-"""What each member has."""
+"""Slots by member."""
 UNKNOWN_MEMBER = 25
 TASKS = ("ActiveTasks", "StandbyTasks", "WarmupTasks")
 _NAMES = re.compile(r"\b(anna|bert|carl)\b")
 
 
 def has_its_form(path: str, value: Any) -> bool:
-    """Whether a value is what there can be at a path in an assignment."""
+    """Say whether a value can stand at a path in an assignment."""
     name = path.rpartition("/")[2]
     if name in ("TopicId", "TopicName"):
         return isinstance(value, str)
@@ -42,7 +42,7 @@ def _have_their_form(one: Difference) -> bool:
 
 
 def other_members(one: Difference) -> bool:
-    """What is given out is alike: in a description now, in heartbeats once the members have had theirs, or at last."""
+    """Say whether assignments are alike: in a description now, in heartbeats once members have had theirs, or at last."""
     if not _have_their_form(one):
         return False
     theirs, ours = (told(answer) for answer in one.whole)
@@ -79,13 +79,13 @@ def shared_members(one: Difference) -> bool:
 
 
 def _shared(answer: Any, answers: Answers, step: str) -> Given:
-    """What a description says of members, or what heartbeats have said up to a step."""
+    """The assignments of members in a description, or in heartbeats up to a step."""
     described = told(answer)
     return next(iter(described.values())) if described else held(answers, step)
 
 
 def _is_no_news(given: Given, answers: Answers, step: str) -> bool:
-    """Whether each member of a description has been told just that."""
+    """Say whether each member of a description has been told just that."""
     before = held(answers, step)
     named = {name[0]: slots for member, slots in given.items() if (name := _NAMES.search(member))}
     return bool(named) and all(before.get(who) == slots for who, slots in named.items())
@@ -107,7 +107,7 @@ def _takes_up(theirs: Given, ours: Given) -> bool:
 
 
 def _is_on_its_way(kind: str, theirs: Mapping[str, Given], ours: Mapping[str, Given]) -> bool:
-    """Whether members have what is alike, or, where it is told what they shall have, only parts of that."""
+    """Say whether members have alike assignments, or, if a target is told, only parts of it."""
     shall = kind.replace(" Assignment", " TargetAssignment")
     if shall == kind or shall not in ours:
         return alike(theirs[kind], ours[kind])
@@ -129,7 +129,7 @@ def in_the_end(one: Difference) -> bool:
 
 
 def _is_as_described(one: Difference) -> bool:
-    """Whether both sides shall give out alike, and the member was told what it is described with, or shall have."""
+    """Say whether both sides have alike targets, and the member was told its described assignment or target."""
     theirs, ours = (_last_description(answers) for answers in one.answers)
     if not _targets(ours) or not alike(_targets(theirs), _targets(ours)):
         return False
@@ -144,13 +144,13 @@ def _is_as_described(one: Difference) -> bool:
 
 
 def _last_description(answers: Answers) -> Any:
-    """What is said of the group at last, or of a scenario that does not ask for that, after its request."""
+    """The description of the group at last, or of a scenario that does not ask for that, after its request."""
     api = "ConsumerGroupDescribe"
     return answers.get(f"at last: {api}") or answers.get(f"then: {api}")
 
 
 def _targets(description: Any) -> Given:
-    """What the members of the described groups shall have."""
+    """The targets of the members of the described groups."""
     return {
         member: slots
         for kind, given in told(description).items()
@@ -171,7 +171,7 @@ def _from(one: Difference) -> list[str]:
 
 
 def alike(theirs: Given, ours: Given) -> bool:
-    """Whether two ways to give out the same partitions differ at most in who has which."""
+    """Say whether two ways to give out the same partitions differ at most in who has which."""
     return (
         theirs.keys() == ours.keys()
         and sorted(map(len, theirs.values())) == sorted(map(len, ours.values()))
@@ -180,7 +180,7 @@ def alike(theirs: Given, ours: Given) -> bool:
 
 
 def _owners(given: Given) -> Counter[Slot]:
-    """How many have each partition."""
+    """Number of owners of each partition."""
     return Counter(slot for slots in given.values() for slot in slots)
 
 
@@ -216,7 +216,7 @@ def held(answers: Answers, last: str) -> Given:
 
 
 def _who(answer: Any, label: str) -> str:
-    """Whose answer it is, by its id or the label."""
+    """The member that is answered, by its id or the label."""
     name = _NAMES.search(f"{answer.get('MemberId')} {label}")
     return name[0] if name else label
 

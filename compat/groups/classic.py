@@ -37,13 +37,13 @@ class GroupFixture:
 
 
 def subscription(*topics: str) -> bytes:
-    """What a consumer says of itself in JoinGroup, in version 0."""
+    """A consumer's description of itself in JoinGroup, in version 0."""
     names = b"".join(struct.pack(">h", len(name)) + name.encode() for name in topics)
     return struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)
 
 
 def assignment(topic: str, *partitions: int) -> bytes:
-    """What a consumer is given by its leader, in version 0."""
+    """The assignment that a consumer is given by its leader, in version 0."""
     head = struct.pack(">hih", 0, 1, len(topic)) + topic.encode()
     return head + struct.pack(f">i{len(partitions)}i", len(partitions), *partitions) + struct.pack(">i", -1)
 

@@ -24,7 +24,7 @@ class EpochGroupFixture(GroupFixture):
     api: str = CONSUMER
     epochs: dict[str, int] = field(default_factory=dict)
     has: dict[str, Any] = field(default_factory=dict)
-    """What each member has, as heartbeats report it."""
+    """Partitions or tasks of each member, as heartbeats report them."""
 
 
 def beat(fixture: GroupFixture, who: str, epoch: int | None = None, **changes: Any) -> Values:
@@ -59,7 +59,7 @@ def entering_share(fixture: GroupFixture, who: str, **changes: Any) -> Values:
 
 
 def topology(epoch: int = 1, *parts: Values) -> Values:
-    """What a streams application is made of; by default it reads one topic."""
+    """The topology of a streams application; by default it reads one topic."""
     one = {"SubtopologyId": "0", "SourceTopics": [TOPIC]}
     return {"Epoch": epoch, "Subtopologies": list(parts) or [one]}
 
@@ -231,7 +231,7 @@ def _has_all(answer: Values) -> bool:
 
 
 def share_epochs(run: ScenarioRun, fixture: EpochGroupFixture, *who: str) -> EpochGroupFixture:
-    """How many steps it took is the brokers' own affair: from here on it counts by who is described."""
+    """Take epochs from a description: the number of steps so far is the brokers' own affair."""
     group = run.look("ShareGroupDescribe", 1, GroupIds=[fixture.group])["Groups"][0]
     for member in group["Members"]:
         for name in who:

@@ -45,7 +45,7 @@ LAST_BATCH_OF = "__transaction_state"
 
 @dataclass(frozen=True)
 class Case:
-    """Who writes, how it ends, and who takes on."""
+    """A writer, a way to end, and the roles that take on."""
 
     name: str
     version: str
@@ -286,7 +286,7 @@ NEW_TOOLS: dict[str, tuple[str, ...]] = {
 
 
 def tools(case: Case, port: int, jvm: ToolProcess) -> dict[str, dict[str, bool]]:
-    """What Kafka's command line tools say, without ports, and with the lines in an order of their own."""
+    """Output of Kafka's command line tools, without ports, and with the lines in an order of their own."""
     wanted = TOOLS | (NEW_TOOLS if case.version.startswith("4") else {})
     said: dict[str, dict[str, bool]] = {}
     for label, (name, *arguments) in wanted.items():

@@ -22,7 +22,7 @@ GIVES_WAY = (
 FENCED = "a static member that was fenced may come back at once with the id it had"
 ASSIGNMENT = "(/.*)?/((Target)?Assignment/TopicPartitions|Assignment)(/.*)?"
 EPOCHS_APART_MAX = 2
-"""How many assignments one side may have made more than the other."""
+"""Largest number of assignments that one side may have made more than the other."""
 
 
 def answered_late(code: int) -> object:

@@ -40,7 +40,7 @@ def _has(fixture: GroupFixture, who: str) -> Values:
 
 
 def _some(fixture: GroupFixture, who: str, keep: int) -> Values:
-    """What somebody has, but only so many partitions of it."""
+    """The assignment of a member, with only so many partitions of each topic."""
     topics = _has(fixture, who).get("TopicPartitions") or []
     return {"TopicPartitions": [topic | {"Partitions": topic["Partitions"][:keep]} for topic in topics]}
 
@@ -50,7 +50,7 @@ def _epoch(fixture: GroupFixture, who: str) -> int:
 
 
 def of_any(api: str, enter: Callable[..., Values]) -> Asked:
-    """What is asked of each protocol alike."""
+    """Requests that are asked of each protocol alike."""
     return {
         "carl joins": lambda s: enter(s, "carl"),
         "carl joins, other topic": lambda s: (
@@ -88,7 +88,7 @@ def of_any(api: str, enter: Callable[..., Values]) -> Asked:
 
 
 def of_consumers() -> Asked:
-    """What only consumers ask: instance ids, patterns, assignors, what they have."""
+    """Requests of consumers: those of any protocol, and instance ids, patterns, assignors, owned partitions."""
     slots = [{"TopicId": UNKNOWN_ID, "Partitions": [0]}]
     return of_any(CONSUMER, entering) | {
         "carl joins, unknown topic": lambda s: entering(s, "carl", SubscribedTopicNames=["nowhere"]),
@@ -168,7 +168,7 @@ def of_consumers() -> Asked:
 
 
 def of_sharers() -> Asked:
-    """What only members of share groups ask."""
+    """Requests of members of share groups."""
     return of_any(SHARE, entering_share) | {
         "carl joins, unknown topic": lambda s: entering_share(s, "carl", SubscribedTopicNames=["nowhere"]),
         "carl joins, no topics": lambda s: entering_share(s, "carl", SubscribedTopicNames=[]),
@@ -182,7 +182,7 @@ def of_sharers() -> Asked:
 
 
 def of_streamers() -> Asked:
-    """What only members of streams groups ask."""
+    """Requests of members of streams groups."""
     part = {"SubtopologyId": "0", "SourceTopics": [TOPIC]}
     tasks = [{"SubtopologyId": "0", "Partitions": [0]}]
     unknown_tasks = [{"SubtopologyId": "9", "Partitions": [0]}]
@@ -267,7 +267,7 @@ STRANGERS = ("absent", "only offsets", "empty", "pending", "stable", "preparing"
 
 
 def describe(run: ScenarioRun, label: str, fixture: GroupFixture) -> None:
-    """What every API says of the group."""
+    """Ask every API that describes the group."""
     run.ask(f"{label} described as classic", "DescribeGroups", Groups=[fixture.group])
     for api in DESCRIBES.values():
         if api not in run.versions:
@@ -354,4 +354,4 @@ STRANGE_REQUESTS = (
     "carl joins", "carl joins, other topic", "nobody joins", "anna joins again", "anna", "anna, an epoch ahead", "unknown",
     "unknown leaves", "anna leaves", "anna leaves for a while", "carl joins by anna's instance",
 )  # fmt: skip
-"""What is tried where the group is of another kind."""
+"""Requests that are tried where the group is of another kind."""

@@ -1,4 +1,4 @@
-"""Who is in the middle of something when a data dir is handed over, and how they go on.
+"""Roles of clients in the middle of something when a data dir is handed over, and their next steps.
 
 The rule: `enter` brings a role to where it is interrupted; `go_on` asks only what a client would that has noticed nothing.
 """
@@ -21,7 +21,7 @@ from compat.kit.wire import Connection, Values
 
 LONG_MS = 600_000
 NOT_LEADER_OR_FOLLOWER = 6
-"""What Kafka says while it starts."""
+"""Kafka's error code while it starts."""
 OTHER = "groups-of-others"
 STREAM = "groups-of-streams"
 

@@ -1,4 +1,4 @@
-"""What an attack is, and what it has at hand: sockets, frames, a seed, and a list for what went wrong.
+"""An attack, and the tools that it has at hand: sockets, frames, a seed, and a list for what went wrong.
 
 The rule: an attack ends by itself when its time is over, talks to the one broker that it is given, and closes what it
 has opened. What it finds wrong it says with `expect`; what the broker owes everybody is judged in `trial`.
@@ -43,9 +43,9 @@ class Attack:
     act: Act
     needs: tuple[tuple[str, int], ...] = ()
     leaves_state: bool = False
-    """Whether the broker is replaced by an empty one afterwards."""
+    """True if the broker is replaced by an empty one afterwards."""
     rss_mb_max: float = 300.0
-    """How far memory may grow meanwhile."""
+    """Limit of the growth of memory meanwhile."""
     settings: tuple[tuple[str, str], ...] = ()
     """Settings of a broker of its own."""
     needs_metrics: bool = False
@@ -156,9 +156,9 @@ class Target:
     port: int
     rng: random.Random
     seconds: float
-    """How long an attack that could go on for ever does so."""
+    """Duration of an attack that could go on for ever."""
     is_short: bool
-    """Whether less state than the full form is enough."""
+    """True if less state than the full form is enough."""
     versions: dict[int, tuple[int, int]]
     on_begin: Callable[[], None] = lambda: None
     metrics: tuple[str, int] | None = None
@@ -167,18 +167,18 @@ class Target:
     _stack: ExitStack = field(default_factory=ExitStack)
 
     def begin(self) -> None:
-        """What was done so far was preparation: the clock and the quiet client's figures start here."""
+        """End the preparation: the clock and the quiet client's figures start here."""
         self._ends = time.monotonic() + self.seconds
         self.on_begin()
 
     @property
     def has_begun(self) -> bool:
-        """Whether the preparation is over."""
+        """Say whether the preparation is over."""
         return self._ends is not None
 
     @property
     def goes_on(self) -> bool:
-        """Whether there is time left."""
+        """Say whether there is time left."""
         if self._ends is None:
             self._ends = time.monotonic() + self.seconds
         return time.monotonic() < self._ends
@@ -189,7 +189,7 @@ class Target:
             time.sleep(0.02)
 
     def sized(self, full: int, short: int) -> int:
-        """How many: `short` in the short form."""
+        """The number to use: `short` in the short form."""
         return short if self.is_short else full
 
     def expect(self, is_so: bool, otherwise: str) -> None:
@@ -198,7 +198,7 @@ class Target:
             self.problems.append(otherwise)
 
     def serves(self, api: str, version: int) -> bool:
-        """Whether the broker says that it serves this."""
+        """Say whether the broker says that it serves this."""
         key = message(f"{api}Request").api_key
         assert key is not None
         first, last = self.versions.get(key, (0, -1))

@@ -164,7 +164,7 @@ class QuietProcess:
         return answer
 
     def check(self) -> list[str]:
-        """What is wrong with the records that were acknowledged since the last check."""
+        """Problems with the records that were acknowledged since the last check."""
         answer: list[str] = self._command("check")
         return answer
 

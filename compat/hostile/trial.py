@@ -24,7 +24,7 @@ NEEDS_OF_ALL = (("CreateTopics", 4), ("DeleteTopics", 3), ("Metadata", 4), ("Pro
 RSS_POLL_S = 0.05
 RSS_SETTLE_S = 8.0
 RSS_KEPT_MB_MAX = 96.0
-"""How much more memory than before a broker may keep: allocators give back late."""
+"""Memory that a broker may keep above what it had before: allocators give back late."""
 LOG_BYTES_MAX = 256 * 1024
 QUIET_AFTER_S = 0.2
 
@@ -57,7 +57,7 @@ class Victim:
         return self.log.stat().st_size if self.log is not None else 0
 
     def answers(self) -> bool:
-        """Whether a new connection is answered."""
+        """Say whether a new connection is answered."""
         try:
             with Peer(self.host, self.port) as peer:
                 peer.send(frame("ApiVersions", 0, {}))
@@ -67,7 +67,7 @@ class Victim:
         return True
 
     def versions(self) -> dict[int, tuple[int, int]]:
-        """What it says that it serves, by API key."""
+        """The versions that it claims to serve, by API key."""
         with Peer(self.host, self.port) as peer:
             peer.send(frame("ApiVersions", 0, {}))
             keys = decoded("ApiVersions", 0, peer.answer())["ApiKeys"]
@@ -76,7 +76,7 @@ class Victim:
 
 @dataclass
 class Result:
-    """What one attack did."""
+    """The result of one attack."""
 
     attack: Attack
     skipped: str = ""
@@ -173,7 +173,7 @@ def run(
 
 
 def _felt(result: Result, quiet: QuietProcess) -> None:
-    """What the quiet client has measured."""
+    """Note the measurements of the quiet client."""
     felt = quiet.end()
     latencies = felt["latencies_ms"]
     result.broken += [f"quiet client: {problem}" for problem in felt["problems"]]

@@ -1,4 +1,4 @@
-"""Which Kafka releases there are here, and their jars from Maven Central.
+"""Releases of Kafka that there are here, and their jars from Maven Central.
 
 The rule: a release is one small pom; its jars are fetched once, into `.tools/kafka/`, and nowhere else.
 """

@@ -30,7 +30,7 @@ SETS = ("SubscribedTopicNames", "SourceTopics", "TopicPartitions")
 """Lists whose order means nothing; that of topics is that of their random ids."""
 READS = ("Describe", "List", "Metadata", "Find")
 SETTLE_S = 3.0
-"""How long a change may take until it is seen: Kafka's brokers learn of it from their controller."""
+"""Time that a change may take until it is seen: Kafka's brokers learn of it from their controller."""
 
 Seen = dict[str, Values]
 
@@ -44,9 +44,9 @@ class Step:
     version: int
     values: Values | Callable[[Seen], Values]
     user: str = ""
-    """Who asks; nobody who has logged in if it is empty."""
+    """User who asks; empty for a connection without a login."""
     settles: bool = False
-    """Whether it is asked again until both sides answer alike, as what only reads is."""
+    """True if it is asked again until both sides answer alike, as for requests that only read."""
 
 
 def run(

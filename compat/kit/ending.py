@@ -1,4 +1,4 @@
-"""How programs that start servers end: those servers end with them."""
+"""Servers end with the programs that start them."""
 
 from __future__ import annotations
 

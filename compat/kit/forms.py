@@ -18,7 +18,7 @@ NO_ERROR = "NONE"
 TIMES = re.compile(r"TransactionStartTimeMs|LastTimestamp|LogAppendTimeMs|IssueTimestampMs|MaxTimestamp")
 """Fields with the time of what has just been asked."""
 NEAR_MS = 600_000
-"""How long before now, or after it, is still the time of a run."""
+"""Distance from now, before or after, that still counts as the time of a run."""
 CLUSTER_ID = re.compile(r"[A-Za-z0-9_-]{22}")
 _NAMES = ("Name", "TopicName", "Topic")
 
@@ -65,5 +65,5 @@ class Forms:
 
 
 def is_near(time_ms: int) -> bool:
-    """Whether a time is that of this run."""
+    """Say whether a time is that of this run."""
     return abs(time_ms - time.time_ns() // 1_000_000) < NEAR_MS

@@ -18,7 +18,7 @@ Answers = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Difference:
-    """Where two answers differ: the step, the path in the answer, and both values."""
+    """A difference between two answers: the step, the path in the answer, and both values."""
 
     label: str
     path: str
@@ -27,7 +27,7 @@ class Difference:
     whole: tuple[Any, Any] = field(default=(None, None), compare=False, repr=False)
     """Both answers in which the values are."""
     answers: tuple[Answers, Answers] = field(default=({}, {}), compare=False, repr=False)
-    """What each side has answered in the whole scenario, where there is one."""
+    """All answers of each side in the scenario, if there is one."""
     step: str = field(default="", compare=False, repr=False)
     """The key of both answers in `answers`."""
 
@@ -54,7 +54,7 @@ class KnownDifference:
     """Why a run may be without it."""
 
     def covers(self, difference: Difference) -> bool:
-        """Whether this is about that difference; answers of another form than the predicate reads are not."""
+        """Say whether this is about that difference; answers of another form than the predicate reads are not."""
         try:
             is_one = difference.theirs != difference.ours and self._is_at(difference)
             return is_one and self.accepts(difference)
@@ -108,7 +108,7 @@ def judge(
 
 
 def differences_between(path: str, theirs: Any, ours: Any) -> Iterable[tuple[str, Any, Any]]:
-    """Where two answers differ: the path below `path`, and both values."""
+    """Differences between two answers: the path below `path`, and both values."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         for key in dict.fromkeys([*theirs, *ours]):
             if key not in theirs or key not in ours:

@@ -1,4 +1,4 @@
-"""How far two answers may differ: predicates of known differences that more than one comparison needs.
+"""Predicates of known differences that more than one comparison needs: how far two answers may differ.
 
 The rule: a predicate says what both values are, so that another error code, a value that is gone and one that is added are
 refused.
@@ -15,7 +15,7 @@ CLOSED = {"connection": "the broker closed the connection"}
 SILENT = {"connection": "no answer in 15 s"}
 UNKNOWN_SERVER_ERROR = -1
 NOTHING = "nothing"
-"""What `differences_between` has in place of a field that one side lacks."""
+"""Value that `differences_between` has in place of a field that one side lacks."""
 
 
 def pair(theirs: Any, ours: Any) -> Predicate:
@@ -29,7 +29,7 @@ def pairs(*accepted: tuple[Any, Any]) -> Predicate:
 
 
 def any_of(*predicates: Predicate) -> Predicate:
-    """What one of these accepts."""
+    """Accept a difference that one of these accepts."""
     return lambda one: any(accepts(one) for accepts in predicates)
 
 
@@ -59,12 +59,12 @@ def only_theirs(one: Difference) -> bool:
 
 
 def is_id(value: Any) -> bool:
-    """Whether a number is one that is handed out."""
+    """Say whether a number is one that is handed out."""
     return type(value) is int and value >= 0
 
 
 def is_path(value: Any) -> bool:
-    """Whether a text is the absolute path of a directory."""
+    """Say whether a text is the absolute path of a directory."""
     return isinstance(value, str) and value.startswith("/") and len(value) > 1
 
 
@@ -74,12 +74,12 @@ def answers(theirs: Callable[[Any], bool], ours: Callable[[Any], bool]) -> Predi
 
 
 def closed(answer: Any) -> bool:
-    """Whether the connection was closed without an answer."""
+    """Say whether the connection was closed without an answer."""
     return bool(answer == CLOSED)
 
 
 def silent(answer: Any) -> bool:
-    """Whether nothing was answered."""
+    """Say whether nothing was answered."""
     return bool(answer == SILENT)
 
 

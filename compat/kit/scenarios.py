@@ -26,10 +26,10 @@ from compat.kit.sides import Side
 from compat.kit.wire import Connection, Values, WireError
 
 ANSWER_WITHIN_S = 0.3
-"""Who is not answered in this time waits for something else to happen."""
+"""Time after which a request without an answer counts as waiting for something else to happen."""
 SETTLE_S = 10.0
 AGAIN = 1
-"""How often a scenario that differs is run again."""
+"""Number of times that a scenario that differs is run again."""
 SCENARIOS_AT_ONCE = 12
 AGAIN_AT_ONCE = 4
 RANDOM_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|^[A-Za-z0-9_-]{22}$")
@@ -45,7 +45,7 @@ Versions = dict[str, tuple[int, int]]
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is run, in the newest version of each API, and in those that are `backs` older."""
+    """A scenario, run in the newest version of each API, and in those that are `backs` older."""
 
     name: str
     act: Callable[[ScenarioRun], None]
@@ -136,7 +136,7 @@ class ScenarioRun:
         return answer
 
     def waits(self, pending: Pending) -> bool:
-        """Whether an answer is still to come; kept for the comparison."""
+        """Say whether an answer is still to come; kept for the comparison."""
         waits = not pending.connection.is_answered(0)
         self.note(f"{pending.label}: must wait", waits)
         return waits
@@ -240,7 +240,7 @@ def both_serve(one: Versions, other: Versions) -> Versions:
 
 @dataclass
 class Result:
-    """What a comparison has found, and how much was asked."""
+    """Findings of a comparison, and the number of scenarios and answers."""
 
     differences: list[Difference]
     scenarios: int

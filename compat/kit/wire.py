@@ -66,7 +66,7 @@ class Connection:
         self._socket.sendall(struct.pack(">i", len(body)) + body)
 
     def is_answered(self, within_s: float) -> bool:
-        """Whether an answer begins to come, or the connection is closed, within that time."""
+        """Say whether an answer begins to come, or the connection is closed, within that time."""
         return is_readable(self._socket, within_s)
 
     def receive(self, api: str, version: int) -> Values:
@@ -120,7 +120,7 @@ def decode(definition: Message, version: int, data: bytes, start: int = 0) -> Va
 
 
 class _Walker:
-    """What reading and writing have in common: which fields there are in this version."""
+    """The common part of reading and writing: the fields that there are in this version."""
 
     def __init__(self, definition: Message, version: int) -> None:
         self.definition = definition

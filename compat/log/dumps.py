@@ -47,7 +47,7 @@ def files_of(log_dir: Path) -> list[Path]:
 
 
 def kafka_dump(version: str, files: Iterable[Path], topic: str = "") -> dict[Path, list[Entry]]:
-    """What `kafka-dump-log` says of each file; its complaints are entries of their own."""
+    """Entries of `kafka-dump-log` for each file; its complaints are entries of their own."""
     decoder = [DECODERS[topic]] if topic in DECODERS else []
     command = tool_command(
         release(version), "dump-log", "--deep-iteration", "--print-data-log", *decoder,
@@ -102,7 +102,7 @@ def barnabas_rows(*arguments: str) -> tuple[int, list[Entry]]:
 
 
 def barnabas_dump(directory: Path) -> dict[Path, list[Entry]]:
-    """What `barnabas log dump --deep` says of each file of a partition, as Kafka's tool would say it."""
+    """Entries of `barnabas log dump --deep` for each file of a partition, as Kafka's tool would say it."""
     found: dict[Path, list[Entry]] = {}
     entries: list[Entry] = []
     time_name = ""
@@ -217,7 +217,7 @@ def _leaves(value: Any) -> Any:
 
 
 def differences(ours: Any, theirs: Any, at: str = "") -> Iterator[str]:
-    """Where a value of ours is not what Kafka's tool says; fields that only we have are not looked at."""
+    """Places where a value of ours is not that of Kafka's tool; fields that only we have are not looked at."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         for name, value in theirs.items():
             yield from differences(ours.get(name), value, f"{at}.{name}")

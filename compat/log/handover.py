@@ -274,7 +274,7 @@ def add(bootstrap: str, who: str) -> None:
 
 
 def has_added(seen: Seen, who: str) -> bool:
-    """Whether what `add` writes is there, and what it aborts is not seen as committed."""
+    """Say whether the records of `add` are there, and those that it aborts are not seen as committed."""
     values = [record[3] for record in seen.committed]
     everything = [record[3] for record in seen.uncommitted]
     return (
@@ -347,7 +347,7 @@ def shown(message: Message) -> tuple[object, ...]:
 
 
 def different(what: str, before: Seen, after: Seen) -> Iterator[str]:
-    """What differs, a line each; leader epochs of records that are there stay as well."""
+    """The differences, a line each; leader epochs of records that are there stay as well."""
     for name, old, new in zip(("read_uncommitted", "read_committed"), before[:2], after[:2], strict=True):
         if old != new:
             first = next((pair for pair in zip(old, new, strict=False) if pair[0] != pair[1]), None)

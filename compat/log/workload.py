@@ -1,4 +1,4 @@
-"""What is written into the logs that are compared: every codec, headers, nulls, transactions, groups.
+"""Content of the logs that are compared: every codec, headers, nulls, transactions, groups.
 
 The rule: the same calls of confluent-kafka whichever broker listens, and nothing that depends on the clock but
 timestamps.

@@ -160,7 +160,7 @@ class Run:
 
     @property
     def is_given(self) -> bool:
-        """Whether all clients use one broker, which cannot be restarted or set."""
+        """Say whether all clients use one broker, which cannot be restarted or set."""
         return ":" in self.options.against
 
     def broker(self, name: str, settings: Mapping[str, str] = NOTHING_ELSE) -> Broker:
@@ -251,11 +251,11 @@ class Run:
 
     @staticmethod
     def environment(records: int, **more: str) -> dict[str, str]:
-        """What clients are told; more patient than they are by themselves, since many may run at the same time."""
+        """Environment of clients; more patient than they are by themselves, since many may run at the same time."""
         return {"COMPAT_CASE_TIMEOUT_S": CASE_TIMEOUT_S, "COMPAT_RECORDS": str(records), **more}
 
     def log(self, client: str) -> Path:
-        """Where what a client says to its standard error is kept after the run."""
+        """The file that keeps a client's standard error after the run."""
         return LOGS / f"{client}.err"
 
     # --- interop ------------------------------------------------------------------------------------------------

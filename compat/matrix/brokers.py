@@ -41,7 +41,7 @@ class BrokerError(Exception):
 
 
 class Broker(Protocol):
-    """What the matrix needs of a broker."""
+    """A broker as the matrix needs it."""
 
     bootstrap: str
 
@@ -61,7 +61,7 @@ class Broker(Protocol):
         self.start()
 
     def environment(self) -> Mapping[str, str]:
-        """What clients are told besides the address."""
+        """Environment of clients besides the address."""
         return NOTHING_ELSE
 
 
@@ -127,7 +127,7 @@ class Barnabas(Broker):
 
     @property
     def has_ended(self) -> bool:
-        """Whether the process has ended by itself."""
+        """Say whether the process has ended by itself."""
         return self._process is not None and self._process.poll() is not None
 
     def end(self) -> None:

@@ -12,7 +12,7 @@ from fnmatch import fnmatch
 
 @dataclass(frozen=True)
 class Channel:
-    """How to connect: the broker's listener, its protocol, and the mechanism of SASL or a certificate."""
+    """A way to connect: the broker's listener, its protocol, and the mechanism of SASL or a certificate."""
 
     name: str
     listener: str
@@ -22,7 +22,7 @@ class Channel:
 
     @property
     def has_tls(self) -> bool:
-        """Whether it is encrypted."""
+        """Say whether it is encrypted."""
         return self.protocol in ("SSL", "SASL_SSL")
 
 
@@ -49,7 +49,7 @@ CHANNELS = {
 
 @dataclass(frozen=True)
 class Lack:
-    """What the clients whose names match cannot do: channels that match, and why."""
+    """A lack of the clients whose names match: the channels that they cannot use, and the reason."""
 
     clients: str
     channels: str

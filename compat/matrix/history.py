@@ -25,7 +25,7 @@ CASES = (
     "transactions",
     "admin",
 )
-"""What is run: the cases that depend most on what a broker serves."""
+"""Cases to run: those that depend most on what a broker serves."""
 RESULTS = Path(__file__).resolve().parents[2] / ".tools" / "compat" / "releases.json"
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "compatibility-releases.md"
 CREATES_TOPICS = "its program makes topics with CreateTopics, which brokers have since 0.10.1 (KIP-4)"
@@ -127,7 +127,7 @@ def environment(release: str) -> dict[str, str]:
 
 
 def is_expected(client: str, release: str, case: str) -> bool:
-    """Whether a client is expected to pass a case with a broker of a release."""
+    """Say whether a client is expected to pass a case with a broker of a release."""
     everything = releases.NAMES[0], ""
     since = (
         OLDEST.get(client, everything)[0],

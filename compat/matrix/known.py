@@ -1,4 +1,4 @@
-"""What is known to fail with Barnabas, and what the matrix must know of single clients.
+"""Known failures with Barnabas, and knowledge of single clients that the matrix must have.
 
 The rule: one line per cause, with the reason a reader sees in the table. A line goes when what it names works: a case
 that passes though it is listed fails the run.

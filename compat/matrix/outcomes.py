@@ -1,4 +1,4 @@
-"""What has become of each client in each channel: kept between runs, and shown as a table."""
+"""Outcomes of each client in each channel: kept between runs, and shown as a table."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class Outcomes:
         path.write_text(json.dumps({"against": against, "outcomes": outcomes}, indent=1))
 
     def lacks(self, names: Iterable[str]) -> list[tuple[str, str]]:
-        """What of these clients was not run."""
+        """Channels in which these clients were not run."""
         return [
             (name, channel) for name in names for channel in CHANNELS if (name, channel) not in self.found
         ]
 
     def failures(self) -> list[tuple[str, str, Verdict]]:
-        """What failed."""
+        """Runs that failed."""
         return [(*key, verdict) for key, verdict in self.found.items() if verdict.status == "FAIL"]
 
     def text(self) -> str:

@@ -39,7 +39,7 @@ class Matrix:
         return [cell for cell in self._cells("FAIL") if not self.known(cell[0], cell[1])]
 
     def recovered(self) -> list[tuple[str, str]]:
-        """What passes though it is listed as known to fail."""
+        """Cases that pass though they are listed as known to fail."""
         return [(client, case) for client, case, _ in self._cells("PASS") if self.known(client, case)]
 
     def _cells(self, status: str) -> Iterator[tuple[str, str, Verdict]]:

@@ -8,7 +8,7 @@ import sys
 
 
 def main(path: str, how: str) -> str | None:
-    """What went wrong, or None."""
+    """Ask for the restart; return what went wrong, or None."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(path)
         connection.sendall(how.encode() + b"\n")

@@ -32,7 +32,7 @@ from compat.matrix.outcomes import Outcomes
 from compat.security.kdc import NAME, Realm, RealmError
 
 CASES = ("create-topic", "produce-none", "commit-resume", "delete-topic")
-"""What is asked of each client unless others are named: every API that clients use most, and the group's coordinator."""
+"""Cases of each client unless others are named: every API that clients use most, and the group's coordinator."""
 RECORDS = 2000
 USER, ADMIN = "matrix", "admin"
 ISSUER, AUDIENCE = "https://issuer.example", "kafka"
@@ -70,7 +70,7 @@ class Keys:
     token: str
     token_file: Path
     realm: Realm | None
-    """Where the user's and the broker's keys of Kerberos are; None where no realm can be had."""
+    """Realm with the user's and the broker's keys of Kerberos; None where no realm can be had."""
 
 
 def make_keys(directory: Path, realm: Realm | None) -> Keys:
@@ -301,7 +301,7 @@ def _host(listener: str) -> str:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is to be run."""
+    """The options of a run."""
 
     clients: Sequence[str]
     channels: Sequence[str]
@@ -310,7 +310,7 @@ class Wanted:
     jobs: int
     against: str
     kept: Path | None = None
-    """Where outcomes are kept: what passed already is not run again."""
+    """File of outcomes: channels that passed already are not run again."""
 
 
 def run(wanted: Wanted, directory: Path, log: Callable[[str], Path]) -> Outcomes:

@@ -35,7 +35,7 @@ WORDS = (
 
 
 class CheckError(Exception):
-    """What is not as it must be."""
+    """Something is not as it must be."""
 
 
 def expect(what: bool, why: str) -> None:

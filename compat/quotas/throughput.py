@@ -1,4 +1,4 @@
-"""What Kafka's own clients get under a quota, from Apache Kafka and from Barnabas: python -m compat.quotas.throughput.
+"""Throughput of Kafka's own clients under a quota, from Apache Kafka and from Barnabas: python -m compat.quotas.throughput.
 
     python -m compat.quotas.throughput [--rates 1,10,100] [--seconds 25] [--version 4.x] [--one-by-one] [--load rdkafka]
 
@@ -32,7 +32,7 @@ TIMEOUT_S = 170
 
 @dataclass
 class Got:
-    """What a client got: MB in a second, and its metric of the throttle time in ms, 0 if it has none."""
+    """Throughput of a client in MB in a second, and its metric of the throttle time in ms, 0 if it has none."""
 
     mb_per_s: float
     throttle_ms: float

@@ -17,11 +17,11 @@ from compat.releases import messages, published
 from tests.support.raw_client import RawClient
 
 NOT_SERVED = {55, 58, 64, 80, 81, 94}
-"""What brokers forward to controllers, and the quorum's own APIs (docs/reference/not-implemented.md)."""
+"""APIs that brokers forward to controllers, and the quorum's own (docs/reference/not-implemented.md)."""
 TELEMETRY = {71, 72}
 """Advertised where somebody asks for metrics."""
 EXCUSED = NOT_SERVED | TELEMETRY
-"""What Kafka may advertise and we do not; each is left out of at least one release."""
+"""APIs that Kafka may advertise and we do not; each is left out of at least one release."""
 SINCE_SOFTWARE_NAMES = "2.4"
 Versions = tuple[int, int]
 """The first and the last."""

@@ -1,4 +1,4 @@
-"""What each release of Apache Kafka has published: read from its kafka-clients, and held against our table."""
+"""APIs that each release of Apache Kafka has published: read from its kafka-clients, and held against our table."""
 
 from __future__ import annotations
 

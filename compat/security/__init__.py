@@ -1,1 +1,1 @@
-"""Who may do what: answers to requests that are refused, here and on Apache Kafka with its StandardAuthorizer."""
+"""Rights of users: answers to requests that are refused, here and on Apache Kafka with its StandardAuthorizer."""

@@ -185,11 +185,11 @@ class Judge:
         self.refused = 0
         self.allowed = 0
         self.written: set[tuple[str, int]] = set()
-        """Which records were accepted: who wrote them, and their numbers."""
+        """Records that were accepted: their writers and their numbers."""
         self._lock = threading.Lock()
 
     def may(self, user: str, operation: int, kind: int, name: str = "") -> bool:
-        """Whether a user may do this; without a name, to anything of this kind."""
+        """Say whether a user may do this; without a name, to anything of this kind."""
         principal, acls = f"User:{user}", [*self.acls, *own_acls()]
         if not name:
             return allows_somewhere(acls, principal, HERE, operation, kind)
@@ -311,7 +311,7 @@ def _operations(kind: int) -> tuple[int, ...]:
 
 
 def own_acls() -> list[Acl]:
-    """What lets each user write and read a topic of its own, all the time."""
+    """ACLs that let each user write and read a topic of its own, all the time."""
     return [
         Acl(kind, LITERAL, f"{OWN}{user}", f"User:{user}", "*", ALL, ALLOW)
         for user in USERS

@@ -60,7 +60,7 @@ def step(label: str, api: str, version: int, names: Names) -> Step:
 
 
 def cases(api: apis.Api, *, of_kafka_3: bool = False) -> Iterator[tuple[str, Names]]:
-    """What is refused: each operation of the table on resources of its type, and everything on them."""
+    """Cases that are refused: each operation of the table on resources of its type, and everything on them."""
     names = Names(topic=FREE, group="g", transactional_id="x", new_topic=FREE, records=record_batch([b"v"]))
     if of_kafka_3 and api.name == DESCRIBES_SETTINGS:
         names = replace(names, group="")  # one resource of an unknown type has Kafka refuse them all
@@ -185,7 +185,7 @@ def _served(side: Side) -> dict[int, Values]:
 
 
 def serve(sides: Sequence[Side], api: str, version: int) -> bool:
-    """Whether brokers serve a version of an API."""
+    """Say whether brokers serve a version of an API."""
     for side in sides:
         served = _served(side).get(registry.key_of(api))
         if served is None or version < SERVED_SINCE.get(api, 0):

@@ -1,4 +1,4 @@
-"""What `barnabas serve --demo-security` prints, given to the clients as it is printed: python -m compat.security.demo.
+"""Output of `barnabas serve --demo-security`, given to the clients as it is printed: python -m compat.security.demo.
 
 Each section is put into the smallest program of its client that there can be, or into the file that a tool reads; who may
 write writes, who may read reads. The exit code is 1 when one of them does not work.
@@ -29,7 +29,7 @@ CLIENTS = ROOT / "compat" / "clients"
 TOOLS = ROOT / ".tools" / "clients"
 TOPIC, READER = "demo", "bob"
 PROGRAM_S = 240
-"""How long a client may take, with compiling it."""
+"""Time that a client may take, with compiling it."""
 STOP_S = 30
 
 

@@ -1,4 +1,4 @@
-"""What docs/how-to/security.md prints, tried as it is printed: python -m compat.security.howto [--only SECTION].
+"""Examples of docs/how-to/security.md, tried as they are printed: python -m compat.security.howto [--only SECTION].
 
 Each section's settings start a broker, its commands are run, and the settings of its clients are given to them. Replaced
 are hosts and ports (localhost, free ones), the files of /etc/barnabas, the realm EXAMPLE, and https://issuer.example, which

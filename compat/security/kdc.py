@@ -74,7 +74,7 @@ class Realm:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What processes of this realm need; replays are noted in its directory, tickets nowhere."""
+        """Environment of processes of this realm; replays are noted in its directory, tickets nowhere."""
         return {
             "KRB5_CONFIG": str(self.config),
             "KRB5RCACHEDIR": str(self.directory),

@@ -331,7 +331,7 @@ def age(realm: Realm) -> dict[str, bytes]:
 
 
 def seen(case: Case, side: Side, realm: Realm, aged: Mapping[str, bytes]) -> list[str]:
-    """What a side answers in one case."""
+    """The answers of a side in one case."""
     client = KerberosClient(side, realm, aged)
     try:
         case(client)

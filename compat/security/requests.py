@@ -14,7 +14,7 @@ FUTURE_DIR = "/nowhere"
 
 @dataclass(frozen=True)
 class Names:
-    """What a request is about; `records` is a batch for Produce, `batch` whether it is transactional."""
+    """Names in a request; `records` is a batch for Produce, `batch` whether it is transactional."""
 
     topic: str = "t"
     topic_id: bytes = ZERO_UUID

@@ -173,7 +173,7 @@ PRODUCERS = {
 
 
 def producers() -> Iterator[Step]:
-    """Who may get a producer id, with and without a transactional id."""
+    """Steps that ask for a producer id, with and without a transactional id."""
     for label, acls in PRODUCERS.items():
         yield from set_acls(f"producer {label}", acls)
         for transactional_id in (None, "z"):
@@ -203,7 +203,7 @@ MAKERS = {
 
 
 def makers() -> Iterator[Step]:
-    """Who may make topics: by Metadata, by CreateTopics, and delete them."""
+    """Steps that make topics by Metadata and by CreateTopics, and delete them."""
     for number, (label, acls) in enumerate(MAKERS.items()):
         yield from set_acls(f"maker {label}", acls)
         by_metadata, made = f"m-{number}", f"made-{number}"

@@ -86,7 +86,7 @@ def listed(side: Side) -> set[tuple[object, ...]]:
 
 
 def decided(side: Side) -> dict[str, tuple[int, int]]:
-    """What alice may do with each topic, as a broker says."""
+    """A broker's decisions on what alice may do with each topic."""
     asked = {"Topics": [{"Name": name} for name in NAMES], "IncludeTopicAuthorizedOperations": True}
     with side.connect(user="alice") as connection:
         answer = connection.ask("Metadata", 10, {**asked, "AllowAutoTopicCreation": False})

@@ -25,7 +25,7 @@ from compat.security.sides import ADMIN, MODULE, both
 
 TIMEOUT_S = 60
 SETTLE_S = 4.0
-"""How long brokers of Kafka may take to see a change; a command that only reads is repeated as long if lines differ."""
+"""Time that brokers of Kafka may take to see a change; a command that only reads is repeated as long if lines differ."""
 ALICE, BOB = "User:alice", "User:bob"
 SETTINGS = {"delegation.token.secret.key": "a secret of all brokers"}
 HMAC = re.compile(r"[A-Za-z0-9+/]{86}==")
@@ -165,7 +165,7 @@ class Caller:
         self._hmac = ""
 
     def said(self, command: Command) -> list[str]:
-        """What the tool writes, line by line in an order of its own, with other words for what is random."""
+        """Output of the tool, line by line in an order of its own, with other words for what is random."""
         words = (
             "--bootstrap-server", f"127.0.0.1:{self._side.sasl_port}", "--command-config", str(self._config(command.user)),
             *command.words.replace("{hmac}", self._hmac).split(),

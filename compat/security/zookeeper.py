@@ -57,7 +57,7 @@ def between_by_kerberos(realm: Realm) -> dict[str, str]:
 
 
 def acls_of(zookeeper: KazooClient) -> dict[str, set[str]]:
-    """Who may do what with the znodes, as `permissions scheme:id`."""
+    """Rights on the znodes, as `permissions scheme:id`."""
     found: dict[str, set[str]] = {}
     for path in KEPT:
         acls, _ = zookeeper.get_acls(path)

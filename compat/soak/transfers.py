@@ -49,7 +49,7 @@ class LostError(Exception):
 
 @dataclass
 class Figures:
-    """What a run has seen."""
+    """Counters of a run."""
 
     orders: int = 0
     acknowledged: int = 0
@@ -228,7 +228,7 @@ def wait_done(bootstrap: str, crew: list[Worker], orders: int) -> None:
 
 
 def committed_orders(admin: AdminClient, places: list[TopicPartition]) -> int:
-    """How many orders the group has committed; 0 while its coordinator cannot say: a broker that was killed reads first."""
+    """Number of orders that the group has committed; 0 while its coordinator cannot say: a killed broker reads first."""
     asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP, places)])[GROUP]
     try:
         answer = asked.result(30)

@@ -1,4 +1,4 @@
-"""What a scenario has at hand on one broker: topics, words that are sent, instances, and what is seen of the group.
+"""Fixture of a scenario on one broker: topics, words that are sent, instances, and the group as it is seen.
 
 The rule: what is noted must be the same on both brokers, so nothing random, and nothing that depends on the pace.
 """
@@ -24,7 +24,7 @@ from compat.streams.instances import Instance, InstanceError
 
 WAIT_S = 90.0
 QUIET_S = 1.5
-"""How long a group must stay as it is to count as settled: three heartbeats."""
+"""Time that a group must stay as it is to count as settled: three heartbeats."""
 GROUP = 32
 SET = 0
 _NOT_COMPARED = (
@@ -53,7 +53,7 @@ class ApplicationFixture:
 
     @property
     def bootstrap(self) -> str:
-        """Where the broker is."""
+        """The address of the broker."""
         return f"127.0.0.1:{self.side.port}"
 
     def note(self, label: str, value: Any) -> None:

@@ -39,7 +39,7 @@ class Instance:
 
     @property
     def log(self) -> Path:
-        """What it logs."""
+        """The file of its log."""
         return self.directory / f"{self.application}-{self.number}.log"
 
     def start(self) -> None:

@@ -1,4 +1,4 @@
-"""What happens to the applications: instances that come, go and die, and applications with which something is wrong."""
+"""Events of the applications: instances that come, go and die, and applications with which something is wrong."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def stateless(fixture: ApplicationFixture) -> None:
 
 @scenario
 def tool(fixture: ApplicationFixture) -> None:
-    """What kafka-streams-groups shows of an application, and does to it when nobody is left."""
+    """Run kafka-streams-groups: see what it shows of an application, and does to it when nobody is left."""
     fixture.topic("words", 4)
     fixture.topic("counts", 2)
     fixture.configure(streams_num_standby_replicas="1")
@@ -155,7 +155,7 @@ def no_source(fixture: ApplicationFixture) -> None:
 
 @scenario
 def not_copartitioned(fixture: ApplicationFixture) -> None:
-    """What is joined has not as many partitions."""
+    """The joined topics do not have the same number of partitions."""
     for name, partitions in (("words", 4), ("names", 3), ("names-of-all", 1), ("counts", 2)):
         fixture.topic(name, partitions)
     fixture.start(1, "joins", settings=NO_ENDPOINT)

@@ -52,7 +52,7 @@ class Member:
             self.lines += [line.strip()]
 
     def wait_tasks(self, count: int) -> str:
-        """What it has last been given, once it is so much. Raises WrongError."""
+        """The tasks that it has last been given, once they are so many. Raises WrongError."""
         deadline = time.monotonic() + WAIT_S
         while time.monotonic() < deadline:
             last = self.lines[-1] if self.lines else ""

@@ -12,7 +12,7 @@ INVALID_RECORD, TELEMETRY_TOO_LARGE = 87, 118
 
 
 def is_new_id(value: Any) -> bool:
-    """Whether a client was given an id: it is not none, and not one of those that clients here choose themselves."""
+    """Say whether a client was given an id: it is not none, and not one of those that clients here choose themselves."""
     return isinstance(value, bytes) and len(value) == 16 and value != ZERO_UUID and value[15] != value[0] + 15
 
 

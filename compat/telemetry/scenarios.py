@@ -1,4 +1,4 @@
-"""What a client may do with telemetry, right and wrong, each on a connection of its own; what it is answered is compared.
+"""Requests of telemetry, right and wrong, each scenario on a connection of its own; the answers are compared.
 
 The rule: a scenario is a function of a `Client` and returns nothing; every answer that the client gets is noted.
 """

@@ -1,1 +1,1 @@
-"""What the clients share: setting up toolchains, and the records and cases in each language."""
+"""Shared parts of the clients: setting up toolchains, and the records and cases in each language."""

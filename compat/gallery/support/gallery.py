@@ -1,4 +1,4 @@
-"""What the gallery's Python programs share: the broker's address, its control API, and how to say what was seen."""
+"""Shared parts of the gallery's Python programs: the broker's address, its control API, and words for what was seen."""
 
 from __future__ import annotations
 

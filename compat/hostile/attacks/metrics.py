@@ -72,7 +72,7 @@ def garbage(target: Target) -> None:
 
 
 def _scrape(address: tuple[str, int]) -> bytes:
-    """What the endpoint answers to a good request; empty when it closes or does not answer soon."""
+    """The endpoint's answer to a good request; empty when it closes or does not answer soon."""
     try:
         with socket.create_connection(address, 2) as one:
             one.settimeout(2)

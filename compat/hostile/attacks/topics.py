@@ -162,7 +162,7 @@ def _keyed(target: Target, records: int, value_bytes: int, count: int) -> list[b
 
 
 def _log_bytes(target: Target, topic: str) -> int:
-    """How large the log of partition 0 is."""
+    """Size of the log of partition 0."""
     answer = target.ask("DescribeLogDirs", 1, {"Topics": [{"Topic": topic, "Partitions": [0]}]})
     return sum(
         partition["PartitionSize"]

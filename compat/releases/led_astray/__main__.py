@@ -125,7 +125,7 @@ def _broker(node: int, address: Address) -> tuple[int, KafkaBroker]:
 
 
 def _versions(broker: KafkaBroker) -> list[bool]:
-    """Whether the client has asked in the versions that are new, and said whom it means to reach."""
+    """Check whether the client has asked in the new versions, and said whom it means to reach."""
     found = [
         _row(
             bool(asked := broker.requests(api, version=version)), f"{api} v{version} asked {len(asked)} times"

@@ -77,7 +77,7 @@ def compare(
 
 
 def is_known(difference: Difference) -> bool:
-    """Whether a difference is in the list."""
+    """Say whether a difference is in the list."""
     return any(one.covers(difference) for one in KNOWN)
 
 

@@ -29,7 +29,7 @@ def log_in(login: Login, mechanism: str, user: str = "alice", who: str = "") -> 
 
 
 def begun(act: Act, mechanism: str, framing: int) -> Login:
-    """Who has logged in for the first time."""
+    """A connection that has logged in for the first time."""
     login = act.login(mechanism, framing, LISTENER)
     log_in(login, mechanism)
     return login

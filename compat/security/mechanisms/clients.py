@@ -77,7 +77,7 @@ class Scram:
     # --- what is shown of answers, without what is random ----------------------------------------------------
 
     def shown_challenge(self, challenge: bytes) -> Any:
-        """What a challenge says."""
+        """The content of a challenge."""
         fields = _fields(challenge)
         nonce = fields.pop("r", "")
         if not nonce:
@@ -85,7 +85,7 @@ class Scram:
         return {**fields, "nonce": "the client's and more" if _continues(nonce, self.nonce) else nonce}
 
     def shown_end(self, answer: bytes) -> Any:
-        """What the last answer says."""
+        """The content of the last answer."""
         fields = _fields(answer)
         right = base64.b64encode(self._signature).decode()
         return {name: "right" if value == right else value for name, value in fields.items()} or answer

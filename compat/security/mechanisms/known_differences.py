@@ -15,7 +15,7 @@ TIMES = ("at once", "late", "nothing")
 SILENT = "no answer, open"
 RIGHT = {"v": "right"}
 BAD_TOKEN = b'{"status":"invalid_token"}'
-"""How OAUTHBEARER refuses a token: the client says goodbye, and gets the error."""
+"""OAUTHBEARER's refusal of a token: the client says goodbye, and gets the error."""
 
 
 def _name(one: Difference) -> str:
@@ -27,7 +27,7 @@ def _at_another_time(one: Difference) -> bool:
 
 
 def _is_refusal(answer: Any, *codes: int) -> bool:
-    """Whether an answer, or what is left of one, refuses a login: by a code, or by the end of the connection."""
+    """Say whether an answer, or the rest of one, refuses a login: by a code, or by the end of the connection."""
     if not isinstance(answer, dict):
         return answer == "nothing"
     if "ErrorCode" not in answer:
@@ -40,7 +40,7 @@ def _is_refusal(answer: Any, *codes: int) -> bool:
 
 
 def is_challenge(value: Any) -> bool:
-    """Whether a token of SCRAM asks for the proof of a password."""
+    """Say whether a token of SCRAM asks for the proof of a password."""
     return (
         isinstance(value, dict)
         and value.keys() == {"s", "i", "nonce"}
@@ -49,7 +49,7 @@ def is_challenge(value: Any) -> bool:
 
 
 def _goes_on(answer: Any) -> bool:
-    """Whether an answer takes a login further: by a token, an open connection, or TLS."""
+    """Say whether an answer takes a login further: by a token, an open connection, or TLS."""
     if not isinstance(answer, dict):
         return isinstance(answer, str) and answer.startswith("TLSv")
     if "ErrorCode" in answer:

@@ -1,4 +1,4 @@
-"""What a scenario is: a name, and what is said to a broker; and the first steps of each login."""
+"""A scenario: a name, and the messages to a broker; and the first steps of each login."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Act:
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is done; all that comes of it is in the notes of `Act`."""
+    """A scenario; all that comes of it is in the notes of `Act`."""
 
     name: str
     act: Callable[[Act], None]

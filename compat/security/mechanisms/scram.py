@@ -17,7 +17,7 @@ NONCE = "fyko+d2lbbFgONRv9qkxdawL"
 
 @dataclass(frozen=True)
 class Client:
-    """Who logs in, and how the messages differ from right ones."""
+    """A client that logs in, and the ways in which its messages differ from right ones."""
 
     user: str = "alice"
     password: str = PASSWORDS["alice"]

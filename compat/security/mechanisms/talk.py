@@ -19,7 +19,7 @@ from compat.security.mechanisms.sides import FAILURE_DELAY_MS, LIFETIME_MS, Secu
 
 TIMEOUT_S = 8.0
 SILENCE_S = 1.5
-"""Who has not closed the connection in this time leaves it open."""
+"""Time after which a connection that is not closed counts as left open."""
 LATE_S = FAILURE_DELAY_MS / 1000 * 0.7
 CLOSED = "closed"
 SILENT = "no answer, open"

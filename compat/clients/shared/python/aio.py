@@ -26,7 +26,7 @@ class GivenToken(AbstractTokenProvider):
 
 
 def connection() -> dict[str, object]:
-    """How each client connects."""
+    """Settings with which each client connects."""
     return {"bootstrap_servers": cases.bootstrap, **security(GivenToken)}
 
 

@@ -47,7 +47,7 @@ Client = TypeVar("Client", AdminClient, Consumer)
 
 
 def connection() -> dict[str, object]:
-    """How each client connects."""
+    """Settings with which each client connects."""
     return {"bootstrap.servers": cases.bootstrap, **security()}
 
 

@@ -46,7 +46,7 @@ KEYS = 997
 TEXT = "žluťoučký kůň".encode()
 CASE_TIMEOUT_S = float(os.environ.get("COMPAT_CASE_TIMEOUT_S", "90"))
 HEADERS = os.environ.get("COMPAT_HEADERS") != "no"
-"""Whether records have headers: message formats before 0.11 have none."""
+"""True if records have headers: message formats before 0.11 have none."""
 TIME_ZERO_MS = 1_700_000_000_000
 
 
@@ -80,7 +80,7 @@ def records(first: int, last: int) -> Iterator[Record]:
 
 @dataclass
 class Check:
-    """What was read, checked as it comes; `finish` says whether it is what was written."""
+    """Records that were read, checked as they come; `finish` says whether they are those that were written."""
 
     headers: bool = True
     placed: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -115,7 +115,7 @@ class Check:
         return number
 
     def has(self, wanted: Iterable[int]) -> bool:
-        """Whether all these numbers were seen."""
+        """Say whether all these numbers were seen."""
         return self.numbers.issuperset(wanted)
 
     def finish(self, wanted: Iterable[int], *, repeats: bool = False) -> None:
@@ -231,7 +231,7 @@ class Cases:
 
 
 def interop_topics() -> list[tuple[str, int, bool]]:
-    """What the matrix asks to read: topic, number of records, with headers. Raises SkipCaseError when nothing."""
+    """The topics that the matrix asks to read: name, number of records, with headers. Raises SkipCaseError when none."""
     text = os.environ.get("COMPAT_TOPICS", "")
     if not text:
         raise SkipCaseError("no topics of other clients were named in COMPAT_TOPICS")
@@ -243,7 +243,7 @@ class GroupMember(Protocol):
     """A consumer of a group as the scenario below needs it; used by one thread only."""
 
     def poll(self) -> Iterable[tuple[int, int, bytes | None, bytes | None, Headers]]:
-        """What came within a moment: partition, offset, key, value, headers."""
+        """Records that came within a moment: partition, offset, key, value, headers."""
 
     def assigned(self) -> set[int]:
         """The partitions that this member has now."""

@@ -31,7 +31,7 @@ cases = Cases(lacks=LACKS)
 
 
 def token_provider(token: str) -> object:
-    """What gives kafka-python a token."""
+    """The object that gives kafka-python a token."""
     if MAJOR < 3:
         from kafka.oauth import AbstractTokenProvider
     else:
@@ -45,7 +45,7 @@ def token_provider(token: str) -> object:
 
 
 def connection() -> dict[str, object]:
-    """How each client connects."""
+    """Settings with which each client connects."""
     return {"bootstrap_servers": cases.bootstrap, **security(token_provider)}
 
 

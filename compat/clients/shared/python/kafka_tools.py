@@ -107,7 +107,7 @@ def produce(topic: str, first: int, last: int, *options: str) -> None:
 
 
 def formatter() -> Iterator[str]:
-    """What the console consumer prints."""
+    """Options for the format of the console consumer."""
     for field in ("key", "partition", "offset", "timestamp", "headers"):
         yield from ("--formatter-property", f"print.{field}=true")
     yield from ("--formatter-property", f"key.separator={SEPARATOR}")
@@ -151,7 +151,7 @@ def rows(text: str) -> list[list[str]]:
 
 
 def offsets(topic: str, time_: str = "-1") -> dict[int, int]:
-    """What kafka-get-offsets prints, by partition."""
+    """Offsets that kafka-get-offsets prints, by partition."""
     lines = tool("get-offsets", "--topic", topic, "--time", time_).split()
     return {int(line.split(":")[1]): int(line.split(":")[2]) for line in lines}
 

@@ -43,7 +43,7 @@ cases = Cases(
 
 
 def connection() -> list[str]:
-    """How each call connects."""
+    """Options with which each call connects."""
     options = [word for name, value in librdkafka().items() for word in ("-X", f"{name}={value}")]
     return ["-b", cases.bootstrap, *options]
 

@@ -1,4 +1,4 @@
-"""How the Python clients are to connect: without security, or as the environment says (see ../../README.md).
+"""Settings with which the Python clients connect: without security, or as the environment says (see ../../README.md).
 
 The rule: standard library only, and each client's own names for its settings.
 """
