@@ -224,7 +224,7 @@ class Cluster:
         self.wait(f"the replicas of {topic} are in sync", lambda: self.in_sync(topic))
 
     def in_sync(self, *topics: str) -> bool:
-        """Whether all partitions of these topics have three replicas in sync, as a broker says."""
+        """Say whether all partitions of these topics have three replicas in sync, as a broker says."""
         found = self.admin.list_topics(timeout=10).topics
         return all(
             topic in found

@@ -67,7 +67,7 @@ class Growth:
     sizes: tuple[int, ...]
     grown: Callable[[Running, int], AbstractContextManager[dict[str, Ask]]]
     has_file_each: bool = True
-    """Whether a broker, or this process, holds a file or socket open for each of them."""
+    """True if a broker, or this process, holds a file or socket open for each of them."""
 
 
 # --- what grows -------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What a table of many commits costs: opening it, and one more commit, as each micro-batch of a stream does.
+"""Cost of a table of many commits: opening it, and one more commit, as each micro-batch of a stream does.
 
     python -m bench.manifests --manifests 5000 --files 4
 

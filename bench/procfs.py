@@ -1,4 +1,4 @@
-"""What Linux says of processes and of the machine.
+"""Figures of Linux for processes and for the machine.
 
 The rule: only /proc is read; nothing here changes what is measured, but `settle_disk`, which is asked for it.
 """
@@ -75,7 +75,7 @@ def python_build() -> str:
 
 
 def describe_machine() -> dict[str, str]:
-    """What a reader must know of the machine to compare."""
+    """Facts about the machine that a reader must know to compare."""
     model = next(
         (
             line.split(":", 1)[1].strip()

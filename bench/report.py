@@ -1,4 +1,4 @@
-"""What was measured, as a Markdown table that a README can hold, and as JSON with every single value."""
+"""Measurements as a Markdown table that a README can hold, and as JSON with every single value."""
 
 from __future__ import annotations
 

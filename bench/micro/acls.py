@@ -1,4 +1,4 @@
-"""How long a decision of the authorizer takes: made for the first time, and remembered, with up to 10,000 ACLs."""
+"""Time of a decision of the authorizer: made for the first time, and remembered, with up to 10,000 ACLs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a small piece of code is timed: enough calls a sample, several samples, the best and the median.
+"""Timing of a small piece of code: enough calls a sample, several samples, the best and the median.
 
 The rule: CPU time of this thread, so that neighbours count little; the best sample is what the code costs, the
 median what it cost on this machine; with the garbage collector off, as `timeit` has it.

@@ -1,4 +1,4 @@
-"""What every peer has in common."""
+"""Common parts of all peers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Running:
     ready_s: float = 0.0
     ready_cpu_s: float = 0.0
     secured: str = ""
-    """Where clients with TLS or a login are served, if anywhere."""
+    """Address that serves clients with TLS or a login, if there is one."""
 
     @property
     def pid(self) -> int:
@@ -72,9 +72,9 @@ class Peer(ABC):
 
     keeps_data = True
     serves_consumers = True
-    """Whether what was produced can be consumed, and offsets committed."""
+    """True if records can be consumed, and offsets committed."""
     serves_groups_of_one = True
-    """Whether a member can join a classic group in which it is alone."""
+    """True if a member can join a classic group in which it is alone."""
     has_targets = False
     secured: Secured | None = None
     """The second listener of brokers that are started, if they have one."""

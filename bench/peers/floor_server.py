@@ -69,7 +69,7 @@ VERSIONS = {
     INIT_PRODUCER_ID: (0, 1),
     CONSUMER_GROUP_HEARTBEAT: (0, 0),
 }
-"""What is advertised, in versions that have each field at its place: enough for producers, and for consumers that are in no
+"""Advertised versions, which have each field at its place: enough for producers, and for consumers that are in no
 group. These look whether a broker knows groups, and ask for nothing of them."""
 NODE_ID = 1
 PRODUCER_ID = 1
@@ -87,7 +87,7 @@ _MARK = 0x0102030405060708
 
 
 class Topic:
-    """What all connections know of a topic: how many records it has, and the largest batch of it."""
+    """A topic as all connections know it: its number of records, and its largest batch."""
 
     def __init__(self, *, looks: bool = False, reads: bool = False) -> None:
         """With `looks`, `write` goes over the records; with `reads`, it notes where each batch is, for `region`."""
@@ -121,7 +121,7 @@ class Topic:
 
     @property
     def has_regions(self) -> bool:
-        """Whether a Fetch is answered from the file."""
+        """Say whether a Fetch is answered from the file."""
         return bool(self._offsets)
 
     def region(self, offset: int, size_max: int) -> FileRegion:

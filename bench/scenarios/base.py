@@ -1,4 +1,4 @@
-"""What a scenario is: what it measures of an arm in one round, and in which direction better lies."""
+"""A scenario: the measurements of an arm in one round, and the direction in which better lies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench.arms import Arm
 
 @dataclass(frozen=True)
 class Target:
-    """What is wanted of the first peer: a bound for the number itself, or for its ratio to a peer's."""
+    """Goal of the first peer: a bound for the number itself, or for its ratio to a peer's."""
 
     bound: float
     peer: str = ""  # "" bounds the number itself
@@ -41,7 +41,7 @@ class Scenario(ABC):
     metrics: tuple[Metric, ...]
 
     def serves(self, arm: Arm) -> bool:
-        """Whether the arm can take part."""
+        """Say whether the arm can take part."""
         return bool(arm)
 
     def prepare(self, arm: Arm) -> None:  # noqa: B027

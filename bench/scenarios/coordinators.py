@@ -1,5 +1,5 @@
-"""What coordinators do in a second: transactions one after the other, commits of offsets that are waited for, joins of
-many members, and their heartbeats.
+"""Coordinators at work: transactions one after the other, commits of offsets that are waited for, joins of many members,
+and their heartbeats.
 
 The client is in this process: confluent-kafka for the former, which waits for the broker nearly all of the time, and bare
 sockets (`bench.members`) for the latter.
@@ -116,7 +116,7 @@ class _Joins(Scenario):
     partitions_max = 1_000
     """Of the topic: more take some brokers long to make, and classic members do not look at it."""
     settings: Mapping[str, str] = {}
-    """What the broker needs besides its defaults."""
+    """Settings that the broker needs besides its defaults."""
 
     def serves(self, arm: Arm) -> bool:
         return arm.peer.keeps_data
@@ -157,7 +157,7 @@ def _crowd(running: Running, topic: str, partitions: int, members: Sequence[Memb
 
 
 def _agreed(crowd: Crowd, least: int) -> bool:
-    """Whether all members of a group have an assignment in the same generation, which is a new one."""
+    """Say whether all members of a group have an assignment in the same generation, which is a new one."""
     generations: dict[bytes, set[int]] = {}
     for member in crowd.members:
         generation, assigned = member.view

@@ -1,4 +1,4 @@
-"""How long a client that sends little waits, beside others that attack: those of `compat.hostile`, on each broker alike.
+"""Waits of a client that sends little, beside others that attack: those of `compat.hostile`, on each broker alike.
 
 The client is a process of its own that sends one small record, fetches it and pauses for a millisecond; its latencies are
 those of both requests, while the attack goes on.

@@ -134,7 +134,7 @@ def _reached(arm: Arm, security: str) -> tuple[Running, str, dict[str, object]]:
 
 
 def _times(bound: float) -> tuple[Target, ...]:
-    """What is wanted: so many times Apache Kafka's rate."""
+    """Goal: so many times Apache Kafka's rate."""
     return (Target(bound, "kafka"),)
 
 
