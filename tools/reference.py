@@ -35,7 +35,7 @@ BANNER = "<!-- Printed by `make gen` from the tables in the code: edits are lost
 
 
 def api_page() -> str:
-    """Which APIs are served, in which versions, and by which module."""
+    """The page of APIs: those that are served, their versions, and their modules."""
     lines = [
         "# APIs\n",
         "What ApiVersions advertises is this table: `server/barnabas/apis.py`. *Published* counts every version that",
@@ -87,7 +87,7 @@ def _handler_of(api: apis.Api) -> Path:
 
 
 def _behaviour(api: apis.Api) -> str:
-    """What a handler says of itself, without the name that it begins with."""
+    """A handler's description of itself, without the name that it begins with."""
     doc = ast.get_docstring(ast.parse(_handler_of(api).read_text())) or ""
     assert doc.startswith(f"{api.name} v"), f"handlers/{api.module}.py does not begin with what it serves"
     versions, _, rest = doc.removeprefix(f"{api.name} ").partition(". ")
@@ -95,7 +95,7 @@ def _behaviour(api: apis.Api) -> str:
 
 
 def _access(api: apis.Api) -> str:
-    """What an authorizer is asked."""
+    """Permissions that an authorizer is asked for."""
     whole = ", ".join(f"{one.operation.name} on {one.resource_type.name}" for one in api.whole)
     each = ", ".join(
         f"{one.operation.name} on {one.resource_type.name}" + (f" (`{one.named_by}`)" if one.named_by else "")
@@ -146,7 +146,7 @@ def _uses_of_errors() -> dict[str, set[str]]:
 
 
 def _error_docs() -> dict[str, str]:
-    """What the text below each code in the enumeration says."""
+    """The text below each code in the enumeration."""
     tree = ast.parse((SERVER / "wire" / "generated" / "errors.py").read_text())
     body = next(node for node in tree.body if isinstance(node, ast.ClassDef)).body
     return {
@@ -261,7 +261,7 @@ def _events(events: tuple[str, ...]) -> str:
 
 
 def control_page() -> str:
-    """What the control API takes, route by route."""
+    """The page of the control API, route by route."""
     lines = [
         "# Control API\n",
         "HTTP/1.1 with JSON, served by `barnabas test-server` and by `barnabas serve --control HOST:PORT`. The same as",

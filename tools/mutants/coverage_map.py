@@ -1,4 +1,4 @@
-"""Which test runs which line: collected with coverage.py, one test file at a time, and kept until that file changes.
+"""A map of tests to lines: collected with coverage.py, one test file at a time, and kept until that file changes.
 
 The rule: lines are counted from the beginning of their function and belong to its text. Where a function has changed since,
 the tests are those that ran any line of it.
