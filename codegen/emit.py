@@ -1,4 +1,4 @@
-"""What the decode and the encode emitter share: lines, fresh names, struct formats, defaults as source text.
+"""Shared parts of the decode and the encode emitter: lines, fresh names, struct formats, defaults as source text.
 
 The rule: the same plan always gives the same text.
 """

@@ -1,4 +1,4 @@
-"""What one version of a message looks like on the wire: a pure list of operations.
+"""Wire layout of one version of a message: a pure list of operations.
 
 The rule: everything that depends on versions is decided here. The emitters turn operations into Python and
 never see a version; two versions with equal plans share one function.
@@ -140,7 +140,7 @@ class Step:
 
     @property
     def fixed_size(self) -> int:
-        """How many bytes the run takes, without its prefix."""
+        """Number of bytes of the run, without its prefix."""
         return sum(FIXED_SIZES[one.type] for one in self.fixed)
 
 

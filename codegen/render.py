@@ -41,7 +41,7 @@ PRIMITIVES = (
     "cut_short", "encode_string_length", "encode_uvarint", "join", "new", "null_value", "read_tags",
     "read_unknown_tags", "read_uvarint", "string_length", "too_many_entries", "write_tags",
 )  # fmt: skip
-"""What generated code may take from `wire.primitives`."""
+"""Names that generated code may take from `wire.primitives`."""
 
 CODEC_NAMES = {
     "request": "REQUEST",
@@ -96,7 +96,7 @@ def group(messages: list[Message]) -> list[Module]:
 
 
 def module_path(message: Message) -> str:
-    """Where the message's code goes, below `generated/`."""
+    """Path of the message's code, below `generated/`."""
     if message.kind == "header":
         return "headers.py"
     if message.kind == "data":
@@ -187,7 +187,7 @@ def _source(message: Message) -> str:
 
 
 def _module_about(module: Module) -> str:
-    """What the module is for, in a line."""
+    """Purpose of the module, in a line."""
     message = module.messages[0]
     span = f"v{message.versions}" if message.versions.first == message.versions.last else (
         f"v{message.versions.first}-v{message.versions.last}"
