@@ -149,7 +149,7 @@ def test_a_whole_copy_does_not_become_the_log_because_another_one_was_renamed(
 
 
 def test_a_copy_that_was_left_alone_is_kept_when_the_log_is_made_anew(broker, disk, caplog):
-    """What it has is nowhere else, however long the new log becomes."""
+    """The records of the copy are nowhere else, however long the new log becomes."""
     begin(broker)
     disk.remove_tree("/a/t-0")
     restart(broker)
