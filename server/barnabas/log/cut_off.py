@@ -33,12 +33,12 @@ class MarkedDir(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Where it is."""
+        """Path of the directory."""
         return f"{self.log_dir}/{self.name}"
 
     @property
     def may_be_cut_short(self) -> bool:
-        """Whether the topic may have a longer name."""
+        """True if the topic may have a longer name."""
         return len(self.name) == names.DIR_NAME_LENGTH_MAX
 
     def may_be_of(self, key: TopicPartition) -> bool:
