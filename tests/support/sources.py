@@ -5,22 +5,27 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from inspect import getattr_static
 from pathlib import Path
-from types import FunctionType
+from types import ModuleType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+IN_SOURCES = "BARNABAS_TEST_IN_SOURCES"
+"""Set in such a process: it starts no other one."""
 
 
 def is_source(holder: Any, name: str) -> bool:
-    """Say whether what a class or module holds under a name is interpreted, so that it can be replaced."""
-    return isinstance(getattr_static(holder, name), FunctionType | property | classmethod | staticmethod)
+    """Say whether a class or module is interpreted, so that what it holds under a name can be replaced."""
+    module = holder if isinstance(holder, ModuleType) else sys.modules[holder.__module__]
+    assert hasattr(holder, name), f"{holder} has no {name}"
+    return str(module.__file__).endswith(".py")
 
 
 def failure_in_sources(test: str) -> str:
     """Run the test of this node id with the sources; return what is printed if it fails, nothing otherwise."""
+    assert IN_SOURCES not in os.environ, f"{test} runs the sources, and takes them for compiled"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment[IN_SOURCES] = "yes"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test]
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
     return done.stdout if done.returncode else ""

@@ -49,7 +49,7 @@ class MarkedDir(NamedTuple):
 
 
 class CutOffCopies:
-    """What a start finds of moves, and the copies that nobody can decide about.
+    """Moves that a start finds cut off, and the copies that nobody can decide about.
 
     Lifecycle: `found` and `renamed` are filled while log dirs are opened, then `end` is called once.
     """
