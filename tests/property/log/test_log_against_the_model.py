@@ -28,7 +28,7 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.list_offsets import ListOffsetsRequest
 from barnabas.wire.generated.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from tests.models import partition_log as model
-from tests.support.at_once import NoThreads, NoTurns, at_once
+from tests.support.at_once import NoThreads, at_once, no_turns
 from tests.support.effort import examples
 from tests.support.logs import NOW_MS, marker
 from tests.support.outcomes import are_answers, outcome
@@ -79,7 +79,7 @@ class Histories(RuleBasedStateMachine):
         """With small index files segments are rolled also where these are full, which is not predicted."""
         self.has_small_indexes = index_bytes < 100
         self.now = NOW_MS
-        self.budget = NoTurns()
+        self.budget = no_turns()
         self.step_runner = StepRunner(self.budget, NoThreads())
         self.node = Node(ME, threads=NoThreads(), budget=self.budget)
         self.node.logs.pool.count_max = 3

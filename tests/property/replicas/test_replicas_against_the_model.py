@@ -27,7 +27,7 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest
 from tests.models import replication as model
 from tests.models.replication import BROKERS, LAG_MAX_MS, Controller, Proposal, State
-from tests.support.at_once import LocalMetadata, NoThreads, NoTurns, at_once
+from tests.support.at_once import LocalMetadata, NoThreads, at_once, no_turns
 from tests.support.controller_world import world_with_one_partition
 from tests.support.effort import examples
 from tests.support.fetch_at_once import batches_in, fetch_at_once
@@ -37,6 +37,9 @@ from tests.support.replicas import TOPIC, Node
 from tests.support.slips import unnoticed
 
 from .replica_slips import SLIPS
+
+RUNS_SOURCES = True
+"""Stand-ins here are for classes that may be compiled, where nothing else is taken for them."""
 
 KEY = (TOPIC, 0)
 BROKER = st.sampled_from(BROKERS)
@@ -70,7 +73,7 @@ class Histories(RuleBasedStateMachine):
         self.has_small_segments = segment_bytes < 1 << 20
         self.committed: list[model.Batch] = []
         self.now, self.number, self.history = 1_000, 0, [State()]
-        self.budget = NoTurns()
+        self.budget = no_turns()
         self.controller = Controller()
         self.world = world_with_one_partition(TOPIC, TOPIC_ID, BROKERS)
         self.world.joins, self.world.is_clean = True, False

@@ -50,7 +50,7 @@ from tests.models.acls import (
     delete,
     describe,
 )
-from tests.support.at_once import LocalMetadata, NoTurns, at_once
+from tests.support.at_once import LocalMetadata, at_once, no_turns
 from tests.support.effort import examples
 from tests.support.outcomes import outcome
 from tests.support.slips import unnoticed
@@ -126,7 +126,8 @@ class Requests(RuleBasedStateMachine):
 
     def ask(self, handler, request, **services):
         context = SimpleNamespace(asks_authorizer=True, reserve=self.reserve)
-        return at_once(handler(context, request, metadata=self.metadata, budget=NoTurns(), **services))
+        made = handler(metadata=self.metadata, budget=no_turns(), **services)
+        return at_once(made.handle(context, request))
 
     # --- requests -------------------------------------------------------------------------------------------
 
@@ -138,7 +139,7 @@ class Requests(RuleBasedStateMachine):
             )
             for acl in wanted
         ]
-        response = self.ask(create_acls.handle, CreateAclsRequest(creations), config=BrokerConfig({}))
+        response = self.ask(create_acls.CreateAcls, CreateAclsRequest(creations), config=BrokerConfig({}))
         expected = [outcome(lambda acl=acl: check_new(acl)) or "NONE" for acl in wanted]
         self.acls |= {acl for acl, code in zip(wanted, expected, strict=True) if code == "NONE"}
         assert [ErrorCode(one.error_code).name for one in response.results] == expected
@@ -152,7 +153,7 @@ class Requests(RuleBasedStateMachine):
             )
             for one in wanted
         ]
-        response = self.ask(delete_acls.handle, DeleteAclsRequest(asked))
+        response = self.ask(delete_acls.DeleteAcls, DeleteAclsRequest(asked))
         deleted: set[Acl] = set()
         for one, result in zip(wanted, response.filter_results, strict=True):
             found = [
@@ -176,7 +177,7 @@ class Requests(RuleBasedStateMachine):
             wanted.kind, wanted.name, wanted.pattern, wanted.principal, wanted.host, wanted.operation,
             wanted.permission,
         )  # fmt: skip
-        response = outcome(lambda: self.ask(describe_acls.handle, request))
+        response = outcome(lambda: self.ask(describe_acls.DescribeAcls, request))
         expected = outcome(lambda: sorted(describe(self.acls, wanted)))
         if isinstance(response, str):
             assert response == expected

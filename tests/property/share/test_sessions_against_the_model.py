@@ -96,7 +96,8 @@ class Requests(RuleBasedStateMachine):
             return {*told} | acknowledged
 
         self.compare(
-            share_fetch.handle(context(connection), request, config=self.config, **self.services), predicted
+            share_fetch.ShareFetch(config=self.config, **self.services).handle(context(connection), request),
+            predicted,
         )
 
     @rule(who=WHO, step=STEPS, kind=st.sampled_from(["first", "next", "next", "next", "last"]))
@@ -104,7 +105,7 @@ class Requests(RuleBasedStateMachine):
         epoch = 0 if kind == "first" else self.epoch(who, step, kind == "last")
         request = ShareAcknowledgeRequest(group_id=who[0], member_id=who[1], share_session_epoch=epoch)
         self.compare(
-            share_acknowledge.handle(context(1), request, **self.services),
+            share_acknowledge.ShareAcknowledge(**self.services).handle(context(1), request),
             lambda: self.model.acknowledge(*who, epoch),
         )
 

@@ -26,6 +26,9 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.records.group_metadata import GroupMetadataValue
 from tests.support.journals import MemoryJournal
 
+RUNS_SOURCES = True
+"""Stand-ins here are for classes that may be compiled, where nothing else is taken for them."""
+
 NOW_MS = 4_000
 KEY, UNKNOWN_KEY = b"\0\2\0\1g", b"\0\x63"
 

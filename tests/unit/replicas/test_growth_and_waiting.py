@@ -23,6 +23,9 @@ from barnabas.wire.generated.errors import ErrorCode
 from tests.support.logs import TOPIC_ID
 from tests.support.replicas import Node
 
+RUNS_SOURCES = True
+"""Stand-ins here are for classes that may be compiled, where nothing else is taken for them."""
+
 # --- growth -------------------------------------------------------------------------------------------------------
 
 
