@@ -74,10 +74,11 @@ async def test_a_controller_is_elected_succeeded_and_deletes_topics(any_zookeepe
                 await trio.sleep(0.02)
 
     async with trio.open_nursery() as nursery:
-        for one, session in sessions.items():
+        for one, session in sessions.items():  # both are there before a controller looks
             endpoint = znodes.Endpoint("PLAINTEXT", f"host{one}", 9092)
             data = znodes.encode_broker(znodes.BrokerRegistration((endpoint,)))
             await session.create(znodes.broker_path(one), data, ephemeral=True)
+        for one in sessions:
             nursery.start_soon(runtimes[one].run)
             await until(znodes.CONTROLLER, bool)
         assert json.loads(await read(znodes.CONTROLLER))["brokerid"] == 1
