@@ -88,6 +88,7 @@ class ConsumerGroupHeartbeat:
             context.connection.client_host,
             "" if request.member_id else uuid_text(new_uuid(self.entropy)),
             may_describe,
+            context.last_response,
         )
 
     async def _take_note_of_topics(

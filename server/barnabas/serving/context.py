@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.errors import RequestError
 from barnabas.security.acls import host_of, type_name
@@ -163,6 +163,7 @@ class RequestContext:
         "connection",
         "correlation_id",
         "delivery",
+        "last_response",
         "now_ms",
         "quotas",
         "reservation",
@@ -191,6 +192,8 @@ class RequestContext:
         self.reservation: Reservation | None = None
         self.quotas: RequestQuotas | None = None
         """Quotas that the request is charged to; None where nobody has a quota."""
+        self.last_response: Any = None
+        """Response to the same request before, where a connection repeats it: a handler may give it again."""
         self.delivery: object = None
         """Object that an interceptor leaves for the sender of the answer."""
 

@@ -182,7 +182,7 @@ class Request(RequestContext):
         if self.reservation is not None:
             self.reservation.reduce(self.reservation.size)
         self.frame, self.message, self.response, self.chunks = NO_FRAME, None, None, NO_CHUNKS
-        self._last = None
+        self._last = self.last_response = None
 
     def _respond(self, response: Any) -> None:
         """Take the response, None where nothing is answered."""
@@ -217,6 +217,8 @@ class Request(RequestContext):
         last = connection.last_request
         if last is not None and last.is_repeated_by(self.frame):
             self._last, self.message, header = last, last.message, last.header
+            if pipeline.interceptor is None and not (self.shared.quotas and self.shared.quotas.is_set):
+                self.last_response = last.response  # which nobody changes on its way
         else:
             header = parse_request_header(self.frame)
         if connection.login is not None:
@@ -409,7 +411,7 @@ class Request(RequestContext):
         response, last = self.response, self._last
         if response is None:
             return None
-        if last is not None and response == last.response:
+        if last is not None and (response is last.response or response == last.response):
             self.chunks = [response_start(len(last.body), self.correlation_id) + last.body]
             self.codes = last.codes
             return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from copy import deepcopy
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -114,6 +115,18 @@ async def test_a_repeated_heartbeat_of_a_classic_member_learns_that_it_must_join
     assert [answer.error_code for answer in answers] == [ErrorCode.REBALANCE_IN_PROGRESS] * 2
     assert client.last is kept
     joins.cancel()
+
+
+async def test_a_throttled_heartbeat_is_told_so_and_the_next_one_is_not(client: Client) -> None:
+    beat = await joined_consumer(client)
+    told = [await client.ask(CONSUMER_GROUP_HEARTBEAT, beat) for _ in range(2)]
+    assert [one.throttle_time_ms for one in told] == [0, 0]
+    charged: Any = SimpleNamespace(throttle_ms=lambda _request, _size: 700, end=lambda: None)
+    shared: Any = client.pipeline.shared
+    shared.quotas = SimpleNamespace(is_set=True, begin=lambda *_: charged)
+    assert (await client.ask(CONSUMER_GROUP_HEARTBEAT, beat)).throttle_time_ms == 700
+    shared.quotas = None
+    assert (await client.ask(CONSUMER_GROUP_HEARTBEAT, beat)).throttle_time_ms == 0
 
 
 async def test_what_a_member_is_told_anew_is_not_what_it_was_told_before(client: Client) -> None:

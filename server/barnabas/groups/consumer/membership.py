@@ -52,11 +52,13 @@ class Heartbeat:
     """A ConsumerGroupHeartbeat request with what the handler knows beyond its fields.
 
     `new_member_id` is for a member that comes without an id. `may_describe` says whether the requester may describe a
-    topic, for what expressions match; None where nobody is refused. `unchanged` is the member, from
+    topic, for what expressions match; None where nobody is refused. `answered` is the response to the same
+    request before, if it is repeated: it is given again where nothing is new. `unchanged` is the member, from
     `is_up_to_date` until the event that follows, where it is.
     """
 
     __slots__ = (
+        "answered",
         "client_host",
         "client_id",
         "may_describe",
@@ -72,12 +74,14 @@ class Heartbeat:
         client_host: str,
         new_member_id: str,
         may_describe: Callable[[str], bool] | None = None,
+        answered: ConsumerGroupHeartbeatResponse | None = None,
     ) -> None:
         self.request = request
         self.client_id = client_id
         self.client_host = client_host
         self.new_member_id = new_member_id
         self.may_describe = may_describe
+        self.answered = answered
         self.unchanged: ConsumerMember | None = None
 
 
@@ -209,10 +213,21 @@ def _stay(group: ConsumerGroup, beat: Heartbeat, context: EventContext) -> Consu
     assert member is not None
     settings = _settings_of(group, context.image)
     context.out.timers["session", group.id, member.id] = context.now_ms + settings.session_timeout_ms
+    answered, interval_ms = beat.answered, settings.heartbeat_interval_ms
+    if (
+        answered is not None
+        and answered.member_id == member.id
+        and answered.member_epoch == member.epoch
+        and answered.heartbeat_interval_ms == interval_ms
+        and answered.assignment is None
+        and not answered.error_code
+        and not answered.throttle_time_ms
+    ):
+        return answered
     return ConsumerGroupHeartbeatResponse(
         member_id=member.id,
         member_epoch=member.epoch,
-        heartbeat_interval_ms=settings.heartbeat_interval_ms,
+        heartbeat_interval_ms=interval_ms,
     )
 
 
