@@ -2,7 +2,8 @@
 
 Written from those rules, and without any code of the broker's. The assignment itself is not predicted: when the group
 assigns, `assign` gives what the broker has chosen, and the model says if it may be (each partition to one who wants it).
-Left out: regular expressions, racks, members of the classic protocol, changes of topics.
+Left out: members in the group that take over an instance id of another, regular expressions, racks, members of the
+classic protocol, changes of topics.
 """
 
 from __future__ import annotations
