@@ -93,7 +93,7 @@ class PartialFrame:
             self._pooled = self._pool.take(self.size)
         if self._pooled is not None:
             return len(self._pooled) - self.used
-        return min(self.missing, max(self.used, SCRATCH_BYTES), GROWTH_BYTES_MAX)
+        return self._growth
 
     def target(self) -> memoryview:
         """Return where the next read puts its bytes: released by `received`."""
@@ -103,7 +103,7 @@ class PartialFrame:
         if self.used == len(self._buffer):
             grown, self._pooled = self._pooled, None
             if grown is None:
-                self._buffer.extend(bytes(min(self.missing, max(self.used, SCRATCH_BYTES), GROWTH_BYTES_MAX)))
+                self._buffer.extend(bytes(self._growth))
             else:
                 grown[: self.used] = self._buffer
                 self._buffer = grown
@@ -138,6 +138,10 @@ class PartialFrame:
     def _is_little(self) -> bool:
         """Few bytes come by way of the scratch buffer: for a few more nobody makes room."""
         return self.used < SCRATCH_BYTES // 2
+
+    @property
+    def _growth(self) -> int:
+        return min(self.missing, max(self.used, SCRATCH_BYTES), GROWTH_BYTES_MAX)
 
     def _check(self) -> None:
         if not self._is_checked and self.used >= API_KEY_BYTES:
