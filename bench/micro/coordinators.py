@@ -22,7 +22,7 @@ OFFSET_COMMIT, FIND_COORDINATOR = 8, 10
 TOPIC = "micro"
 
 
-class _Mailbox:
+class Mailbox:
     """A transport that keeps the latest response."""
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ async def _all(broker: Broker) -> list[Timing]:
     from barnabas.serving.context import ConnectionInfo
 
     connection = ConnectionInfo(1, "PLAINTEXT", "PLAINTEXT", ("127.0.0.1", 1), ("127.0.0.1", 2))
-    mailbox: Any = _Mailbox()
+    mailbox: Any = Mailbox()
     begin = broker.connections.parts.begin
     await create(broker, TOPIC, 1)
     member = ClassicMember("group", TOPIC)

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bench import wire as frames
 from bench.members import ClassicMember
-from bench.micro.requests import create
+from bench.micro.coordinators import Mailbox
+from bench.micro.requests import answered, create
 from bench.tools import ROOT
 
 if TYPE_CHECKING:
@@ -44,22 +45,6 @@ class Way(NamedTuple):
     def changes(self) -> int:
         """Number of calls that go on in another file than the call before."""
         return sum(before[0] != after[0] for before, after in zip(self.calls, self.calls[1:], strict=False))
-
-
-class Mailbox:
-    """A transport that keeps the latest response."""
-
-    def __init__(self) -> None:
-        self.response = b""
-
-    def send_now(self, data: bytes | bytearray | memoryview) -> int:
-        """Keep it, without its size."""
-        self.response = bytes(data[4:])
-        return len(data)
-
-    async def send(self, chunks: list[bytes]) -> None:
-        """Keep it, without its size."""
-        self.response = b"".join(chunk for chunk in chunks if isinstance(chunk, bytes | bytearray))[4:]
 
 
 def followed(name: str, call: Callable[[], object]) -> Way:
@@ -119,14 +104,11 @@ async def _all(broker: Any) -> list[Way]:
 
     connections = {name: connection(name) for name in ("one", "another")}
 
-    def begin(frame: bytes, who: str = "one") -> Any:
-        parts = broker.connections.parts
-        request = parts.begin(connections[who], mailbox, memoryview(bytearray(frame[4:])))
-        return request, request.advance()
+    def begin(frame: bytes, who: str = "one") -> None:
+        broker.connections.parts.begin(connections[who], mailbox, memoryview(bytearray(frame[4:]))).advance()
 
     async def ask(frame: bytes) -> bytes:
-        request, wait = begin(frame)
-        assert await request.finish(wait)
+        await answered(broker, connections["one"], mailbox, frame)
         return bytes(mailbox.response)
 
     await create(broker, TOPIC, 1)
