@@ -33,6 +33,8 @@ from tests.support.logs import NOW_MS, TOPIC_ID, batch
 
 LAG_MAX_MS = 100
 TOPIC = "t"
+LED = PartitionInfo(1, (1, 2, 3), (1, 2), 5, 7)
+FOLLOWED = LED._replace(leader=2, leader_epoch=6, partition_epoch=8)
 
 
 class Node:
@@ -162,3 +164,33 @@ def fetch_once(follower: FollowerLog, broker_id: int, leader: Node, max_bytes: i
             leader_start_offset=log.log_start_offset, leader_end_offset=log.log_end_offset
         )
     return follower.fetched(asked, answer)
+
+
+async def leader(info: PartitionInfo = LED, **settings: Any) -> Node:
+    """Broker 1, which leads t-0 unless `info` says otherwise."""
+    node = Node(1, **settings)
+    await node.create(info)
+    return node
+
+
+def fetched(node: Node, broker: int, offset: int, start: int = 0) -> None:
+    """Note that a follower with its current broker epoch fetched from `offset`."""
+    node.replica.follower_fetched(broker, offset, log_start_offset=start, broker_epoch=10 * broker)
+
+
+class Seen:
+    """Counts the advances and changes of a replica that it hears of."""
+
+    def __init__(self, replica: Replica, *, to_log_end: bool = False) -> None:
+        self.count = self.changes = 0
+        replica.subscribers.subscribe(self, to_log_end=to_log_end)
+        self.replica = replica
+        replica.subscribers.watch(self)
+
+    def partition_advanced(self, replica: Replica) -> None:
+        assert replica is self.replica
+        self.count += 1
+
+    def changed(self) -> None:
+        self.changes += 1
+        self.replica.subscribers.watch(self)

@@ -2,49 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from barnabas.cluster.image import PartitionInfo
 from barnabas.errors import RequestError, StorageError
 from barnabas.replicas.replica import Replica
 from barnabas.replication.roles import Role
 from barnabas.wire.generated.errors import ErrorCode
 from tests.support.logs import NOW_MS, batch
-from tests.support.replicas import LAG_MAX_MS, Node
-
-LED = PartitionInfo(1, (1, 2, 3), (1, 2), 5, 7)
-FOLLOWED = LED._replace(leader=2, leader_epoch=6, partition_epoch=8)
-
-
-async def leader(info: PartitionInfo = LED, **settings: Any) -> Node:
-    node = Node(1, **settings)
-    await node.create(info)
-    return node
-
-
-def fetched(node: Node, broker: int, offset: int, start: int = 0) -> None:
-    node.replica.follower_fetched(broker, offset, log_start_offset=start, broker_epoch=10 * broker)
-
-
-class Seen:
-    """Hears of a replica."""
-
-    def __init__(self, replica: Replica, *, to_log_end: bool = False) -> None:
-        self.count = self.changes = 0
-        replica.subscribers.subscribe(self, to_log_end=to_log_end)
-        self.replica = replica
-        replica.subscribers.watch(self)
-
-    def partition_advanced(self, replica: Replica) -> None:
-        assert replica is self.replica
-        self.count += 1
-
-    def changed(self) -> None:
-        self.changes += 1
-        self.replica.subscribers.watch(self)
-
+from tests.support.replicas import FOLLOWED, LAG_MAX_MS, LED, Seen, fetched, leader
 
 # --- the ISR ------------------------------------------------------------------------------------------------------
 
