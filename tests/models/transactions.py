@@ -132,8 +132,9 @@ class TransactionalId:
                 return Named(self.id, self.epoch)
             # Version 2 aborts what has not begun, so that nothing late can begin it.
             refuse_unless(bumps and not is_commit and not is_repeated, "INVALID_TXN_STATE")
-            self.start_ms, self.places = now_ms, frozenset()
         refuse_unless(not bumps or self.epoch <= LAST_EPOCH, "PRODUCER_FENCED")
+        if self.state != "Ongoing":
+            self.start_ms, self.places = now_ms, frozenset()
         if bumps:
             self.next_id = self.new_id() if self.epoch == LAST_EPOCH else NONE
             self.last_epoch, self.epoch = self.epoch, self.epoch + 1
