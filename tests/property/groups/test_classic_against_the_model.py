@@ -28,8 +28,8 @@ from barnabas.wire.generated.join_group import JoinGroupRequest, JoinGroupRespon
 from barnabas.wire.generated.leave_group import LeaveGroupRequest
 from barnabas.wire.generated.sync_group import SyncGroupRequest
 from tests.models import classic_group
-from tests.models.transactions import RefusedError
 from tests.support.effort import examples
+from tests.support.outcomes import outcome
 from tests.support.slips import unnoticed
 
 NO_TOPICS = SimpleNamespace(image=ClusterImage(""))
@@ -95,10 +95,7 @@ class Requests(RuleBasedStateMachine):
             got = error.code.name
         else:
             self.settle(out)
-        try:
-            expected = predicted()
-        except RefusedError as refusal:
-            expected = str(refusal)
+        expected = outcome(predicted)
         assert got == expected
         self.same()
         self.now += 1

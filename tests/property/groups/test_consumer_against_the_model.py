@@ -22,9 +22,9 @@ from barnabas.groups.topics import by_topic
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.wire.generated.errors import ErrorCode
 from tests.models import consumer_group
-from tests.models.transactions import RefusedError
 from tests.support.consumers import Coordinator, owned_by
 from tests.support.effort import examples
+from tests.support.outcomes import outcome
 from tests.support.slips import unnoticed
 
 TOPICS = {"t": 3, "u": 2}
@@ -61,15 +61,7 @@ class Requests(RuleBasedStateMachine):
 
     def compare(self, event, predicted) -> None:
         """Let the group decide and the model predict; both must end in the same way and in the same state."""
-        try:
-            got = event()
-        except RequestError as error:
-            got = ErrorCode(error.code).name
-        try:
-            expected = predicted()
-        except RefusedError as refusal:
-            expected = str(refusal)
-        assert got == expected
+        assert outcome(event) == outcome(predicted)
         self.same()
         self.coordinator.now_ms += 1
 

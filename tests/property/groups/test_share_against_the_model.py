@@ -23,9 +23,9 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.models import share_group
 from tests.models.share_group import INTERVAL_MS, SESSION_MS
-from tests.models.transactions import RefusedError
 from tests.support.consumers import Coordinator, owned_by
 from tests.support.effort import examples
+from tests.support.outcomes import outcome
 from tests.support.slips import unnoticed
 
 SUBSCRIPTIONS = st.sampled_from(
@@ -57,15 +57,8 @@ class Requests(RuleBasedStateMachine):
     def send(self, member_id: str, epoch: int, topics: frozenset[str] | None) -> None:
         """Let the group decide and the model predict; both must end in the same way and in the same state."""
         now = self.coordinator.now_ms
-        try:
-            got = self.answered(member_id, epoch, topics)
-        except RequestError as error:
-            got = ErrorCode(error.code).name
-        try:
-            expected = self.model.heartbeat(member_id, epoch, topics, now)
-        except RefusedError as refusal:
-            expected = str(refusal)
-        assert got == expected
+        got = outcome(lambda: self.answered(member_id, epoch, topics))
+        assert got == outcome(lambda: self.model.heartbeat(member_id, epoch, topics, now))
         self.same()
         self.coordinator.now_ms += 1
 

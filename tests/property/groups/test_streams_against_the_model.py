@@ -36,9 +36,9 @@ from tests.models.streams_group import (
     Part,
     Topology,
 )  # fmt: skip
-from tests.models.transactions import RefusedError
 from tests.support.consumers import Coordinator
 from tests.support.effort import examples
+from tests.support.outcomes import outcome
 from tests.support.slips import unnoticed
 
 PARTS = (Part("0", "in"), Part("1", "more", "store-changelog"))
@@ -73,15 +73,7 @@ class Requests(RuleBasedStateMachine):
 
     def compare(self, event, predicted) -> None:
         """Let the group decide and the model predict; both must end in the same way and in the same state."""
-        try:
-            got = event()
-        except RequestError as error:
-            got = ErrorCode(error.code).name
-        try:
-            expected = predicted()
-        except RefusedError as refusal:
-            expected = str(refusal)
-        assert got == expected
+        assert outcome(event) == outcome(predicted)
         self.same()
         self.coordinator.now_ms += 1
 

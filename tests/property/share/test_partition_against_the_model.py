@@ -22,8 +22,8 @@ from barnabas.share.settings import ShareSettings
 from barnabas.wire.generated.errors import ErrorCode
 from tests.models import share_partition as model
 from tests.models.share_partition import ACCEPT, RENEW, Acknowledgement
-from tests.models.transactions import RefusedError
 from tests.support.effort import examples
+from tests.support.outcomes import outcome
 from tests.support.slips import unnoticed
 
 MEMBERS = st.sampled_from("aabc")
@@ -55,10 +55,7 @@ class Requests(RuleBasedStateMachine):
             got = (written.start_offset, written.complete_count, flat(written.batches))
         except RequestError as error:
             written, got = None, ErrorCode(error.code).name
-        try:
-            write = predicted()
-        except RefusedError as refusal:
-            write = str(refusal)
+        write = outcome(predicted)
         assert got == (write[:3] if isinstance(write, model.Write) else write)
         if written:
             self.writing.append((written, write))

@@ -23,10 +23,10 @@ from tests.models.transactions import (
     LAST_EPOCH,
     NONE,
     Named,
-    RefusedError,
     TransactionalId,
 )
 from tests.support.effort import examples
+from tests.support.outcomes import outcome
 from tests.support.slips import unnoticed
 
 ID = "t"
@@ -66,10 +66,7 @@ class Requests(RuleBasedStateMachine):
     def compare(self, predicted, event) -> None:
         """Let the model predict and the shard decide; both must end in the same way and in the same state."""
         ids = self.ids
-        try:
-            expected = predicted()
-        except RefusedError as refusal:
-            expected = str(refusal)
+        expected = outcome(predicted)
         got = self.decide(event, self.ids if self.ids > ids else None)
         assert got == expected
         if isinstance(expected, Named):
