@@ -47,13 +47,14 @@ class MemoryPool:
     """A number of bytes to share, given out in the order of asking.
 
     `held` is what is reserved now; it is above `bytes_max` only by one reservation that was alone, or by `charge`.
+    `held_most` is the most since somebody last looked and reset it.
     """
 
-    __slots__ = ("_waiting", "bytes_max", "held")
+    __slots__ = ("_waiting", "bytes_max", "held", "held_most")
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
-        self.held = 0
+        self.held = self.held_most = 0
         self._waiting: deque[tuple[int, trio.Event]] = deque()
 
     @property
@@ -65,7 +66,7 @@ class MemoryPool:
         """Reserve `size` bytes if they are free and nobody waits for them."""
         if self._waiting or not self._fits(size):
             return False
-        self.held += size
+        self.charge(size)
         return True
 
     async def acquire(self, size: int) -> None:
@@ -87,6 +88,7 @@ class MemoryPool:
     def charge(self, size: int) -> None:
         """Count `size` bytes that are held already, whether or not there is room for them."""
         self.held += size
+        self.held_most = max(self.held_most, self.held)
 
     def release(self, size: int) -> None:
         """Give back what was reserved or charged."""
@@ -101,7 +103,7 @@ class MemoryPool:
         waiting = self._waiting
         while waiting and self._fits(waiting[0][0]):
             size, event = waiting.popleft()
-            self.held += size
+            self.charge(size)
             event.set()
 
 
@@ -132,7 +134,7 @@ class IncomingMemory:
         self.bytes_max = bytes_max
         self.held = 0
         self.held_most = 0
-        """The most that requests which came in parts have held; whoever looks at it begins again."""
+        """The most that requests which came in parts have held, since somebody last looked and reset it."""
         self._arriving: dict[Held, None] = {}
         self._waiting: dict[Held, tuple[int, trio.Event]] = {}
         self._clock = clock
@@ -240,7 +242,7 @@ class UnsentMemory:
     those are closed that have taken nothing for SEND_STALLED_SECONDS; above twice as much, the slowest of them at once.
     """
 
-    __slots__ = ("_clock", "_stuck", "_wanted", "bytes_max", "held")
+    __slots__ = ("_clock", "_stuck", "_wanted", "bytes_max", "held", "held_most")
 
     def __init__(
         self,
@@ -249,7 +251,7 @@ class UnsentMemory:
         clock: Callable[[], float] = trio.current_time,
     ) -> None:
         self.bytes_max = bytes_max
-        self.held = 0
+        self.held = self.held_most = 0
         self._stuck: dict[Held, None] = {}  # in the order of their last progress
         self._wanted = is_wanted
         self._clock = clock
@@ -260,6 +262,7 @@ class UnsentMemory:
         held.moved_s = self._clock()
         self._stuck[held] = None
         self.held += size
+        self.held_most = max(self.held_most, self.held)
         if self.held > self.bytes_max:
             self.shed()
 
@@ -350,9 +353,15 @@ class Memory:
     def _is_much_free(self) -> bool:
         """Look how much is held; return whether what was held before should be given back."""
         held = self.held
-        requests = (self.small_requests, self.large_requests)
-        self._held_most = max(self._held_most, held, *(pool.held_most for pool in requests))
-        for pool in requests:
+        pools = (
+            self.small_requests,
+            self.large_requests,
+            self.small_responses,
+            self.large_responses,
+            self.unsent,
+        )
+        self._held_most = max(self._held_most, held, *(pool.held_most for pool in pools))
+        for pool in pools:
             pool.held_most = pool.held
         self._looks_below = self._looks_below + 1 if self._held_most - held >= GIVE_BACK_BYTES else 0
         if self._looks_below < GIVE_BACK_AFTER_LOOKS:

@@ -1,5 +1,6 @@
 """Memory for requests and responses is bounded, nobody waits for ever, and whoever holds it up is closed."""
 
+import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
@@ -250,6 +251,58 @@ async def test_memory_that_was_held_is_given_back_once(autojump_clock: trio.test
         await trio.sleep(5 * SHED_INTERVAL_SECONDS)
         nursery.cancel_scope.cancel()
     assert given_back == [0, 0]
+
+
+async def hold_briefly(memory: Memory, which: str) -> None:
+    """Hold as much as is worth giving back, in one way, and release it."""
+    size = GIVE_BACK_BYTES
+    if which == "a request":
+        held = Held(lambda why: None)
+        memory.large_requests.begin(held, 1)
+        await memory.large_requests.grow(held, size - 1)
+        memory.large_requests.end(held)
+    elif which == "an unread response":
+        held = Held(lambda why: None)
+        memory.unsent.begin(held, size)
+        memory.unsent.end(held)
+    else:
+        reservation = Reservation(memory)
+        pool = memory.large_responses
+        async with trio.open_nursery() as nursery:
+            if which == "a response that waited":
+                pool.charge(pool.bytes_max)
+                nursery.start_soon(reservation.add, size)
+                await wait_all_tasks_blocked()
+                pool.held_most = 0
+                pool.release(pool.bytes_max)
+            elif which == "a response in parts":
+                await reservation.add(1)
+                await reservation.add(size - 1)
+            else:
+                assert reservation.try_add(size)
+        reservation.reduce(size)
+
+
+@pytest.mark.parametrize(
+    "which",
+    ["a request", "an unread response", "a response", "a response in parts", "a response that waited"],
+)
+async def test_memory_that_was_held_between_two_looks_is_given_back(
+    autojump_clock: trio.testing.MockClock, which: str
+) -> None:
+    given_back: list[int] = []
+
+    async def give_back() -> None:
+        given_back.append(memory.held)
+
+    memory = Memory(give_back=give_back)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(memory.run)
+        await trio.sleep(SHED_INTERVAL_SECONDS / 2)
+        await hold_briefly(memory, which)
+        await trio.sleep(5 * SHED_INTERVAL_SECONDS)
+        nursery.cancel_scope.cancel()
+    assert given_back == [0]
 
 
 # --- sizes --------------------------------------------------------------------------------------------------------
