@@ -14,15 +14,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from barnabas import apis
 from barnabas.config import client_metrics, group, tables, topic
 from barnabas.config.setting import Setting
-from barnabas.control import openapi, routes
 from barnabas.ending import ENDS
-from barnabas.faults import actions, matching, rule, sets
-from barnabas.faults.events import EVENTS
-from barnabas.release import KAFKA_4
+from barnabas.serving import apis
 from barnabas.serving.error_responses import top_level_response
+from barnabas.serving.release import KAFKA_4
+from barnabas.tools.control import openapi, routes
+from barnabas.tools.faults import actions, matching, rule, sets
+from barnabas.tools.faults.events import EVENTS
 from barnabas.wire import registry
 from barnabas.wire.extent import has_arrays
 from barnabas.wire.generated.errors import ErrorCode
@@ -38,8 +38,8 @@ def api_page() -> str:
     """The page of APIs: those that are served, their versions, and their modules."""
     lines = [
         "# APIs\n",
-        "What ApiVersions advertises is this table: `server/barnabas/apis.py`. *Published* counts every version that",
-        "Apache Kafka has ever defined; a dash in *served* means that the API is neither advertised nor answered",
+        "What ApiVersions advertises is this table: `server/barnabas/serving/apis.py`. *Published* counts every version",
+        "that Apache Kafka has ever defined; a dash in *served* means that the API is neither advertised nor answered",
         "(see [not-implemented](not-implemented.md)); what *4.4* stands before is only served with",
         "`--as-version 4.4` ([decision 212](../decisions/0212-one-release-exactly.md)).",
         "Each is described below; the errors are in [errors](errors.md).\n",

@@ -94,8 +94,8 @@ def _recover(path: Path, threads: int) -> None:
 
 def _verify(path: Path) -> None:
     from barnabas.log.disk import OsDisk
-    from barnabas.logtool.places import partitions_of
-    from barnabas.logtool.verify import Verifier
+    from barnabas.tools.logtool.places import partitions_of
+    from barnabas.tools.logtool.verify import Verifier
 
     disk = OsDisk(read_only=True)
     verifier = Verifier(disk, print)

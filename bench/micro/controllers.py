@@ -92,12 +92,12 @@ class _Entropy:
 
 
 async def _measure(address: str, brokers: int, partitions: int) -> list[Timing]:
+    from barnabas.cluster.controller.core import ControllerSettings
+    from barnabas.cluster.controller.runtime import ControllerRuntime
     from barnabas.cluster.zookeeper.connection import connect
     from barnabas.config.cluster import ZooKeeperSettings
-    from barnabas.controller.core import ControllerSettings
-    from barnabas.controller.runtime import ControllerRuntime
     from barnabas.environment.real import OsThreads
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.serving.loop_budget import LoopBudget
 
     host, _, port = address.rpartition(":")
     settings = ZooKeeperSettings(

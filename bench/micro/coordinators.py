@@ -44,7 +44,7 @@ def run() -> Iterator[Timing]:
     from barnabas.broker.assembly import assembled
     from barnabas.config.loading import BrokerConfig
     from barnabas.environment.real import real_environment
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.serving.loop_budget import LoopBudget
 
     with TemporaryDirectory() as directory:
         config = BrokerConfig(

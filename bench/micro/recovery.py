@@ -32,8 +32,8 @@ def run() -> Iterator[Timing]:
 
 def _case(name: str, directory: Path, records: int, record_bytes: int, batches: int) -> Iterator[Timing]:
     from barnabas.log.disk import OsDisk
-    from barnabas.logtool.places import open_partition
-    from barnabas.logtool.verify import Verifier
+    from barnabas.tools.logtool.places import open_partition
+    from barnabas.tools.logtool.verify import Verifier
 
     size = write(directory / "data", records, record_bytes, batches)
     partition = directory / "data" / "topic-0"

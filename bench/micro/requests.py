@@ -36,7 +36,7 @@ def run() -> Iterator[Timing]:
     from barnabas.broker.assembly import assembled
     from barnabas.config.loading import BrokerConfig
     from barnabas.environment.real import real_environment
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.serving.loop_budget import LoopBudget
 
     with TemporaryDirectory() as directory:
         config = BrokerConfig(
@@ -73,7 +73,7 @@ async def _all(broker: Broker) -> list[Timing]:
 
 
 async def create(broker: Broker, topic: str, partitions: int) -> None:
-    from barnabas.cluster import controller
+    from barnabas.cluster.metadata import topic_decisions as controller
 
     await broker.services.metadata.change(
         lambda image: controller.create_topic(

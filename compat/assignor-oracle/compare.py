@@ -18,9 +18,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "server")]
 
-from barnabas.groups.streams.assignor import Worker, assign_tasks  # noqa: E402
-from barnabas.groups.streams.tasks import ACTIVE, NO_TASKS, STANDBY, Task, Tasks  # noqa: E402
-from barnabas.groups.streams.topology import Shape  # noqa: E402
+from barnabas.coordinators.groups.streams.assignor import Worker, assign_tasks  # noqa: E402
+from barnabas.coordinators.groups.streams.tasks import ACTIVE, NO_TASKS, STANDBY, Task, Tasks  # noqa: E402
+from barnabas.coordinators.groups.streams.topology import Shape  # noqa: E402
 from compat.kit.java import built  # noqa: E402
 
 GENERATIONS = 5

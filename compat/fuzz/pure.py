@@ -17,13 +17,15 @@ from types import SimpleNamespace
 
 import crc32c
 
-from barnabas.cluster.image import ClusterImage
+from barnabas.cluster.metadata.image import ClusterImage
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.properties import format_properties, parse_properties
 from barnabas.config.setting import SettingError
+from barnabas.coordinators.groups.settings import GroupSettings
+from barnabas.coordinators.groups.shard import GroupShard
+from barnabas.coordinators.transactions.settings import TransactionSettings
+from barnabas.coordinators.transactions.shard import TransactionShard
 from barnabas.errors import StorageError
-from barnabas.groups.settings import GroupSettings
-from barnabas.groups.shard import GroupShard
 from barnabas.records import batch, building, convert, legacy
 from barnabas.records.compression import Codec, compress, decompress
 from barnabas.records.errors import RecordsError
@@ -33,8 +35,6 @@ from barnabas.records.validate import validate_produce
 from barnabas.security.jaas import JaasError, parse_jaas
 from barnabas.testing.memory_disk import MemoryDisk
 from barnabas.testing.simulation.broker import quiet_logs
-from barnabas.transactions.settings import TransactionSettings
-from barnabas.transactions.shard import TransactionShard
 from barnabas.wire import registry
 from barnabas.wire.errors import DecodeError, EncodeError
 from barnabas.wire.generated.index import APIS

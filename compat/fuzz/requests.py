@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import trio
 
-from barnabas import apis
+from barnabas.serving import apis
 from compat.fuzz.live import Live, frames
 from compat.fuzz.session import ANSWER_SECONDS_MAX
 from compat.fuzz.target import Finding, Round, RunRound, Target

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import trio
 
-from barnabas import apis
 from barnabas.client.settings import SaslCredentials
 from barnabas.security.acls import PatternType, Permission
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.security.scram import MECHANISMS, salted_password
+from barnabas.serving import apis
 from barnabas.testing.simulation.broker import SimulatedBroker
 from barnabas.testing.simulation.network import SimulatedStream, Weather
 from barnabas.testing.simulation.world import BEGIN_MS, World, run_world

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
-from barnabas import apis
 from barnabas.security.authorizer import Operation, ResourceType
+from barnabas.serving import apis
 from barnabas.wire import registry
 from compat.kafka import KafkaError
 from compat.kit import examples

@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from barnabas import output
+from barnabas.environment import output
 from barnabas_pipeline import requirements
 from barnabas_pipeline.commands.common import Parser
 from barnabas_pipeline.errors import EXIT_INCOMPLETE, EXIT_USAGE, DataLossError, PipelineError

@@ -16,31 +16,31 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas import __version__
 from barnabas.ending import INTERRUPTED, SERVERS, UNREAD, USAGE_ERROR, failed
-from barnabas.lazy import OPENSSL_USERS, import_when_used
+from barnabas.environment.lazy import OPENSSL_USERS, import_when_used
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
     from barnabas.config.loading import BrokerConfig
-    from barnabas.demo.security import Demo
     from barnabas.serving.seams import Watcher
+    from barnabas.tools.demo.security import Demo
 
 # Sub-commands that are programs of their own: module with `main(arguments) -> exit code`, and what they do.
 TOOLS = {
-    "log": ("barnabas.logtool.command", "show, check and repair log dirs"),
-    "storage": ("barnabas.logtool.storage_command", "prepare log dirs before the first start"),
-    "cluster": ("barnabas.localcluster.command", "start several brokers and their ZooKeeper"),
-    "tap": ("barnabas.tap.command", "show what clients and brokers say to each other"),
+    "log": ("barnabas.tools.logtool.command", "show, check and repair log dirs"),
+    "storage": ("barnabas.tools.logtool.storage_command", "prepare log dirs before the first start"),
+    "cluster": ("barnabas.tools.localcluster.command", "start several brokers and their ZooKeeper"),
+    "tap": ("barnabas.tools.tap.command", "show what clients and brokers say to each other"),
     "replay": (
-        "barnabas.tap.replay_command",
+        "barnabas.tools.tap.replay_command",
         "send a recorded session to another broker, and compare its answers",
     ),
     "probe": (
-        "barnabas.probing.command",
+        "barnabas.tools.probing.command",
         "look at any broker: what it serves, its limits, what clients can do",
     ),
-    "conform": ("barnabas.conformance.command", "judge any broker by what it says on the wire"),
+    "conform": ("barnabas.tools.conformance.command", "judge any broker by what it says on the wire"),
     "test-server": ("barnabas.testing.server_command", "start a broker for tests, with a control API"),
-    "zookeeper": ("barnabas.zkserver.command", "start a ZooKeeper server of one node"),
+    "zookeeper": ("barnabas.tools.zkserver.command", "start a ZooKeeper server of one node"),
 }
 
 
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _code_of(error: BaseException, command: str) -> int:
     """Say what has ended a command; returns the exit code."""
-    from barnabas import output
+    from barnabas.environment import output
     from barnabas.errors import leaves
 
     causes = leaves(error)
@@ -211,11 +211,11 @@ def _add_tools(commands: Any) -> None:
 def _serve(options: argparse.Namespace) -> int:
     gc.disable()  # what a start makes stays, so looking for garbage in it is in vain; `run` switches it on again
     import_when_used(*OPENSSL_USERS)
-    from barnabas import log_lines
+    from barnabas.broker.serve_options import SET_OPTION, collect
     from barnabas.config.loading import BrokerConfig, explain_unknown
     from barnabas.config.setting import SettingError
     from barnabas.config.without_effect import judge
-    from barnabas.serve_options import SET_OPTION, collect
+    from barnabas.environment import log_lines
 
     log_lines.begin(options.log_level)
     try:
@@ -240,14 +240,14 @@ def _serve(options: argparse.Namespace) -> int:
         print(f"barnabas: these settings have no effect here: {names}", file=sys.stderr)
 
     if demo is not None:
-        from barnabas.demo.clients import instructions
+        from barnabas.tools.demo.clients import instructions
 
         addresses = [address.partition("://")[2] for address in config.listeners()]
         print(instructions(demo, addresses[0], addresses[-1]), flush=True)
     if not options.ephemeral:
         return _run_serve(options, config, given.settings)
 
-    from barnabas.ephemeral import ephemeral_directory
+    from barnabas.environment.ephemeral import ephemeral_directory
 
     with ephemeral_directory() as directory:
         in_memory = {**given.settings, "log.dirs": f"{directory}/data"}
@@ -259,8 +259,8 @@ def _demo(options: argparse.Namespace) -> Demo:
     from pathlib import Path
 
     from barnabas.config.setting import SettingError
-    from barnabas.demo.security import prepare
     from barnabas.errors import StorageError
+    from barnabas.tools.demo.security import prepare
 
     for name in ("config", "zookeeper", "listen"):
         if getattr(options, name):
@@ -274,10 +274,10 @@ def _demo(options: argparse.Namespace) -> Demo:
 
 
 def _run_serve(options: argparse.Namespace, config: BrokerConfig, given: Mapping[str, str]) -> int:
+    from barnabas.broker.serve_options import check_workers
     from barnabas.config import broker as settings
     from barnabas.config.cluster import is_clustered
     from barnabas.config.setting import SettingError
-    from barnabas.serve_options import check_workers
 
     try:
         check_workers(config.log_dirs, options.workers, is_clustered=is_clustered(config))
@@ -295,13 +295,13 @@ def _run_serve(options: argparse.Namespace, config: BrokerConfig, given: Mapping
                 file=sys.stderr,
             )
             return USAGE_ERROR
-        from barnabas.localcluster.workers import run as run_workers
+        from barnabas.tools.localcluster.workers import run as run_workers
 
         gc.enable()
         return run_workers(config, given, options.workers, options.log_level)
 
     if is_tested:
-        from barnabas.control.process import run as run_with_control
+        from barnabas.tools.control.process import run as run_with_control
 
         return run_with_control(config, options.fault, prepare=prepare, watcher=watcher)
 
@@ -315,7 +315,7 @@ def _watcher(options: argparse.Namespace) -> Watcher | None:
     if options.tap is None:
         return None
     from barnabas.config.setting import SettingError
-    from barnabas.tap.broker_tap import BrokerTap
+    from barnabas.tools.tap.broker_tap import BrokerTap
 
     if options.workers > 1:
         raise SettingError("--tap shows one broker, not --workers")
@@ -330,9 +330,9 @@ def _prepare(options: argparse.Namespace, *, is_alone: bool) -> Callable[[Broker
     if not options.topic and options.seed_file is None:
         return None
     from barnabas.config.setting import SettingError
-    from barnabas.seeding.files import seeds_of_options
-    from barnabas.seeding.planting import preparing
-    from barnabas.seeding.seeds import SeedError
+    from barnabas.tools.seeding.files import seeds_of_options
+    from barnabas.tools.seeding.planting import preparing
+    from barnabas.tools.seeding.seeds import SeedError
 
     if not is_alone:
         raise SettingError("--topic and --seed-file are for a broker that is alone")

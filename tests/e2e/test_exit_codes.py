@@ -37,7 +37,7 @@ DEFECT = """
 import sys
 import trio
 from barnabas import cli
-from barnabas.logtool import command
+from barnabas.tools.logtool import command
 
 def broken(*arguments, **options):
     raise RuntimeError("a defect")
@@ -375,7 +375,7 @@ def by_reader(place: Place) -> Iterator[int]:
 def by_ctrl_c(place: Place) -> Iterator[int]:
     """A command that waits: for a broker that never answers, or to open a pipe that nobody writes to."""
     if place.command in ("log", "storage"):
-        waits = "import os\nfrom barnabas import cli\nfrom barnabas.logtool import command, storage_command\n"
+        waits = "import os\nfrom barnabas import cli\nfrom barnabas.tools.logtool import command, storage_command\n"
         waits += "import sys, time\nlater = lambda *_: print('works', flush=True) or time.sleep(60)\n"
         waits += "command.find_place = storage_command._config = later\nsys.exit(cli.main(sys.argv[1:]))"
         doing = {"log": ["log", "verify", place.data()], "storage": ["storage", "info"]}

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from barnabas.ephemeral import PREFIX
+from barnabas.environment.ephemeral import PREFIX
 from barnabas.testing.running import import_path
 
 pytestmark = pytest.mark.e2e
@@ -58,7 +58,8 @@ def started() -> Iterator[list[Started]]:
 
 IN_MEMORY_BELOW = """
 import sys
-from barnabas import cli, ephemeral
+from barnabas import cli
+from barnabas.environment import ephemeral
 ephemeral.MEMORY = sys.argv.pop(1)
 sys.exit(cli.main())
 """

@@ -27,29 +27,29 @@ NOT_AT_START = (
     "_hashlib",
     "_ssl",
     "barnabas.client",
-    "barnabas.cluster.access_changes",
-    "barnabas.cluster.credentials",
-    "barnabas.cluster.delegation_tokens",
+    "barnabas.cluster.metadata.access_changes",
+    "barnabas.cluster.metadata.credentials",
+    "barnabas.cluster.metadata.delegation_tokens",
     "barnabas.cluster.zookeeper",
-    "barnabas.control",
-    "barnabas.controller.core",
-    "barnabas.demo",
-    "barnabas.faults",
-    "barnabas.groups.shard",
-    "barnabas.localcluster",
+    "barnabas.tools.control",
+    "barnabas.cluster.controller.core",
+    "barnabas.tools.demo",
+    "barnabas.tools.faults",
+    "barnabas.coordinators.groups.shard",
+    "barnabas.tools.localcluster",
     "barnabas.log.config",
     "barnabas.log.loading",
     "barnabas.log.partition_log",
     "barnabas.network.kerberos",
     "barnabas.network.tls",
     "barnabas.records.batch",
-    "barnabas.replicas.replica",
+    "barnabas.cluster.replicas.replica",
     "barnabas.security.scram",
-    "barnabas.seeding",
-    "barnabas.share",
-    "barnabas.telemetry",
-    "barnabas.transactions.shard",
-    "barnabas.zkserver",
+    "barnabas.tools.seeding",
+    "barnabas.coordinators.share",
+    "barnabas.metrics.telemetry",
+    "barnabas.coordinators.transactions.shard",
+    "barnabas.tools.zkserver",
     "concurrent.futures",
     "cryptography",
     "gssapi",
@@ -65,21 +65,21 @@ NOT_AT_START = (
 )
 """Packages and modules, with all that is in them."""
 OF_TEST_SERVERS = (
-    "barnabas.control",
-    "barnabas.faults",
-    "barnabas.faults.engine",
-    "barnabas.faults.errors",
-    "barnabas.faults.events",
+    "barnabas.tools.control",
+    "barnabas.tools.faults",
+    "barnabas.tools.faults.engine",
+    "barnabas.tools.faults.errors",
+    "barnabas.tools.faults.events",
 )
 """Modules of these that a test server has: a host that records and may commit faults, and its control API."""
 NOT_IN_TEST_SERVERS = (
     *(one for one in NOT_AT_START if one not in OF_TEST_SERVERS),
-    "barnabas.control.committing",
-    "barnabas.control.delivery",
-    "barnabas.control.http",
-    "barnabas.control.openapi",
-    "barnabas.control.routes",
-    "barnabas.inspection",
+    "barnabas.tools.control.committing",
+    "barnabas.tools.control.delivery",
+    "barnabas.tools.control.http",
+    "barnabas.tools.control.openapi",
+    "barnabas.tools.control.routes",
+    "barnabas.tools.inspection",
     "barnabas.testing.broker",
     "barnabas.testing.in_process",
     "barnabas.testing.records",
@@ -120,7 +120,7 @@ def test_a_test_server_imports_what_its_control_api_needs_with_the_first_request
         with RawClient(ready["bootstrap_servers"]) as client:
             assert client.ask(ApiVersionsRequest(), 0).error_code == -1
     assert process.returncode == 0
-    assert {"h11", "barnabas.control.openapi"} <= imported_in(said.read_text())
+    assert {"h11", "barnabas.tools.control.openapi"} <= imported_in(said.read_text())
     judge(at_start, NOT_IN_TEST_SERVERS, MODULES_MAX + IN_TEST_SERVERS_MAX)
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from barnabas import apis
 from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
+from barnabas.serving import apis
 from barnabas.wire import registry
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.list_offsets import ListOffsetsRequest

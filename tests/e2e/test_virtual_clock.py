@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from barnabas.control.clock import VirtualClock
+from barnabas.tools.control.clock import VirtualClock
 from tests.support.hosted import Hosted, hosted
 
 pytestmark = pytest.mark.e2e

@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from barnabas.control.clock import VirtualClock
 from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
+from barnabas.tools.control.clock import VirtualClock
 from barnabas.wire.generated.alter_client_quotas import AlterClientQuotasRequest
 from barnabas.wire.generated.create_delegation_token import CreateDelegationTokenRequest
 from barnabas.wire.generated.describe_delegation_token import DescribeDelegationTokenRequest

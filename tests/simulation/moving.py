@@ -11,8 +11,8 @@ from random import Random
 
 import trio
 
-from barnabas.cluster.changes import ControllerChanged
-from barnabas.cluster.internal_topics import OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
+from barnabas.cluster.metadata.changes import ControllerChanged
+from barnabas.cluster.metadata.internal_topics import OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from barnabas.testing.simulation.broker import PORT
 from barnabas.testing.simulation.world import World, run_world
 from tests.simulation import epoch_members, share_members

@@ -17,18 +17,18 @@ from typing import Any
 
 import trio
 
-from barnabas.coordination.markers import LocalMarkers
-from barnabas.coordination.shares import Shares
-from barnabas.groups.classic import ClassicGroup
-from barnabas.groups.consumer import membership
-from barnabas.groups.shard import GroupShard
-from barnabas.groups.streams.group import StreamsGroup
+from barnabas.coordinators.groups.classic import ClassicGroup
+from barnabas.coordinators.groups.consumer import membership
+from barnabas.coordinators.groups.shard import GroupShard
+from barnabas.coordinators.groups.streams.group import StreamsGroup
+from barnabas.coordinators.runtime.markers import LocalMarkers
+from barnabas.coordinators.runtime.shares import Shares
+from barnabas.coordinators.share.acknowledgement import Verdict
+from barnabas.coordinators.share.partition import SharePartition
+from barnabas.coordinators.share.state import ShareStateShard
 from barnabas.handlers import produce
 from barnabas.log.cleaner.filter import BatchFilter
 from barnabas.log.manager import LogManager
-from barnabas.share.acknowledgement import Verdict
-from barnabas.share.partition import SharePartition
-from barnabas.share.state import ShareStateShard
 from barnabas.testing.memory_disk import Inode, MemoryDisk
 from barnabas.wire.codec import record_type_id
 from barnabas.wire.generated.records import share_snapshot

@@ -15,7 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from barnabas.cluster import control_requests
+from barnabas.cluster.controller import elections
+from barnabas.cluster.controller.active_controller import ActiveController
+from barnabas.cluster.controller.runtime import ControllerRuntime
+from barnabas.cluster.controller.state import ControllerState
+from barnabas.cluster.controller.znodes import ControllerZnodes
+from barnabas.cluster.metadata import control_requests
+from barnabas.cluster.replicas.following import FollowerLog
+from barnabas.cluster.replicas.own_logs import OwnLogs
+from barnabas.cluster.replicas.replica import Replica
+from barnabas.cluster.replication.leader import LeaderState
 from barnabas.cluster.zookeeper.session import (
     ANY_VERSION,
     ConnectionLostError,
@@ -25,20 +34,11 @@ from barnabas.cluster.zookeeper.session import (
     SetData,
 )
 from barnabas.cluster.zookeeper.store import ZooKeeperStore
-from barnabas.controller import elections
-from barnabas.controller.runtime import ControllerRuntime
-from barnabas.controller.state import ControllerState
-from barnabas.controller.tenure import Tenure
-from barnabas.controller.znodes import ControllerZnodes
-from barnabas.ids import new_uuid
 from barnabas.log.manager import LogManager
 from barnabas.log.opening import Opener
-from barnabas.replicas.following import FollowerLog
-from barnabas.replicas.own_logs import OwnLogs
-from barnabas.replicas.replica import Replica
-from barnabas.replication.leader import LeaderState
 from barnabas.testing.simulation.broker import SimulatedBroker
 from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper
+from barnabas.wire.ids import new_uuid
 from tests.simulation import cluster
 from tests.simulation.cluster import Kind, judged
 
@@ -258,11 +258,11 @@ def _leave_who_lost_its_disk() -> list[Patch]:
 def _lost_topic_ids_are_new_topics() -> list[Patch]:
     """A controller gives a topic whose id was lost another one, and brokers take that for a topic made again."""
 
-    async def read_topics(tenure: Tenure, names: Sequence[str]) -> dict[str, Any]:
-        found = await tenure.znodes.topics(names, tenure._topic_watch)
+    async def read_topics(active: ActiveController, names: Sequence[str]) -> dict[str, Any]:
+        found = await active.znodes.topics(names, active._topic_watch)
         for name, (topic_id, assignments) in list(found.items()):
             if topic_id is None:
-                made = await tenure.znodes.give_topic_id(name, new_uuid(tenure._entropy))
+                made = await active.znodes.give_topic_id(name, new_uuid(active._entropy))
                 found[name] = (made, assignments)
         return found
 
@@ -270,8 +270,8 @@ def _lost_topic_ids_are_new_topics() -> list[Patch]:
         """Leave the znode as it is."""
 
     return [
-        (Tenure, "_read_topics", read_topics),
-        (Tenure, "_keep_topic_id", keep),
+        (ActiveController, "_read_topics", read_topics),
+        (ActiveController, "_keep_topic_id", keep),
         (OwnLogs, "_does_without", lambda *_: True),
     ]
 

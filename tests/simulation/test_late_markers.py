@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import trio
 
-from barnabas.coordination.markers import LocalMarkers
-from barnabas.coordination.verification import LocalVerifier
+from barnabas.coordinators.runtime.markers import LocalMarkers
+from barnabas.coordinators.runtime.verification import LocalVerifier
 from barnabas.handlers.shared.transactional import Admission, Part
 from barnabas.testing.simulation.broker import PORT, SimulatedBroker, quiet_logs
 from barnabas.testing.simulation.world import World, run_world

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
-from barnabas.cluster.image import Change, ClusterImage
-from barnabas.loop_budget import LoopBudget
+from barnabas.cluster.metadata.image import Change, ClusterImage
+from barnabas.serving.loop_budget import LoopBudget
 
 T = TypeVar("T")
 

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from barnabas import apis
 from barnabas.broker.app import Broker
 from barnabas.broker.assembly import assembled
 from barnabas.broker.authorization import authorizer_of
@@ -18,10 +17,11 @@ from barnabas.environment import Threads
 from barnabas.environment.real import real_environment
 from barnabas.errors import RequestError
 from barnabas.log.disk import Disk
-from barnabas.loop_budget import LoopBudget
+from barnabas.serving import apis
 from barnabas.serving.context import ConnectionInfo, RequestContext, Shared
 from barnabas.serving.error_responses import error_response
 from barnabas.serving.log_limit import LogLimit
+from barnabas.serving.loop_budget import LoopBudget
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.headers import decode_response, encode_request, encode_response, parse_request_header
 from barnabas.wire.regions import Chunk, FileRegion

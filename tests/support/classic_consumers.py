@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from barnabas.coordinators.groups.assignors import ASSIGNORS
+from barnabas.coordinators.groups.assignors.subscriber import Subscriber
+from barnabas.coordinators.groups.consumer_protocol import (
+    read_assignment,
+    read_subscription,
+    write_assignment,
+)
+from barnabas.coordinators.groups.member import Joining
+from barnabas.coordinators.groups.topics import by_topic, partition_counts, topic_ids
 from barnabas.errors import RequestError
-from barnabas.groups.assignors import ASSIGNORS
-from barnabas.groups.assignors.subscriber import Subscriber
-from barnabas.groups.embedded import read_assignment, read_subscription, write_assignment
-from barnabas.groups.member import Joining
-from barnabas.groups.topics import by_topic, partition_counts, topic_ids
-from barnabas.topic_partitions import TopicIdPartition
 from barnabas.wire.codec import encode_versioned
 from barnabas.wire.generated.data import consumer_protocol_subscription as subscription
 from barnabas.wire.generated.errors import ErrorCode
@@ -20,6 +23,7 @@ from barnabas.wire.generated.heartbeat import HeartbeatRequest
 from barnabas.wire.generated.join_group import JoinGroupRequest, JoinGroupResponse
 from barnabas.wire.generated.leave_group import LeaveGroupRequest
 from barnabas.wire.generated.sync_group import SyncGroupRequest, SyncGroupResponse
+from barnabas.wire.topic_partitions import TopicIdPartition
 from tests.support.consumers import Coordinator
 
 SUBSCRIPTION_VERSION = 1

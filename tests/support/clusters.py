@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from barnabas.cluster.image import Change, ClusterImage, Delta
-from barnabas.cluster.store import Decide, Subscriber
+from barnabas.cluster.metadata.image import Change, ClusterImage, Delta
+from barnabas.cluster.metadata.store import Decide, Subscriber
 from tests.support.broker import Asked
 
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import trio
 
-from barnabas.network.lobby import Lobbies
 from barnabas.network.ready_sockets import ReadySockets
 from barnabas.network.sockets import PlainTransport
+from barnabas.network.wait_set import WaitSets
 from barnabas.serving.connection import Connection
 from barnabas.serving.connection_parts import ConnectionParts
 from tests.support.broker import new_connection
@@ -23,13 +23,13 @@ class Serving(NamedTuple):
     """The parts that connections share."""
 
     parts: ConnectionParts
-    lobbies: Lobbies
+    wait_sets: WaitSets
     ready: ReadySockets
 
     @classmethod
     def of(cls, parts: ConnectionParts) -> Serving:
         """Serve with these parts."""
-        return cls(parts, Lobbies(), ReadySockets())
+        return cls(parts, WaitSets(), ReadySockets())
 
 
 @asynccontextmanager
@@ -38,7 +38,7 @@ async def connected(serving: Serving, number: int = 1) -> AsyncIterator[tuple[Co
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     theirs.settimeout(TIMEOUT_S)
-    transport = PlainTransport(ours, lobbies=serving.lobbies, ready=serving.ready)
+    transport = PlainTransport(ours, wait_sets=serving.wait_sets, ready=serving.ready)
     connection = Connection(serving.parts, transport, new_connection(number))
     with theirs:
         async with trio.open_nursery() as nursery:

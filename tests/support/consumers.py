@@ -6,34 +6,34 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from barnabas.cluster.changes import (
+from barnabas.cluster.metadata.changes import (
     ConfigChanged,
     PartitionsAdded,
     TopicCreated,
     TopicDeleted,
 )
-from barnabas.cluster.image import (
+from barnabas.cluster.metadata.image import (
     GROUP,
     Change,
     ClusterImage,
     PartitionInfo,
     TopicInfo,
 )
+from barnabas.coordinators.groups.consumer.group import ConsumerGroup
+from barnabas.coordinators.groups.consumer.membership import Heartbeat, check_heartbeat
+from barnabas.coordinators.groups.records import CommittedOffset, Said
+from barnabas.coordinators.groups.settings import TOGETHER_MS, GroupSettings
+from barnabas.coordinators.groups.shard import GroupShard
+from barnabas.coordinators.groups.topics import by_topic
+from barnabas.coordinators.statemachine.decision import Decision
 from barnabas.errors import RequestError
-from barnabas.groups.consumer.group import ConsumerGroup
-from barnabas.groups.consumer.membership import Heartbeat, check_heartbeat
-from barnabas.groups.records import CommittedOffset, Said
-from barnabas.groups.settings import TOGETHER_MS, GroupSettings
-from barnabas.groups.shard import GroupShard
-from barnabas.groups.topics import by_topic
 from barnabas.records.batch import NO_PRODUCER_ID
-from barnabas.statemachine.decision import Decision
-from barnabas.topic_partitions import TopicIdPartition
 from barnabas.wire import registry
 from barnabas.wire.generated.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from barnabas.wire.topic_partitions import TopicIdPartition
 
 ONE = PartitionInfo(1, (1,), (1,))
 HEARTBEAT_VERSION = 1

@@ -15,15 +15,15 @@ from typing import Any
 
 import trio
 
+from barnabas.cluster.controller.core import ControllerSettings
+from barnabas.cluster.controller.runtime import ControllerRuntime
+from barnabas.cluster.controller.state import Broker
+from barnabas.cluster.controller.steps import Outgoing
 from barnabas.cluster.zookeeper import resource_znodes, znodes
 from barnabas.cluster.zookeeper.session import NodeExistsError, SessionState, ZooKeeperError
 from barnabas.cluster.zookeeper.topic_ids import restore_topic_ids
-from barnabas.controller.core import ControllerSettings
-from barnabas.controller.runtime import ControllerRuntime
-from barnabas.controller.state import Broker
-from barnabas.controller.steps import Outgoing
 from barnabas.errors import RequestError
-from barnabas.loop_budget import LoopBudget
+from barnabas.serving.loop_budget import LoopBudget
 from barnabas.testing.simulation.zookeeper import SimulatedSession, SimulatedZooKeeper, ZooKeeperWeather
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse

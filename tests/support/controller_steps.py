@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from barnabas.controller.core import ControllerSettings, Core
-from barnabas.controller.state import Assignment, Broker, ControllerState, Endpoint, PartitionState
-from barnabas.controller.steps import (
+from barnabas.cluster.controller.core import ControllerSettings, Core
+from barnabas.cluster.controller.state import Assignment, Broker, ControllerState, Endpoint, PartitionState
+from barnabas.cluster.controller.steps import (
     CreateStates,
     GiveWay,
     ReadStates,

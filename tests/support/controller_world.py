@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from barnabas.controller import brokers, deletion, reassignment
-from barnabas.controller.core import ControllerSettings, Core
-from barnabas.controller.state import Assignment, Broker, ControllerState, Endpoint, PartitionState
-from barnabas.controller.steps import (
+from barnabas.cluster.controller import brokers, deletion, reassignment
+from barnabas.cluster.controller.core import ControllerSettings, Core
+from barnabas.cluster.controller.state import Assignment, Broker, ControllerState, Endpoint, PartitionState
+from barnabas.cluster.controller.steps import (
     CreateStates,
     DeleteTopic,
     GiveWay,

@@ -9,16 +9,16 @@ from typing import Any
 
 import trio
 
-from barnabas.cluster.changes import BrokerRegistered, PartitionChanged, TopicCreated
-from barnabas.cluster.image import BrokerInfo, PartitionInfo, TopicInfo
-from barnabas.cluster.peers import PeerUnavailableError
+from barnabas.cluster.metadata.changes import BrokerRegistered, PartitionChanged, TopicCreated
+from barnabas.cluster.metadata.image import BrokerInfo, PartitionInfo, TopicInfo
+from barnabas.cluster.metadata.peers import PeerUnavailableError
+from barnabas.cluster.replicas.fetcher import FetcherParts
+from barnabas.cluster.replicas.fetching import ReplicaFetchers
+from barnabas.cluster.replicas.ports import NoThrottle
+from barnabas.cluster.replicas.replica import Replica
 from barnabas.config.loading import BrokerConfig
-from barnabas.loop_budget import LoopBudget
 from barnabas.records.batch import rebase
-from barnabas.replicas.fetcher import FetcherParts
-from barnabas.replicas.fetching import ReplicaFetchers
-from barnabas.replicas.ports import NoThrottle
-from barnabas.replicas.replica import Replica
+from barnabas.serving.loop_budget import LoopBudget
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
 from barnabas.wire.generated.list_offsets import ListOffsetsRequest, ListOffsetsResponse

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 import trio
 
 from barnabas.config.loading import BrokerConfig
-from barnabas.control.clock import VirtualClock
-from barnabas.control.faulting import Faulting
-from barnabas.control.host import Host
-from barnabas.control.keep_clients import keep_clients
-from barnabas.control.recorder import Filter, Recorded, Recorder
+from barnabas.tools.control.clock import VirtualClock
+from barnabas.tools.control.faulting import Faulting
+from barnabas.tools.control.host import Host
+from barnabas.tools.control.keep_clients import keep_clients
+from barnabas.tools.control.recorder import Filter, Recorded, Recorder
 
 T = TypeVar("T")
 

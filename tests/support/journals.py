@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import trio
 
+from barnabas.coordinators.statemachine.decision import Entry, Record
 from barnabas.errors import RequestError
-from barnabas.statemachine.decision import Entry, Record
 from barnabas.wire.generated.errors import ErrorCode
 
 

@@ -14,7 +14,7 @@ from types import ModuleType
 
 import trio
 
-from barnabas.release import KAFKA_4
+from barnabas.serving.release import KAFKA_4
 from compat.hostile.messages import filled, frame
 from tests.support.brokers import running
 

@@ -22,10 +22,10 @@ METER = LoopMeter()
 METER.count_calls_into_c()
 
 from barnabas.broker import assembly  # noqa: E402
-from barnabas.inspection.errors import error_codes  # noqa: E402
-from barnabas.inspection.frames import read_response  # noqa: E402
-from barnabas.loop_budget import LoopBudget  # noqa: E402
-from barnabas.release import KAFKA_4  # noqa: E402
+from barnabas.serving.loop_budget import LoopBudget  # noqa: E402
+from barnabas.serving.release import KAFKA_4  # noqa: E402
+from barnabas.tools.inspection.errors import error_codes  # noqa: E402
+from barnabas.tools.inspection.frames import read_response  # noqa: E402
 from compat.hostile.attack import decoded, produce_values  # noqa: E402
 from compat.hostile.batches import one_record  # noqa: E402
 from compat.hostile.messages import frame  # noqa: E402

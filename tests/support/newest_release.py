@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnabas.config import releases
-from barnabas.release import KAFKA_4, release
+from barnabas.serving.release import KAFKA_4, release
 
 NEWEST = releases.NAMES[-1]
 

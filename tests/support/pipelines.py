@@ -12,8 +12,8 @@ from barnabas.security.authorizer import AllowEverything
 from barnabas.serving.context import ConnectionInfo, Shared
 from barnabas.serving.encoding import CodecWorker
 from barnabas.serving.log_limit import LogLimit
-from barnabas.serving.pipeline import Pipeline
 from barnabas.serving.request import Request
+from barnabas.serving.request_parts import Pipeline
 from barnabas.wire.headers import encode_request
 from barnabas.wire.regions import FileRegion
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from barnabas import apis
 from barnabas.security.authorizer import Operation, Requester, ResourceType
+from barnabas.serving import apis
 from barnabas.serving.context import ANONYMOUS
 from compat.kit.wire import encode, message
 from tests.support.broker import Asked

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from barnabas.cluster.changes import BrokerRegistered, PartitionChanged, TopicCreated
-from barnabas.cluster.image import (
+from barnabas.cluster.metadata.changes import BrokerRegistered, PartitionChanged, TopicCreated
+from barnabas.cluster.metadata.image import (
     BrokerInfo,
     Change,
     ClusterImage,
@@ -14,19 +14,19 @@ from barnabas.cluster.image import (
     PartitionInfo,
     TopicInfo,
 )
+from barnabas.cluster.replicas.context import ReplicaContext
+from barnabas.cluster.replicas.epoch_ends import diverging_epoch
+from barnabas.cluster.replicas.following import Fetched, FetchPosition, FollowerLog
+from barnabas.cluster.replicas.manager import Replicas
+from barnabas.cluster.replicas.replica import ACKS_ALL, Replica
+from barnabas.cluster.replication.leader import IsrChange
 from barnabas.environment import Threads
 from barnabas.environment.real import OsThreads
 from barnabas.errors import RequestError, StorageError
 from barnabas.log.config import LogConfig
 from barnabas.log.manager import LogManager
-from barnabas.loop_budget import LoopBudget
 from barnabas.records.steps import run
-from barnabas.replicas.context import ReplicaContext
-from barnabas.replicas.epoch_ends import diverging_epoch
-from barnabas.replicas.following import Fetched, FetchPosition, FollowerLog
-from barnabas.replicas.manager import Replicas
-from barnabas.replicas.replica import ACKS_ALL, Replica
-from barnabas.replication.leader import IsrChange
+from barnabas.serving.loop_budget import LoopBudget
 from barnabas.testing.memory_disk import MemoryDisk
 from barnabas.wire.generated.errors import ErrorCode
 from tests.support.logs import NOW_MS, TOPIC_ID, batch

@@ -11,11 +11,11 @@ import trio
 
 from barnabas.broker.storage_parts import Membership
 from barnabas.client import Client, ClientSettings, Endpoint, open_client
+from barnabas.cluster.replicas.in_sync import LocalAlterPartition
+from barnabas.cluster.replicas.replica import Replica
 from barnabas.records.batch import iter_batches, read_records
 from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
-from barnabas.replicas.in_sync import LocalAlterPartition
-from barnabas.replicas.replica import Replica
 from barnabas.testing.simulation.broker import PORT, SimulatedBroker
 from barnabas.testing.simulation.world import World
 from barnabas.wire.generated.fetch import FetchRequest

@@ -10,14 +10,14 @@ from collections.abc import Iterable
 
 import trio
 
-from barnabas.cluster.changes import (
+from barnabas.cluster.metadata.changes import (
     BrokerRegistered,
     BrokerUnregistered,
     PartitionChanged,
     TopicCreated,
 )
-from barnabas.cluster.encoding import changes_of
-from barnabas.cluster.image import (
+from barnabas.cluster.metadata.encoding import changes_of
+from barnabas.cluster.metadata.image import (
     BrokerInfo,
     Change,
     ClusterImage,
@@ -25,7 +25,7 @@ from barnabas.cluster.image import (
     PartitionInfo,
     TopicInfo,
 )
-from barnabas.cluster.store import Decide, Subscriber
+from barnabas.cluster.metadata.store import Decide, Subscriber
 
 
 class SharedMetadata:

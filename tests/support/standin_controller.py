@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import trio
 
-from barnabas.cluster.changes import (
+from barnabas.cluster.metadata.changes import (
     BrokerRegistered,
     BrokerUnregistered,
     ControllerChanged,
@@ -17,7 +17,7 @@ from barnabas.cluster.changes import (
     TopicCreated,
     TopicDeleted,
 )
-from barnabas.cluster.image import (
+from barnabas.cluster.metadata.image import (
     BrokerInfo,
     Change,
     ClusterImage,

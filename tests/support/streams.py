@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from barnabas.groups.settings import GroupSettings
-from barnabas.groups.streams.group import StreamsGroup
-from barnabas.groups.streams.membership import Answer, Heartbeat
-from barnabas.groups.streams.requests import check_heartbeat
-from barnabas.groups.streams.tasks import ACTIVE, ROLES, Task, of_role, read_tasks
+from barnabas.coordinators.groups.settings import GroupSettings
+from barnabas.coordinators.groups.streams.group import StreamsGroup
+from barnabas.coordinators.groups.streams.membership import Answer, Heartbeat
+from barnabas.coordinators.groups.streams.requests import check_heartbeat
+from barnabas.coordinators.groups.streams.tasks import ACTIVE, ROLES, Task, of_role, read_tasks
 from barnabas.wire.generated.streams_group_heartbeat import StreamsGroupHeartbeatRequest as Request
 from tests.support.consumers import Coordinator
 

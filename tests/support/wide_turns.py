@@ -18,10 +18,10 @@ from functools import partial
 
 import trio
 
-from barnabas.apis import Api
 from barnabas.broker import assembly
-from barnabas.loop_budget import LoopBudget
-from barnabas.release import KAFKA_4
+from barnabas.serving.apis import Api
+from barnabas.serving.loop_budget import LoopBudget
+from barnabas.serving.release import KAFKA_4
 from compat.hostile.messages import Path
 from tests.support.brokers import running
 from tests.support.effort import EFFORT

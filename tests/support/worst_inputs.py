@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from barnabas.release import KAFKA_4
+from barnabas.serving.release import KAFKA_4
 from codegen.model import Field
 from compat.hostile.attack import fetch_values, produce_values
 from compat.hostile.batches import (

@@ -9,7 +9,7 @@ from typing import Any
 import trio
 
 from barnabas.client import Client, ClientSettings, Endpoint, open_client
-from barnabas.cluster.image import PartitionInfo
+from barnabas.cluster.metadata.image import PartitionInfo
 from barnabas.cluster.zookeeper import znodes
 from barnabas.errors import RequestError
 from barnabas.testing.memory_disk import MemoryDisk

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 import trio
 import trio.testing
 
-from barnabas.cluster.changes import TopicCreated
-from barnabas.cluster.image import PartitionInfo, TopicInfo
+from barnabas.cluster.metadata.changes import TopicCreated
+from barnabas.cluster.metadata.image import PartitionInfo, TopicInfo
 from barnabas.cluster.zookeeper.store import ZooKeeperStore
 from barnabas.cluster.zookeeper.znodes import BrokerRegistration, Endpoint
 from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper

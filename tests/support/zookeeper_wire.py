@@ -6,8 +6,8 @@ import socket
 import struct
 from typing import Any
 
-from barnabas.zkserver.acl import OPEN
-from barnabas.zkserver.jute import (
+from barnabas.tools.zkserver.acl import OPEN
+from barnabas.tools.zkserver.jute import (
     Reader,
     encode_bool,
     encode_buffer,
@@ -16,7 +16,7 @@ from barnabas.zkserver.jute import (
     encode_string,
     encode_vector,
 )
-from barnabas.zkserver.requests import Op, encode_acl
+from barnabas.tools.zkserver.requests import Op, encode_acl
 
 PING_XID = -2
 

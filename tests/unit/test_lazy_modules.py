@@ -28,7 +28,7 @@ def run(tmp_path, program: str) -> str:
         import builtins, sys, threading
         sys.path[:0] = [{str(tmp_path)!r}, {import_path()!r}]
         builtins.executions = executions = []
-        from barnabas.lazy import import_when_used
+        from barnabas.environment.lazy import import_when_used
         """
     done = subprocess.run(
         [sys.executable, "-c", dedent(begin) + dedent(program)],

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import trio
 
-from barnabas import apis
 from barnabas.config import broker as settings
 from barnabas.config import releases
 from barnabas.config.loading import DEFAULT_CONFIG, BrokerConfig
 from barnabas.config.setting import SettingError
 from barnabas.handlers.shared.config_resources import synonyms_of_broker_setting
-from barnabas.release import KAFKA_4, profile_of, release
+from barnabas.serving import apis
+from barnabas.serving.release import KAFKA_4, profile_of, release
 from barnabas.wire.generated.api_versions import ApiVersionsRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.list_offsets import ListOffsetsRequest

@@ -26,10 +26,16 @@ class Verdict:
     """Say whether any test runs its lines."""
 
 
+OF_PACKAGES = {"cluster", "coordinators", "tools"}
+"""Packages that hold packages, each of which has tests of its own."""
+
+
 def package_of(path: str) -> str:
-    """Return the package below `barnabas` that a file belongs to; the pipeline is one by itself."""
+    """Return the package below `barnabas` that a file belongs to, as `log` or `cluster/replicas`; the pipeline is one."""
     first, _, *below = Path(path).parts
-    return first if first == "pipeline" else below[0].removesuffix(".py")
+    if first == "pipeline":
+        return first
+    return "/".join(below[:2] if below[0] in OF_PACKAGES else below[:1]).removesuffix(".py")
 
 
 def rows(verdicts: Iterable[Verdict], sample: str) -> list[tuple[str, ...]]:

@@ -52,7 +52,7 @@ class Changes:
             "barnabas.manifest-last": str(self.last),
             "barnabas.manifest-sha256": self.digest,
             "barnabas.kinds": ",".join(self.kinds),
-            "barnabas.cluster-id": self.cluster_id,
+            "barnabas.cluster.metadata-id": self.cluster_id,
             "barnabas.topic": self.topic,
             "barnabas.offsets": json.dumps(self.offsets, sort_keys=True),
         }

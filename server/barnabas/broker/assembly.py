@@ -27,18 +27,16 @@ from barnabas.broker.services import Services
 from barnabas.broker.startup import advertised_endpoints, open_listeners, parse_metrics_address
 from barnabas.broker.storage import opened_storage
 from barnabas.broker.storage_parts import Membership, Storage
-from barnabas.cluster.internal_topics import SHARE_TOPIC
+from barnabas.cluster.controller.single_node import EmbeddedController
+from barnabas.cluster.metadata.internal_topics import SHARE_TOPIC
+from barnabas.cluster.replicas.in_sync import shrink_periodically
+from barnabas.cluster.replicas.moving import LogMover
 from barnabas.config import broker as settings
 from barnabas.config.authorizer import token_secret_key
 from barnabas.config.cluster import is_clustered
-from barnabas.controller.embedded import EmbeddedController
-from barnabas.coordination.image_events import CoordinatorEvents
-from barnabas.coordination.locator import ImageLocator
-from barnabas.lazy import Lazy
-from barnabas.loop_budget import LoopBudget
-from barnabas.release import ReleaseProfile, profile_of
-from barnabas.replicas.in_sync import shrink_periodically
-from barnabas.replicas.moving import LogMover
+from barnabas.coordinators.runtime.image_events import CoordinatorEvents
+from barnabas.coordinators.runtime.locator import ImageLocator
+from barnabas.environment.lazy import Lazy
 from barnabas.serving.channel import SECRET_BYTES, LoginParts
 from barnabas.serving.connection_limits import ConnectionLimits
 from barnabas.serving.connection_parts import ConnectionParts
@@ -49,9 +47,11 @@ from barnabas.serving.framing import BufferPool
 from barnabas.serving.handshakes import Handshakes
 from barnabas.serving.listener import Connections
 from barnabas.serving.log_limit import LogLimit
+from barnabas.serving.loop_budget import LoopBudget
 from barnabas.serving.memory import REQUEST_BYTES_MAX, Memory
-from barnabas.serving.pipeline import Pipeline
+from barnabas.serving.release import ReleaseProfile, profile_of
 from barnabas.serving.request import Request
+from barnabas.serving.request_parts import Pipeline
 from barnabas.serving.seams import NO_SEAMS, Seams
 from barnabas.serving.stalls import StallMeter
 from barnabas.serving.step_runner import StepRunner
@@ -61,10 +61,10 @@ if TYPE_CHECKING:
     from barnabas.broker.joining import Connect
     from barnabas.broker.membership import MembershipParts
     from barnabas.broker.metrics_endpoint import MetricsAddress
-    from barnabas.cluster.credentials import ClusterCredentials
-    from barnabas.cluster.delegation_tokens import DelegationTokens
+    from barnabas.cluster.metadata.credentials import ClusterCredentials
+    from barnabas.cluster.metadata.delegation_tokens import DelegationTokens
     from barnabas.config.loading import BrokerConfig
-    from barnabas.coordination.shares import Shares
+    from barnabas.coordinators.runtime.shares import Shares
     from barnabas.environment import Environment
     from barnabas.metrics.client_telemetry import Telemetry
     from barnabas.security.authorizer import Authorizer
@@ -191,7 +191,7 @@ def _assemble(
 
     # --- what not every broker needs ------------------------------------------------------------------------
     def make_shares() -> Shares:
-        from barnabas.coordination.shares import Shares
+        from barnabas.coordinators.runtime.shares import Shares
 
         made = Shares(
             config, coordination.internal(SHARE_TOPIC), groups=groups, metadata=metadata, replicas=replicas, budget=budget,
@@ -210,12 +210,14 @@ def _assemble(
 
     shares = Lazy(
         make_shares,
-        "barnabas.coordination.shares",
-        "barnabas.coordination.entries",
+        "barnabas.coordinators.runtime.shares",
+        "barnabas.coordinators.runtime.entries",
         "encodings.utf_16_be",
         beside=threads.run,
     )
-    telemetry = Lazy(make_telemetry, "barnabas.metrics.client_telemetry", "barnabas.telemetry.payload")
+    telemetry = Lazy(
+        make_telemetry, "barnabas.metrics.client_telemetry", "barnabas.metrics.telemetry.payload"
+    )
 
     served = release.served_by(config)
     quotas = broker_quotas(config, served, budget, environment.monotonic)
@@ -251,7 +253,7 @@ def _assemble(
 
     # --- who logs in ----------------------------------------------------------------------------------------
     def make_credentials() -> ClusterCredentials:
-        from barnabas.cluster.credentials import ClusterCredentials
+        from barnabas.cluster.metadata.credentials import ClusterCredentials
 
         return ClusterCredentials(
             metadata,
@@ -263,7 +265,7 @@ def _assemble(
         )
 
     def make_delegation_tokens() -> DelegationTokens:
-        from barnabas.cluster.delegation_tokens import DelegationTokens
+        from barnabas.cluster.metadata.delegation_tokens import DelegationTokens
 
         made = DelegationTokens(
             metadata,
@@ -278,9 +280,11 @@ def _assemble(
         background.start_soon(made.run)
         return made
 
-    credentials = Lazy(make_credentials, "barnabas.cluster.credentials")
+    credentials = Lazy(make_credentials, "barnabas.cluster.metadata.credentials")
     delegation_tokens = Lazy(
-        make_delegation_tokens, "barnabas.cluster.credentials", "barnabas.cluster.delegation_tokens"
+        make_delegation_tokens,
+        "barnabas.cluster.metadata.credentials",
+        "barnabas.cluster.metadata.delegation_tokens",
     )
     if token_secret_key(config) is not None:  # those that have expired are removed, whoever asks for them
         delegation_tokens.get()

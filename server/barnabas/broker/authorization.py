@@ -9,7 +9,7 @@ from barnabas.config.authorizer import has_authorizer, super_users
 from barnabas.security.authorizer import AllowEverything, Authorizer
 
 if TYPE_CHECKING:
-    from barnabas.cluster.store import MetadataStore
+    from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
 
 

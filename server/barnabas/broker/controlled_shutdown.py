@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas.cluster.peers import PeerUnavailableError
+from barnabas.cluster.metadata.peers import PeerUnavailableError
 from barnabas.config import broker as settings
 from barnabas.wire.generated.controlled_shutdown import ControlledShutdownRequest
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.cluster.image import ClusterImage
-    from barnabas.cluster.peers import Peers
+    from barnabas.cluster.metadata.image import ClusterImage
+    from barnabas.cluster.metadata.peers import Peers
     from barnabas.config.loading import BrokerConfig
 
 log = logging.getLogger(__name__)

@@ -9,36 +9,36 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.broker.group_settings import group_settings
-from barnabas.cluster.internal_topics import OFFSETS_TOPIC, TRANSACTION_TOPIC
-from barnabas.cluster.protocol_version import protocol_of, record_versions
-from barnabas.cluster.topic_creation import LocalTopicCreation
+from barnabas.cluster.metadata.internal_topics import OFFSETS_TOPIC, TRANSACTION_TOPIC
+from barnabas.cluster.metadata.protocol_version import protocol_of, record_versions
+from barnabas.cluster.metadata.topic_creation import LocalTopicCreation
 from barnabas.config import broker as settings
-from barnabas.coordination.groups import GroupCoordinator
-from barnabas.coordination.high_watermarks import LocalHighWatermarks
-from barnabas.coordination.internal_topics import InternalTopic
-from barnabas.coordination.markers import LocalMarkers
-from barnabas.coordination.producer_ids import LocalProducerIds, note_block
-from barnabas.coordination.transactions import TransactionCoordinator
-from barnabas.coordination.verification import LocalVerifier
-from barnabas.features import finalized
-from barnabas.transactions.settings import TransactionSettings
+from barnabas.config.features import finalized
+from barnabas.coordinators.runtime.groups import GroupCoordinator
+from barnabas.coordinators.runtime.high_watermarks import LocalHighWatermarks
+from barnabas.coordinators.runtime.internal_topics import InternalTopic
+from barnabas.coordinators.runtime.markers import LocalMarkers
+from barnabas.coordinators.runtime.producer_ids import LocalProducerIds, note_block
+from barnabas.coordinators.runtime.transactions import TransactionCoordinator
+from barnabas.coordinators.runtime.verification import LocalVerifier
+from barnabas.coordinators.transactions.settings import TransactionSettings
 
 if TYPE_CHECKING:
     from barnabas.broker.storage_parts import Storage
-    from barnabas.cluster.store import Subscriber
-    from barnabas.cluster.topic_creation import TopicCreation
+    from barnabas.cluster.metadata.store import Subscriber
+    from barnabas.cluster.metadata.topic_creation import TopicCreation
     from barnabas.config.loading import BrokerConfig
-    from barnabas.coordination.ports import (
+    from barnabas.coordinators.runtime.ports import (
         HighWatermarks,
         MarkerWriter,
         ProducerIds,
         ShareStatePort,
         TransactionVerifier,
     )
-    from barnabas.coordination.share_state import ShareStateCoordinator
+    from barnabas.coordinators.runtime.share_state import ShareStateCoordinator
     from barnabas.environment import Environment
-    from barnabas.loop_budget import LoopBudget
-    from barnabas.release import ReleaseProfile
+    from barnabas.serving.loop_budget import LoopBudget
+    from barnabas.serving.release import ReleaseProfile
 
 
 class Ports(NamedTuple):
@@ -127,8 +127,8 @@ def _ports(config: BrokerConfig, environment: Environment, storage: Storage) -> 
     local = LocalTopicCreation(config, metadata, environment.entropy)
     if peers is None:
         return Ports(local, LocalProducerIds(metadata), [], [])
-    from barnabas.cluster.controller_creation import ControllerTopicCreation
-    from barnabas.coordination.controller_producer_ids import ControllerProducerIds
+    from barnabas.cluster.metadata.controller_creation import ControllerTopicCreation
+    from barnabas.coordinators.runtime.controller_producer_ids import ControllerProducerIds
 
     def own_epoch() -> int:
         return metadata.image.broker_epoch(broker_id)
@@ -141,7 +141,7 @@ def _ports(config: BrokerConfig, environment: Environment, storage: Storage) -> 
 def _markers(config: BrokerConfig, storage: Storage, local: LocalMarkers, ports: Ports) -> MarkerWriter:
     if storage.peers is None:
         return local
-    from barnabas.coordination.cluster_markers import ClusterMarkers
+    from barnabas.coordinators.runtime.cluster_markers import ClusterMarkers
 
     markers = ClusterMarkers(
         storage.metadata,
@@ -159,7 +159,7 @@ def _verifier(
 ) -> TransactionVerifier:
     if storage.peers is None:
         return local
-    from barnabas.coordination.cluster_verification import ClusterVerifier
+    from barnabas.coordinators.runtime.cluster_verification import ClusterVerifier
 
     verifier = ClusterVerifier(
         storage.metadata,
@@ -180,7 +180,7 @@ def _share_state(
         return None
 
     def elsewhere(local: ShareStateCoordinator) -> ShareStatePort:
-        from barnabas.coordination.cluster_share_state import ClusterShareState
+        from barnabas.coordinators.runtime.cluster_share_state import ClusterShareState
 
         return ClusterShareState(
             storage.metadata,
@@ -197,7 +197,7 @@ def _high_watermarks(config: BrokerConfig, storage: Storage) -> HighWatermarks:
     local = LocalHighWatermarks(storage.replicas)
     if storage.peers is None:
         return local
-    from barnabas.coordination.cluster_high_watermarks import ClusterHighWatermarks
+    from barnabas.coordinators.runtime.cluster_high_watermarks import ClusterHighWatermarks
 
     return ClusterHighWatermarks(
         storage.metadata,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.config import broker as settings
-from barnabas.groups.settings import GroupSettings, MigrationPolicy
+from barnabas.coordinators.groups.settings import GroupSettings, MigrationPolicy
 
 if TYPE_CHECKING:
+    from barnabas.config.features import RecordVersions
     from barnabas.config.loading import BrokerConfig
-    from barnabas.features import RecordVersions
 
 
 def group_settings(config: BrokerConfig, record_versions: RecordVersions) -> GroupSettings:

@@ -11,10 +11,10 @@ from functools import partial
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
-from barnabas import apis
-from barnabas.deferred import Deferred, resolved
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import CLUSTER_NAME
+from barnabas.serving import apis
+from barnabas.serving.deferred import Deferred, resolved
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:

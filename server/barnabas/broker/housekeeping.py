@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING
 import trio
 
 from barnabas.config import broker as settings
+from barnabas.environment.lazy import import_modules
 from barnabas.errors import StorageError
-from barnabas.lazy import import_modules
 
 if TYPE_CHECKING:
+    from barnabas.cluster.replicas.failures import LogDirFailures
     from barnabas.config.loading import BrokerConfig
-    from barnabas.coordination.groups import GroupCoordinator
-    from barnabas.coordination.transactions import TransactionCoordinator
+    from barnabas.coordinators.runtime.groups import GroupCoordinator
+    from barnabas.coordinators.runtime.transactions import TransactionCoordinator
     from barnabas.environment import Environment
     from barnabas.log.cleaner.cleaner import LogCleaner
     from barnabas.log.cleaner.cleaning import CleaningTask
     from barnabas.log.manager import LogManager
     from barnabas.log.partition_log import PartitionLog
-    from barnabas.loop_budget import LoopBudget
-    from barnabas.replicas.failures import LogDirFailures
+    from barnabas.serving.loop_budget import LoopBudget
 
 log = logging.getLogger(__name__)
 

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.image import BROKER, CLIENT_METRICS, TOPIC
+from barnabas.cluster.metadata.image import BROKER, CLIENT_METRICS, TOPIC
 from barnabas.config import broker as settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.cluster.image import Delta
+    from barnabas.cluster.metadata.image import Delta
+    from barnabas.cluster.replicas.manager import Replicas
     from barnabas.config.loading import BrokerConfig
-    from barnabas.lazy import Lazy
+    from barnabas.environment.lazy import Lazy
     from barnabas.log.config import LogConfig
     from barnabas.log.manager import LogManager
     from barnabas.metrics.client_telemetry import Telemetry
-    from barnabas.replicas.manager import Replicas
     from barnabas.serving.connection_limits import ConnectionLimits
-    from barnabas.serving.quotas import BrokerQuotas
+    from barnabas.serving.request_quotas import BrokerQuotas
 
 
 class ImageFollower:

@@ -16,8 +16,8 @@ import trio
 from barnabas.broker.controlled_shutdown import shut_down_controlled
 from barnabas.broker.startup import StartupError
 from barnabas.broker.storage_parts import Membership
-from barnabas.cluster import protocol_version
-from barnabas.cluster.protocol_version import protocol_of
+from barnabas.cluster.metadata import protocol_version
+from barnabas.cluster.metadata.protocol_version import protocol_of
 from barnabas.cluster.zookeeper.json_znodes import ZnodeError
 from barnabas.cluster.zookeeper.registration import IdTakenError, generated_broker_id
 from barnabas.cluster.zookeeper.session import ZooKeeper, ZooKeeperError
@@ -27,18 +27,18 @@ from barnabas.config import broker as settings
 from barnabas.config.authorizer import has_authorizer, token_secret_key
 from barnabas.config.cluster import ZooKeeperSettings, zookeeper_settings
 from barnabas.errors import StorageError
-from barnabas.ids import new_uuid, uuid_text
 from barnabas.log.logdir import read_meta
-from barnabas.release import KAFKA_4
+from barnabas.serving.release import KAFKA_4
+from barnabas.wire.ids import new_uuid, uuid_text
 
 if TYPE_CHECKING:
-    from barnabas.cluster.image import Delta
-    from barnabas.cluster.peers import Peers
+    from barnabas.cluster.metadata.image import Delta
+    from barnabas.cluster.metadata.peers import Peers
     from barnabas.config.loading import BrokerConfig
     from barnabas.environment import Environment
     from barnabas.log.format.properties import MetaProperties
     from barnabas.log.manager import LogManager
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.serving.loop_budget import LoopBudget
 
 log = logging.getLogger(__name__)
 

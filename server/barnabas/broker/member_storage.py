@@ -11,9 +11,19 @@ from typing import TYPE_CHECKING
 from barnabas.broker.peer_security import for_peers
 from barnabas.broker.storage_parts import Membership, Storage, follow_first, log_configs, new_log_manager
 from barnabas.client import ClientSettings
-from barnabas.cluster.image import BROKER
-from barnabas.cluster.peers import Peers
-from barnabas.cluster.protocol_version import V2_7_IV2, protocol_of
+from barnabas.cluster.metadata.image import BROKER
+from barnabas.cluster.metadata.peers import Peers
+from barnabas.cluster.metadata.protocol_version import V2_7_IV2, protocol_of
+from barnabas.cluster.replicas.alter_partition import RemoteAlterPartition
+from barnabas.cluster.replicas.context import ReplicaContext
+from barnabas.cluster.replicas.failures import LogDirFailures
+from barnabas.cluster.replicas.fetcher import FetcherParts
+from barnabas.cluster.replicas.fetching import ReplicaFetchers
+from barnabas.cluster.replicas.flushing import Flusher
+from barnabas.cluster.replicas.isr_writing import WrittenIsrs
+from barnabas.cluster.replicas.lost_dirs import LostDirs
+from barnabas.cluster.replicas.manager import Replicas
+from barnabas.cluster.replicas.throttling import ReplicationThrottle
 from barnabas.cluster.zookeeper.consumer_offsets import ZooKeeperConsumerOffsets
 from barnabas.cluster.zookeeper.features import ZooKeeperFeatures
 from barnabas.cluster.zookeeper.registration import until_answered
@@ -22,22 +32,12 @@ from barnabas.config import broker as settings
 from barnabas.config.cluster import inter_broker_listener
 from barnabas.errors import StorageError
 from barnabas.log.config import LogConfig
-from barnabas.replicas.alter_partition import RemoteAlterPartition
-from barnabas.replicas.context import ReplicaContext
-from barnabas.replicas.failures import LogDirFailures
-from barnabas.replicas.fetcher import FetcherParts
-from barnabas.replicas.fetching import ReplicaFetchers
-from barnabas.replicas.flushing import Flusher
-from barnabas.replicas.isr_writing import WrittenIsrs
-from barnabas.replicas.lost_dirs import LostDirs
-from barnabas.replicas.manager import Replicas
-from barnabas.replicas.throttling import ReplicationThrottle
 
 if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
     from barnabas.config.setting import Setting
     from barnabas.environment import Environment
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.serving.loop_budget import LoopBudget
 
 
 async def open_member(

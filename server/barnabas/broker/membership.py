@@ -15,25 +15,25 @@ import trio
 from barnabas.broker.joining import Participation
 from barnabas.broker.peer_security import for_peers
 from barnabas.client import ClientSettings
-from barnabas.cluster.image import BROKER, TOPIC
+from barnabas.cluster.controller.channels import ConnectedChannels
+from barnabas.cluster.controller.contact import ControllerContact
+from barnabas.cluster.controller.core import ControllerSettings
+from barnabas.cluster.controller.runtime import ControllerRuntime
+from barnabas.cluster.metadata.image import BROKER, TOPIC
 from barnabas.cluster.zookeeper.missed_elections import MissedElections
 from barnabas.cluster.zookeeper.session import ZooKeeperError
 from barnabas.config import broker as settings
 from barnabas.config.cluster import inter_broker_listener
-from barnabas.controller.channels import ConnectedChannels
-from barnabas.controller.contact import ControllerContact
-from barnabas.controller.core import ControllerSettings
-from barnabas.controller.runtime import ControllerRuntime
 
 if TYPE_CHECKING:
     from barnabas.broker.storage_parts import Membership, Storage
-    from barnabas.cluster.image import Delta
-    from barnabas.cluster.ports import Controller, Member
+    from barnabas.cluster.metadata.image import Delta
+    from barnabas.cluster.metadata.ports import Controller, Member
     from barnabas.cluster.zookeeper.store import ZooKeeperStore
     from barnabas.config.loading import BrokerConfig
     from barnabas.environment import Environment
     from barnabas.log.partition_log import PartitionLog
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.serving.loop_budget import LoopBudget
 
 log = logging.getLogger(__name__)
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Protocol
 
 import trio
 
-from barnabas import output
 from barnabas.broker import interpreter
 from barnabas.broker.assembly import assembled
 from barnabas.broker.startup import StartupError, exposures
 from barnabas.config.authorizer import has_authorizer
 from barnabas.config.cluster import is_clustered
 from barnabas.ending import DONE, FAILED, end_signals
+from barnabas.environment import output
 from barnabas.environment.real import real_environment
 from barnabas.errors import StorageError, leaves
 from barnabas.serving import connection

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from barnabas.config import broker as settings
-from barnabas.quotas.clients import ClientQuotas
 from barnabas.security.authorizer import Operation
-from barnabas.serving.quotas import BrokerQuotas
+from barnabas.serving.quotas.clients import ClientQuotas
+from barnabas.serving.request_quotas import BrokerQuotas
 
 if TYPE_CHECKING:
-    from barnabas.apis import Api
     from barnabas.config.loading import BrokerConfig
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.serving.apis import Api
+    from barnabas.serving.loop_budget import LoopBudget
 
 WRITE_TXN_MARKERS = 27
 

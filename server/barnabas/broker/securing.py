@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.broker.startup import StartupError
-from barnabas.cluster.image import BROKER
+from barnabas.cluster.metadata.image import BROKER
 from barnabas.config import broker as settings
 from barnabas.config.listeners import ListenerSettings
 from barnabas.config.setting import SettingError
@@ -21,7 +21,7 @@ from barnabas.serving.channel import Channel, LoginParts
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.cluster.image import Delta
+    from barnabas.cluster.metadata.image import Delta
     from barnabas.config.loading import BrokerConfig
     from barnabas.network.tls_context import ServerTls
     from barnabas.serving.listener import Listener

@@ -10,28 +10,28 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from barnabas.apis import Api
-    from barnabas.cluster.delegation_tokens import DelegationTokens
-    from barnabas.cluster.ports import ConsumerOffsets, Controller, FeatureLevels, Member
-    from barnabas.cluster.store import MetadataStore
-    from barnabas.cluster.topic_creation import TopicCreation
+    from barnabas.cluster.metadata.delegation_tokens import DelegationTokens
+    from barnabas.cluster.metadata.ports import ConsumerOffsets, Controller, FeatureLevels, Member
+    from barnabas.cluster.metadata.store import MetadataStore
+    from barnabas.cluster.metadata.topic_creation import TopicCreation
+    from barnabas.cluster.replicas.failures import LogDirFailures
+    from barnabas.cluster.replicas.manager import Replicas
+    from barnabas.cluster.replicas.moving import LogMover
     from barnabas.config.listeners import ListenerSecurity
     from barnabas.config.loading import BrokerConfig
-    from barnabas.coordination.groups import GroupCoordinator
-    from barnabas.coordination.markers import LocalMarkers
-    from barnabas.coordination.ports import CoordinatorLocator, ProducerIds, TransactionVerifier
-    from barnabas.coordination.shares import Shares
-    from barnabas.coordination.transactions import TransactionCoordinator
+    from barnabas.coordinators.runtime.groups import GroupCoordinator
+    from barnabas.coordinators.runtime.markers import LocalMarkers
+    from barnabas.coordinators.runtime.ports import CoordinatorLocator, ProducerIds, TransactionVerifier
+    from barnabas.coordinators.runtime.shares import Shares
+    from barnabas.coordinators.runtime.transactions import TransactionCoordinator
     from barnabas.environment import Entropy, Threads
-    from barnabas.lazy import Lazy
+    from barnabas.environment.lazy import Lazy
     from barnabas.log.manager import LogManager
-    from barnabas.loop_budget import LoopBudget
     from barnabas.metrics.client_telemetry import Telemetry
-    from barnabas.release import ReleaseProfile
-    from barnabas.replicas.failures import LogDirFailures
-    from barnabas.replicas.manager import Replicas
-    from barnabas.replicas.moving import LogMover
+    from barnabas.serving.apis import Api
     from barnabas.serving.fetch_sessions import FetchSessions
+    from barnabas.serving.loop_budget import LoopBudget
+    from barnabas.serving.release import ReleaseProfile
     from barnabas.serving.step_runner import StepRunner
 
 

@@ -13,11 +13,17 @@ from typing import TYPE_CHECKING
 import trio
 
 from barnabas.broker.storage_parts import Membership, Storage, follow_first, log_configs, new_log_manager
-from barnabas.cluster.embedded import EmbeddedStore
-from barnabas.cluster.image import BROKER, BrokerInfo
+from barnabas.cluster.metadata.image import BROKER, BrokerInfo
+from barnabas.cluster.metadata.single_node_store import EmbeddedStore
+from barnabas.cluster.replicas.context import ReplicaContext
+from barnabas.cluster.replicas.failures import LogDirFailures
+from barnabas.cluster.replicas.flushing import Flusher
+from barnabas.cluster.replicas.in_sync import LocalAlterPartition
+from barnabas.cluster.replicas.lost_dirs import LostDirs, lost_dirs
+from barnabas.cluster.replicas.manager import Replicas
 from barnabas.config import broker as settings
 from barnabas.config.authorizer import has_authorizer
-from barnabas.coordination.adoption import (
+from barnabas.coordinators.runtime.adoption import (
     adopt_logs,
     begin_epoch,
     lead_all,
@@ -25,19 +31,13 @@ from barnabas.coordination.adoption import (
     set_aside_deleted,
 )
 from barnabas.errors import StorageError
-from barnabas.ids import new_uuid, uuid_text
 from barnabas.log.logdir import make_dir
-from barnabas.replicas.context import ReplicaContext
-from barnabas.replicas.failures import LogDirFailures
-from barnabas.replicas.flushing import Flusher
-from barnabas.replicas.in_sync import LocalAlterPartition
-from barnabas.replicas.lost_dirs import LostDirs, lost_dirs
-from barnabas.replicas.manager import Replicas
+from barnabas.wire.ids import new_uuid, uuid_text
 
 if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
     from barnabas.environment import Environment
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.serving.loop_budget import LoopBudget
 
 
 @asynccontextmanager

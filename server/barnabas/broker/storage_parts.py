@@ -9,26 +9,26 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from barnabas.broker.open_files import allow_open_files, open_segments_max
-from barnabas.cluster.image import TOPIC, ClusterImage, Delta
+from barnabas.cluster.metadata.image import TOPIC, ClusterImage, Delta
+from barnabas.cluster.replicas.ports import AlterPartition
 from barnabas.config import broker as settings
 from barnabas.log.manager import LogManager
-from barnabas.replicas.ports import AlterPartition
 
 if TYPE_CHECKING:
-    from barnabas.cluster.peers import Peers
-    from barnabas.cluster.ports import ConsumerOffsets
-    from barnabas.cluster.store import MetadataStore
+    from barnabas.cluster.metadata.peers import Peers
+    from barnabas.cluster.metadata.ports import ConsumerOffsets
+    from barnabas.cluster.metadata.store import MetadataStore
+    from barnabas.cluster.replicas.failures import LogDirFailures
+    from barnabas.cluster.replicas.fetching import ReplicaFetchers
+    from barnabas.cluster.replicas.flushing import Flusher
+    from barnabas.cluster.replicas.lost_dirs import LostDirs
+    from barnabas.cluster.replicas.manager import Replicas
     from barnabas.cluster.zookeeper.features import ZooKeeperFeatures
     from barnabas.cluster.zookeeper.session import ZooKeeper
     from barnabas.cluster.zookeeper.store import ZooKeeperStore
     from barnabas.config.loading import BrokerConfig
     from barnabas.environment import Environment
     from barnabas.log.config import LogConfig
-    from barnabas.replicas.failures import LogDirFailures
-    from barnabas.replicas.fetching import ReplicaFetchers
-    from barnabas.replicas.flushing import Flusher
-    from barnabas.replicas.lost_dirs import LostDirs
-    from barnabas.replicas.manager import Replicas
 
 
 class AlterPartitionTask(AlterPartition[Any], Protocol):

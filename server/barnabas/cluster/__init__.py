@@ -1,1 +1,1 @@
-"""The cluster: its brokers, topics and settings, how they change, and where that is kept."""
+"""The cluster as a broker sees it: metadata, ZooKeeper, the controller, replicas and the rules of replication."""

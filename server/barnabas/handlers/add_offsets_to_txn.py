@@ -8,15 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.internal_topics import OFFSETS_TOPIC
+from barnabas.cluster.metadata.internal_topics import OFFSETS_TOPIC
+from barnabas.coordinators.transactions.transaction import Producer
 from barnabas.errors import RequestError
-from barnabas.transactions.transaction import Producer
 from barnabas.wire.generated.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.coordination.groups import GroupCoordinator
-    from barnabas.coordination.transactions import TransactionCoordinator
+    from barnabas.coordinators.runtime.groups import GroupCoordinator
+    from barnabas.coordinators.runtime.transactions import TransactionCoordinator
     from barnabas.serving.context import RequestContext
 
 FENCED_KNOWN_SINCE = 2

@@ -9,23 +9,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.internal_topics import SHAPES
+from barnabas.cluster.metadata.internal_topics import SHAPES
+from barnabas.coordinators.statemachine.decision import slices
+from barnabas.coordinators.transactions.transaction import Producer
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from barnabas.statemachine.decision import slices
-from barnabas.topic_partitions import TopicPartition
-from barnabas.transactions.transaction import Producer
 from barnabas.wire.generated.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
 )
 from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.topic_partitions import TopicPartition
 
 if TYPE_CHECKING:
-    from barnabas.cluster.store import MetadataStore
-    from barnabas.coordination.transactions import TransactionCoordinator
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.cluster.metadata.store import MetadataStore
+    from barnabas.coordinators.runtime.transactions import TransactionCoordinator
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 PARTITIONS_AT_ONCE = 500
 FENCED_KNOWN_SINCE = 2

@@ -11,7 +11,7 @@ from barnabas.wire.generated.allocate_producer_ids import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.cluster.ports import Controller
+    from barnabas.cluster.metadata.ports import Controller
     from barnabas.serving.context import RequestContext
 
 

@@ -10,18 +10,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.access_changes import ClientQuotaChanged
-from barnabas.cluster.image import Change, ClusterImage
+from barnabas.cluster.metadata.access_changes import ClientQuotaChanged
+from barnabas.cluster.metadata.image import Change, ClusterImage
 from barnabas.errors import RequestError, detached
 from barnabas.handlers.shared.config_alteration import ALTERATIONS_PER_REQUEST_MAX
-from barnabas.quotas.entities import QuotaEntity, altered, entity_of, in_order
+from barnabas.serving.quotas.entities import QuotaEntity, altered, entity_of, in_order
 from barnabas.wire.generated.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.cluster.store import MetadataStore
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 Response = AlterClientQuotasResponse
 

@@ -9,11 +9,11 @@ from barnabas.handlers.shared.config_alteration import ConfigAlteration
 from barnabas.wire.generated.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 
 if TYPE_CHECKING:
-    from barnabas.cluster.store import MetadataStore
+    from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.config.listeners import ListenerSecurity
     from barnabas.config.loading import BrokerConfig
-    from barnabas.loop_budget import LoopBudget
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 Answer = AlterConfigsResponse.AlterConfigsResourceResponse
 

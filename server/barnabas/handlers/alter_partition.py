@@ -10,15 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.ports import AcceptedState, ProposedState
+from barnabas.cluster.metadata.ports import AcceptedState, ProposedState
 from barnabas.wire.generated.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.cluster.ports import Controller
+    from barnabas.cluster.metadata.ports import Controller
     from barnabas.errors import RequestError
-    from barnabas.loop_budget import LoopBudget
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 Answer = AlterPartitionResponse.PartitionData
 TOPIC_IDS_SINCE = 2

@@ -17,10 +17,10 @@ from barnabas.wire.generated.alter_partition_reassignments import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.cluster.ports import Controller
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.cluster.metadata.ports import Controller
     from barnabas.serving.context import RequestContext
-    from barnabas.topic_partitions import TopicPartition
+    from barnabas.serving.loop_budget import LoopBudget
+    from barnabas.wire.topic_partitions import TopicPartition
 
 Topic = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
 Partition = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse

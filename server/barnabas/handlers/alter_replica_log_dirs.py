@@ -17,9 +17,9 @@ from barnabas.wire.generated.alter_replica_log_dirs import (
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.loop_budget import LoopBudget
-    from barnabas.replicas.moving import LogMover
+    from barnabas.cluster.replicas.moving import LogMover
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 Topic = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
 Partition = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import Operation, ResourceType
-from barnabas.topic_partitions import TopicIdPartition
 from barnabas.wire.generated.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsResponse,
 )
 from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.topic_partitions import TopicIdPartition
 
 if TYPE_CHECKING:
-    from barnabas.cluster.store import MetadataStore
-    from barnabas.coordination.shares import Shares
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.cluster.metadata.store import MetadataStore
+    from barnabas.coordinators.runtime.shares import Shares
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 Topic = AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic
 Partition = AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponsePartition

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.access_changes import ScramCredentialChanged
-from barnabas.cluster.image import Change, ClusterImage
+from barnabas.cluster.metadata.access_changes import ScramCredentialChanged
+from barnabas.cluster.metadata.image import Change, ClusterImage
 from barnabas.security.principals import has_control_character
 from barnabas.security.scram import BY_TYPE, credential_of_salted
 from barnabas.wire.generated.alter_user_scram_credentials import (
@@ -22,9 +22,9 @@ from barnabas.wire.generated.alter_user_scram_credentials import (
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.cluster.store import MetadataStore
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 log = logging.getLogger(__name__)
 

@@ -13,18 +13,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from barnabas.config.features import finalized
 from barnabas.errors import RequestError
-from barnabas.features import finalized
 from barnabas.serving.error_responses import versions_of
 from barnabas.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.apis import Api
-    from barnabas.cluster.image import ClusterImage
-    from barnabas.cluster.store import MetadataStore
-    from barnabas.release import ReleaseProfile
+    from barnabas.cluster.metadata.image import ClusterImage
+    from barnabas.cluster.metadata.store import MetadataStore
+    from barnabas.serving.apis import Api
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.release import ReleaseProfile
 
 CLIENT_SOFTWARE_SINCE = 3
 MINIMUM_ZERO_SINCE = 4

@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.image import ClusterImage
-from barnabas.groups.consumer.member import ConsumerMember
-from barnabas.groups.shard import GroupShard
+from barnabas.cluster.metadata.image import ClusterImage
+from barnabas.coordinators.groups.consumer.member import ConsumerMember
+from barnabas.coordinators.groups.shard import GroupShard
 from barnabas.handlers.shared.describing import MemberToDescribe, assigned_topics, assignment, describe_each
-from barnabas.topic_partitions import TopicIdPartitions
 from barnabas.wire.generated.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
 )
+from barnabas.wire.topic_partitions import TopicIdPartitions
 
 if TYPE_CHECKING:
-    from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.coordinators.runtime.groups import GroupCoordinator
     from barnabas.environment import Threads
-    from barnabas.loop_budget import LoopBudget
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 Described = ConsumerGroupDescribeResponse.DescribedGroup
 _assignment = partial(

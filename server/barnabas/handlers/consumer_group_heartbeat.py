@@ -10,24 +10,24 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.store import MetadataStore
-from barnabas.coordination.groups import GroupCoordinator
-from barnabas.deferred import Deferred
+from barnabas.cluster.metadata.store import MetadataStore
+from barnabas.coordinators.groups.consumer.membership import Heartbeat, check_heartbeat
+from barnabas.coordinators.groups.consumer.regex import match_in_steps, matching
+from barnabas.coordinators.groups.shard import GroupShard
+from barnabas.coordinators.groups.topics import hash_size
+from barnabas.coordinators.runtime.groups import GroupCoordinator
+from barnabas.coordinators.statemachine.decision import EVENT_SIZE_MAX
 from barnabas.environment import Entropy
 from barnabas.errors import RequestError
-from barnabas.groups.consumer.membership import Heartbeat, check_heartbeat
-from barnabas.groups.consumer.regex import match_in_steps, matching
-from barnabas.groups.shard import GroupShard
-from barnabas.groups.topics import hash_size
 from barnabas.handlers.shared.topic_sizes import NAMES_PER_CHECKPOINT, size_of_few, size_of_topics
-from barnabas.ids import new_uuid, uuid_text
-from barnabas.loop_budget import LoopBudget
 from barnabas.security.authorizer import Operation, ResourceType
-from barnabas.statemachine.decision import EVENT_SIZE_MAX
+from barnabas.serving.deferred import Deferred
+from barnabas.serving.loop_budget import LoopBudget
 from barnabas.wire.generated.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from barnabas.wire.ids import new_uuid, uuid_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -14,7 +14,7 @@ from barnabas.wire.generated.controlled_shutdown import ControlledShutdownReques
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.cluster.ports import Controller
+    from barnabas.cluster.metadata.ports import Controller
     from barnabas.serving.context import RequestContext
 
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.access_changes import AclAdded
-from barnabas.cluster.image import ClusterImage
-from barnabas.cluster.protocol_version import V2_0_IV1, ProtocolVersion
+from barnabas.cluster.metadata.access_changes import AclAdded
+from barnabas.cluster.metadata.image import ClusterImage
+from barnabas.cluster.metadata.protocol_version import V2_0_IV1, ProtocolVersion
 from barnabas.config import broker as settings
 from barnabas.config.cluster import is_clustered
 from barnabas.errors import RequestError
@@ -20,11 +20,11 @@ from barnabas.wire.generated.create_acls import CreateAclsRequest, CreateAclsRes
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.cluster.store import MetadataStore
+    from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
-    from barnabas.loop_budget import LoopBudget
     from barnabas.security.acls import AclBinding
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 Result = CreateAclsResponse.AclCreationResult
 

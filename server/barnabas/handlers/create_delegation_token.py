@@ -21,7 +21,7 @@ from barnabas.wire.generated.create_delegation_token import (
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.cluster.delegation_tokens import DelegationTokens
+    from barnabas.cluster.metadata.delegation_tokens import DelegationTokens
     from barnabas.serving.context import RequestContext
 
 log = logging.getLogger(__name__)

@@ -9,18 +9,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.cluster import controller
-from barnabas.cluster.image import Change, ClusterImage
-from barnabas.cluster.timed_change import change_within
+from barnabas.cluster.metadata import topic_decisions as controller
+from barnabas.cluster.metadata.image import Change, ClusterImage
+from barnabas.cluster.metadata.timed_change import change_within
 from barnabas.errors import RequestError, detached
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire.generated.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.cluster.store import MetadataStore
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 QUOTA_ERROR_SINCE = 3
 

@@ -11,25 +11,25 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from barnabas.cluster import controller
-from barnabas.cluster.creation import NewTopic, create_topics
-from barnabas.cluster.image import Change, ClusterImage
-from barnabas.cluster.timed_change import change_within
+from barnabas.cluster.metadata import topic_decisions as controller
+from barnabas.cluster.metadata.creation import NewTopic, create_topics
+from barnabas.cluster.metadata.image import Change, ClusterImage
+from barnabas.cluster.metadata.timed_change import change_within
 from barnabas.config import broker as settings
 from barnabas.config import topic as topic_settings
 from barnabas.config.loading import DEFAULT_CONFIG, DYNAMIC_TOPIC_CONFIG, BrokerConfig
 from barnabas.config.setting import Setting
 from barnabas.errors import RequestError, detached
-from barnabas.ids import new_uuid
 from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from barnabas.wire.generated.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.ids import new_uuid
 
 if TYPE_CHECKING:
-    from barnabas.cluster.store import MetadataStore
+    from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.environment import Entropy
-    from barnabas.loop_budget import LoopBudget
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 BROKER_DEFAULT = -1
 

@@ -9,18 +9,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.access_changes import AclRemoved
-from barnabas.cluster.image import ClusterImage
+from barnabas.cluster.metadata.access_changes import AclRemoved
+from barnabas.cluster.metadata.image import ClusterImage
 from barnabas.errors import RequestError
 from barnabas.handlers.shared.acl_requests import ACL_BYTES, CHANGES_MAX, filter_to_delete, require_authorizer
 from barnabas.wire.generated.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.cluster.store import MetadataStore
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.security.acls import AclBinding, AclFilter, Acls
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 Result = DeleteAclsResponse.DeleteAclsFilterResult
 MATCHES_MAX = 10 * CHANGES_MAX

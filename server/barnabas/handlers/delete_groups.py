@@ -14,9 +14,9 @@ from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire.generated.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 
 if TYPE_CHECKING:
-    from barnabas.coordination.shares import Shares
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.coordinators.runtime.shares import Shares
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 Result = DeleteGroupsResponse.DeletableGroupResult
 

@@ -18,12 +18,12 @@ from barnabas.wire.generated.delete_records import DeleteRecordsRequest, DeleteR
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.cluster.image import ClusterImage
-    from barnabas.cluster.store import MetadataStore
-    from barnabas.loop_budget import LoopBudget
-    from barnabas.replicas.manager import Replicas
-    from barnabas.replicas.replica import Replica
+    from barnabas.cluster.metadata.image import ClusterImage
+    from barnabas.cluster.metadata.store import MetadataStore
+    from barnabas.cluster.replicas.manager import Replicas
+    from barnabas.cluster.replicas.replica import Replica
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 UP_TO_HIGH_WATERMARK = -1
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.cluster import controller
-from barnabas.cluster.image import Change, ClusterImage
-from barnabas.cluster.timed_change import change_within
+from barnabas.cluster.metadata import topic_decisions as controller
+from barnabas.cluster.metadata.image import Change, ClusterImage
+from barnabas.cluster.metadata.timed_change import change_within
 from barnabas.config import broker as settings
 from barnabas.config.authorizer import follows_acl_authorizer
 from barnabas.errors import RequestError, detached
@@ -22,11 +22,11 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
-    from barnabas.cluster.store import MetadataStore
+    from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
-    from barnabas.loop_budget import LoopBudget
     from barnabas.serving.context import RequestContext
-    from barnabas.serving.quotas import Mutations
+    from barnabas.serving.loop_budget import LoopBudget
+    from barnabas.serving.request_quotas import Mutations
 
 QUOTA_ERROR_SINCE = 5
 NAMED_TWICE = "the topic is named twice"

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
-from barnabas.quotas.entities import QuotaEntity, QuotaFilter, Quotas
+from barnabas.serving.quotas.entities import QuotaEntity, QuotaFilter, Quotas
 from barnabas.wire.generated.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
 
 if TYPE_CHECKING:
-    from barnabas.cluster.store import MetadataStore
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 Response = DescribeClientQuotasResponse
 ENTRY_BYTES = 600

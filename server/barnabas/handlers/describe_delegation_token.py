@@ -19,11 +19,11 @@ from barnabas.wire.generated.describe_delegation_token import (
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.cluster.delegation_tokens import DelegationTokens
-    from barnabas.cluster.store import MetadataStore
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.cluster.metadata.delegation_tokens import DelegationTokens
+    from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.security.tokens import Token
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 Described = DescribeDelegationTokenResponse.DescribedDelegationToken
 Renewer = DescribeDelegationTokenResponse.DescribedDelegationTokenRenewer

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from barnabas.coordinators.groups.classic import ClassicGroup
+from barnabas.coordinators.groups.shard import GroupShard
+from barnabas.coordinators.statemachine.decision import Decision
 from barnabas.errors import RequestError
-from barnabas.groups.classic import ClassicGroup
-from barnabas.groups.shard import GroupShard
 from barnabas.security.authorizer import Operation, ResourceType
-from barnabas.statemachine.decision import Decision
 from barnabas.wire.generated.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.coordination.groups import GroupCoordinator
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.coordinators.runtime.groups import GroupCoordinator
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 NOT_FOUND_SINCE = 6
 

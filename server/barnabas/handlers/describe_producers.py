@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.cluster import controller
+from barnabas.cluster.metadata import topic_decisions as controller
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire.generated.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 
 if TYPE_CHECKING:
-    from barnabas.loop_budget import LoopBudget
-    from barnabas.replicas.manager import Replicas
+    from barnabas.cluster.replicas.manager import Replicas
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 PRODUCERS_PER_STEP = 100
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from barnabas.coordinators.groups.shard import GroupShard
+from barnabas.coordinators.groups.share.group import ShareGroup
+from barnabas.coordinators.groups.topics import by_topic
+from barnabas.coordinators.share.records import UNKNOWN_OFFSET
+from barnabas.coordinators.statemachine.decision import Decision
 from barnabas.errors import RequestError
-from barnabas.groups.shard import GroupShard
-from barnabas.groups.share.group import ShareGroup
-from barnabas.groups.topics import by_topic
 from barnabas.security.authorizer import Operation, ResourceType
-from barnabas.share.records import UNKNOWN_OFFSET
-from barnabas.statemachine.decision import Decision
 from barnabas.wire.generated.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsResponse,
@@ -22,12 +22,12 @@ from barnabas.wire.generated.describe_share_group_offsets import (
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.cluster.store import MetadataStore
-    from barnabas.coordination.groups import GroupCoordinator
-    from barnabas.coordination.shares import Shares
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.cluster.metadata.store import MetadataStore
+    from barnabas.coordinators.runtime.groups import GroupCoordinator
+    from barnabas.coordinators.runtime.shares import Shares
     from barnabas.serving.context import RequestContext
-    from barnabas.topic_partitions import TopicPartition
+    from barnabas.serving.loop_budget import LoopBudget
+    from barnabas.wire.topic_partitions import TopicPartition
 
 Group = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
 Topic = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic

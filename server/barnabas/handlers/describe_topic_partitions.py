@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.cluster import controller
-from barnabas.cluster.image import TopicInfo
+from barnabas.cluster.metadata import topic_decisions as controller
+from barnabas.cluster.metadata.image import TopicInfo
 from barnabas.config import broker as settings
 from barnabas.errors import RequestError
 from barnabas.handlers.shared.partition_description import PartitionDescriber
@@ -24,12 +24,12 @@ from barnabas.wire.generated.describe_topic_partitions import (
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.cluster.store import MetadataStore
+    from barnabas.cluster.metadata.store import MetadataStore
+    from barnabas.cluster.replicas.manager import Replicas
     from barnabas.config.loading import BrokerConfig
     from barnabas.environment import Threads
-    from barnabas.loop_budget import LoopBudget
-    from barnabas.replicas.manager import Replicas
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 SORTED_INLINE_MAX = 10_000
 

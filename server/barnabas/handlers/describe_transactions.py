@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from barnabas.coordinators.transactions.transaction import State
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import Operation, ResourceType
-from barnabas.transactions.transaction import State
 from barnabas.wire.generated.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -15,9 +15,9 @@ from barnabas.wire.generated.describe_transactions import (
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.coordination.transactions import TransactionCoordinator
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.coordinators.runtime.transactions import TransactionCoordinator
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 PARTITIONS_PER_CHECKPOINT = 500
 

@@ -20,10 +20,10 @@ from barnabas.wire.generated.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from barnabas.cluster.store import MetadataStore
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.security.scram import ScramCredential
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 Response = DescribeUserScramCredentialsResponse
 Result = Response.DescribeUserScramCredentialsResult

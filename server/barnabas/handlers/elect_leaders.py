@@ -9,17 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.ports import ElectionType
+from barnabas.cluster.metadata.ports import ElectionType
 from barnabas.errors import RequestError
 from barnabas.handlers.shared.asked import each_partition
 from barnabas.wire.generated.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.cluster.ports import Controller
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.cluster.metadata.ports import Controller
     from barnabas.serving.context import RequestContext
-    from barnabas.topic_partitions import TopicPartition
+    from barnabas.serving.loop_budget import LoopBudget
+    from barnabas.wire.topic_partitions import TopicPartition
 
 Topic = ElectLeadersResponse.ReplicaElectionResult
 Result = ElectLeadersResponse.PartitionResult

@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from barnabas.coordinators.transactions.transaction import Producer
 from barnabas.errors import RequestError
-from barnabas.transactions.transaction import Producer
 from barnabas.wire.generated.end_txn import EndTxnRequest, EndTxnResponse
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.coordination.transactions import TransactionCoordinator
+    from barnabas.coordinators.runtime.transactions import TransactionCoordinator
     from barnabas.serving.context import RequestContext
 
 FENCED_KNOWN_SINCE = 2

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.metrics.client_telemetry import attributes_of
-from barnabas.telemetry.instances import ACCEPTED_COMPRESSIONS
+from barnabas.metrics.telemetry.instances import ACCEPTED_COMPRESSIONS
 from barnabas.wire.generated.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,

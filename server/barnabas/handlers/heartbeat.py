@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.coordination.groups import GroupCoordinator
+from barnabas.coordinators.groups.shard import GroupShard
+from barnabas.coordinators.runtime.groups import GroupCoordinator
+from barnabas.coordinators.statemachine.decision import Decision
 from barnabas.errors import RequestError
-from barnabas.groups.shard import GroupShard
-from barnabas.statemachine.decision import Decision
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
-    from barnabas.deferred import Deferred
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.deferred import Deferred
 
 
 @dataclass(eq=False)

@@ -12,11 +12,11 @@ from barnabas.wire.generated.incremental_alter_configs import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.cluster.store import MetadataStore
+    from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.config.listeners import ListenerSecurity
     from barnabas.config.loading import BrokerConfig
-    from barnabas.loop_budget import LoopBudget
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 Answer = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 

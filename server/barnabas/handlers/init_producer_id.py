@@ -10,15 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from barnabas.coordinators.transactions.transaction import NO_EPOCH, NO_PRODUCER_ID, Producer
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from barnabas.transactions.transaction import NO_EPOCH, NO_PRODUCER_ID, Producer
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
-    from barnabas.coordination.ports import ProducerIds
-    from barnabas.coordination.transactions import TransactionCoordinator
+    from barnabas.coordinators.runtime.ports import ProducerIds
+    from barnabas.coordinators.runtime.transactions import TransactionCoordinator
     from barnabas.serving.context import RequestContext
 
 FENCED_KNOWN_SINCE = 4

@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from barnabas.coordination.groups import GroupCoordinator
-from barnabas.deferred import Deferred
+from barnabas.coordinators.groups.member import Joining
+from barnabas.coordinators.groups.shard import GroupShard
+from barnabas.coordinators.runtime.groups import GroupCoordinator
+from barnabas.coordinators.statemachine.decision import Decision
 from barnabas.environment import Entropy
 from barnabas.errors import RequestError
-from barnabas.groups.member import Joining
-from barnabas.groups.shard import GroupShard
-from barnabas.ids import new_member_id
-from barnabas.loop_budget import LoopBudget
-from barnabas.statemachine.decision import Decision
+from barnabas.serving.deferred import Deferred
+from barnabas.serving.loop_budget import LoopBudget
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.join_group import JoinGroupRequest, JoinGroupResponse
+from barnabas.wire.ids import new_member_id
 
 if TYPE_CHECKING:
-    from barnabas.groups.generation import LeadersAnswer
+    from barnabas.coordinators.groups.generation import LeadersAnswer
     from barnabas.serving.context import RequestContext
 
 

@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from barnabas.coordinators.statemachine.decision import slices
 from barnabas.errors import RequestError
-from barnabas.statemachine.decision import slices
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.leave_group import LeaveGroupRequest, LeaveGroupResponse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.coordination.groups import GroupCoordinator
-    from barnabas.groups.shard import GroupShard
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.coordinators.groups.shard import GroupShard
+    from barnabas.coordinators.runtime.groups import GroupCoordinator
+    from barnabas.coordinators.statemachine.decision import Decision
     from barnabas.serving.context import RequestContext
-    from barnabas.statemachine.decision import Decision
+    from barnabas.serving.loop_budget import LoopBudget
 
 MANY_SINCE = 3
 MEMBERS_AT_ONCE = 500

@@ -11,10 +11,10 @@ from barnabas.wire.generated.list_groups import ListGroupsRequest, ListGroupsRes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from barnabas.coordination.groups import GroupCoordinator
-    from barnabas.groups.shard import GroupShard
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.coordinators.groups.shard import GroupShard
+    from barnabas.coordinators.runtime.groups import GroupCoordinator
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 CLASSIC = "classic"
 STATE_SINCE = 4

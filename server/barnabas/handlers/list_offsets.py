@@ -12,18 +12,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from barnabas.cluster.replicas.epoch_ends import epoch_at
 from barnabas.errors import RequestError
-from barnabas.replicas.epoch_ends import epoch_at
 from barnabas.security.authorizer import Operation, ResourceType
-from barnabas.topic_partitions import TopicPartition
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from barnabas.wire.topic_partitions import TopicPartition
 
 if TYPE_CHECKING:
-    from barnabas.loop_budget import LoopBudget
-    from barnabas.replicas.manager import Replicas
-    from barnabas.replicas.replica import Replica
+    from barnabas.cluster.replicas.manager import Replicas
+    from barnabas.cluster.replicas.replica import Replica
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
     from barnabas.serving.step_runner import StepRunner
 
 LATEST = -1

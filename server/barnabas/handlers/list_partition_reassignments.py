@@ -16,9 +16,9 @@ from barnabas.wire.generated.list_partition_reassignments import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.cluster.ports import Controller
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.cluster.metadata.ports import Controller
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 Topic = ListPartitionReassignmentsResponse.OngoingTopicReassignment
 Partition = ListPartitionReassignmentsResponse.OngoingPartitionReassignment

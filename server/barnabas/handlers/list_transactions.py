@@ -8,18 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.patterns import compile_pattern
+from barnabas.coordinators.groups.patterns import compile_pattern
+from barnabas.coordinators.transactions.transaction import State, Transaction
 from barnabas.security.authorizer import Operation, ResourceType
-from barnabas.transactions.transaction import State, Transaction
 from barnabas.wire.generated.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from barnabas.coordination.transactions import TransactionCoordinator
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.coordinators.runtime.transactions import TransactionCoordinator
+    from barnabas.coordinators.transactions.shard import TransactionShard
     from barnabas.serving.context import RequestContext
-    from barnabas.transactions.shard import TransactionShard
+    from barnabas.serving.loop_budget import LoopBudget
 
 _STATES = {state.title for state in State}
 

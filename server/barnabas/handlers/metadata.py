@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.cluster import controller
-from barnabas.cluster.image import ClusterImage, TopicInfo
+from barnabas.cluster.metadata import topic_decisions as controller
+from barnabas.cluster.metadata.image import ClusterImage, TopicInfo
 from barnabas.config import broker as settings
 from barnabas.config.cluster import is_clustered
 from barnabas.errors import RequestError, detached
@@ -24,12 +24,12 @@ from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
 from barnabas.wire.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
-    from barnabas.cluster.store import MetadataStore
-    from barnabas.cluster.topic_creation import TopicCreation
+    from barnabas.cluster.metadata.store import MetadataStore
+    from barnabas.cluster.metadata.topic_creation import TopicCreation
+    from barnabas.cluster.replicas.manager import Replicas
     from barnabas.config.loading import BrokerConfig
-    from barnabas.loop_budget import LoopBudget
-    from barnabas.replicas.manager import Replicas
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 log = logging.getLogger(__name__)
 

@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.deferred import Deferred
 from barnabas.handlers.shared.committing import Commits
+from barnabas.serving.deferred import Deferred
 from barnabas.wire.generated.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 
 if TYPE_CHECKING:
-    from barnabas.cluster.ports import ConsumerOffsets
-    from barnabas.cluster.store import MetadataStore
-    from barnabas.coordination.groups import GroupCoordinator
-    from barnabas.loop_budget import LoopBudget
-    from barnabas.replicas.manager import Replicas
+    from barnabas.cluster.metadata.ports import ConsumerOffsets
+    from barnabas.cluster.metadata.store import MetadataStore
+    from barnabas.cluster.replicas.manager import Replicas
+    from barnabas.coordinators.runtime.groups import GroupCoordinator
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 COORDINATED_SINCE = 1
 TOPIC_IDS_SINCE = 10

@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.image import TopicInfo
+from barnabas.cluster.metadata.image import TopicInfo
+from barnabas.coordinators.groups.shard import OFFSETS_AT_ONCE, GroupShard
+from barnabas.coordinators.statemachine.decision import EVENT_SIZE_MAX, Decision, slices
 from barnabas.errors import RequestError
-from barnabas.groups.shard import OFFSETS_AT_ONCE, GroupShard
 from barnabas.security.authorizer import Operation, ResourceType
-from barnabas.statemachine.decision import EVENT_SIZE_MAX, Decision, slices
-from barnabas.topic_partitions import TopicPartition
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from barnabas.wire.topic_partitions import TopicPartition
 
 if TYPE_CHECKING:
-    from barnabas.cluster.store import MetadataStore
-    from barnabas.coordination.groups import GroupCoordinator
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.cluster.metadata.store import MetadataStore
+    from barnabas.coordinators.runtime.groups import GroupCoordinator
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 Answer = OffsetDeleteResponse.OffsetDeleteResponsePartition
 

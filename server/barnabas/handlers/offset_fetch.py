@@ -11,22 +11,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from barnabas.coordinators.groups.shard import GroupShard
+from barnabas.coordinators.statemachine.decision import Decision
 from barnabas.errors import RequestError
-from barnabas.groups.shard import GroupShard
 from barnabas.security.authorizer import Operation, ResourceType
-from barnabas.statemachine.decision import Decision
-from barnabas.topic_partitions import TopicPartition
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
+from barnabas.wire.topic_partitions import TopicPartition
 
 if TYPE_CHECKING:
-    from barnabas.cluster.image import ClusterImage
-    from barnabas.cluster.ports import ConsumerOffsets
-    from barnabas.cluster.store import MetadataStore
-    from barnabas.coordination.groups import GroupCoordinator
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.cluster.metadata.image import ClusterImage
+    from barnabas.cluster.metadata.ports import ConsumerOffsets
+    from barnabas.cluster.metadata.store import MetadataStore
+    from barnabas.coordinators.runtime.groups import GroupCoordinator
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 COORDINATED_SINCE = 1
 TOP_LEVEL_ERROR_SINCE = 2

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from barnabas.cluster.replicas.epoch_ends import end_offset_for_epoch
 from barnabas.errors import RequestError
-from barnabas.replicas.epoch_ends import end_offset_for_epoch
 from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.offset_for_leader_epoch import (
@@ -18,9 +18,9 @@ from barnabas.wire.generated.offset_for_leader_epoch import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.loop_budget import LoopBudget
-    from barnabas.replicas.manager import Replicas
+    from barnabas.cluster.replicas.manager import Replicas
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 EpochEndOffset = OffsetForLeaderEpochResponse.EpochEndOffset
 

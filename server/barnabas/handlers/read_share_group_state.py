@@ -12,10 +12,10 @@ from barnabas.wire.generated.read_share_group_state import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.coordination.shares import Shares
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.coordinators.runtime.shares import Shares
+    from barnabas.coordinators.share.records import StateKey
     from barnabas.serving.context import RequestContext
-    from barnabas.share.records import StateKey
+    from barnabas.serving.loop_budget import LoopBudget
 
 Asked = ReadShareGroupStateRequest.PartitionData
 Result = ReadShareGroupStateResponse.PartitionResult

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from barnabas.coordinators.share.records import UNKNOWN_OFFSET
 from barnabas.handlers.shared.share_state import answer_each
-from barnabas.share.records import UNKNOWN_OFFSET
 from barnabas.wire.generated.read_share_group_state_summary import (
     ReadShareGroupStateSummaryRequest,
     ReadShareGroupStateSummaryResponse,
 )
 
 if TYPE_CHECKING:
-    from barnabas.coordination.shares import Shares
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.coordinators.runtime.shares import Shares
+    from barnabas.coordinators.share.records import StateKey
     from barnabas.serving.context import RequestContext
-    from barnabas.share.records import StateKey
+    from barnabas.serving.loop_budget import LoopBudget
 
 Asked = ReadShareGroupStateSummaryRequest.PartitionData
 Result = ReadShareGroupStateSummaryResponse.PartitionResult

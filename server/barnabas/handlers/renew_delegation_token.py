@@ -15,7 +15,7 @@ from barnabas.wire.generated.renew_delegation_token import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.cluster.delegation_tokens import DelegationTokens
+    from barnabas.cluster.metadata.delegation_tokens import DelegationTokens
     from barnabas.serving.context import RequestContext
 
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from barnabas.coordinators.share.sessions import EPOCH_FINAL, EPOCH_INITIAL
 from barnabas.errors import RequestError
 from barnabas.handlers.shared.share_common import acknowledge, acknowledgements_of, check_asker, tell_leaders
-from barnabas.share.sessions import EPOCH_FINAL, EPOCH_INITIAL
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.share_acknowledge import ShareAcknowledgeRequest, ShareAcknowledgeResponse
 
 if TYPE_CHECKING:
-    from barnabas.cluster.store import MetadataStore
-    from barnabas.coordination.shares import Shares
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.cluster.metadata.store import MetadataStore
+    from barnabas.coordinators.runtime.shares import Shares
     from barnabas.serving.context import RequestContext
-    from barnabas.topic_partitions import TopicIdPartition
+    from barnabas.serving.loop_budget import LoopBudget
+    from barnabas.wire.topic_partitions import TopicIdPartition
 
 Topic = ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse
 PartitionData = ShareAcknowledgeResponse.PartitionData

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import trio
 
 from barnabas.config import broker as settings
+from barnabas.coordinators.share.acquisition import NO_LIMIT, RECORD_LIMIT, AcquireRequest
+from barnabas.coordinators.share.sessions import EPOCH_FINAL, EPOCH_INITIAL, SessionKey
 from barnabas.errors import RequestError
 from barnabas.handlers.shared.asked import each_partition
 from barnabas.handlers.shared.share_common import (
@@ -23,20 +25,18 @@ from barnabas.handlers.shared.share_common import (
     tell_leaders,
 )
 from barnabas.handlers.shared.share_reading import acquire, look
-from barnabas.share.acquisition import NO_LIMIT, RECORD_LIMIT, AcquireRequest
-from barnabas.share.sessions import EPOCH_FINAL, EPOCH_INITIAL, SessionKey
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.share_fetch import ShareFetchRequest, ShareFetchResponse
 
 if TYPE_CHECKING:
-    from barnabas.cluster.store import MetadataStore
+    from barnabas.cluster.metadata.store import MetadataStore
+    from barnabas.cluster.replicas.replica import Replica
     from barnabas.config.loading import BrokerConfig
-    from barnabas.coordination.share_partitions import Shared
-    from barnabas.coordination.shares import Shares
-    from barnabas.loop_budget import LoopBudget
-    from barnabas.replicas.replica import Replica
+    from barnabas.coordinators.runtime.share_partitions import Shared
+    from barnabas.coordinators.runtime.shares import Shares
     from barnabas.serving.context import RequestContext
-    from barnabas.topic_partitions import TopicIdPartition
+    from barnabas.serving.loop_budget import LoopBudget
+    from barnabas.wire.topic_partitions import TopicIdPartition
 
 RECORDS_MAX_SINCE = 1
 

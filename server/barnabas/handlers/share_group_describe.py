@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.image import ClusterImage
-from barnabas.groups.shard import GroupShard
-from barnabas.groups.share.member import ShareMember
+from barnabas.cluster.metadata.image import ClusterImage
+from barnabas.coordinators.groups.shard import GroupShard
+from barnabas.coordinators.groups.share.member import ShareMember
 from barnabas.handlers.shared.describing import MemberToDescribe, assigned_topics, assignment, describe_each
 from barnabas.wire.generated.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 
 if TYPE_CHECKING:
-    from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.coordinators.runtime.groups import GroupCoordinator
     from barnabas.environment import Threads
-    from barnabas.loop_budget import LoopBudget
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 ASSIGNOR = "simple"
 

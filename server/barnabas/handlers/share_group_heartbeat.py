@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from barnabas.coordinators.groups.share.membership import Heartbeat, check_heartbeat
 from barnabas.errors import RequestError
-from barnabas.groups.share.membership import Heartbeat, check_heartbeat
 from barnabas.handlers.shared.topic_sizes import size_of_topics
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire.generated.share_group_heartbeat import (
@@ -15,11 +15,11 @@ from barnabas.wire.generated.share_group_heartbeat import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.cluster.image import ClusterImage, TopicInfo
-    from barnabas.cluster.store import MetadataStore
-    from barnabas.coordination.shares import Shares
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.cluster.metadata.image import ClusterImage, TopicInfo
+    from barnabas.cluster.metadata.store import MetadataStore
+    from barnabas.coordinators.runtime.shares import Shares
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 
 @dataclass(eq=False)

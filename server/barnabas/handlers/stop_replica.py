@@ -12,22 +12,22 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.control_requests import (
+from barnabas.cluster.metadata.control_requests import (
     Learned,
     StoppedReplica,
     of_stop_replica,
     stopped_replicas,
 )
-from barnabas.replication.roles import Role
+from barnabas.cluster.replication.roles import Role
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.stop_replica import StopReplicaRequest, StopReplicaResponse
 
 if TYPE_CHECKING:
-    from barnabas.cluster.image import Change, ClusterImage
-    from barnabas.cluster.ports import Member
-    from barnabas.loop_budget import LoopBudget
-    from barnabas.replicas.manager import Replicas
+    from barnabas.cluster.metadata.image import Change, ClusterImage
+    from barnabas.cluster.metadata.ports import Member
+    from barnabas.cluster.replicas.manager import Replicas
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 Answer = StopReplicaResponse.StopReplicaPartitionError
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.groups.shard import GroupShard
-from barnabas.groups.streams.group import StreamsGroup
-from barnabas.groups.streams.member import StreamsMember
-from barnabas.groups.streams.tasks import NO_TASKS, ROLES, Task, Tasks, of_role
+from barnabas.coordinators.groups.shard import GroupShard
+from barnabas.coordinators.groups.streams.group import StreamsGroup
+from barnabas.coordinators.groups.streams.member import StreamsMember
+from barnabas.coordinators.groups.streams.tasks import NO_TASKS, ROLES, Task, Tasks, of_role
+from barnabas.coordinators.statemachine.decision import EVENT_SIZE_MAX
 from barnabas.handlers.shared.describing import MemberToDescribe, describe_each
-from barnabas.statemachine.decision import EVENT_SIZE_MAX
 from barnabas.wire.generated.records.streams_group_topology import StreamsGroupTopologyValue
 from barnabas.wire.generated.streams_group_describe import (
     StreamsGroupDescribeRequest,
@@ -23,10 +23,10 @@ from barnabas.wire.generated.streams_group_describe import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.coordinators.runtime.groups import GroupCoordinator
     from barnabas.environment import Threads
-    from barnabas.loop_budget import LoopBudget
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 Response = StreamsGroupDescribeResponse
 Described = StreamsGroupDescribeResponse.DescribedGroup

@@ -12,31 +12,31 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.cluster import controller
-from barnabas.cluster.image import Change, ClusterImage
+from barnabas.cluster.metadata import topic_decisions as controller
+from barnabas.cluster.metadata.image import Change, ClusterImage
 from barnabas.config import broker as settings
+from barnabas.coordinators.groups.streams.membership import Heartbeat
+from barnabas.coordinators.groups.streams.requests import check_heartbeat
+from barnabas.coordinators.groups.streams.topology import InternalTopic, Status
+from barnabas.coordinators.groups.topics import hash_size
+from barnabas.coordinators.statemachine.decision import EVENT_SIZE_MAX
 from barnabas.errors import RequestError, detached
-from barnabas.groups.streams.membership import Heartbeat
-from barnabas.groups.streams.requests import check_heartbeat
-from barnabas.groups.streams.topology import InternalTopic, Status
-from barnabas.groups.topics import hash_size
 from barnabas.handlers.shared.topic_sizes import size_of_topics
-from barnabas.ids import new_uuid
 from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from barnabas.statemachine.decision import EVENT_SIZE_MAX
 from barnabas.wire.generated.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
 )
+from barnabas.wire.ids import new_uuid
 
 if TYPE_CHECKING:
-    from barnabas.cluster.store import MetadataStore
+    from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
-    from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.coordinators.groups.shard import GroupShard
+    from barnabas.coordinators.runtime.groups import GroupCoordinator
     from barnabas.environment import Entropy
-    from barnabas.groups.shard import GroupShard
-    from barnabas.loop_budget import LoopBudget
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 log = logging.getLogger(__name__)
 

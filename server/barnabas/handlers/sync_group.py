@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from barnabas.coordination.groups import GroupCoordinator
-from barnabas.coordination.waiting import raising
-from barnabas.deferred import Deferred, resolved
+from barnabas.coordinators.runtime.groups import GroupCoordinator
+from barnabas.coordinators.runtime.waiting import raising
+from barnabas.coordinators.statemachine.decision import slices
 from barnabas.errors import RequestError
-from barnabas.loop_budget import LoopBudget
-from barnabas.statemachine.decision import slices
+from barnabas.serving.deferred import Deferred, resolved
+from barnabas.serving.loop_budget import LoopBudget
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.sync_group import SyncGroupRequest, SyncGroupResponse
 

@@ -12,22 +12,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.internal_topics import OFFSETS_TOPIC
+from barnabas.cluster.metadata.internal_topics import OFFSETS_TOPIC
+from barnabas.coordinators.transactions.transaction import Producer
 from barnabas.errors import RequestError
 from barnabas.handlers.shared.committing import Commits, RequestedCommit
 from barnabas.handlers.shared.transactional import Admission, Part
-from barnabas.transactions.transaction import Producer
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 if TYPE_CHECKING:
-    from barnabas.cluster.store import MetadataStore
+    from barnabas.cluster.metadata.store import MetadataStore
+    from barnabas.cluster.replicas.manager import Replicas
     from barnabas.config.loading import BrokerConfig
-    from barnabas.coordination.groups import GroupCoordinator
-    from barnabas.coordination.ports import TransactionVerifier
-    from barnabas.loop_budget import LoopBudget
-    from barnabas.replicas.manager import Replicas
+    from barnabas.coordinators.runtime.groups import GroupCoordinator
+    from barnabas.coordinators.runtime.ports import TransactionVerifier
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 log = logging.getLogger(__name__)
 

@@ -10,17 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas import features
+from barnabas.config import features
 from barnabas.errors import RequestError
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 if TYPE_CHECKING:
-    from barnabas.cluster.ports import FeatureLevels
-    from barnabas.cluster.store import MetadataStore
-    from barnabas.loop_budget import LoopBudget
-    from barnabas.release import ReleaseProfile
+    from barnabas.cluster.metadata.ports import FeatureLevels
+    from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
+    from barnabas.serving.release import ReleaseProfile
 
 RESULTS_UNTIL = 1
 

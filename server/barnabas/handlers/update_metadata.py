@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.control_requests import of_update_metadata
+from barnabas.cluster.metadata.control_requests import of_update_metadata
 from barnabas.wire.generated.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 
 if TYPE_CHECKING:
-    from barnabas.cluster.image import Change, ClusterImage
-    from barnabas.cluster.ports import Member
-    from barnabas.replicas.manager import Replicas
+    from barnabas.cluster.metadata.image import Change, ClusterImage
+    from barnabas.cluster.metadata.ports import Member
+    from barnabas.cluster.replicas.manager import Replicas
     from barnabas.serving.context import RequestContext
 
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from barnabas.coordinators.share.batches import StateBatch
+from barnabas.coordinators.share.state import StateWrite
 from barnabas.handlers.shared.share_state import answer_each
-from barnabas.share.batches import StateBatch
-from barnabas.share.state import StateWrite
 from barnabas.wire.generated.write_share_group_state import (
     WriteShareGroupStateRequest,
     WriteShareGroupStateResponse,
 )
 
 if TYPE_CHECKING:
-    from barnabas.coordination.shares import Shares
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.coordinators.runtime.shares import Shares
+    from barnabas.coordinators.share.records import StateKey
     from barnabas.serving.context import RequestContext
-    from barnabas.share.records import StateKey
+    from barnabas.serving.loop_budget import LoopBudget
 
 Asked = WriteShareGroupStateRequest.PartitionData
 Result = WriteShareGroupStateResponse.PartitionResult

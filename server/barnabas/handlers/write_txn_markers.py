@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from barnabas.coordinators.transactions.transaction import Producer
 from barnabas.errors import RequestError
 from barnabas.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from barnabas.transactions.transaction import Producer
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 if TYPE_CHECKING:
-    from barnabas.coordination.markers import LocalMarkers
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.coordinators.runtime.markers import LocalMarkers
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 Marker = WriteTxnMarkersRequest.WritableTxnMarker
 TopicResult = WriteTxnMarkersResponse.WritableTxnMarkerTopicResult

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnabas.errors import StorageError
 from barnabas.log import logdir
 from barnabas.log.disk import Disk
-from barnabas.topic_partitions import TopicPartition
+from barnabas.wire.topic_partitions import TopicPartition
 
 if TYPE_CHECKING:
     from barnabas.log.partition_log import PartitionLog

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from barnabas.log.disk import Disk
     from barnabas.log.loading import LoadedLog, Loader
     from barnabas.log.workers import Workers
-    from barnabas.topic_partitions import TopicPartition
+    from barnabas.wire.topic_partitions import TopicPartition
 
 THREADS = 4
 """So many directories are made at a time: a file system that waits for its journal lets others wait with it."""

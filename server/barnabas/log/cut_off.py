@@ -18,7 +18,7 @@ from barnabas.log.format import names
 from barnabas.log.format.names import DirKind
 from barnabas.log.moving import Move, Moves
 from barnabas.log.registry import LogRegistry
-from barnabas.topic_partitions import TopicPartition
+from barnabas.wire.topic_partitions import TopicPartition
 
 log = logging.getLogger(__name__)
 

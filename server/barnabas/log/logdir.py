@@ -17,7 +17,7 @@ from barnabas.log.disk import Disk, Lock, file_names
 from barnabas.log.format import CorruptFileError, checkpoints, names, properties
 from barnabas.log.format.names import DirKind
 from barnabas.log.format.properties import MetaProperties
-from barnabas.topic_partitions import TopicPartition
+from barnabas.wire.topic_partitions import TopicPartition
 
 log = logging.getLogger(__name__)
 

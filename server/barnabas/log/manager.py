@@ -30,7 +30,7 @@ from barnabas.log.registry import LogRegistry
 from barnabas.log.removing import RemovalTask
 from barnabas.log.trash import Trash
 from barnabas.log.workers import OsWorkers, Workers
-from barnabas.topic_partitions import TopicPartition
+from barnabas.wire.topic_partitions import TopicPartition
 
 if TYPE_CHECKING:
     from barnabas.log.config import LogConfig

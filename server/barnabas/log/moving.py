@@ -19,7 +19,7 @@ from barnabas.log.errors import in_doubt
 from barnabas.log.format import names, properties
 from barnabas.log.format.names import DirKind
 from barnabas.log.trash import Trash
-from barnabas.topic_partitions import TopicPartition
+from barnabas.wire.topic_partitions import TopicPartition
 
 if TYPE_CHECKING:
     from barnabas.log.partition_log import PartitionLog

@@ -21,7 +21,7 @@ from barnabas.log.openfiles import OpenFiles
 from barnabas.log.registry import LogRegistry
 from barnabas.log.trash import Trash
 from barnabas.log.workers import Workers
-from barnabas.topic_partitions import TopicPartition
+from barnabas.wire.topic_partitions import TopicPartition
 
 if TYPE_CHECKING:
     from barnabas.log.config import LogConfig

@@ -18,7 +18,7 @@ from barnabas.log.openfiles import OpenFiles
 if TYPE_CHECKING:
     from barnabas.log.loading import LoadedLog, Loader
     from barnabas.log.workers import Workers
-    from barnabas.topic_partitions import TopicPartition
+    from barnabas.wire.topic_partitions import TopicPartition
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from barnabas.log.checkpointing import Checkpointer
-from barnabas.topic_partitions import TopicPartition
+from barnabas.wire.topic_partitions import TopicPartition
 
 if TYPE_CHECKING:
     from barnabas.log.partition_log import PartitionLog

@@ -16,21 +16,21 @@ import trio
 
 from barnabas.config import broker as settings
 from barnabas.errors import RequestError
-from barnabas.ids import new_uuid, uuid_text
-from barnabas.telemetry.instances import ClientInstances
-from barnabas.telemetry.pushed import Bounds, PushedMetrics
-from barnabas.telemetry.subscriptions import Subscriptions
+from barnabas.metrics.telemetry.instances import ClientInstances
+from barnabas.metrics.telemetry.pushed import Bounds, PushedMetrics
+from barnabas.metrics.telemetry.subscriptions import Subscriptions
 from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.ids import new_uuid, uuid_text
 
 if TYPE_CHECKING:
-    from barnabas.cluster.image import ResourceKey, Settings
+    from barnabas.cluster.metadata.image import ResourceKey, Settings
     from barnabas.config.loading import BrokerConfig
     from barnabas.environment import Entropy, Threads
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.metrics.telemetry.instances import ClientInstance
+    from barnabas.metrics.telemetry.payload import Pushed
+    from barnabas.metrics.telemetry.subscriptions import Attributes
     from barnabas.serving.context import RequestContext
-    from barnabas.telemetry.instances import ClientInstance
-    from barnabas.telemetry.payload import Pushed
-    from barnabas.telemetry.subscriptions import Attributes
+    from barnabas.serving.loop_budget import LoopBudget
 
 log = logging.getLogger(__name__)
 
@@ -135,7 +135,7 @@ class Telemetry:
 
 
 def _read(codec: int, data: bytes, bytes_max: int) -> Pushed:
-    from barnabas.telemetry.payload import read
+    from barnabas.metrics.telemetry.payload import read
 
     return read(codec, data, bytes_max)
 

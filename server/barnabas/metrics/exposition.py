@@ -21,11 +21,11 @@ from barnabas.metrics.text import Text, content_type_for, render
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from barnabas.coordinators.groups.shard import GroupShard
     from barnabas.environment import Threads
-    from barnabas.groups.shard import GroupShard
     from barnabas.metrics.of_broker import Sources
+    from barnabas.metrics.telemetry.pushed import ClientMetrics
     from barnabas.serving.meter import RequestMeter
-    from barnabas.telemetry.pushed import ClientMetrics
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from barnabas.telemetry.payload import COUNTER, GAUGE, HISTOGRAM, SUMMARY, Distribution, Labels
+from barnabas.metrics.telemetry.payload import COUNTER, GAUGE, HISTOGRAM, SUMMARY, Distribution, Labels
 
 INFO = "info"
 TOTAL = "_total"

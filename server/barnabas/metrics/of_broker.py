@@ -12,30 +12,30 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from barnabas import __version__
-from barnabas.loop_budget import BOUNDS_SECONDS
 from barnabas.metrics.families import GAUGE, INFO, SUMMARY, Families
 from barnabas.metrics.of_authorizer import authorizer_families
 from barnabas.metrics.of_quotas import client_quota_families
-from barnabas.telemetry.payload import Distribution
+from barnabas.metrics.telemetry.payload import Distribution
+from barnabas.serving.loop_budget import BOUNDS_SECONDS
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 
-    from barnabas.cluster.store import MetadataStore
-    from barnabas.groups.shard import GroupShard
-    from barnabas.lazy import Lazy
+    from barnabas.cluster.metadata.store import MetadataStore
+    from barnabas.cluster.replicas.manager import Replicas
+    from barnabas.coordinators.groups.shard import GroupShard
+    from barnabas.environment.lazy import Lazy
     from barnabas.log.cleaner.cleaner import LogCleaner
     from barnabas.log.manager import LogManager
-    from barnabas.loop_budget import LoopBudget
     from barnabas.metrics.client_telemetry import Telemetry
-    from barnabas.quotas.connections import Throttling
-    from barnabas.replicas.manager import Replicas
     from barnabas.security.authorizer import Authorizer
     from barnabas.serving.log_limit import LogLimit
+    from barnabas.serving.loop_budget import LoopBudget
     from barnabas.serving.memory import Memory
     from barnabas.serving.meter import RequestMeter
-    from barnabas.serving.quotas import BrokerQuotas
+    from barnabas.serving.quotas.connections import Throttling
+    from barnabas.serving.request_quotas import BrokerQuotas
 
 T = TypeVar("T")
 

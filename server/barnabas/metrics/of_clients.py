@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 
-from barnabas.ids import uuid_text
 from barnabas.metrics.families import COUNTER, GAUGE, INFO, TOTAL, Families, Family
-from barnabas.telemetry.payload import Labels
-from barnabas.telemetry.pushed import ClientMetrics
+from barnabas.metrics.telemetry.payload import Labels
+from barnabas.metrics.telemetry.pushed import ClientMetrics
+from barnabas.wire.ids import uuid_text
 
 KAFKA_PREFIX = "org_apache_kafka_"
 OTHER_PREFIX = "pushed_"

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from barnabas.metrics.families import Families
-    from barnabas.quotas.clients import Meter, QuotaOf
-    from barnabas.quotas.limits import Share
-    from barnabas.quotas.rate import Rate
-    from barnabas.quotas.token_bucket import TokenBucket
-    from barnabas.serving.quotas import BrokerQuotas
+    from barnabas.serving.quotas.clients import Meter, QuotaOf
+    from barnabas.serving.quotas.limits import Share
+    from barnabas.serving.quotas.rate import Rate
+    from barnabas.serving.quotas.token_bucket import TokenBucket
+    from barnabas.serving.request_quotas import BrokerQuotas
 
 M = TypeVar("M", "Rate", "TokenBucket")
 

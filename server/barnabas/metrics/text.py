@@ -15,7 +15,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.utils import floatToGoString
 
 from barnabas.metrics.families import COUNTER, GAUGE, INFO, TOTAL, Family
-from barnabas.telemetry.payload import Labels
+from barnabas.metrics.telemetry.payload import Labels
 
 LINES_AT_ONCE = 500
 OPENMETRICS = "application/openmetrics-text"

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from barnabas.network.dialing import dial
-from barnabas.network.lobby import Lobbies
 from barnabas.network.ready_sockets import ReadySockets
 from barnabas.network.transport import EVERYWHERE, Address, UnknownHostError
+from barnabas.network.wait_set import WaitSets
 from barnabas.wire.regions import Chunk, FileRegion
 
 if TYPE_CHECKING:
@@ -45,10 +45,10 @@ class PlainTransport:
     __slots__ = (
         "_awaited",
         "_behind",
-        "_lobbies",
         "_reader",
         "_ready",
         "_socket",
+        "_wait_sets",
         "local_address",
         "peer_address",
     )
@@ -58,10 +58,10 @@ class PlainTransport:
         sock: socket.socket,
         local: Address = ("", 0),
         peer: Address = ("", 0),
-        lobbies: Lobbies | None = None,
+        wait_sets: WaitSets | None = None,
         ready: ReadySockets | None = None,
     ) -> None:
-        """Without `lobbies` nothing bounds how many connections return from waiting in one turn.
+        """Without `wait_sets` nothing bounds how many connections return from waiting in one turn.
 
         Without `ready` sockets nobody knows whether this is the only one with something to read.
         """
@@ -71,14 +71,14 @@ class PlainTransport:
         self._reader: Reader | None = None
         self._awaited = 1  # how many bytes at least wake who waits for them
         self._behind = False  # whether the socket did not take a response at once
-        self._lobbies = lobbies
+        self._wait_sets = wait_sets
         self._ready = ready
         if ready is not None:
             ready.add(sock.fileno())
 
-    def handed_over(self) -> tuple[socket.socket, Lobbies | None, ReadySockets | None]:
+    def handed_over(self) -> tuple[socket.socket, WaitSets | None, ReadySockets | None]:
         """Return the socket and where it is waited for, to another transport, which closes it from then on."""
-        return self._socket, self._lobbies, self._ready
+        return self._socket, self._wait_sets, self._ready
 
     def report_to(self, reader: Reader) -> None:
         """Tell `reader` how the peer reads."""
@@ -88,9 +88,9 @@ class PlainTransport:
         self, *, soon: bool = True, is_crowded: bool = False, arrived: Callable[[], bool] | None = None
     ) -> None:
         """Wait until there may be something to read, or the peer has closed."""
-        if (is_crowded or not soon) and self._lobbies is not None:
-            lobby = self._lobbies.active if soon else self._lobbies.inactive
-            await lobby.wait_readable(self._socket.fileno(), arrived)
+        if (is_crowded or not soon) and self._wait_sets is not None:
+            wait_set = self._wait_sets.active if soon else self._wait_sets.inactive
+            await wait_set.wait_readable(self._socket.fileno(), arrived)
         else:
             try:
                 await trio.lowlevel.wait_readable(self._socket)
@@ -117,8 +117,8 @@ class PlainTransport:
     def wake(self) -> None:
         """Have a task that waits for something to read return from it."""
         trio.lowlevel.notify_closing(self._socket)  # `wait_readable` sees that it is not closed
-        if self._lobbies is not None:
-            self._lobbies.wake(self._socket.fileno())
+        if self._wait_sets is not None:
+            self._wait_sets.wake(self._socket.fileno())
 
     def receive_now(self, view: memoryview) -> int | None:
         """Read what is there into `view`: 0 means that the peer has closed, None that there is nothing yet."""
@@ -220,8 +220,8 @@ class PlainTransport:
     def close(self) -> None:
         """Close the socket; waiting tasks are woken with ClosedResourceError."""
         trio.lowlevel.notify_closing(self._socket)
-        if self._lobbies is not None:
-            self._lobbies.forget(self._socket.fileno())
+        if self._wait_sets is not None:
+            self._wait_sets.forget(self._socket.fileno())
         self._socket.close()
         self._reader = None  # so that both go at once, and not when all objects are collected
 
@@ -255,9 +255,9 @@ def _ended_early(position: int, missing: int) -> OSError:
 class SocketAcceptor:
     """One bound socket, as `network.transport.Acceptor`."""
 
-    def __init__(self, sock: socket.socket, lobbies: Lobbies, ready: ReadySockets) -> None:
+    def __init__(self, sock: socket.socket, wait_sets: WaitSets, ready: ReadySockets) -> None:
         self._socket = sock
-        self._lobbies = lobbies
+        self._wait_sets = wait_sets
         self._ready = ready
 
     @property
@@ -284,7 +284,7 @@ class SocketAcceptor:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             return PlainTransport(
-                accepted, _address(accepted.getsockname()), _address(peer), self._lobbies, self._ready
+                accepted, _address(accepted.getsockname()), _address(peer), self._wait_sets, self._ready
             )
         except BaseException:
             accepted.close()
@@ -301,7 +301,7 @@ class SocketNetwork:
     """The network of this machine, as `network.transport.Network`."""
 
     def __init__(self) -> None:
-        self._lobbies = Lobbies()
+        self._wait_sets = WaitSets()
         self._ready = ReadySockets()
 
     def host_name(self) -> str:
@@ -310,7 +310,7 @@ class SocketNetwork:
 
     def bind(self, host: str, port: int) -> list[SocketAcceptor]:
         """Bind all addresses of a host. Raises OSError, of it UnknownHostError."""
-        return [SocketAcceptor(sock, self._lobbies, self._ready) for sock in bind_sockets(host, port)]
+        return [SocketAcceptor(sock, self._wait_sets, self._ready) for sock in bind_sockets(host, port)]
 
     async def dial(self, host: str, port: int) -> trio.abc.Stream:
         """Open a TCP connection. Raises OSError."""

@@ -37,9 +37,9 @@ class TlsTransport(PlainTransport):
 
     def __init__(self, accepted: PlainTransport, tls: ServerTls) -> None:
         """Take over the socket of `accepted`, which is not to be used any more. Raises OSError."""
-        sock, lobbies, ready = accepted.handed_over()
+        sock, wait_sets, ready = accepted.handed_over()
         self._tls = tls.context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-        super().__init__(self._tls, accepted.local_address, accepted.peer_address, lobbies)
+        super().__init__(self._tls, accepted.local_address, accepted.peer_address, wait_sets)
         self._ready = ready  # which knows the descriptor already
         self._suites = tls.suites
 

@@ -23,11 +23,11 @@ from barnabas.serving.pacing import UNCOUNTED_BYTES_MAX, Pace, State
 from barnabas.serving.request import Request
 
 if TYPE_CHECKING:
-    from barnabas.deferred import Deferred
     from barnabas.network.transport import Transport
     from barnabas.serving.channel import Channel
     from barnabas.serving.connection_parts import ConnectionParts
     from barnabas.serving.context import ConnectionInfo
+    from barnabas.serving.deferred import Deferred
     from barnabas.serving.memory import IncomingMemory
 
 log = logging.getLogger(__name__)

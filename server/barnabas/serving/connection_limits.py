@@ -18,8 +18,8 @@ import trio
 from barnabas.config import broker as settings
 from barnabas.config.cluster import inter_broker_listener
 from barnabas.config.listeners import ListenerSettings
-from barnabas.quotas.connections import AddressLimits, ConnectionRates, Throttling
-from barnabas.quotas.entities import INT_MAX, QuotaEntity, Quotas
+from barnabas.serving.quotas.connections import AddressLimits, ConnectionRates, Throttling
+from barnabas.serving.quotas.entities import INT_MAX, QuotaEntity, Quotas
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from barnabas.loop_budget import LoopBudget
 from barnabas.serving.framing import BufferPool
 from barnabas.serving.handshakes import Handshakes
 from barnabas.serving.log_limit import LogLimit
+from barnabas.serving.loop_budget import LoopBudget
 from barnabas.serving.memory import Memory
 from barnabas.serving.pacing import Arrivals
 from barnabas.serving.stalls import StallMeter

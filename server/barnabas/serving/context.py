@@ -22,13 +22,13 @@ from barnabas.serving.memory import Reservation
 from barnabas.wire import registry
 
 if TYPE_CHECKING:
-    from barnabas.loop_budget import LoopBudget
     from barnabas.security.authorizer import Authorizer
     from barnabas.security.sasl.server import SaslServer
     from barnabas.serving.last_request import LastRequest
     from barnabas.serving.log_limit import LogLimit
+    from barnabas.serving.loop_budget import LoopBudget
     from barnabas.serving.memory import Memory
-    from barnabas.serving.quotas import BrokerQuotas, Mutations, RequestQuotas
+    from barnabas.serving.request_quotas import BrokerQuotas, Mutations, RequestQuotas
 
 audit = logging.getLogger("barnabas.authorizer")
 """Logger that stands for Kafka's `kafka.authorizer.logger`: refusals are warnings, what was allowed is at debug."""

@@ -21,8 +21,8 @@ from barnabas.wire.registry import response_codec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.apis import Api
     from barnabas.environment import Threads
+    from barnabas.serving.apis import Api
     from barnabas.serving.context import RequestContext
     from barnabas.wire.primitives import Chunk
 

@@ -16,9 +16,9 @@ from barnabas.wire.generated.api_versions import ApiVersionsResponse
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.apis import Api
-    from barnabas.release import ReleaseProfile
+    from barnabas.serving.apis import Api
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.release import ReleaseProfile
 
 log = logging.getLogger(__name__)
 

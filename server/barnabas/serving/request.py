@@ -16,11 +16,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas import apis
-from barnabas.deferred import Deferred, Future
 from barnabas.errors import PeerError, RequestError, StorageError
 from barnabas.network.sockets import in_memory
+from barnabas.serving import apis
 from barnabas.serving.context import RequestContext, shown_client
+from barnabas.serving.deferred import Deferred, Future
 from barnabas.serving.encoding import INLINE_BYTES_MAX, INLINE_ENTRIES_MAX
 from barnabas.serving.last_request import AFTER_CORRELATION_ID, BYTES_MAX, LastRequest
 from barnabas.serving.login import answer_token, out_of_turn, wait_after_failure
@@ -36,7 +36,7 @@ from barnabas.wire.regions import Chunk, FileRegion
 if TYPE_CHECKING:
     from barnabas.network.transport import Transport
     from barnabas.serving.context import ConnectionInfo
-    from barnabas.serving.pipeline import Pipeline
+    from barnabas.serving.request_parts import Pipeline
 
 log = logging.getLogger(__name__)
 

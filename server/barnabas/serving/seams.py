@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from barnabas.network.transport import Transport
-    from barnabas.serving.pipeline import Interceptor, Sender
+    from barnabas.serving.request_parts import Interceptor, Sender
 
 Taker = Callable[["Transport"], Awaitable[bool]]
 """Takes an accepted connection first; true when the broker is to serve it then, otherwise it is closed."""

@@ -9,7 +9,7 @@ import logging
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from barnabas.loop_budget import STALL_SECONDS, Stall
+from barnabas.serving.loop_budget import STALL_SECONDS, Stall
 from barnabas.wire import registry
 
 if TYPE_CHECKING:

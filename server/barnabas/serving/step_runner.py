@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 import trio
 
 from barnabas.environment import Threads
-from barnabas.loop_budget import LoopBudget
 from barnabas.records.codecs.pieces import LARGE_BYTES, Large
 from barnabas.records.compression import MEDIUM_BYTES, SMALL_BYTES
 from barnabas.records.steps import Reserve, Step, Steps, Work
+from barnabas.serving.loop_budget import LoopBudget
 
 T = TypeVar("T")
 

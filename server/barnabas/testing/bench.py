@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 import trio
 
 from barnabas.config.loading import BrokerConfig
-from barnabas.control.host import Host
-from barnabas.control.recorder import Recorder
-from barnabas.control.server import bind, serve, url_of
-from barnabas.control.state import INITIAL, state_of
+from barnabas.tools.control.host import Host
+from barnabas.tools.control.recorder import Recorder
+from barnabas.tools.control.server import bind, serve, url_of
+from barnabas.tools.control.state import INITIAL, state_of
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
-    from barnabas.control.clock import VirtualClock
-    from barnabas.seeding.looking import JsonObject
-    from barnabas.seeding.seeds import Seeds
+    from barnabas.tools.control.clock import VirtualClock
+    from barnabas.tools.seeding.looking import JsonObject
+    from barnabas.tools.seeding.seeds import Seeds
 
 SETTINGS: Mapping[str, str] = {
     "offsets.topic.num.partitions": "1",
@@ -99,7 +99,7 @@ def _preparing(seeds: Seeds | None) -> Callable[[Broker], Awaitable[None]] | Non
     """Return what puts the seeds into a broker, if there are any."""
     if not seeds:
         return None
-    from barnabas.seeding.planting import preparing
+    from barnabas.tools.seeding.planting import preparing
 
     return preparing(seeds)
 

@@ -123,7 +123,7 @@ class KafkaBroker:
         if isinstance(seeds, Mapping):
             self.control("POST", "/v1/seeds", dict(seeds))
             return
-        from barnabas.seeding.files import document_of
+        from barnabas.tools.seeding.files import document_of
 
         self.control("POST", "/v1/seeds", document_of(Path(seeds)))
 

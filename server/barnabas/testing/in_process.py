@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from barnabas.control.clock import VirtualClock
-from barnabas.control.routes import dispatch
-from barnabas.ephemeral import owned_directory
+from barnabas.environment.ephemeral import owned_directory
 from barnabas.testing.bench import Bench, config_of, open_bench
 from barnabas.testing.broker import AsyncKafkaBroker, Control, KafkaBroker
 from barnabas.testing.running import BrokerFailedError
+from barnabas.tools.control.clock import VirtualClock
+from barnabas.tools.control.routes import dispatch
 
 if TYPE_CHECKING:
-    from barnabas.control.host import Host
-    from barnabas.seeding.seeds import Seeds
+    from barnabas.tools.control.host import Host
+    from barnabas.tools.seeding.seeds import Seeds
 
 
 @asynccontextmanager
@@ -42,7 +42,7 @@ async def open_broker(
 def _seeds_of(seeds: Mapping[str, Any] | None) -> Seeds | None:
     if not seeds:
         return None
-    from barnabas.seeding.reading import read_seeds
+    from barnabas.tools.seeding.reading import read_seeds
 
     return read_seeds(dict(seeds))
 

@@ -79,7 +79,7 @@ def kafka_seeds(request: pytest.FixtureRequest) -> Mapping[str, Any]:
     path = request.config.getini("kafka_seed_file")
     if not path:
         return {}
-    from barnabas.seeding.files import document_of
+    from barnabas.tools.seeding.files import document_of
 
     found: Mapping[str, Any] = document_of(request.config.rootpath / path)
     return found

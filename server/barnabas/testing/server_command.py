@@ -19,17 +19,18 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from barnabas import __version__, log_lines
+from barnabas import __version__
 from barnabas.ending import DONE, FAILED, USAGE_ERROR, end_signals
-from barnabas.lazy import OPENSSL_USERS, import_when_used
+from barnabas.environment import log_lines
+from barnabas.environment.lazy import OPENSSL_USERS, import_when_used
 
 if TYPE_CHECKING:
     from trio import CancelScope
 
     from barnabas.config.loading import BrokerConfig
-    from barnabas.control.host import Host
-    from barnabas.seeding.seeds import Seeds
     from barnabas.testing.bench import Bench
+    from barnabas.tools.control.host import Host
+    from barnabas.tools.seeding.seeds import Seeds
 
 PR_SET_PDEATHSIG = 1
 PARENT_ENDED = signal.SIGUSR2
@@ -48,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _main(arguments: Sequence[str]) -> int:
     from barnabas.config.setting import SettingError
-    from barnabas.ephemeral import ephemeral_directory
+    from barnabas.environment.ephemeral import ephemeral_directory
 
     options = _parser().parse_args(arguments)
     log_lines.begin(options.log_level)
@@ -111,8 +112,8 @@ def _seeds(options: argparse.Namespace) -> Seeds | None:
     if not options.topic and options.seed_file is None:
         return None
     from barnabas.config.setting import SettingError
-    from barnabas.seeding.files import seeds_of_options
-    from barnabas.seeding.seeds import SeedError
+    from barnabas.tools.seeding.files import seeds_of_options
+    from barnabas.tools.seeding.seeds import SeedError
 
     try:
         return seeds_of_options(options.topic, options.seed_file)
@@ -148,8 +149,8 @@ def _run(options: argparse.Namespace, config: BrokerConfig, seeds: Seeds | None)
 
     from barnabas.broker import interpreter
     from barnabas.broker.startup import StartupError
-    from barnabas.control.clock import VirtualClock
     from barnabas.errors import StorageError, leaves
+    from barnabas.tools.control.clock import VirtualClock
 
     interpreter.prepare()
     clock = VirtualClock()
@@ -177,8 +178,8 @@ async def _serve(
 
     from barnabas.broker import interpreter
     from barnabas.broker.startup import parse_metrics_address
-    from barnabas.control.clock import VirtualClock
     from barnabas.testing.bench import open_bench
+    from barnabas.tools.control.clock import VirtualClock
 
     assert isinstance(clock, VirtualClock)
     parent = os.getppid()

@@ -13,7 +13,7 @@ import pytest
 import trio
 import trio.testing
 
-from barnabas.release import KAFKA_4, release
+from barnabas.serving.release import KAFKA_4, release
 from barnabas.testing.simulation.world import SimulatedThreads
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.errors import ErrorCode

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from barnabas.cluster.replicas import epoch_ends
+from barnabas.cluster.replicas.replica import Replica
 from barnabas.handlers import list_offsets
 from barnabas.log import readable, retention, timestamps
 from barnabas.log.epochs import LeaderEpochs
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.segments import Segments
-from barnabas.replicas import epoch_ends
-from barnabas.replicas.replica import Replica
 
 
 def _read_as_leader(self, offset, **named):

@@ -13,11 +13,11 @@ import pytest
 
 from barnabas.errors import StorageError
 from barnabas.log.format import names
-from barnabas.logtool.overlay import apply_changes
-from barnabas.logtool.places import open_partition
-from barnabas.logtool.repair import plan_repair
 from barnabas.records.validate import Origin
 from barnabas.testing.memory_disk import Inode, MemoryDisk
+from barnabas.tools.logtool.overlay import apply_changes
+from barnabas.tools.logtool.places import open_partition
+from barnabas.tools.logtool.repair import plan_repair
 from tests.support.effort import EFFORT
 from tests.support.logs import TOPIC_ID, Broker, append, batch, marker, read_all
 

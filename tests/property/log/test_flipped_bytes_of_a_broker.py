@@ -16,13 +16,13 @@ import pytest
 from barnabas.broker.startup import StartupError
 from barnabas.errors import StorageError
 from barnabas.log.format import names
-from barnabas.logtool.overlay import apply_changes
-from barnabas.logtool.places import open_partition
-from barnabas.logtool.repair import plan_repair
 from barnabas.records.batch import iter_batches
 from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
 from barnabas.testing.memory_disk import MemoryDisk
+from barnabas.tools.logtool.overlay import apply_changes
+from barnabas.tools.logtool.places import open_partition
+from barnabas.tools.logtool.repair import plan_repair
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.init_producer_id import InitProducerIdRequest

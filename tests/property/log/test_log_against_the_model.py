@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from barnabas.cluster.image import ClusterImage, PartitionInfo
+from barnabas.cluster.metadata.image import ClusterImage, PartitionInfo
 from barnabas.handlers.delete_records import DeleteRecords
 from barnabas.handlers.list_offsets import ListOffsets
 from barnabas.handlers.offset_for_leader_epoch import OffsetForLeaderEpoch

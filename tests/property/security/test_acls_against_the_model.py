@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from barnabas.cluster.image import ClusterImage
+from barnabas.cluster.metadata.image import ClusterImage
 from barnabas.config.loading import BrokerConfig
 from barnabas.handlers import create_acls, delete_acls, describe_acls
 from barnabas.handlers.shared import acl_requests

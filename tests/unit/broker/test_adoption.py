@@ -1,6 +1,6 @@
 """Logs without a topic, as another broker leaves them: they are served, kept whole, and nobody's producer id is taken."""
 
-from barnabas.cluster.image import TOPIC
+from barnabas.cluster.metadata.image import TOPIC
 from barnabas.testing.memory_disk import MemoryDisk
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.init_producer_id import InitProducerIdRequest

@@ -16,23 +16,23 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 import barnabas.serving.pacing
-from barnabas import apis
-from barnabas.coordination.waiting import FutureReply, Waiter
-from barnabas.deferred import Deferred
+from barnabas.coordinators.runtime.waiting import FutureReply, Waiter
 from barnabas.environment.real import real_environment
-from barnabas.loop_budget import LoopBudget
-from barnabas.network.lobby import Lobbies
 from barnabas.network.sockets import PlainTransport
-from barnabas.release import KAFKA_4
+from barnabas.network.wait_set import WaitSets
 from barnabas.security.authorizer import AllowEverything
+from barnabas.serving import apis
 from barnabas.serving.connection import Connection
 from barnabas.serving.context import ConnectionInfo, Shared
+from barnabas.serving.deferred import Deferred
 from barnabas.serving.encoding import CodecWorker
 from barnabas.serving.log_limit import LogLimit
+from barnabas.serving.loop_budget import LoopBudget
 from barnabas.serving.memory import Memory
 from barnabas.serving.pacing import UNCOUNTED_BYTES_MAX
-from barnabas.serving.pipeline import Pipeline
+from barnabas.serving.release import KAFKA_4
 from barnabas.serving.request import Request
+from barnabas.serving.request_parts import Pipeline
 from barnabas.wire.generated.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.wire.headers import decode_response, encode_request
 from tests.support.connection_parts import connection_parts
@@ -148,7 +148,7 @@ async def waiting() -> AsyncIterator[Client]:
     handler, steps = Handler(), Steps()
     clock: list[Any] = [lambda: 0]
     parts = connection_parts(begin=partial(Request, pipeline_of(handler, lambda: clock[0]())))
-    connection = Connection(parts, PlainTransport(ours, lobbies=Lobbies()), info)
+    connection = Connection(parts, PlainTransport(ours, wait_sets=WaitSets()), info)
 
     async def serve() -> None:
         steps.task = trio.lowlevel.current_task()

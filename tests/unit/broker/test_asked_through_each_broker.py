@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 
 import trio
 
-from barnabas import apis
 from barnabas.client import Client
-from barnabas.inspection.errors import error_codes
-from barnabas.probing.harmless import BETWEEN_BROKERS, BY_KEY, Effect, Names
-from barnabas.probing.honoured import OF_GROUPS, OF_SHARES, OF_TRANSACTIONS
-from barnabas.probing.messages import make
-from barnabas.statemachine.partitioning import partition_for
+from barnabas.cluster.metadata.partitioning import partition_for
+from barnabas.serving import apis
 from barnabas.testing.simulation.world import World
+from barnabas.tools.inspection.errors import error_codes
+from barnabas.tools.probing.harmless import BETWEEN_BROKERS, BY_KEY, Effect, Names
+from barnabas.tools.probing.honoured import OF_GROUPS, OF_SHARES, OF_TRANSACTIONS
+from barnabas.tools.probing.messages import make
 from barnabas.wire.generated.errors import ErrorCode
 from tests.support.replicating import in_world, produce
 from tests.support.zookeeper_cluster import ZooKeeperCluster, clustered

@@ -11,11 +11,11 @@ from trio.testing import wait_all_tasks_blocked
 
 from barnabas.environment.real import OsThreads
 from barnabas.errors import RequestError
-from barnabas.loop_budget import CROWD, LoopBudget
-from barnabas.network.lobby import Lobbies
 from barnabas.network.sockets import PlainTransport
+from barnabas.network.wait_set import WaitSets
 from barnabas.serving.connection import Connection
 from barnabas.serving.context import ConnectionInfo
+from barnabas.serving.loop_budget import CROWD, LoopBudget
 from barnabas.serving.memory import Held, Memory
 from tests.support.broker import broker_to_ask
 from tests.support.connection_parts import copied
@@ -37,13 +37,13 @@ async def broker(tmp_path):
 
 
 @asynccontextmanager
-async def connected(broker, lobbies=None):
+async def connected(broker, wait_sets=None):
     """A served connection, and the client's end of it."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     theirs.setblocking(False)
     info = ConnectionInfo(1, "PLAINTEXT", "PLAINTEXT", ("127.0.0.1", 9092), ("127.0.0.1", 50_000))
-    connection = Connection(broker, PlainTransport(ours, lobbies=lobbies), info)
+    connection = Connection(broker, PlainTransport(ours, wait_sets=wait_sets), info)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(connection.serve)
         with trio.socket.from_stdlib_socket(theirs) as client:
@@ -65,10 +65,10 @@ async def answer(client) -> bytes:
 
 
 async def test_an_active_connection_waits_among_others_while_there_is_a_crowd(broker) -> None:
-    lobbies, budget = Lobbies(), LoopBudget(clock=lambda: 0.0)
+    wait_sets, budget = WaitSets(), LoopBudget(clock=lambda: 0.0)
     broker.budget = budget
     with budget:
-        async with connected(broker, lobbies) as (_, client):
+        async with connected(broker, wait_sets) as (_, client):
             for number, waiting in enumerate(((1, 0), (0, 0), (0, 1))):
                 if number == 2:
                     async with trio.open_nursery() as nursery:
@@ -78,22 +78,22 @@ async def test_an_active_connection_waits_among_others_while_there_is_a_crowd(br
                 await client.send(request(API_VERSIONS, 0, correlation_id=number))
                 assert struct.unpack_from(">i", await answer(client)) == (number,)
                 await wait_all_tasks_blocked()
-                assert (len(lobbies.inactive), len(lobbies.active)) == waiting
+                assert (len(wait_sets.inactive), len(wait_sets.active)) == waiting
 
 
 async def test_a_connection_is_expected_to_be_active_after_requests_in_quick_succession(broker) -> None:
-    """The connection waits in the lobby until then, and there again when it has been idle."""
-    lobbies = Lobbies()
+    """The connection waits in the wait set until then, and there again when it has been idle."""
+    wait_sets = WaitSets()
 
-    async with connected(broker, lobbies) as (connection, client):
+    async with connected(broker, wait_sets) as (connection, client):
         for number, is_expected in enumerate((False, True, True)):
             await client.send(request(API_VERSIONS, 0, correlation_id=number))
             assert struct.unpack_from(">i", await answer(client)) == (number,)
             await wait_all_tasks_blocked()
-            assert len(lobbies.inactive) == (not is_expected)
+            assert len(wait_sets.inactive) == (not is_expected)
         connection.expect_nothing_soon()
         await wait_all_tasks_blocked()
-        assert len(lobbies.inactive) == 1
+        assert len(wait_sets.inactive) == 1
         await client.send(request(API_VERSIONS, 0, correlation_id=7))
         assert struct.unpack_from(">i", await answer(client)) == (7,)
 

@@ -9,10 +9,10 @@ import trio
 import trio.testing
 
 from barnabas.config.loading import BrokerConfig
-from barnabas.quotas.entities import QuotaEntity
 from barnabas.serving.connection_limits import ConnectionLimits
 from barnabas.serving.listener import THROTTLED_MAX, Connections, Listener
 from barnabas.serving.log_limit import LogLimit
+from barnabas.serving.quotas.entities import QuotaEntity
 from tests.support.connection_parts import connection_parts
 
 LISTENERS = {"CLIENTS": "PLAINTEXT", "BROKERS": "PLAINTEXT"}

@@ -13,12 +13,12 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from barnabas import apis
-from barnabas.network.lobby import Lobbies
 from barnabas.network.sockets import PlainTransport
+from barnabas.network.wait_set import WaitSets
 from barnabas.security.sasl.mechanism import Mechanism
 from barnabas.security.sasl.plain import PlainExchange
 from barnabas.security.sasl.server import SaslOffer, SaslServer
+from barnabas.serving import apis
 from barnabas.serving.connection import Connection
 from barnabas.serving.context import ConnectionInfo
 from barnabas.serving.request import Request
@@ -119,7 +119,7 @@ async def logged_in(asked: Any) -> AsyncIterator[Peer]:
     info.login = login
     connection = Connection(
         connection_parts(begin=partial(Request, pipeline_of(asked))),
-        PlainTransport(ours, lobbies=Lobbies()),
+        PlainTransport(ours, wait_sets=WaitSets()),
         info,
     )
     async with trio.open_nursery() as nursery:

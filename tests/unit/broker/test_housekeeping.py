@@ -8,13 +8,13 @@ import pytest
 import trio
 
 from barnabas.broker.housekeeping import SEGMENTS_AT_ONCE, Housekeeping
+from barnabas.cluster.replicas.failures import LogDirFailures
 from barnabas.config.loading import BrokerConfig
 from barnabas.environment.real import real_environment
 from barnabas.errors import StorageError
 from barnabas.log.cleaner.cleaner import LogCleaner
 from barnabas.log.rate_limit import RateLimit
-from barnabas.loop_budget import LoopBudget
-from barnabas.replicas.failures import LogDirFailures
+from barnabas.serving.loop_budget import LoopBudget
 from barnabas.testing.memory_disk import MemoryDisk
 from tests.support.logs import NOW_MS, Broker, append, batch, read_all
 

@@ -6,9 +6,9 @@ on there, so records that take the place of lost ones must be of a later epoch.
 
 import pytest
 
-from barnabas.cluster.journal import COPY, JOURNAL
-from barnabas.control.snapshots import Snapshots
+from barnabas.cluster.metadata.journal import COPY, JOURNAL
 from barnabas.testing.memory_disk import MemoryDisk
+from barnabas.tools.control.snapshots import Snapshots
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from tests.support.brokers import running

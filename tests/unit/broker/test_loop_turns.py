@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.release import KAFKA_4
+from barnabas.serving.release import KAFKA_4
 from tests.support.loop_meter import LINES_MAX
 from tests.support.worst_inputs import ROWS
 

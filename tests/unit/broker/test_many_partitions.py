@@ -7,8 +7,8 @@ import threading
 import pytest
 import trio
 
-from barnabas.cluster.embedded import EmbeddedStore
-from barnabas.replicas.manager import LOGS_AT_ONCE
+from barnabas.cluster.metadata.single_node_store import EmbeddedStore
+from barnabas.cluster.replicas.manager import LOGS_AT_ONCE
 from barnabas.testing.memory_disk import MemoryDisk
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.delete_topics import DeleteTopicsRequest

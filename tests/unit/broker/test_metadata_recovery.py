@@ -3,8 +3,8 @@
 import pytest
 
 from barnabas.broker.assembly import assembled
-from barnabas.cluster.image import TOPIC
-from barnabas.cluster.journal import COPY, JOURNAL
+from barnabas.cluster.metadata.image import TOPIC
+from barnabas.cluster.metadata.journal import COPY, JOURNAL
 from barnabas.config.loading import BrokerConfig
 from barnabas.environment.real import real_environment
 from barnabas.errors import StorageError

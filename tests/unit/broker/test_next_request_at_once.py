@@ -11,7 +11,7 @@ import time
 import pytest
 import trio
 
-import barnabas.loop_budget
+import barnabas.serving.loop_budget
 import barnabas.serving.pacing
 from barnabas.network.sockets import PlainTransport
 from tests.support.broker import broker_to_ask
@@ -40,7 +40,7 @@ def patient(monkeypatch):
     """Look for as long as it takes: so that nothing depends on how fast this machine is."""
     monkeypatch.setattr(barnabas.serving.pacing, "BUSY_POLL_SECONDS", TIMEOUT_S)
     monkeypatch.setattr(barnabas.serving.pacing, "BUSY_POLL_WITHIN_SECONDS", TIMEOUT_S)
-    monkeypatch.setattr(barnabas.loop_budget, "AT_ONCE_SECONDS", TIMEOUT_S)
+    monkeypatch.setattr(barnabas.serving.loop_budget, "AT_ONCE_SECONDS", TIMEOUT_S)
 
 
 def ask(client, count=1):
@@ -99,7 +99,7 @@ async def test_an_old_turn_ends_without_a_wait_for_the_next_request(broker, pati
         client.shutdown(socket.SHUT_WR)
 
     monkeypatch.setattr(PlainTransport, "wait_readable", counted)
-    monkeypatch.setattr(barnabas.loop_budget, "AT_ONCE_SECONDS", 0.002)
+    monkeypatch.setattr(barnabas.serving.loop_budget, "AT_ONCE_SECONDS", 0.002)
     async with connected(broker) as (_, client):
         trio.lowlevel.add_instrument(turns)
         await trio.to_thread.run_sync(ask_slowly, client)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from barnabas import apis
+from barnabas.serving import apis
 from barnabas.serving.last_request import BYTES_MAX
-from barnabas.serving.pipeline import Pipeline
 from barnabas.serving.request import Request
+from barnabas.serving.request_parts import Pipeline
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.heartbeat import HeartbeatRequest

@@ -8,11 +8,11 @@ import struct
 import pytest
 import trio
 
-from barnabas.apis import Api
-from barnabas.inspection.errors import error_codes
-from barnabas.inspection.frames import read_response
-from barnabas.release import KAFKA_4
+from barnabas.serving.apis import Api
 from barnabas.serving.error_responses import top_level_response
+from barnabas.serving.release import KAFKA_4
+from barnabas.tools.inspection.errors import error_codes
+from barnabas.tools.inspection.frames import read_response
 from barnabas.wire.generated.errors import ErrorCode
 from tests.support.brokers import running
 from tests.support.wide_requests import places, wide

@@ -11,10 +11,10 @@ import pytest
 import trio
 import trio.testing
 
-from barnabas import apis
 from barnabas.errors import PeerError
-from barnabas.serving.pipeline import Pipeline
+from barnabas.serving import apis
 from barnabas.serving.request import Request
+from barnabas.serving.request_parts import Pipeline
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest

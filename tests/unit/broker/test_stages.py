@@ -14,8 +14,8 @@ from barnabas.security.sasl.plain import PlainExchange
 from barnabas.security.sasl.server import SaslOffer, SaslServer
 from barnabas.serving.connection import Connection
 from barnabas.serving.context import ConnectionInfo
-from barnabas.serving.pipeline import Pipeline
 from barnabas.serving.request import Request
+from barnabas.serving.request_parts import Pipeline
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.metadata import MetadataRequest

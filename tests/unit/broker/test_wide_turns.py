@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.release import KAFKA_4
+from barnabas.serving.release import KAFKA_4
 from tests.support.loop_meter import SCALED_LINES_MAX
 
 ROOT = Path(__file__).resolve().parents[3]

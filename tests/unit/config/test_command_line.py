@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import barnabas
+from barnabas.broker.serve_options import SET_OPTION, collect
 from barnabas.cli import USAGE_ERROR, _add_serve, main
 from barnabas.config.loading import BrokerConfig
-from barnabas.serve_options import SET_OPTION, collect
 
 
 def said(capsys, *arguments):

@@ -3,8 +3,8 @@
 import pytest
 import trio
 
-from barnabas.cluster.changes import TopicDeleted
-from barnabas.loop_budget import LoopBudget
+from barnabas.cluster.metadata.changes import TopicDeleted
+from barnabas.serving.loop_budget import LoopBudget
 from barnabas.wire.generated.consumer_group_describe import ConsumerGroupDescribeRequest
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.wire.generated.errors import ErrorCode

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from barnabas.cluster.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from barnabas.cluster.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from barnabas.config import tables
 from barnabas.config import topic as topic_settings
 from barnabas.serving.log_limit import LINES_MAX

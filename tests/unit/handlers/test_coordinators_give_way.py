@@ -6,10 +6,10 @@ Judged by counts: how often a request lets others run, and how many records an e
 import pytest
 import trio
 
-from barnabas.coordination.internal_topics import InternalTopic
-from barnabas.groups.shard import OFFSETS_AT_ONCE
+from barnabas.coordinators.groups.shard import OFFSETS_AT_ONCE
+from barnabas.coordinators.runtime.internal_topics import InternalTopic
 from barnabas.handlers.shared.committing import COMMITS_AT_ONCE, PARTITIONS_PER_CHECKPOINT
-from barnabas.loop_budget import LoopBudget
+from barnabas.serving.loop_budget import LoopBudget
 from barnabas.wire.generated.add_partitions_to_txn import AddPartitionsToTxnRequest
 from barnabas.wire.generated.consumer_group_describe import ConsumerGroupDescribeRequest
 from barnabas.wire.generated.create_topics import CreateTopicsRequest

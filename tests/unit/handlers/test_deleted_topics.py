@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from barnabas.cluster.changes import PartitionsAdded, TopicDeleted
+from barnabas.cluster.metadata.changes import PartitionsAdded, TopicDeleted
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.initialize_share_group_state import InitializeShareGroupStateRequest
 from barnabas.wire.generated.offset_commit import OffsetCommitRequest

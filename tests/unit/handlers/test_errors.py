@@ -2,7 +2,7 @@
 
 import pytest
 
-from barnabas import apis
+from barnabas.serving import apis
 from barnabas.serving.error_responses import error_response
 from barnabas.wire import registry
 from barnabas.wire.generated.errors import ErrorCode

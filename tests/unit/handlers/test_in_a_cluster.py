@@ -2,22 +2,22 @@
 
 import pytest
 
-from barnabas import apis
-from barnabas.cluster.changes import (
+from barnabas.cluster.metadata.changes import (
     BrokerRegistered,
     ControllerChanged,
     PartitionChanged,
     TopicCreated,
     TopicDeleted,
 )
-from barnabas.cluster.image import (
+from barnabas.cluster.metadata.image import (
     NO_TOPIC_ID,
     BrokerInfo,
     Delta,
     PartitionInfo,
     TopicInfo,
 )
-from barnabas.coordination.locator import ImageLocator
+from barnabas.coordinators.runtime.locator import ImageLocator
+from barnabas.serving import apis
 from barnabas.wire.generated.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from barnabas.wire.generated.create_partitions import CreatePartitionsRequest
 from barnabas.wire.generated.create_topics import CreateTopicsRequest

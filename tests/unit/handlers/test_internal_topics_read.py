@@ -7,10 +7,10 @@ from random import Random
 import pytest
 import trio
 
-from barnabas import apis
 from barnabas.records.building import encode_batch
 from barnabas.records.control import encode_end_marker
 from barnabas.records.record import Record
+from barnabas.serving import apis
 from barnabas.wire import registry
 from barnabas.wire.generated.consumer_group_describe import ConsumerGroupDescribeRequest
 from barnabas.wire.generated.describe_groups import DescribeGroupsRequest

@@ -2,11 +2,11 @@
 
 import pytest
 
-from barnabas import apis
 from barnabas.handlers.produce.appending import LOOKS_PER_CHECKPOINT
 from barnabas.log.background_write import BACKGROUND_BYTES
 from barnabas.log.format.names import INTERNAL_TOPICS
-from barnabas.probing.harmless import records_of
+from barnabas.serving import apis
+from barnabas.tools.probing.harmless import records_of
 from barnabas.wire.generated.delete_records import DeleteRecordsRequest
 from barnabas.wire.generated.describe_transactions import DescribeTransactionsRequest
 from barnabas.wire.generated.errors import ErrorCode

@@ -6,11 +6,11 @@ from itertools import count
 import pytest
 import trio
 
-from barnabas.cluster.image import TOPIC
-from barnabas.cluster.journal import JOURNAL
+from barnabas.cluster.metadata.image import TOPIC
+from barnabas.cluster.metadata.journal import JOURNAL
 from barnabas.handlers import describe_configs
-from barnabas.loop_budget import LoopBudget
 from barnabas.serving.log_limit import LINES_MAX
+from barnabas.serving.loop_budget import LoopBudget
 from barnabas.wire.generated.create_partitions import CreatePartitionsRequest
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.delete_topics import DeleteTopicsRequest

@@ -2,8 +2,8 @@
 
 import pytest
 
+from barnabas.cluster.replicas.appending import Appends, PartitionResponse
 from barnabas.records.batch import ATTRIBUTES_OFFSET, CRC_OFFSET, compute_crc, read_header
-from barnabas.replicas.appending import Appends, PartitionResponse
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.metadata import MetadataRequest
 from barnabas.wire.generated.produce import ProduceRequest

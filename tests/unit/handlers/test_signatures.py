@@ -7,9 +7,9 @@ import inspect
 
 import pytest
 
-from barnabas import apis
 from barnabas.broker.handlers import services_of
 from barnabas.broker.services import Services
+from barnabas.serving import apis
 
 NOT_FIELDS = {
     "delegation_tokens": "DelegationTokens",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.groups.streams.topology import Status
+from barnabas.coordinators.groups.streams.topology import Status
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from tests.support.broker import Asked, broker_to_ask

@@ -4,13 +4,13 @@ import logging
 
 import pytest
 
-from barnabas.ids import parse_uuid
 from barnabas.metrics.client_telemetry import address_text
 from barnabas.wire.generated.api_versions import ApiVersionsRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from barnabas.wire.generated.incremental_alter_configs import IncrementalAlterConfigsRequest
 from barnabas.wire.generated.push_telemetry import PushTelemetryRequest
+from barnabas.wire.ids import parse_uuid
 from tests.support.broker import broker_to_ask
 
 CLIENT_METRICS = 16

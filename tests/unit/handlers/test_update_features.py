@@ -2,7 +2,7 @@
 
 import pytest
 
-from barnabas.cluster.changes import FeaturesChanged
+from barnabas.cluster.metadata.changes import FeaturesChanged
 from barnabas.wire.generated.api_versions import ApiVersionsRequest
 from barnabas.wire.generated.consumer_group_describe import ConsumerGroupDescribeRequest
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

@@ -2,8 +2,8 @@
 
 import pytest
 
+from barnabas.coordinators.transactions.transaction import Producer
 from barnabas.errors import RequestError
-from barnabas.transactions.transaction import Producer
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.produce import ProduceRequest
 from barnabas.wire.generated.txn_offset_commit import TxnOffsetCommitRequest

@@ -9,9 +9,9 @@ import pytest
 import trio
 import trio.testing
 
-from barnabas.cluster.changes import PartitionChanged
-from barnabas.cluster.image import PartitionInfo
-from barnabas.loop_budget import LoopBudget
+from barnabas.cluster.metadata.changes import PartitionChanged
+from barnabas.cluster.metadata.image import PartitionInfo
+from barnabas.serving.loop_budget import LoopBudget
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.delete_records import DeleteRecordsRequest
 from barnabas.wire.generated.errors import ErrorCode

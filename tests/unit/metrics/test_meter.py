@@ -1,6 +1,6 @@
 """Counting requests: errors wherever a response has them, bytes by topic, and nothing that grows without end."""
 
-from barnabas import apis
+from barnabas.serving import apis
 from barnabas.serving.meter import RequestMeter, count_error_codes, places_of
 from barnabas.wire import registry
 from barnabas.wire.generated.api_versions import ApiVersionsResponse

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from barnabas.loop_budget import BOUNDS_SECONDS
 from barnabas.metrics import of_broker
 from barnabas.metrics.families import Families
 from barnabas.metrics.of_broker import Sources, broker_families, error_name
-from barnabas.quotas.connections import Throttling
 from barnabas.security.authorizer import AllowEverything
+from barnabas.serving.loop_budget import BOUNDS_SECONDS
 from barnabas.serving.meter import RequestMeter
+from barnabas.serving.quotas.connections import Throttling
 from tests.support.broker import Asked, ask_for_topic, broker_to_ask
 from tests.support.logs import batch
 from tests.support.plain_requests import ask, codes

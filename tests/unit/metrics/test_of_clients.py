@@ -2,8 +2,8 @@
 
 from barnabas.metrics.families import COUNTER, GAUGE, HISTOGRAM, SUMMARY
 from barnabas.metrics.of_clients import client_families, metric_name
-from barnabas.telemetry.payload import Distribution, Point
-from barnabas.telemetry.pushed import PushedMetrics
+from barnabas.metrics.telemetry.payload import Distribution, Point
+from barnabas.metrics.telemetry.pushed import PushedMetrics
 
 ONE, TWO = bytes(range(16)), bytes(range(1, 17))
 ME = {

@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.errors import RequestError
 from barnabas.metrics import client_telemetry
-from barnabas.telemetry.payload import COUNTER, Point, Pushed
+from barnabas.metrics.telemetry.payload import COUNTER, Point, Pushed
 from barnabas.wire.generated.errors import ErrorCode
 from tests.support.broker import broker_to_ask
 from tests.support.plain_requests import ask

@@ -1,11 +1,11 @@
 """Metrics show the clients that quotas throttle."""
 
-from barnabas.loop_budget import LoopBudget
 from barnabas.metrics.families import Families
 from barnabas.metrics.of_quotas import SHOWN_MAX, client_quota_families
-from barnabas.quotas.clients import ClientQuotas
-from barnabas.quotas.entities import QuotaEntity
-from barnabas.serving.quotas import BrokerQuotas
+from barnabas.serving.loop_budget import LoopBudget
+from barnabas.serving.quotas.clients import ClientQuotas
+from barnabas.serving.quotas.entities import QuotaEntity
+from barnabas.serving.request_quotas import BrokerQuotas
 
 PRODUCE, CREATE_TOPICS = 0, 19
 

@@ -8,8 +8,8 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.exposition import choose_encoder
 
 from barnabas.metrics.families import COUNTER, GAUGE, HISTOGRAM, INFO, SUMMARY, Families
+from barnabas.metrics.telemetry.payload import Distribution
 from barnabas.metrics.text import LINES_AT_ONCE, content_type_for, render
-from barnabas.telemetry.payload import Distribution
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 ODD = 'a "quoted" \\ text\nof two lines, äöü €'

@@ -311,7 +311,7 @@ def test_changes_are_what_several_manifests_come_to():
         "barnabas.manifest-last": "9",
         "barnabas.manifest-sha256": digest(third.encode()),
         "barnabas.kinds": "load,compact",
-        "barnabas.cluster-id": "c",
+        "barnabas.cluster.metadata-id": "c",
         "barnabas.topic": "renamed",
         "barnabas.offsets": '{"id": {"0": [5, 20], "1": [0, 3]}}',
     }

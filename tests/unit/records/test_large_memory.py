@@ -9,7 +9,6 @@ from importlib import import_module
 import pytest
 
 from barnabas.environment.real import OsThreads
-from barnabas.loop_budget import LoopBudget
 from barnabas.records.building import encode_batch
 from barnabas.records.codecs import pieces
 from barnabas.records.codecs.pieces import LARGE_BYTES, PIECE_BYTES, TURN_BYTES, Large, Pieces
@@ -24,6 +23,7 @@ from barnabas.records.errors import DecompressedTooLargeError
 from barnabas.records.record import Record
 from barnabas.records.rules import AppendRules
 from barnabas.records.validate import validate_steps
+from barnabas.serving.loop_budget import LoopBudget
 from barnabas.serving.step_runner import StepRunner
 from tests.support.steps import kinds
 

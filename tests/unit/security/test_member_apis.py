@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from barnabas import apis
 from barnabas.broker.handlers import Handlers
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import CLUSTER_NAME, Operation, Requester, ResourceType
+from barnabas.serving import apis
 from barnabas.serving.context import RequestContext, Shared
 from barnabas.serving.error_responses import error_response
 from barnabas.serving.log_limit import LogLimit

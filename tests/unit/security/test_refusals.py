@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from barnabas import apis
 from barnabas.environment.real import real_environment
 from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
-from barnabas.release import KAFKA_4, release
 from barnabas.security.authorizer import REFUSALS, AllowEverything, Operation, Requester, ResourceType
+from barnabas.serving import apis
 from barnabas.serving.context import ConnectionInfo
+from barnabas.serving.release import KAFKA_4, release
 from compat.kit.wire import decode, encode, message
 from compat.security.requests import REQUESTS, Names
 from tests.support.broker import NOW_MS, Asked, broker_to_ask

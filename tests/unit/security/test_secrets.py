@@ -6,7 +6,7 @@ from base64 import b64encode
 import pytest
 
 from barnabas.cli import main
-from barnabas.cluster.image import BROKER
+from barnabas.cluster.metadata.image import BROKER
 from barnabas.cluster.zookeeper import resource_znodes as resources
 from barnabas.cluster.zookeeper.json_znodes import ZnodeError
 from barnabas.config import tables

@@ -11,7 +11,6 @@ import trio
 import trio.testing
 
 from barnabas.errors import RequestError
-from barnabas.loop_budget import LoopBudget
 from barnabas.security.authorizer import AllowEverything, Operation, Requester, ResourceType
 from barnabas.security.sasl.mechanism import LoginFailedError
 from barnabas.serving.context import (
@@ -25,6 +24,7 @@ from barnabas.serving.context import (
 from barnabas.serving.last_request import BYTES_MAX, LastRequest
 from barnabas.serving.log_limit import LINES_MAX, LogLimit
 from barnabas.serving.login import token_answered, wait_after_failure
+from barnabas.serving.loop_budget import LoopBudget
 from barnabas.serving.memory import SMALL_BYTES_MAX, Memory
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.headers import parse_request_header

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from barnabas.errors import RequestError
-from barnabas.quotas.clients import ClientQuotas
-from barnabas.quotas.entities import QuotaEntity
-from barnabas.serving.quotas import BrokerQuotas, RequestQuotas
+from barnabas.serving.quotas.clients import ClientQuotas
+from barnabas.serving.quotas.entities import QuotaEntity
+from barnabas.serving.request_quotas import BrokerQuotas, RequestQuotas
 from barnabas.wire.generated.errors import ErrorCode
 from tests.support.refusals import code_of
 

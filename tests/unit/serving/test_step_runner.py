@@ -4,8 +4,8 @@ import pytest
 import trio
 
 from barnabas.environment.real import OsThreads
-from barnabas.loop_budget import LoopBudget
 from barnabas.records.steps import Reserve, Work
+from barnabas.serving.loop_budget import LoopBudget
 from barnabas.serving.step_runner import LANES, StepRunner
 
 

@@ -117,7 +117,7 @@ def test_a_mutant_is_the_same_while_its_function_is():
 
 
 def test_a_sample_is_the_same_for_a_seed_and_has_slips_of_each_kind():
-    path = "server/barnabas/transactions/shard.py"
+    path = "server/barnabas/coordinators/transactions/shard.py"
     found = mutants(Source(path, (ROOT / path).read_text()))
     one, same, other = (sampled(found, 20, seed) for seed in ("1", "1", "2"))
     assert one == same != other
@@ -127,7 +127,7 @@ def test_a_sample_is_the_same_for_a_seed_and_has_slips_of_each_kind():
 
 @pytest.fixture
 def one() -> Mutant:
-    path = "server/barnabas/transactions/shard.py"
+    path = "server/barnabas/coordinators/transactions/shard.py"
     return mutants(Source(path, (ROOT / path).read_text()))[0]
 
 
@@ -181,7 +181,9 @@ def test_tests_are_those_that_run_the_line_or_any_line_of_a_function_that_has_ch
         ("log", "server/barnabas/log", "log"),
         ("log/cleaner", "server/barnabas/log/cleaner", "log"),
         ("server/barnabas/log/damage.py", "server/barnabas/log/damage.py", "log"),
-        ("apis.py", "server/barnabas/apis.py", "apis"),
+        ("serving/apis.py", "server/barnabas/serving/apis.py", "serving"),
+        ("errors.py", "server/barnabas/errors.py", "errors"),
+        ("coordinators/groups", "server/barnabas/coordinators/groups", "coordinators/groups"),
         ("pipeline", "pipeline/barnabas_pipeline", "pipeline"),
         ("pipeline/lake/table.py", "pipeline/barnabas_pipeline/lake/table.py", "pipeline"),
         ("pipeline/barnabas_pipeline/lake", "pipeline/barnabas_pipeline/lake", "pipeline"),
@@ -211,7 +213,10 @@ def test_scores_of_other_packages_stay_on_the_page(monkeypatch, tmp_path, one):
     text = page.read_text()
     assert text.startswith("above\n")
     assert text.endswith("below\n")
-    assert "| log | 1 | 2 | 50 % | 0 | all |\n| transactions | 1 | 2 | 50 % | 1 | 2 of each, seed 0 |" in text
+    assert (
+        "| coordinators/transactions | 1 | 2 | 50 % | 1 | 2 of each, seed 0 |\n| log | 1 | 2 | 50 % | 0 | all |"
+        in text
+    )
 
 
 def test_bugs_planted_by_hand_are_where_their_text_says():
@@ -244,13 +249,13 @@ from tools.mutants import forks as limits
 from tools.mutants.forks import Forks, Run, preload
 preload()
 limits.CPU_SECONDS = 2
-path = Path("server/barnabas/topic_partitions.py")
+path = Path("server/barnabas/wire/topic_partitions.py")
 test = "{SUBJECT}"
 forks = Forks(2)
 seen = []
 text = path.read_text()
 for change in ("", "\\nmutated = True\\n", "\\nwhile True: pass\\n"):
-    run = Run([test], 0.0, "barnabas.topic_partitions", text + change)
+    run = Run([test], 0.0, "barnabas.wire.topic_partitions", text + change)
     while forks.is_full:
         forks.wait()
     forks.begin(run, seen.append)
@@ -267,6 +272,6 @@ assert not any(run.outcome.get("unused") for run in seen)
 
 
 def test_the_subject_of_the_test_of_forks():
-    from barnabas import topic_partitions
+    from barnabas.wire import topic_partitions
 
     assert not hasattr(topic_partitions, "mutated")

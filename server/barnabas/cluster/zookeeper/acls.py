@@ -10,15 +10,15 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.access_changes import AclAdded, AclRemoved
-from barnabas.cluster.image import Change, ClusterImage
+from barnabas.cluster.metadata.access_changes import AclAdded, AclRemoved
+from barnabas.cluster.metadata.image import Change, ClusterImage
 from barnabas.cluster.zookeeper import acl_znodes
 from barnabas.cluster.zookeeper.json_znodes import ZnodeError
 from barnabas.cluster.zookeeper.session import NoNodeError, ZooKeeper
 from barnabas.security.acls import AclBinding, ResourcePattern
 
 if TYPE_CHECKING:
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.serving.loop_budget import LoopBudget
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from barnabas.cluster.zookeeper.json_znodes import ZnodeError
 from barnabas.cluster.zookeeper.registration import until_answered
 from barnabas.cluster.zookeeper.session import ZooKeeper
 from barnabas.cluster.zookeeper.znodes import TopicAssignment
-from barnabas.loop_budget import LoopBudget
+from barnabas.serving.loop_budget import LoopBudget
 
 log = logging.getLogger(__name__)
 

@@ -13,13 +13,13 @@ from typing import Protocol
 
 import trio
 
-from barnabas.cluster.access_changes import (
+from barnabas.cluster.metadata.access_changes import (
     AclAdded,
     AclRemoved,
     DelegationTokenChanged,
     DelegationTokenRemoved,
 )
-from barnabas.cluster.changes import (
+from barnabas.cluster.metadata.changes import (
     ConfigChanged,
     LogDirsRegistered,
     PartitionsAdded,
@@ -27,7 +27,7 @@ from barnabas.cluster.changes import (
     TopicCreated,
     TopicDeleted,
 )
-from barnabas.cluster.image import (
+from barnabas.cluster.metadata.image import (
     TOPIC,
     Change,
     ClusterImage,
@@ -35,7 +35,7 @@ from barnabas.cluster.image import (
     ResourceKey,
     TopicInfo,
 )
-from barnabas.cluster.store import Decide
+from barnabas.cluster.metadata.store import Decide
 from barnabas.cluster.zookeeper import acl_znodes, entity_settings, writes, znodes
 from barnabas.cluster.zookeeper import resource_znodes as resources
 from barnabas.cluster.zookeeper.registration import make_persistent, until_answered
@@ -50,7 +50,7 @@ from barnabas.cluster.zookeeper.session import (
 )
 from barnabas.cluster.zookeeper.writes import ConflictError, Truth
 from barnabas.errors import RequestError, StorageError
-from barnabas.loop_budget import LoopBudget
+from barnabas.serving.loop_budget import LoopBudget
 
 PLACE = "ZooKeeper"
 """Stands in errors where a log dir stands otherwise."""

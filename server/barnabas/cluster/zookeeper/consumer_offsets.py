@@ -24,7 +24,7 @@ from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.cluster.zookeeper.session import ZooKeeper
-    from barnabas.topic_partitions import TopicPartition
+    from barnabas.wire.topic_partitions import TopicPartition
 
 log = logging.getLogger(__name__)
 

@@ -13,11 +13,11 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from barnabas.cluster.access_changes import ClientQuotaChanged, ScramCredentialChanged
-from barnabas.cluster.image import Change, ClusterImage, ResourceKey
+from barnabas.cluster.metadata.access_changes import ClientQuotaChanged, ScramCredentialChanged
+from barnabas.cluster.metadata.image import Change, ClusterImage, ResourceKey
 from barnabas.cluster.zookeeper import resource_znodes as resources
-from barnabas.quotas.entities import CONNECTION_CREATION_RATE, FRACTION_MAX, QuotaEntity
 from barnabas.security import scram
+from barnabas.serving.quotas.entities import CONNECTION_CREATION_RATE, FRACTION_MAX, QuotaEntity
 
 USERS, CLIENTS, IPS = -1, -2, -3
 ENTITY_TYPES: Mapping[int, str] = {USERS: resources.USERS, CLIENTS: resources.CLIENTS, IPS: resources.IPS}

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas.cluster.changes import FeaturesChanged
-from barnabas.cluster.image import Change, ClusterImage
+from barnabas.cluster.metadata.changes import FeaturesChanged
+from barnabas.cluster.metadata.image import Change, ClusterImage
 from barnabas.cluster.zookeeper import resource_znodes as resources
 from barnabas.cluster.zookeeper import znodes
 from barnabas.cluster.zookeeper.json_znodes import ZnodeError

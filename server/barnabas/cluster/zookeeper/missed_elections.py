@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas.cluster.changes import PartitionChanged
-from barnabas.cluster.control_requests import NO_EPOCH
-from barnabas.cluster.image import NO_TOPIC_ID
-from barnabas.cluster.peers import PeerUnavailableError
+from barnabas.cluster.metadata.changes import PartitionChanged
+from barnabas.cluster.metadata.control_requests import NO_EPOCH
+from barnabas.cluster.metadata.image import NO_TOPIC_ID
+from barnabas.cluster.metadata.peers import PeerUnavailableError
 from barnabas.cluster.zookeeper.session import SessionState
 from barnabas.errors import StorageError
 from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
 
 if TYPE_CHECKING:
-    from barnabas.cluster.image import Change, ClusterImage
-    from barnabas.cluster.peers import Peers
+    from barnabas.cluster.metadata.image import Change, ClusterImage
+    from barnabas.cluster.metadata.peers import Peers
     from barnabas.cluster.zookeeper.session import ZooKeeper
     from barnabas.cluster.zookeeper.store import ZooKeeperStore
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.serving.loop_budget import LoopBudget
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from barnabas.cluster.changes import ConfigChanged
-from barnabas.cluster.image import BROKER, GROUP, TOPIC, Change, ClusterImage, ResourceKey
+from barnabas.cluster.metadata.changes import ConfigChanged
+from barnabas.cluster.metadata.image import BROKER, GROUP, TOPIC, Change, ClusterImage, ResourceKey
 from barnabas.cluster.zookeeper import entity_settings
 from barnabas.cluster.zookeeper import resource_znodes as resources
 from barnabas.cluster.zookeeper.json_znodes import ZnodeError
@@ -24,7 +24,7 @@ from barnabas.config import topic as topic_settings
 from barnabas.config.setting import Setting, SettingError
 
 if TYPE_CHECKING:
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.serving.loop_budget import LoopBudget
 
 log = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ from functools import partial
 
 import trio
 
-from barnabas.cluster.changes import BrokerRegistered, ConfigChanged, PartitionsAdded, TopicCreated
-from barnabas.cluster.control_requests import UNKNOWN
-from barnabas.cluster.image import (
+from barnabas.cluster.metadata.changes import BrokerRegistered, ConfigChanged, PartitionsAdded, TopicCreated
+from barnabas.cluster.metadata.control_requests import UNKNOWN
+from barnabas.cluster.metadata.image import (
     TOPIC,
     Change,
     ClusterImage,
@@ -23,7 +23,7 @@ from barnabas.cluster.image import (
     ResourceKey,
     TopicInfo,
 )
-from barnabas.cluster.store import Decide, Subscriber
+from barnabas.cluster.metadata.store import Decide, Subscriber
 from barnabas.cluster.zookeeper import acl_znodes, znodes
 from barnabas.cluster.zookeeper import resource_znodes as resources
 from barnabas.cluster.zookeeper.acls import AclsReader
@@ -43,7 +43,7 @@ from barnabas.cluster.zookeeper.tokens import TokensReader
 from barnabas.cluster.zookeeper.topic_ids import restore_topic_ids
 from barnabas.cluster.zookeeper.znodes import BrokerRegistration
 from barnabas.errors import RequestError, StorageError
-from barnabas.loop_budget import LoopBudget
+from barnabas.serving.loop_budget import LoopBudget
 from barnabas.wire.generated.errors import ErrorCode
 
 log = logging.getLogger(__name__)

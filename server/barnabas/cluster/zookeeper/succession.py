@@ -20,8 +20,8 @@ from barnabas.cluster.zookeeper.registration import until_answered
 from barnabas.cluster.zookeeper.session import NoNodeError, ZooKeeper
 
 if TYPE_CHECKING:
-    from barnabas.loop_budget import LoopBudget
-    from barnabas.topic_partitions import TopicPartition
+    from barnabas.serving.loop_budget import LoopBudget
+    from barnabas.wire.topic_partitions import TopicPartition
 
 log = logging.getLogger(__name__)
 

@@ -9,14 +9,14 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.access_changes import DelegationTokenChanged, DelegationTokenRemoved
-from barnabas.cluster.image import Change, ClusterImage
+from barnabas.cluster.metadata.access_changes import DelegationTokenChanged, DelegationTokenRemoved
+from barnabas.cluster.metadata.image import Change, ClusterImage
 from barnabas.cluster.zookeeper import resource_znodes as resources
 from barnabas.cluster.zookeeper.json_znodes import ZnodeError
 from barnabas.cluster.zookeeper.session import NoNodeError, ZooKeeper
 
 if TYPE_CHECKING:
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.serving.loop_budget import LoopBudget
 
 log = logging.getLogger(__name__)
 

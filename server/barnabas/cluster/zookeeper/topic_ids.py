@@ -14,7 +14,7 @@ from barnabas.cluster.zookeeper import znodes
 from barnabas.cluster.zookeeper.json_znodes import ZnodeError
 from barnabas.cluster.zookeeper.registration import until_answered
 from barnabas.cluster.zookeeper.session import BadVersionError, NoNodeError, ZooKeeper
-from barnabas.ids import uuid_text
+from barnabas.wire.ids import uuid_text
 
 log = logging.getLogger(__name__)
 

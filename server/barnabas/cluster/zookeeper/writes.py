@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from barnabas.cluster.access_changes import (
+from barnabas.cluster.metadata.access_changes import (
     AclAdded,
     AclRemoved,
     DelegationTokenChanged,
     DelegationTokenRemoved,
 )
-from barnabas.cluster.changes import (
+from barnabas.cluster.metadata.changes import (
     ConfigChanged,
     LogDirsRegistered,
     PartitionsAdded,
@@ -23,7 +23,7 @@ from barnabas.cluster.changes import (
     TopicCreated,
     TopicDeleted,
 )
-from barnabas.cluster.image import (
+from barnabas.cluster.metadata.image import (
     BROKER,
     CLIENT_METRICS,
     GROUP,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from barnabas.cluster.zookeeper.json_znodes import INT32_MAX, Fields, ZnodeError, encode, read
-from barnabas.ids import parse_uuid, uuid_text
+from barnabas.wire.ids import parse_uuid, uuid_text
 
 BROKERS = "/brokers"
 BROKER_IDS = "/brokers/ids"

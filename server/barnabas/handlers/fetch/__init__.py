@@ -13,17 +13,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.deferred import Deferred
 from barnabas.handlers.fetch.answering import FetchAnswer
+from barnabas.serving.deferred import Deferred
 
 if TYPE_CHECKING:
-    from barnabas.cluster.store import MetadataStore
+    from barnabas.cluster.metadata.store import MetadataStore
+    from barnabas.cluster.replicas.failures import LogDirFailures
+    from barnabas.cluster.replicas.manager import Replicas
     from barnabas.config.loading import BrokerConfig
-    from barnabas.loop_budget import LoopBudget
-    from barnabas.replicas.failures import LogDirFailures
-    from barnabas.replicas.manager import Replicas
     from barnabas.serving.context import RequestContext
     from barnabas.serving.fetch_sessions import FetchSessions
+    from barnabas.serving.loop_budget import LoopBudget
     from barnabas.serving.step_runner import StepRunner
     from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from barnabas.cluster.endpoints import advertised_nodes
+from barnabas.cluster.metadata.endpoints import advertised_nodes
+from barnabas.coordinators.statemachine.decision import slices
 from barnabas.errors import RequestError
 from barnabas.handlers.fetch.reading import Reader, Served, answer_error
 from barnabas.serving.fetch_sessions import EPOCH_FINAL, EPOCH_INITIAL, NO_SESSION, Session, SessionPartition
-from barnabas.statemachine.decision import slices
 from barnabas.wire.extent import has_more_entries
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
@@ -20,13 +20,13 @@ from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from barnabas.cluster.store import MetadataStore
+    from barnabas.cluster.metadata.store import MetadataStore
+    from barnabas.cluster.replicas.failures import LogDirFailures
+    from barnabas.cluster.replicas.manager import Replicas
     from barnabas.config.loading import BrokerConfig
-    from barnabas.loop_budget import LoopBudget
-    from barnabas.replicas.failures import LogDirFailures
-    from barnabas.replicas.manager import Replicas
     from barnabas.serving.context import RequestContext
     from barnabas.serving.fetch_sessions import FetchSessions
+    from barnabas.serving.loop_budget import LoopBudget
     from barnabas.serving.step_runner import StepRunner
 
 TOPIC_IDS_SINCE: Final = 13

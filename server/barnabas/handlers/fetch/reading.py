@@ -10,12 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from barnabas.cluster.endpoints import advertised_node
-from barnabas.config import broker as settings
-from barnabas.config.cluster import reads_from_rack
-from barnabas.errors import RequestError, StorageError, lacks_files
-from barnabas.replicas.epoch_ends import diverging_epoch
-from barnabas.replicas.reading import (
+from barnabas.cluster.metadata.endpoints import advertised_node
+from barnabas.cluster.replicas.epoch_ends import diverging_epoch
+from barnabas.cluster.replicas.reading import (
     NO_EPOCH_END,
     NO_LEADER,
     NO_SNAPSHOT,
@@ -24,24 +21,27 @@ from barnabas.replicas.reading import (
     PartitionData,
     aborted_of,
 )
-from barnabas.replicas.replica import Replica
-from barnabas.replicas.watching import PartitionWatch
-from barnabas.replication.read_replica import preferred_replica
+from barnabas.cluster.replicas.replica import Replica
+from barnabas.cluster.replicas.watching import PartitionWatch
+from barnabas.cluster.replication.read_replica import preferred_replica
+from barnabas.config import broker as settings
+from barnabas.config.cluster import reads_from_rack
+from barnabas.errors import RequestError, StorageError, lacks_files
 from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from barnabas.serving.fetch_sessions import Session, SessionPartition, Watch
-from barnabas.serving.quotas import RESPONSE_BYTES
+from barnabas.serving.request_quotas import RESPONSE_BYTES
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
 
 if TYPE_CHECKING:
-    from barnabas.cluster.store import MetadataStore
+    from barnabas.cluster.metadata.store import MetadataStore
+    from barnabas.cluster.replicas.failures import LogDirFailures
+    from barnabas.cluster.replicas.manager import Replicas
     from barnabas.config.loading import BrokerConfig
     from barnabas.handlers.fetch.conversion import Unconverted
     from barnabas.log.partition_log import PartitionLog
-    from barnabas.loop_budget import LoopBudget
-    from barnabas.replicas.failures import LogDirFailures
-    from barnabas.replicas.manager import Replicas
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 WHOLE_FIRST_BATCH_SINCE: Final = 3
 RECORD_BATCHES_SINCE: Final = 4

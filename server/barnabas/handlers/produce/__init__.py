@@ -16,24 +16,24 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas.cluster.endpoints import advertised_nodes
-from barnabas.deferred import Deferred
+from barnabas.cluster.metadata.endpoints import advertised_nodes
+from barnabas.cluster.replicas.replica import ACKS_ALL
 from barnabas.errors import RequestError
 from barnabas.handlers.produce.appending import Appender
 from barnabas.records.steps import run
-from barnabas.replicas.replica import ACKS_ALL
+from barnabas.serving.deferred import Deferred
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.produce import ProduceRequest, ProduceResponse
 
 if TYPE_CHECKING:
-    from barnabas.cluster.store import MetadataStore
+    from barnabas.cluster.metadata.store import MetadataStore
+    from barnabas.cluster.replicas.manager import Replicas
     from barnabas.config.loading import BrokerConfig
-    from barnabas.coordination.ports import TransactionVerifier
+    from barnabas.coordinators.runtime.ports import TransactionVerifier
     from barnabas.environment import Threads
-    from barnabas.loop_budget import LoopBudget
     from barnabas.records.steps import Steps
-    from barnabas.replicas.manager import Replicas
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
     from barnabas.serving.step_runner import StepRunner
 
 CURRENT_LEADER_SINCE = 10

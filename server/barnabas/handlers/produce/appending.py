@@ -9,7 +9,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from barnabas.cluster.internal_topics import ADMIN_CLIENT_ID
+from barnabas.cluster.metadata.internal_topics import ADMIN_CLIENT_ID
+from barnabas.cluster.replicas.appending import NO_LEADER, NO_RECORD_ERRORS, Appends, PartitionResponse
+from barnabas.cluster.replicas.replica import ACKS_ALL, Replica
+from barnabas.coordinators.transactions.transaction import Producer
 from barnabas.errors import RequestError
 from barnabas.handlers.shared.transactional import Admission, Part
 from barnabas.log.format.names import INTERNAL_TOPICS
@@ -17,22 +20,19 @@ from barnabas.records.batch import BatchHeader, transactional_producer
 from barnabas.records.errors import NotOneBatchError
 from barnabas.records.steps import Steps, run
 from barnabas.records.validated import ValidatedBatches
-from barnabas.replicas.appending import NO_LEADER, NO_RECORD_ERRORS, Appends, PartitionResponse
-from barnabas.replicas.replica import ACKS_ALL, Replica
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.serving.context import RequestContext
-from barnabas.topic_partitions import TopicPartition
-from barnabas.transactions.transaction import Producer
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.produce import ProduceRequest, ProduceResponse
+from barnabas.wire.topic_partitions import TopicPartition
 
 if TYPE_CHECKING:
-    from barnabas.cluster.store import MetadataStore
+    from barnabas.cluster.metadata.store import MetadataStore
+    from barnabas.cluster.replicas.manager import Replicas
     from barnabas.config.loading import BrokerConfig
-    from barnabas.coordination.ports import TransactionVerifier
+    from barnabas.coordinators.runtime.ports import TransactionVerifier
     from barnabas.environment import Threads
-    from barnabas.loop_budget import LoopBudget
-    from barnabas.replicas.manager import Replicas
+    from barnabas.serving.loop_budget import LoopBudget
     from barnabas.serving.step_runner import StepRunner
 
 log = logging.getLogger(__name__)

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from barnabas.statemachine.decision import slices
+from barnabas.coordinators.statemachine.decision import slices
 
 if TYPE_CHECKING:
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.serving.loop_budget import LoopBudget
 
 T = TypeVar("T")
 P = TypeVar("P")

@@ -11,26 +11,26 @@ from encodings import utf_16_le
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from barnabas.cluster.internal_topics import OFFSETS_TOPIC
-from barnabas.deferred import Deferred
+from barnabas.cluster.metadata.internal_topics import OFFSETS_TOPIC
+from barnabas.coordinators.groups.group import FIRST_WITH_MEMBER_EPOCHS, LAST_WITHOUT_MEMBER_EPOCHS, Committer
+from barnabas.coordinators.groups.shard import GroupShard
+from barnabas.coordinators.statemachine.decision import Decision
+from barnabas.coordinators.transactions.transaction import Producer
 from barnabas.errors import RequestError
-from barnabas.groups.group import FIRST_WITH_MEMBER_EPOCHS, LAST_WITHOUT_MEMBER_EPOCHS, Committer
-from barnabas.groups.shard import GroupShard
 from barnabas.security.authorizer import Operation, ResourceType
-from barnabas.statemachine.decision import Decision
-from barnabas.topic_partitions import TopicPartition
-from barnabas.transactions.transaction import Producer
+from barnabas.serving.deferred import Deferred
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
+from barnabas.wire.topic_partitions import TopicPartition
 
 if TYPE_CHECKING:
-    from barnabas.cluster.ports import ConsumerOffsets
-    from barnabas.cluster.store import MetadataStore
-    from barnabas.coordination.groups import GroupCoordinator
-    from barnabas.coordination.shard import GiveWay
-    from barnabas.loop_budget import LoopBudget
-    from barnabas.replicas.manager import Replicas
+    from barnabas.cluster.metadata.ports import ConsumerOffsets
+    from barnabas.cluster.metadata.store import MetadataStore
+    from barnabas.cluster.replicas.manager import Replicas
+    from barnabas.coordinators.runtime.groups import GroupCoordinator
+    from barnabas.coordinators.runtime.shard import GiveWay
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 BROKER_RETENTION = -1
 """The retention time of a request that leaves it to the broker."""

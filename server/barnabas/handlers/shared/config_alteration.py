@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from barnabas.cluster import controller
-from barnabas.cluster.changes import ConfigChanged
-from barnabas.cluster.image import (
+from barnabas.cluster.metadata import topic_decisions as controller
+from barnabas.cluster.metadata.changes import ConfigChanged
+from barnabas.cluster.metadata.image import (
     BROKER,
     BROKER_LOGGER,
     CLIENT_METRICS,
@@ -37,10 +37,10 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.primitives import STRING_BYTES_MAX
 
 if TYPE_CHECKING:
-    from barnabas.cluster.store import MetadataStore
+    from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.config.listeners import ListenerSecurity
-    from barnabas.loop_budget import LoopBudget
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 log = logging.getLogger(__name__)
 

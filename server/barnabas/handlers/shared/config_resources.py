@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from barnabas.cluster.image import (
+from barnabas.cluster.metadata.image import (
     BROKER,
     BROKER_LOGGER,
     CLIENT_METRICS,

@@ -9,20 +9,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from barnabas.cluster.image import ClusterImage
+from barnabas.cluster.metadata.image import ClusterImage
+from barnabas.coordinators.groups.shard import GroupShard
+from barnabas.coordinators.groups.topics import by_topic
+from barnabas.coordinators.statemachine.decision import EVENT_SIZE_MAX, Decision
 from barnabas.errors import RequestError
-from barnabas.groups.shard import GroupShard
-from barnabas.groups.topics import by_topic
 from barnabas.security.authorizer import Operation, ResourceType
-from barnabas.statemachine.decision import EVENT_SIZE_MAX, Decision
-from barnabas.topic_partitions import TopicIdPartition
 from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.topic_partitions import TopicIdPartition
 
 if TYPE_CHECKING:
-    from barnabas.coordination.groups import GroupCoordinator
+    from barnabas.coordinators.runtime.groups import GroupCoordinator
     from barnabas.environment import Threads
-    from barnabas.loop_budget import LoopBudget
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 
 class DescribeRequest(Protocol):

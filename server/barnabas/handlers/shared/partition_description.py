@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from barnabas.cluster.endpoints import advertised_nodes
+from barnabas.cluster.metadata.endpoints import advertised_nodes
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.cluster.image import ClusterImage, PartitionInfo
-    from barnabas.replicas.manager import Replicas
+    from barnabas.cluster.metadata.image import ClusterImage, PartitionInfo
+    from barnabas.cluster.replicas.manager import Replicas
     from barnabas.serving.context import ConnectionInfo
 
 NO_LEADER = -1

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from barnabas.cluster.endpoints import advertised_nodes
+from barnabas.cluster.metadata.endpoints import advertised_nodes
+from barnabas.coordinators.share.acknowledgement import Acknowledgement, check_acknowledgements
+from barnabas.coordinators.share.sessions import SessionKey
 from barnabas.errors import RequestError, detached
 from barnabas.security.authorizer import Operation, ResourceType
-from barnabas.share.acknowledgement import Acknowledgement, check_acknowledgements
-from barnabas.share.sessions import SessionKey
-from barnabas.topic_partitions import TopicIdPartition
 from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.topic_partitions import TopicIdPartition
 
 if TYPE_CHECKING:
-    from barnabas.cluster.store import MetadataStore
-    from barnabas.coordination.shares import Shares
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.cluster.metadata.store import MetadataStore
+    from barnabas.coordinators.runtime.shares import Shares
     from barnabas.serving.context import RequestContext
+    from barnabas.serving.loop_budget import LoopBudget
 
 MEMBER_ID_LENGTH_MAX = 36
 RENEW_SINCE = 2

@@ -10,21 +10,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from barnabas.coordinators.share.aborted import aborted_batches
+from barnabas.coordinators.share.acquisition import AcquireRequest
+from barnabas.coordinators.share.inflight import Span
 from barnabas.errors import RequestError, detached
 from barnabas.records.any_magic import iter_any_records
 from barnabas.records.batch import BatchHeader, iter_batches
 from barnabas.records.control import ControlType, parse_type
-from barnabas.share.aborted import aborted_batches
-from barnabas.share.acquisition import AcquireRequest
-from barnabas.share.inflight import Span
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.share_fetch import ShareFetchResponse
 
 if TYPE_CHECKING:
-    from barnabas.coordination.share_partitions import Shared
-    from barnabas.coordination.shares import Shares
-    from barnabas.loop_budget import LoopBudget
-    from barnabas.topic_partitions import TopicIdPartition
+    from barnabas.coordinators.runtime.share_partitions import Shared
+    from barnabas.coordinators.runtime.shares import Shares
+    from barnabas.serving.loop_budget import LoopBudget
+    from barnabas.wire.topic_partitions import TopicIdPartition
 
 PartitionData = ShareFetchResponse.PartitionData
 

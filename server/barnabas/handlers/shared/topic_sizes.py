@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from barnabas.cluster.image import ClusterImage, TopicInfo
-    from barnabas.cluster.store import MetadataStore
-    from barnabas.loop_budget import LoopBudget
+    from barnabas.cluster.metadata.image import ClusterImage, TopicInfo
+    from barnabas.cluster.metadata.store import MetadataStore
+    from barnabas.serving.loop_budget import LoopBudget
 
 NAMES_PER_CHECKPOINT = 500
 

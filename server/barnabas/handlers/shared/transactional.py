@@ -18,16 +18,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.config import broker as settings
+from barnabas.coordinators.transactions.transaction import Producer
 from barnabas.errors import RequestError
 from barnabas.log.producers import NO_OFFSET
-from barnabas.topic_partitions import TopicPartition
-from barnabas.transactions.transaction import Producer
 from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.topic_partitions import TopicPartition
 
 if TYPE_CHECKING:
+    from barnabas.cluster.replicas.manager import Replicas
     from barnabas.config.loading import BrokerConfig
-    from barnabas.coordination.ports import TransactionVerifier
-    from barnabas.replicas.manager import Replicas
+    from barnabas.coordinators.runtime.ports import TransactionVerifier
 
 _COORDINATOR_BUSY = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,

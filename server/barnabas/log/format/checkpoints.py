@@ -11,7 +11,7 @@ fallback.
 from collections.abc import Iterable, Mapping
 
 from barnabas.log.format import CorruptFileError
-from barnabas.topic_partitions import TopicPartition
+from barnabas.wire.topic_partitions import TopicPartition
 
 VERSION = 0
 

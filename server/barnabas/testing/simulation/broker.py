@@ -16,7 +16,7 @@ import trio
 
 from barnabas.broker.assembly import assembled
 from barnabas.config.loading import BrokerConfig
-from barnabas.loop_budget import BUDGET_SECONDS, LoopBudget
+from barnabas.serving.loop_budget import BUDGET_SECONDS, LoopBudget
 from barnabas.testing.memory_disk import MemoryDisk
 from barnabas.testing.simulation.world import WallClock, World
 

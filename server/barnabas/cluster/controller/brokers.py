@@ -1,0 +1,247 @@
+"""Brokers that come, go, come back, lose a log dir or are about to stop. Pure.
+
+The rule: who has gone leads nothing and is in no ISR where another one is; who has come is sent everything that it should
+know, then takes part in elections. A broker with a newer epoch has gone and come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from barnabas.cluster.controller import deletion, elections, partitions, reassignment
+from barnabas.cluster.controller.core import Core
+from barnabas.cluster.controller.state import Assignment, Broker, PartitionState
+from barnabas.cluster.controller.steps import GIVE_WAY, PIECE, SCANNED, Steps
+from barnabas.errors import RequestError
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.topic_partitions import TopicPartition
+
+UNKNOWN_EPOCH = -1
+
+
+def start(core: Core) -> Steps[None]:
+    """Begin to be the controller, once everything has been read: repair what happened meanwhile, and tell all brokers.
+
+    Brokers get to know who lives before they get to know of leaders.
+    """
+    state = core.state
+    core.batch.update_metadata(state.brokers)
+    yield from core.send()
+    yield from partitions.elect_after_absence(core)
+    yield from partitions.elect_offline(core)
+    yield from partitions.shrink_isr(core, (yield from _with_replicas_lost(core)))
+    yield from _announce(core, state.brokers)
+    yield from core.send()
+
+
+def _with_replicas_lost(core: Core) -> Steps[list[TopicPartition]]:
+    state, found = core.state, []
+    for number, (partition, now) in enumerate(list(state.states.items())):
+        if number % SCANNED == SCANNED - 1:
+            yield GIVE_WAY
+        if state.assignment(partition) is None or state.is_deleting(partition[0]):
+            continue
+        if not all(
+            state.is_online(one, partition, also_shutting_down=True) for one in (now.leader, *now.isr)
+        ):
+            found.append(partition)
+    return found
+
+
+def _announce(core: Core, broker_ids: Collection[int]) -> Steps[None]:
+    """Send brokers the partitions that they have replicas of, and as metadata all partitions."""
+    state = core.state
+    deleted = {topic for topic in state.deletions if state.is_deleting(topic)}
+    core.batch.update_metadata(broker_ids)
+    for number, (partition, assignment) in enumerate(state.partitions()):
+        if number % PIECE == PIECE - 1:
+            yield GIVE_WAY
+        if partition[0] in deleted or partition not in state.states:
+            continue
+        receivers = [one for one in assignment.replicas if one in broker_ids]
+        core.batch.tell_replicas(receivers, partition)
+        core.batch.update_metadata(broker_ids, (partition,))
+
+
+# --- they come and go ---------------------------------------------------------------------------------------
+
+
+def changed(core: Core, registered: Mapping[int, Broker]) -> Steps[None]:
+    """Take over which brokers are registered now, with their epochs."""
+    before = core.state.brokers
+    new = {one for one in registered if one not in before}
+    back = {one for one in registered if one in before and registered[one].epoch > before[one].epoch}
+    gone = before.keys() - registered.keys()
+    if gone or back:
+        yield from _failed(core, gone | back, back)
+    if new or back:
+        yield from _started(core, {one: registered[one] for one in sorted(new | back)})
+
+
+def _failed(core: Core, broker_ids: Collection[int], returning: Collection[int]) -> Steps[None]:
+    state = core.state
+    for one in broker_ids:
+        state.brokers.pop(one)
+        state.shutting_down.discard(one)
+        state.refusing.discard(one)
+        state.offline_dirs.pop(one, None)
+    deletion.brokers_changed(core, broker_ids)
+    yield from _replicas_lost(core, returning)
+
+
+def _replicas_lost(core: Core, returning: Collection[int] = ()) -> Steps[None]:
+    """Elect where the leader was lost, then take those who are lost out of the other ISRs; tell everybody who lives.
+
+    What those who are back already have is not given up by an unclean election.
+    """
+    yield from partitions.elect_offline(core, returning=returning)
+    yield from partitions.shrink_isr(core, (yield from _with_replicas_lost(core)))
+    core.batch.update_metadata(core.state.brokers)
+    yield from core.send()
+
+
+def _started(core: Core, brokers: Mapping[int, Broker]) -> Steps[None]:
+    """Tell everybody who lives, the new ones first of all: a broker of Kafka follows no leader that it does not know."""
+    state = core.state
+    state.brokers.update(brokers)
+    for one in brokers:
+        state.offline_dirs.pop(one, None)
+    deletion.brokers_changed(core, brokers)
+    core.batch.update_metadata(state.brokers)
+    yield from core.send()
+    yield from _announce(core, brokers)
+    yield from core.send()
+    yield from partitions.elect_offline(core)
+    yield from core.send()
+    yield from reassignment.resume(
+        core, lambda _, assignment: any(one in brokers for one in assignment.target)
+    )
+    yield from deletion.proceed(core)
+
+
+def updated(core: Core, broker: Broker) -> Steps[None]:
+    """Tell everybody that a broker listens elsewhere."""
+    known = core.state.brokers.get(broker.id)
+    if known is None or known.epoch != broker.epoch or known == broker:
+        return
+    core.state.brokers[broker.id] = broker
+    core.batch.update_metadata(core.state.brokers)
+    yield from core.send()
+
+
+# --- log dirs -----------------------------------------------------------------------------------------------
+
+
+def log_dirs_failed(core: Core, broker_ids: Iterable[int]) -> Steps[None]:
+    """Ask brokers which of their replicas are offline: they answer LeaderAndIsr with KAFKA_STORAGE_ERROR for these."""
+    wanted = set(broker_ids) & core.state.brokers.keys()
+    if wanted:
+        yield from _announce(core, wanted)
+        yield from core.send()
+
+
+def replicas_answered(core: Core, broker: Broker, errors: Mapping[TopicPartition, int]) -> Steps[None]:
+    """Take over what a broker has answered to LeaderAndIsr: which of its replicas are offline, and which are not."""
+    state = core.state
+    if state.brokers.get(broker.id) is None or state.brokers[broker.id].epoch != broker.epoch:
+        return
+    known = state.offline_dirs.setdefault(broker.id, set())
+    lost = {one for one, code in errors.items() if code == ErrorCode.KAFKA_STORAGE_ERROR} - known
+    known.difference_update([one for one, code in errors.items() if code == ErrorCode.NONE])
+    if not lost:
+        return
+    known |= lost
+    deletion.replicas_lost(core, broker.id, lost)
+    for partition in lost:
+        if not state.is_deleting(partition[0]):
+            core.batch.stop_replica(state, broker.id, partition, delete=False)
+    yield from _replicas_lost(core)
+
+
+# --- controlled shutdown ------------------------------------------------------------------------------------
+
+
+def shut_down(core: Core, broker_id: int, broker_epoch: int) -> Steps[list[TopicPartition]]:
+    """Move leaders away from a broker that is about to stop; return what it still leads though others have replicas.
+
+    Raises RequestError: STALE_BROKER_EPOCH, BROKER_NOT_AVAILABLE.
+    """
+    state = core.state
+    if broker_id not in state.brokers:
+        raise RequestError(ErrorCode.BROKER_NOT_AVAILABLE, f"there is no broker {broker_id}")
+    known = state.brokers[broker_id].epoch
+    if broker_epoch != UNKNOWN_EPOCH and broker_epoch < known:
+        raise RequestError(
+            ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} has epoch {known}, not {broker_epoch}"
+        )
+    state.refusing.discard(broker_id)
+    return (yield from _leave(core, broker_id, stops=True))
+
+
+def refused(core: Core, broker: Broker) -> Steps[None]:
+    """Move leaders away from a broker whose port refuses connections: its process has ended, its session not yet.
+
+    Should it live all the same, it is fenced by the leader epochs, as one that shuts down.
+    """
+    state = core.state
+    known = state.brokers.get(broker.id)
+    if known is not None and known.epoch == broker.epoch and broker.id not in state.shutting_down:
+        state.refusing.add(broker.id)
+        yield from _leave(core, broker.id, stops=False)
+
+
+def reached(core: Core, broker: Broker) -> Steps[None]:
+    """Take back a broker that was taken for gone, and answers in the same registration."""
+    state = core.state
+    known = state.brokers.get(broker.id)
+    if known is not None and known.epoch == broker.epoch and broker.id in state.refusing:
+        state.refusing.discard(broker.id)
+        state.shutting_down.discard(broker.id)
+        yield from _announce(core, {broker.id})
+        yield from partitions.elect_offline(core)
+        yield from core.send()
+
+
+def _leave(core: Core, broker_id: int, *, stops: bool) -> Steps[list[TopicPartition]]:
+    """Take a broker out of the ISRs where others are, leaders first; returns what it still leads though others have
+    replicas. `stops` has it follow no more.
+    """
+    state = core.state
+    state.shutting_down.add(broker_id)
+    leads: list[TopicPartition] = []
+    follows: list[TopicPartition] = []
+    for number, (partition, assignment) in enumerate(list(state.partitions())):
+        if number % SCANNED == SCANNED - 1:
+            yield GIVE_WAY
+        now = state.states.get(partition)
+        if (
+            broker_id in assignment.replicas
+            and len(assignment.replicas) > 1
+            and now is not None
+            and not state.is_deleting(partition[0])
+        ):
+            (leads if now.leader == broker_id else follows).append(partition)
+
+    def choose(
+        partition: TopicPartition, assignment: Assignment, now: PartitionState
+    ) -> PartitionState | None:
+        return elections.controlled_shutdown(
+            assignment.replicas,
+            now,
+            lambda one: state.is_online(one, partition, also_shutting_down=True),
+            state.shutting_down,
+        )
+
+    def leave(_: TopicPartition, __: Assignment, now: PartitionState) -> PartitionState:
+        isr = tuple(one for one in now.isr if one != broker_id)
+        return now.next_epoch(now.leader, isr) if isr and isr != now.isr else now
+
+    yield from partitions.update(core, leads, choose)
+    yield from partitions.update(
+        core, follows, leave, lambda one: [other for other in state.replicas(one) if other != broker_id]
+    )
+    if stops:
+        for partition in follows:
+            core.batch.stop_replica(state, broker_id, partition, delete=False)
+    yield from core.send()
+    return [partition for partition in leads if state.states[partition].leader == broker_id]

@@ -1,0 +1,91 @@
+"""Choice of the next leader of a partition. Pure.
+
+The rule: only an in-sync replica that can be used becomes leader, the first in the order of the assignment; out of sync
+only where that is allowed and nobody in sync is left. None means that nobody can be elected. Each election is a new
+leader epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Sequence
+
+from barnabas.cluster.controller.state import NO_LEADER, PartitionState
+
+Online = Callable[[int], bool]
+
+
+def first_state(online: Sequence[int], controller_epoch: int) -> PartitionState | None:
+    """Return the first state of a new partition: all replicas that are online are in sync, the first of them leads."""
+    if not online:
+        return None
+    return PartitionState(online[0], tuple(online), controller_epoch=controller_epoch)
+
+
+def after_loss(
+    replicas: Sequence[int], now: PartitionState, online: Online, *, unclean: bool, marks_recovery: bool
+) -> PartitionState | None:
+    """Elect a leader after the last one was lost; those who are not online leave the ISR.
+
+    An unclean election puts the new leader alone in sync, recovering if brokers know of that (`marks_recovery`, KIP-704).
+    """
+    leader = next((one for one in replicas if online(one) and one in now.isr), None)
+    if leader is not None:
+        return now.next_epoch(leader, filter(online, now.isr))
+    if not unclean:
+        return None
+    leader = next(filter(online, replicas), None)
+    if leader is None:
+        return None
+    return now.next_epoch(leader, (leader,), recovering=True if marks_recovery else None)
+
+
+def after_absence(
+    replicas: Sequence[int], now: PartitionState, online: Online, stayed: Online
+) -> PartitionState:
+    """Take those who were away out of the ISR, as if they had been missed.
+
+    Where nobody has stayed, the leader leads again if it can, in a new epoch: it may have lost what it had.
+    """
+    able = stayed if any(map(stayed, now.isr)) else online
+    order = (now.leader, *replicas)
+    leader = next((one for one in order if one in now.isr and able(one)), None)
+    return now if leader is None else now.next_epoch(leader, filter(able, now.isr))
+
+
+def preferred(replicas: Sequence[int], now: PartitionState, online: Online) -> PartitionState | None:
+    """Make the preferred replica the leader."""
+    first = replicas[0] if replicas else NO_LEADER
+    return now.next_epoch(first, now.isr) if first in now.isr and online(first) else None
+
+
+def restricted(replicas: Sequence[int], now: PartitionState, online: Online) -> PartitionState | None:
+    """Let only these replicas be in sync and lead; the leader stays if it is one of them.
+
+    With one of them in sync, but none online, nobody leads until it is back. None if none of them is in sync.
+    """
+    isr = tuple(one for one in now.isr if one in replicas)
+    if not isr:
+        return None
+    able = [one for one in replicas if one in isr and online(one)]
+    leader = now.leader if now.leader in able else next(iter(able), NO_LEADER)
+    return now.next_epoch(leader, isr)
+
+
+def controlled_shutdown(
+    replicas: Sequence[int], now: PartitionState, online: Online, shutting_down: Container[int]
+) -> PartitionState | None:
+    """Elect one who is not shutting down; those who are leave the ISR. `online` counts them still."""
+    for one in replicas:
+        if online(one) and one in now.isr and one not in shutting_down:
+            return now.next_epoch(one, (other for other in now.isr if other not in shutting_down))
+    return None
+
+
+def without_replicas(now: PartitionState, online: Online) -> PartitionState:
+    """Take those who are not online out of the ISR; who is left alone in it stays, since nobody else has everything.
+
+    Nobody in sync is online: the ISR stays, and any of them may lead when it is back.
+    """
+    isr = tuple(filter(online, now.isr)) or now.isr
+    leader = now.leader if now.leader != NO_LEADER and online(now.leader) else NO_LEADER
+    return now if (leader, isr) == (now.leader, now.isr) else now.next_epoch(leader, isr)

@@ -1,0 +1,235 @@
+"""Partitions: first states, elections, and replicas that leave the ISR. Pure.
+
+The rule: decide, write, and if somebody else was quicker read, decide and write once more; what was written goes to the
+brokers with the next `Core.send`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+
+from barnabas.cluster.controller import elections
+from barnabas.cluster.controller.core import Core
+from barnabas.cluster.controller.state import Assignment, PartitionState
+from barnabas.cluster.controller.steps import (
+    GIVE_WAY,
+    PIECE,
+    SCANNED,
+    CreateStates,
+    ReadStates,
+    ReadUnclean,
+    Steps,
+    WriteStates,
+    Written,
+)
+from barnabas.wire.topic_partitions import TopicPartition
+
+Choose = Callable[[TopicPartition, Assignment, PartitionState], PartitionState | None]
+"""Returns the next state: None if there can be none, the same one if nothing is to be written."""
+
+NOBODY = "no replica can be elected"
+
+
+class Outcome(dict[TopicPartition, str]):
+    """Results by partition: why not, empty if the state was written or is as it should be."""
+
+
+def update(
+    core: Core,
+    partitions: Iterable[TopicPartition],
+    choose: Choose,
+    receivers: Callable[[TopicPartition], Iterable[int]] | None = None,
+    *,
+    elects: bool = False,
+) -> Steps[Outcome]:
+    """Give partitions the states that `choose` returns, and send them to `receivers` (all their replicas).
+
+    Where an election finds nobody, the state is read once more: before 2.7 leaders write the ISR, and the controller
+    hears of it late.
+    """
+    state = core.state
+    outcome, remaining = Outcome(), list(dict.fromkeys(partitions))
+    is_retry = False
+
+    def tell(partition: TopicPartition) -> None:
+        core.batch.lead_or_follow(
+            state, receivers(partition) if receivers else state.replicas(partition), partition
+        )
+
+    while remaining:
+        wanted: dict[TopicPartition, PartitionState] = {}
+        unread = []
+        for number, partition in enumerate(remaining):
+            if number % PIECE == PIECE - 1:
+                yield GIVE_WAY
+            assignment, now = state.assignment(partition), state.states.get(partition)
+            if assignment is None or now is None:
+                outcome[partition] = "the partition has no state"
+                continue
+            chosen = choose(partition, assignment, now)
+            outcome[partition] = NOBODY if chosen is None else ""
+            if chosen is None and elects and not is_retry:
+                unread.append(partition)
+            elif chosen is not None and chosen is not now:
+                wanted[partition] = replace(chosen, controller_epoch=state.epoch)
+            elif is_retry:
+                tell(partition)  # what was read may be a write of ours whose answer was lost
+        remaining = unread
+        if wanted:
+            written: Written = yield WriteStates(wanted)
+            for number, (partition, new) in enumerate(written.done.items()):
+                state.states[partition] = new
+                tell(partition)
+                if number % PIECE == PIECE - 1:
+                    yield GIVE_WAY
+            outcome.update(written.failed)
+            remaining = [*unread, *written.conflicts]
+        if remaining:
+            yield from refresh(core, remaining)
+            is_retry = True
+    return outcome
+
+
+def refresh(core: Core, partitions: Collection[TopicPartition]) -> Steps[None]:
+    """Read the states of partitions that somebody else may have changed."""
+    found: dict[TopicPartition, PartitionState] = yield ReadStates(partitions)
+    for partition in partitions:
+        if partition in found:
+            core.state.states[partition] = found[partition]
+        else:
+            core.state.states.pop(partition, None)
+
+
+def begin(core: Core, partitions: Iterable[TopicPartition]) -> Steps[None]:
+    """Give partitions their first states; those without a replica that lives wait for one."""
+    state, wanted = core.state, {}
+    for number, partition in enumerate(partitions):
+        online = state.online(state.replicas(partition), partition)
+        first = elections.first_state(online, state.epoch)
+        if first is not None:
+            wanted[partition] = first
+        if number % PIECE == PIECE - 1:
+            yield GIVE_WAY
+    if not wanted:
+        return
+    written: Written = yield CreateStates(wanted)
+    for number, (partition, new) in enumerate(written.done.items()):
+        state.states[partition] = new
+        core.batch.lead_or_follow(state, new.isr, partition, new=True)
+        if number % PIECE == PIECE - 1:
+            yield GIVE_WAY
+    if written.conflicts:
+        # Made by a write of ours whose answer was lost, or by the controller before us.
+        yield from refresh(core, written.conflicts)
+        for partition in written.conflicts:
+            if partition in state.states:
+                online = state.online(state.replicas(partition), partition)
+                core.batch.lead_or_follow(state, online, partition, new=True)
+        yield from elect_offline(core, written.conflicts)
+
+
+def elect_offline(
+    core: Core, partitions: Iterable[TopicPartition] | None = None, *, returning: Collection[int] = ()
+) -> Steps[None]:
+    """Elect leaders for those of these partitions, or of all, that have none.
+
+    Where one of `returning` is in sync, the election is clean whatever the topic allows.
+    """
+    state = core.state
+    if partitions is None:
+        partitions = [partition for partition, _ in state.partitions()]
+    wanting = []
+    for number, partition in enumerate(partitions):
+        if state.is_offline(partition) and not state.is_deleting(partition[0]):
+            wanting.append(partition)
+        if number % SCANNED == SCANNED - 1:
+            yield GIVE_WAY
+    yield from begin(core, [one for one in wanting if one not in state.states])
+    offline = [one for one in wanting if one in state.states and state.is_offline(one)]
+    yield from elect_after_loss(core, offline, unclean=False, returning=returning)
+
+
+def elect_after_absence(core: Core) -> Steps[None]:
+    """Elect where a broker in sync has gone and come while there was no controller."""
+    state = core.state
+    wanting = []
+    for number, (partition, now) in enumerate(list(state.states.items())):
+        if any(state.was_away(one, now) for one in now.isr) and not state.is_deleting(partition[0]):
+            wanting.append(partition)
+        if number % SCANNED == SCANNED - 1:
+            yield GIVE_WAY
+
+    def choose(partition: TopicPartition, assignment: Assignment, now: PartitionState) -> PartitionState:
+        return elections.after_absence(
+            assignment.replicas,
+            now,
+            online=lambda one: state.is_online(one, partition),
+            stayed=lambda one: state.is_online(one, partition) and not state.was_away(one, now),
+        )
+
+    yield from update(core, wanting, choose)
+
+
+def elect_after_loss(
+    core: Core, partitions: Sequence[TopicPartition], *, unclean: bool, returning: Collection[int] = ()
+) -> Steps[Outcome]:
+    """Elect leaders for these partitions; `unclean` allows one out of sync, as the topic's own setting does."""
+    state = core.state
+    without = {
+        one[0] for one in partitions if one in state.states and not state.online(state.states[one].isr, one)
+    }
+    allowed: Collection[str] = without
+    if without and not unclean:
+        allowed = yield ReadUnclean(without)
+
+    def choose(
+        partition: TopicPartition, assignment: Assignment, now: PartitionState
+    ) -> PartitionState | None:
+        return elections.after_loss(
+            assignment.replicas,
+            now,
+            lambda one: state.is_online(one, partition),
+            unclean=partition[0] in allowed and not any(one in returning for one in now.isr),
+            marks_recovery=core.settings.marks_recovery,
+        )
+
+    return (
+        yield from update(
+            core, partitions, choose, lambda one: state.online(state.replicas(one), one), elects=True
+        )
+    )
+
+
+def shrink_isr(core: Core, partitions: Iterable[TopicPartition]) -> Steps[Outcome]:
+    """Take replicas that cannot be used out of the ISR; a leader among them leaves the partition without one."""
+    state = core.state
+
+    def choose(
+        partition: TopicPartition, _assignment: Assignment, now: PartitionState
+    ) -> PartitionState | None:
+        return elections.without_replicas(
+            now, lambda one: state.is_online(one, partition, also_shutting_down=True)
+        )
+
+    return (yield from update(core, partitions, choose, lambda one: state.online(state.replicas(one), one)))
+
+
+def elect_preferred(core: Core, partitions: Iterable[TopicPartition]) -> Steps[Outcome]:
+    """Make the preferred replicas the leaders of these partitions."""
+    state = core.state
+
+    def choose(
+        partition: TopicPartition, assignment: Assignment, now: PartitionState
+    ) -> PartitionState | None:
+        return elections.preferred(assignment.replicas, now, lambda one: state.is_online(one, partition))
+
+    return (yield from update(core, partitions, choose, elects=True))
+
+
+def next_epoch(core: Core, partition: TopicPartition) -> Steps[bool]:
+    """Begin a new leader epoch with the same leader, so that it sees other replicas; send it to nobody yet."""
+    outcome = yield from update(
+        core, [partition], lambda _, __, now: now.next_epoch(now.leader, now.isr), lambda _: ()
+    )
+    return not outcome[partition]

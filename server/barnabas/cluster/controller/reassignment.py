@@ -1,0 +1,256 @@
+"""Reassignments of partitions to other brokers (KIP-455), by AlterPartitionReassignments and the znode before it. Pure.
+
+The rule: the znode of the topic says what goes on, so that the next controller can go on with it. A reassignment ends
+when all replicas of its target are in sync: then those that go leave the ISR, the leader moves if it is one of them,
+they are deleted, and last the znode is written. A later reassignment takes the place of one that goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from barnabas.cluster.controller import deletion, elections, partitions
+from barnabas.cluster.controller.core import Core
+from barnabas.cluster.controller.state import Assignment, PartitionState
+from barnabas.cluster.controller.steps import (
+    ReadReassignments,
+    Steps,
+    WatchState,
+    WriteAssignment,
+    WriteReassignments,
+)
+from barnabas.cluster.metadata.ports import Results
+from barnabas.errors import RequestError, detached
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.topic_partitions import TopicPartition
+
+
+def alter(
+    core: Core, targets: Mapping[TopicPartition, Sequence[int] | None], *, keeps_factor: bool
+) -> Steps[Results]:
+    """Begin reassignments, or cancel them (None)."""
+    results, accepted = Results(), {}
+    for partition, target in targets.items():
+        try:
+            accepted[partition] = _checked(core, partition, target, keeps_factor=keeps_factor)
+            results[partition] = None
+        except RequestError as error:
+            results[partition] = detached(error)
+    if accepted:
+        yield from _leave_znode(lambda partition, _: partition in accepted)
+        for partition, assignment in accepted.items():
+            results[partition] = yield from reassign(core, partition, assignment)
+        yield from core.send()
+    return results
+
+
+def _unknown(partition: TopicPartition) -> RequestError:
+    return RequestError(
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition[0]}-{partition[1]}"
+    )
+
+
+def _checked(
+    core: Core, partition: TopicPartition, target: Sequence[int] | None, *, keeps_factor: bool
+) -> Assignment:
+    """Return the assignment that a requested reassignment leads to. Raises RequestError."""
+    now = core.state.assignment(partition)
+    name = f"{partition[0]}-{partition[1]}"
+    if now is None or (partition[0] in core.state.deletions and target is not None):
+        raise _unknown(partition)
+    if target is None:
+        if not now.is_reassigned:
+            raise RequestError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{name} is not being reassigned")
+        return now.reassigned_to(now.origin)
+    if not target or len(set(target)) != len(target) or min(target) < 0:
+        raise RequestError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"{name} cannot have these {len(target)} replicas: at least one, none of them twice",
+        )
+    wanted = now.reassigned_to(target)
+    dead = [one for one in wanted.adding if not core.state.is_live(one)]
+    if dead:
+        raise RequestError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"{name} cannot be given to {dead[:20]}; there are the brokers {sorted(core.state.live_ids())}",
+        )
+    if keeps_factor and len(target) != len(now.target):
+        raise RequestError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"{name} has {len(now.target)} replicas; {len(target)} are asked for, and their number may not change",
+        )
+    return wanted
+
+
+# --- one partition ------------------------------------------------------------------------------------------
+
+
+def reassign(core: Core, partition: TopicPartition, wanted: Assignment) -> Steps[RequestError | None]:
+    """Begin a reassignment, go on with it, or end it if the target is in sync; returns why it cannot begin.
+
+    Who is not wanted any more leaves the ISR before the assignment says so: a controller that ends in between leaves a
+    smaller ISR, not one of replicas that are none.
+    """
+    state = core.state
+    now = state.assignment(partition)
+    if now is None:
+        return _unknown(partition)
+    if partition not in state.states:
+        yield from partitions.begin(core, [partition])
+    dropped = [one for one in now.replicas if one not in wanted.replicas]
+    state.reassigning[partition] = None
+    if (
+        core.settings.leaders_write_isrs
+    ):  # and notify the controller seconds later, as brokers before Kafka 2.7 do
+        yield WatchState(partition)
+        yield from partitions.refresh(core, [partition])
+    if not wanted.is_reassigned or is_complete(core, partition, wanted):
+        if not (yield from _complete(core, partition, wanted, dropped)):
+            return None
+        if not wanted.is_reassigned:
+            return _begun_by(core, partition, now, _would_lose(partition) if wanted != now else None)
+    # Those who are dropped were added by the reassignment before.
+    if dropped and partition in state.states and (yield from _restrict(core, partition, wanted.replicas)):
+        return _begun_by(core, partition, now, _would_lose(partition))
+    if wanted != now and not (yield from _write(core, partition, wanted)):
+        return _begun_by(core, partition, now, _unknown(partition))
+    if dropped or (yield from partitions.next_epoch(core, partition)):
+        core.batch.lead_or_follow(state, wanted.origin, partition)
+        core.batch.lead_or_follow(state, wanted.adding, partition, new=True)
+    for one in dropped:
+        core.batch.stop_replica(state, one, partition, delete=True)
+    return None
+
+
+def _begun_by(
+    core: Core, partition: TopicPartition, now: Assignment, refusal: RequestError | None
+) -> RequestError | None:
+    """Forget a reassignment that was refused, unless another one goes on."""
+    if refusal is not None and not now.is_reassigned:
+        core.state.reassigning.pop(partition, None)
+    return refusal
+
+
+def _would_lose(partition: TopicPartition) -> RequestError:
+    return RequestError(
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        f"of {partition[0]}-{partition[1]} no replica that has every record would stay",
+    )
+
+
+def _restrict(
+    core: Core, partition: TopicPartition, replicas: Sequence[int], *, all_in_sync: bool = False
+) -> Steps[str]:
+    """Let only these replicas be in sync; returns why not: `all_in_sync` demands that all of them are still."""
+
+    def choose(_: TopicPartition, __: Assignment, now: PartitionState) -> PartitionState | None:
+        if all_in_sync and not set(replicas) <= set(now.isr):
+            return None
+        return elections.restricted(replicas, now, lambda one: core.state.is_online(one, partition))
+
+    outcome = yield from partitions.update(core, [partition], choose, lambda _: replicas)
+    return outcome[partition]
+
+
+def is_complete(core: Core, partition: TopicPartition, assignment: Assignment) -> bool:
+    """Say whether all replicas of the target are in sync, and one of them can lead."""
+    now = core.state.states.get(partition)
+    if now is None or not set(assignment.target) <= set(now.isr):
+        return False
+    return bool(core.state.online(assignment.target, partition))
+
+
+def _complete(
+    core: Core, partition: TopicPartition, assignment: Assignment, dropped: Sequence[int] = ()
+) -> Steps[str]:
+    """End a reassignment; returns why it could not end."""
+    state, target = core.state, assignment.target
+    before = state.assignments[partition[0]][partition[1]]
+    # The leader must not take those that go back into the ISR: it gets the target as its replicas.
+    state.assignments[partition[0]][partition[1]] = Assignment(target)
+    if partition in state.states:
+        why = yield from _restrict(core, partition, target, all_in_sync=assignment.is_reassigned)
+        if why:
+            state.assignments[partition[0]][partition[1]] = before
+            return why
+    for one in (*assignment.removing, *dropped):
+        core.batch.stop_replica(state, one, partition, delete=True)
+    yield from core.send()
+    if before != Assignment(target) and not (yield from _write(core, partition, Assignment(target))):
+        return ""
+    yield from _leave_znode(lambda one, replicas: one == partition and replicas == target)
+    state.reassigning.pop(partition, None)
+    core.batch.update_metadata(state.brokers, [partition])
+    if partition[0] in state.deletions:
+        yield from deletion.proceed(core, [partition[0]])
+    return ""
+
+
+def _write(core: Core, partition: TopicPartition, assignment: Assignment) -> Steps[bool]:
+    topic, index = partition
+    assignments = {**core.state.assignments[topic], index: assignment}
+    written: bool = yield WriteAssignment(topic, core.state.topic_ids.get(topic), assignments)
+    if written:
+        core.state.assignments[topic][index] = assignment
+    return written
+
+
+def isr_changed(core: Core, changed: Iterable[TopicPartition]) -> Steps[None]:
+    """End the reassignments whose targets are in sync now."""
+    for partition in changed:
+        assignment = core.state.assignment(partition)
+        if (
+            partition in core.state.reassigning
+            and assignment is not None
+            and is_complete(core, partition, assignment)
+        ):
+            yield from _complete(core, partition, assignment)
+    yield from core.send()
+
+
+def resume(
+    core: Core, which: Callable[[TopicPartition, Assignment], bool] = lambda _, __: True
+) -> Steps[None]:
+    """Go on with reassignments that a new controller finds, or whose replicas have come back."""
+    for partition in list(core.state.reassigning):
+        assignment = core.state.assignment(partition)
+        if assignment is not None and which(partition, assignment):
+            yield from reassign(core, partition, assignment)
+    yield from core.send()
+
+
+# --- /admin/reassign_partitions -----------------------------------------------------------------------------
+
+
+def from_znode(core: Core) -> Steps[list[TopicPartition]]:
+    """Begin what the znode asks for; what cannot be done is taken out of it. Returns what has begun."""
+    targets: dict[TopicPartition, tuple[int, ...]] | None = yield ReadReassignments()
+    if targets is None:
+        return []
+    begun, refused = [], set()
+    for partition, target in targets.items():
+        now = core.state.assignment(partition)
+        if now is None or partition[0] in core.state.deletions or not target:
+            refused.add(partition)
+            continue
+        wanted = now.reassigned_to(target)
+        if now.is_reassigned and wanted == now:
+            begun.append(partition)  # seen before
+            continue
+        if (yield from reassign(core, partition, wanted)) is None:
+            begun.append(partition)
+        else:
+            refused.add(partition)
+    yield from core.send()
+    if refused or not targets:
+        yield from _leave_znode(lambda partition, _: partition in refused)
+    return begun
+
+
+def _leave_znode(leaves: Callable[[TopicPartition, tuple[int, ...]], bool]) -> Steps[None]:
+    targets: dict[TopicPartition, tuple[int, ...]] | None = yield ReadReassignments()
+    if targets is None:
+        return
+    left = {partition: target for partition, target in targets.items() if not leaves(partition, target)}
+    if len(left) < len(targets) or not left:
+        yield WriteReassignments(left)

@@ -1,0 +1,72 @@
+"""Topics that are made, grow, or are gone. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from barnabas.cluster.controller import partitions
+from barnabas.cluster.controller.core import Core
+from barnabas.cluster.controller.state import Assignment
+from barnabas.cluster.controller.steps import GIVE_WAY, PIECE, Steps, WriteAssignment
+
+TopicFound = tuple[bytes | None, dict[int, Assignment]]
+"""A topic's id, None if it has none yet, and its partitions."""
+
+
+def changed(core: Core, names: Collection[str], found: Mapping[str, TopicFound]) -> Steps[None]:
+    """Take over which topics there are: `names` are all, `found` has those that are not known yet."""
+    for topic in [one for one in core.state.assignments if one not in names]:
+        core.state.remove_topic(topic)
+    for topic, (topic_id, assignments) in found.items():
+        core.state.add_topic(topic, topic_id, assignments)
+    new = [partition for topic in found for partition in core.state.partitions_of(topic)]
+    # A state may be there: of a write of ours whose answer was lost, or of a topic made by hand.
+    yield from partitions.elect_offline(core, new)
+    yield from core.send()
+
+
+def named(core: Core, topic: str, topic_id: bytes) -> Steps[None]:
+    """Take over the id that a topic has got, and send it to all brokers."""
+    state = core.state
+    state.name_topic(topic, topic_id)
+    for number, partition in enumerate(state.partitions_of(topic)):
+        if partition in state.states and not state.is_deleting(topic):
+            core.batch.lead_or_follow(state, state.replicas(partition), partition)
+        if number % PIECE == PIECE - 1:
+            yield GIVE_WAY
+    yield from core.send()
+
+
+def known_to_nobody(core: Core, topics: Collection[str], broker_id: int | None = None) -> list[str]:
+    """Return those of these topics without an id that no live broker with a replica knows one of.
+
+    `broker_id` was told of them without an id, and has written none: it does not know one.
+    """
+    state, found = core.state, []
+    for topic in topics:
+        asked = state.unnamed.get(topic)
+        if asked is None:
+            continue
+        if broker_id is not None:
+            asked.add(broker_id)
+        replicas = {one for parts in state.assignments[topic].values() for one in parts.replicas}
+        living = replicas & state.brokers.keys()
+        if living and living <= asked:
+            found.append(topic)
+    return found
+
+
+def partitions_changed(core: Core, topic: str, assignments: Mapping[int, Assignment]) -> Steps[None]:
+    """Take over partitions that a topic has got; while it is being deleted it gets none."""
+    known = core.state.assignments.get(topic)
+    if known is None:
+        return
+    new = {index: assignment for index, assignment in assignments.items() if index not in known}
+    if not new:
+        return
+    if topic in core.state.deletions:
+        yield WriteAssignment(topic, core.state.topic_ids.get(topic), dict(known))
+        return
+    known.update(new)
+    yield from partitions.elect_offline(core, [(topic, index) for index in sorted(new)])
+    yield from core.send()

@@ -1,0 +1,482 @@
+"""Reads from ZooKeeper and writes to it by one controller, in one epoch.
+
+The rule: every write is a transaction that begins with a check of the znode of the controller's epoch, so that a
+controller that does not know yet that there is a newer one changes nothing. A request whose answer was lost is made
+once more in the same session; what it may have done already shows as a conflict. A lost session is the end.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+import trio
+
+from barnabas.cluster.controller.state import Assignment, Broker, PartitionState
+from barnabas.cluster.controller.steps import Written
+from barnabas.cluster.controller.znode_values import broker_of, encoded_state, state_of
+from barnabas.cluster.metadata.protocol_version import V2_7_IV0, V3_3_IV0, ProtocolVersion
+from barnabas.cluster.zookeeper import resource_znodes, znodes
+from barnabas.cluster.zookeeper.json_znodes import ZnodeError
+from barnabas.cluster.zookeeper.session import (
+    BadVersionError,
+    Check,
+    ConnectionLostError,
+    Create,
+    Delete,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    Operation,
+    SessionExpiredError,
+    SetData,
+    Stat,
+    Watch,
+    ZooKeeper,
+    ZooKeeperError,
+)
+
+if TYPE_CHECKING:
+    from barnabas.cluster.controller.topics import TopicFound
+    from barnabas.serving.loop_budget import LoopBudget
+    from barnabas.wire.topic_partitions import TopicPartition
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+STATES_PER_WRITE = 100
+"""So many states are written by one transaction."""
+READS_AT_ONCE = 1_000
+WRITES_AT_ONCE = 4
+WATCHED_READS_AT_ONCE = 200
+
+
+class ControllerMovedError(Exception):
+    """There is a newer controller, or the session is over: nothing more can be written."""
+
+
+class ControllerZnodes:
+    """The znodes, for the controller of one epoch. Methods raise ControllerMovedError, ZooKeeperError."""
+
+    def __init__(self, zookeeper: ZooKeeper, budget: LoopBudget, epoch_version: int) -> None:
+        """`epoch_version` is the version of the znode of the epoch since this controller was elected."""
+        self._zookeeper = zookeeper
+        self._budget = budget
+        self._session_id = zookeeper.session_id
+        self.epoch_version = epoch_version
+
+    # --- asking ---------------------------------------------------------------------------------------------
+
+    async def ask(self, request: Callable[[], Awaitable[T]]) -> T:
+        """Make a request until it is answered, in this session."""
+        while True:
+            if self._zookeeper.session_id != self._session_id:
+                raise ControllerMovedError("the session is over")
+            try:
+                return await request()
+            except SessionExpiredError as error:
+                raise ControllerMovedError("the session is over") from error
+            except ConnectionLostError:
+                await self._zookeeper.wait_connected()
+
+    async def write(self, operations: Sequence[Operation]) -> list[Stat | None]:
+        """Do all of these if this controller is the newest. Raises what ZooKeeper.multi raises, with its index here."""
+        check = Check(znodes.CONTROLLER_EPOCH, self.epoch_version)
+        try:
+            stats = await self.ask(lambda: self._zookeeper.multi([check, *operations]))
+        except ZooKeeperError as error:
+            index = getattr(error, "operation_index", 0)
+            if index == 0 and isinstance(error, BadVersionError | NoNodeError):
+                raise ControllerMovedError("another controller has been elected") from error
+            error.operation_index = index - 1  # type: ignore[attr-defined]
+            raise
+        return stats[len(stats) - len(operations) :]
+
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        """Read many znodes, None for those that are not there."""
+        found: list[tuple[bytes, Stat] | None] = []
+        for start in range(0, len(paths), READS_AT_ONCE):
+            part = paths[start : start + READS_AT_ONCE]
+            found += await self.ask(lambda part=part: self._zookeeper.get_many(part))  # type: ignore[misc]
+            await self._budget.checkpoint()
+        return found
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        """Return a znode's children, none if it is not there."""
+        try:
+            return await self.ask(lambda: self._zookeeper.children(path, watch))
+        except NoNodeError:
+            await self.ask(lambda: self._zookeeper.exists(path, watch))
+            return []
+
+    async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat] | None:
+        """Read a znode; None if it is not there, then the watch waits for it."""
+        while True:
+            try:
+                return await self.ask(lambda: self._zookeeper.get(path, watch))
+            except NoNodeError:
+                if await self.ask(lambda: self._zookeeper.exists(path, watch)) is None:
+                    return None
+
+    async def get_watched(
+        self, paths: Sequence[str], watch: Callable[[str], Watch]
+    ) -> list[tuple[bytes, Stat] | None]:
+        """Read many znodes and watch each that is there."""
+        found: list[tuple[bytes, Stat] | None] = [None] * len(paths)
+
+        async def read(number: int) -> None:
+            path = paths[number]
+            try:
+                found[number] = await self.ask(lambda: self._zookeeper.get(path, watch(path)))
+            except NoNodeError:
+                found[number] = None
+
+        await self._in_parallel(read, range(len(paths)), WATCHED_READS_AT_ONCE)
+        return found
+
+    async def _in_parallel(
+        self, do: Callable[[T], Awaitable[None]], items: Sequence[T], at_once: int
+    ) -> None:
+        """Do this for all items, some at a time; raises the first error as it is."""
+        waiting = iter(items)
+        errors: list[Exception] = []
+
+        async def work() -> None:
+            for item in waiting:
+                try:
+                    await do(item)
+                except (ControllerMovedError, ZooKeeperError) as error:
+                    errors.append(error)
+                    nursery.cancel_scope.cancel()
+                    return
+                await self._budget.checkpoint()
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(min(at_once, len(items))):
+                nursery.start_soon(work)
+        if errors:
+            raise errors[0]
+
+    # --- brokers and topics ---------------------------------------------------------------------------------
+
+    async def brokers(self, watch: Watch) -> dict[int, Broker]:
+        """Read who is registered; the watch is called when one comes, goes or changes."""
+        names = [one for one in await self.children(znodes.BROKER_IDS, watch) if one.isdecimal()]
+        found = await self.get_watched([znodes.broker_path(int(one)) for one in names], lambda _: watch)
+        brokers = {}
+        for name, node in zip(names, found, strict=True):
+            if node is not None:
+                try:
+                    brokers[int(name)] = broker_of(int(name), *node)
+                except ZnodeError as error:
+                    log.error("broker %s is left out, its registration cannot be read: %s", name, error)
+        return brokers
+
+    async def topics(self, names: Sequence[str], watch: Callable[[str], Watch]) -> dict[str, TopicFound]:
+        """Read topics; `watch` gives the watch for a path."""
+        nodes = await self.get_watched([znodes.topic_path(one) for one in names], watch)
+        found = {}
+        for name, node in zip(names, nodes, strict=True):
+            if node is None:
+                continue
+            try:
+                topic = znodes.decode_topic(name, node[0])
+            except ZnodeError as error:
+                log.error("topic %s is left out, its znode cannot be read: %s", name, error)
+                continue
+            found[name] = (
+                topic.topic_id,
+                {
+                    index: Assignment(one.replicas, one.adding, one.removing)
+                    for index, one in topic.partitions.items()
+                    if one.replicas
+                },
+            )
+            await self._budget.checkpoint()
+        return found
+
+    async def write_topic(
+        self, topic: str, topic_id: bytes | None, assignments: Mapping[int, Assignment]
+    ) -> bool:
+        """Write a topic's replicas, and its id or None for the one it has; False if there is no such topic any more."""
+        parts = {
+            index: znodes.ReplicaAssignment(one.replicas, one.adding, one.removing)
+            for index, one in sorted(assignments.items())
+        }
+        written = await self._rewrite_topic(
+            topic, lambda found: znodes.TopicAssignment(parts, topic_id or found.topic_id)
+        )
+        return written is not None
+
+    async def give_topic_id(self, topic: str, topic_id: bytes) -> bytes | None:
+        """Write a topic's id if it has none; return the one that it has then, None if there is no such topic."""
+        written = await self._rewrite_topic(
+            topic, lambda found: replace(found, topic_id=topic_id) if found.topic_id is None else found
+        )
+        return written.topic_id if written is not None else None
+
+    async def _rewrite_topic(
+        self, topic: str, change: Callable[[znodes.TopicAssignment], znodes.TopicAssignment]
+    ) -> znodes.TopicAssignment | None:
+        """Change a topic's znode, which others may change at the same time; None if there is no such topic."""
+        path = znodes.topic_path(topic)
+        while True:
+            node = await self.get(path)
+            if node is None:
+                return None
+            found = znodes.decode_topic(topic, node[0])
+            wanted = change(found)
+            if wanted == found:
+                return found
+            try:
+                await self.write([SetData(path, znodes.encode_topic(wanted), node[1].version)])
+            except BadVersionError:
+                continue
+            except NoNodeError:
+                return None
+            return wanted
+
+    async def delete_topic(self, topic: str) -> None:
+        """Remove a topic: its partitions first, then at once its znode, its settings and its deletion request."""
+        indexes = await self.children(znodes.partitions_path(topic))
+        for start in range(0, len(indexes), STATES_PER_WRITE):
+            paths = []
+            for index in indexes[start : start + STATES_PER_WRITE]:
+                parent = f"{znodes.partitions_path(topic)}/{index}"
+                paths += [f"{parent}/state", parent]
+            await self._delete_present(paths)
+        await self._delete_present(
+            [
+                znodes.partitions_path(topic),
+                znodes.topic_path(topic),
+                resource_znodes.config_path(resource_znodes.TOPICS, topic),
+                znodes.delete_topic_path(topic),
+            ]
+        )
+
+    async def _delete_present(self, paths: Sequence[str]) -> None:
+        """Remove those of these znodes that are there, in one transaction."""
+        while True:
+            found = await self.get_many(paths)
+            there = [path for path, node in zip(paths, found, strict=True) if node is not None]
+            if not there:
+                return
+            try:
+                await self.write([Delete(path) for path in there])
+            except NoNodeError:
+                continue  # somebody was quicker, or it was this request, whose answer was lost
+            except NotEmptyError as error:
+                await self._delete_below(there[error.operation_index])  # type: ignore[attr-defined]
+                continue
+            return
+
+    async def _delete_below(self, path: str) -> None:
+        for name in await self.children(path):
+            child = f"{path}/{name}"
+            await self._delete_below(child)
+            await self._delete_present([child])
+
+    async def remove_deletions(self, topics: Collection[str]) -> None:
+        """Remove requests to delete topics, below /admin/delete_topics."""
+        await self._delete_present([znodes.delete_topic_path(one) for one in topics])
+
+    async def topic_settings(self, topics: Sequence[str]) -> list[dict[str, str]]:
+        """Read the settings of topics."""
+        paths = [resource_znodes.config_path(resource_znodes.TOPICS, one) for one in topics]
+        found = []
+        for path, node in zip(paths, await self.get_many(paths), strict=True):
+            try:
+                found.append(resource_znodes.decode_config(path, node[0]) if node is not None else {})
+            except ZnodeError as error:
+                log.error("the settings of a topic cannot be read: %s", error)
+                found.append({})
+        return found
+
+    # --- states ---------------------------------------------------------------------------------------------
+
+    async def states(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, PartitionState]:
+        """Read the states of partitions, those that there are."""
+        wanted = list(partitions)
+        states = {}
+        for start in range(0, len(wanted), READS_AT_ONCE):
+            part = wanted[start : start + READS_AT_ONCE]
+            found = await self.get_many([znodes.state_path(*one) for one in part])
+            for partition, node in zip(part, found, strict=True):
+                if node is None:
+                    continue
+                try:
+                    states[partition] = state_of(partition, *node)
+                except ZnodeError as error:
+                    log.error("a partition is left out, its state cannot be read: %s", error)
+                await self._budget.checkpoint()
+        return states
+
+    async def watch_state(self, partition: TopicPartition, watch: Watch) -> None:
+        """Have the watch called when the state of a partition changes."""
+        await self.ask(lambda: self._zookeeper.exists(znodes.state_path(*partition), watch))
+
+    async def write_states(self, states: Mapping[TopicPartition, PartitionState]) -> Written:
+        """Write states, each if its znode has the state's version still."""
+        return await self._in_parts(states, self._write_part)
+
+    async def create_states(self, states: Mapping[TopicPartition, PartitionState]) -> Written:
+        """Make the znodes of states, with their parents."""
+        parents = [znodes.partitions_path(topic) for topic in dict.fromkeys(topic for topic, _ in states)]
+        for start in range(0, len(parents), STATES_PER_WRITE):
+            await self._create_missing(parents[start : start + STATES_PER_WRITE])
+        return await self._in_parts(states, self._create_part)
+
+    async def _in_parts(
+        self,
+        states: Mapping[TopicPartition, PartitionState],
+        write: Callable[[dict[TopicPartition, PartitionState], Written], Awaitable[None]],
+    ) -> Written:
+        written, items = Written(), list(states.items())
+        parts = [
+            dict(items[start : start + STATES_PER_WRITE]) for start in range(0, len(items), STATES_PER_WRITE)
+        ]
+        await self._in_parallel(lambda part: write(part, written), parts, WRITES_AT_ONCE)
+        return written
+
+    async def _write_part(self, states: dict[TopicPartition, PartitionState], written: Written) -> None:
+        """Write some states in one transaction, without those that have changed or are gone."""
+        while states:
+            try:
+                stats = await self.write(
+                    [
+                        SetData(znodes.state_path(*partition), encoded_state(state), state.version)
+                        for partition, state in states.items()
+                    ]
+                )
+            except (BadVersionError, NoNodeError):
+                found = await self.get_many([znodes.state_path(*one) for one in states])
+                for (partition, state), node in zip(list(states.items()), found, strict=True):
+                    if node is None:
+                        written.failed[partition] = "the partition is gone"
+                        del states[partition]
+                    elif node[1].version != state.version:
+                        written.conflicts.append(partition)
+                        del states[partition]
+                continue
+            for (partition, state), stat in zip(states.items(), stats, strict=True):
+                assert stat is not None
+                written.done[partition] = replace(state, version=stat.version, written=stat.modified)
+            return
+
+    async def _create_part(self, states: dict[TopicPartition, PartitionState], written: Written) -> None:
+        there: set[str] = set()
+        while states:
+            operations: list[Operation] = []
+            for partition, state in states.items():
+                if znodes.partition_path(*partition) not in there:
+                    operations.append(Create(znodes.partition_path(*partition), b""))
+                operations.append(Create(znodes.state_path(*partition), encoded_state(state)))
+            try:
+                await self.write(operations)
+            except (NodeExistsError, NoNodeError):
+                gone = await self._missing({znodes.partitions_path(topic) for topic, _ in states})
+                there = await self._present([znodes.partition_path(*one) for one in states])
+                begun = await self._present([znodes.state_path(*one) for one in states])
+                for partition in list(states):
+                    if znodes.partitions_path(partition[0]) in gone:
+                        written.failed[partition] = "the topic is gone"
+                        del states[partition]
+                    elif znodes.state_path(*partition) in begun:
+                        written.conflicts.append(partition)
+                        del states[partition]
+                continue
+            written.done.update(states)
+            return
+
+    async def _create_missing(self, paths: Sequence[str], data: bytes = b"") -> None:
+        """Make those of these znodes that are not there and have a parent."""
+        missing = list(paths)
+        while missing:
+            try:
+                await self.write([Create(path, data) for path in missing])
+            except NodeExistsError:
+                missing = sorted(await self._missing(missing))
+            except NoNodeError as error:
+                del missing[error.operation_index]  # type: ignore[attr-defined]
+            else:
+                return
+
+    async def _present(self, paths: Collection[str]) -> set[str]:
+        found = await self.get_many(list(paths))
+        return {path for path, node in zip(paths, found, strict=True) if node is not None}
+
+    async def _missing(self, paths: Collection[str]) -> set[str]:
+        return set(paths) - await self._present(paths)
+
+    # --- orders and notifications ---------------------------------------------------------------------------
+
+    async def reassignments(self, watch: Watch | None = None) -> dict[TopicPartition, tuple[int, ...]] | None:
+        """Read /admin/reassign_partitions, None if it is not there; what cannot be read asks for nothing."""
+        node = await self.get(znodes.REASSIGN_PARTITIONS, watch)
+        if node is None:
+            return None
+        try:
+            return znodes.decode_reassignment(node[0])
+        except ZnodeError as error:
+            log.error("the reassignment is removed, it cannot be read: %s", error)
+            return {}
+
+    async def write_reassignments(self, targets: Mapping[TopicPartition, tuple[int, ...]]) -> None:
+        """Write /admin/reassign_partitions, or remove it."""
+        if not targets:
+            await self._delete_present([znodes.REASSIGN_PARTITIONS])
+            return
+        try:
+            await self.write([SetData(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignment(targets))])
+        except NoNodeError:
+            log.info("the reassignment was removed by somebody else")
+
+    async def preferred_election(self, watch: Watch) -> list[TopicPartition] | None:
+        """Read /admin/preferred_replica_election, None if it is not there."""
+        node = await self.get(znodes.PREFERRED_REPLICA_ELECTION, watch)
+        if node is None:
+            return None
+        try:
+            return znodes.decode_preferred_election(node[0])
+        except ZnodeError as error:
+            log.error("the order to elect preferred leaders is removed, it cannot be read: %s", error)
+            return []
+
+    async def remove(self, paths: Sequence[str]) -> None:
+        """Remove znodes that were dealt with."""
+        for start in range(0, len(paths), STATES_PER_WRITE):
+            await self._delete_present(paths[start : start + STATES_PER_WRITE])
+
+    async def notifications(self, parent: str, watch: Watch) -> dict[str, bytes]:
+        """Read what is below a znode of notifications, by path."""
+        paths = [f"{parent}/{name}" for name in await self.children(parent, watch)]
+        found = await self.get_many(paths)
+        return {path: node[0] for path, node in zip(paths, found, strict=True) if node is not None}
+
+    async def make_features(self, protocol: ProtocolVersion) -> None:
+        """Make the znode of finalized features, if there is none; brokers on ZooKeeper finalize no feature (KIP-584)."""
+        if await self.get(resource_znodes.FEATURE) is None:
+            features = resource_znodes.FinalizedFeatures(protocol >= V2_7_IV0, {})
+            data = resource_znodes.encode_features(features, 2 if protocol >= V3_3_IV0 else 1)
+            await self._create_missing([resource_znodes.FEATURE], data)
+
+    async def allocate_producer_ids(self, broker_id: int, count: int) -> int:
+        """Take the next block of producer ids; a lost answer costs a block, not a second use of one."""
+        while True:
+            node = await self.get(znodes.PRODUCER_IDS)
+            first = 0
+            if node is not None and node[0]:
+                block = znodes.decode_producer_ids(node[0])
+                first = block.first + block.count
+            data = znodes.encode_producer_ids(znodes.ProducerIdBlock(broker_id, first, count))
+            operation: Operation = Create(znodes.PRODUCER_IDS, data)
+            if node is not None:
+                operation = SetData(znodes.PRODUCER_IDS, data, node[1].version)
+            try:
+                await self.write([operation])
+            except (BadVersionError, NodeExistsError, NoNodeError):
+                continue
+            return first

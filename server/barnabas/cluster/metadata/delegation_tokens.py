@@ -1,0 +1,185 @@
+"""Delegation tokens (KIP-48): created, renewed, let expire, and removed once they have expired.
+
+The rule: a token is decided on in the newest image and kept before anybody is told of it. Errors are those of Apache
+Kafka's controller, in its order.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import trio
+
+from barnabas.cluster.metadata.access_changes import DelegationTokenChanged, DelegationTokenRemoved
+from barnabas.cluster.metadata.image import Change, ClusterImage
+from barnabas.errors import RequestError, StorageError
+from barnabas.security.tokens import Token, later
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.ids import new_uuid, uuid_text
+
+if TYPE_CHECKING:
+    from barnabas.cluster.metadata.credentials import ClusterCredentials
+    from barnabas.cluster.metadata.store import MetadataStore
+    from barnabas.environment import Entropy
+
+log = logging.getLogger(__name__)
+
+
+class DelegationTokens:
+    """The tokens of the cluster. Lifecycle: `run` in a task of its own, which removes what has expired."""
+
+    def __init__(
+        self,
+        metadata: MetadataStore,
+        credentials: ClusterCredentials,
+        *,
+        lifetime_max_ms: int,
+        expiry_ms: int,
+        per_owner_max: int,
+        check_interval_ms: int,
+        clock_ms: Callable[[], int],
+        entropy: Entropy,
+    ) -> None:
+        """A token lives for `expiry_ms` unless it is renewed, and never longer than `lifetime_max_ms`.
+
+        An owner has at most `per_owner_max`, and each has at most so many renewers.
+        """
+        self._metadata = metadata
+        self._credentials = credentials
+        self._lifetime_max_ms = lifetime_max_ms
+        self._expiry_ms = expiry_ms
+        self.per_owner_max = per_owner_max
+        self._check_interval_ms = check_interval_ms
+        self._clock_ms = clock_ms
+        self._entropy = entropy
+
+    def check_served(self) -> None:
+        """Raise DELEGATION_TOKEN_AUTH_DISABLED unless there is a secret key."""
+        if not self._credentials.has_tokens:
+            raise RequestError(
+                ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, "delegation.token.secret.key is not set"
+            )
+
+    def mac_of(self, token: Token) -> bytes:
+        """Return a token's HMAC, which is its password."""
+        return self._credentials.mac_of(token.token_id)
+
+    async def create(self, owner: str, requester: str, renewers: Sequence[str], lifetime_ms: int) -> Token:
+        """Create a token; a lifetime of 0 or less is the longest one.
+
+        Raises DELEGATION_TOKEN_AUTH_DISABLED, POLICY_VIOLATION; StorageError.
+        """
+        self.check_served()
+        now_ms = self._clock_ms()
+        lifetime_ms = min(lifetime_ms, self._lifetime_max_ms) if lifetime_ms > 0 else self._lifetime_max_ms
+        expires_max_ms = later(now_ms, lifetime_ms)
+        token = Token(
+            uuid_text(new_uuid(self._entropy)),
+            owner,
+            requester,
+            tuple(renewers),
+            now_ms,
+            min(expires_max_ms, later(now_ms, self._expiry_ms)),
+            expires_max_ms,
+        )
+
+        def decide(image: ClusterImage) -> Iterator[Change | None]:
+            held = 0
+            for one in image.tokens.values():
+                held += one.owner == owner and not one.is_expired(now_ms)
+                yield None
+            if held >= self.per_owner_max:
+                raise RequestError(
+                    ErrorCode.POLICY_VIOLATION,
+                    f"{owner} has {held} delegation tokens, as many as delegation.token.max.per.owner allows",
+                )
+            yield DelegationTokenChanged(token)
+
+        await self._metadata.change(decide)
+        log.info("created delegation token %s of %s", token.token_id, owner)
+        return token
+
+    async def renew(self, mac: bytes, principal: str, period_ms: int) -> int:
+        """Let a token live for so long from now on; 0 or less: as the broker's settings say. Returns when it expires.
+
+        Raises RequestError DELEGATION_TOKEN_AUTH_DISABLED, _NOT_FOUND, _EXPIRED, _OWNER_MISMATCH; StorageError.
+        """
+        token = await self._found(mac)
+        now_ms = self._clock_ms()
+        _check_alive(token, now_ms)
+        _check_allowed(token, principal)
+        period_ms = min(period_ms, self._expiry_ms) if period_ms > 0 else self._expiry_ms
+        return await self._let_expire(token, later(now_ms, period_ms))
+
+    async def expire(self, mac: bytes, principal: str, period_ms: int) -> int:
+        """Let a token expire after so long, at once if it is below 0. Returns when it expires.
+
+        Raises RequestError DELEGATION_TOKEN_AUTH_DISABLED, _NOT_FOUND, _OWNER_MISMATCH, _EXPIRED; StorageError.
+        """
+        token = await self._found(mac)
+        now_ms = self._clock_ms()
+        _check_allowed(token, principal)
+        if period_ms < 0:
+            await self._metadata.change(lambda _: [DelegationTokenRemoved(token.token_id)])
+            log.info("removed delegation token %s of %s", token.token_id, token.owner)
+            return now_ms
+        _check_alive(token, now_ms)
+        return await self._let_expire(token, later(now_ms, period_ms))
+
+    async def _found(self, mac: bytes) -> Token:
+        self.check_served()
+        token = await self._credentials.token_with(mac)
+        if token is None:
+            raise RequestError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
+        return token
+
+    async def _let_expire(self, token: Token, when_ms: int) -> int:
+        expires_ms = min(token.expires_max_ms, when_ms)
+
+        def decide(image: ClusterImage) -> Iterator[Change]:
+            newest = image.tokens.get(token.token_id)
+            if newest is None:
+                raise RequestError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
+            yield DelegationTokenChanged(replace(newest, expires_ms=expires_ms))
+
+        await self._metadata.change(decide)
+        log.info("delegation token %s of %s expires at %d", token.token_id, token.owner, expires_ms)
+        return expires_ms
+
+    # --- what has expired -----------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Remove expired tokens whenever it is due, until cancelled."""
+        while self._credentials.has_tokens:
+            await trio.sleep(min(self._check_interval_ms / 1000, 1e9))
+            try:
+                await self.remove_expired()
+            except StorageError as error:
+                log.error("expired delegation tokens cannot be removed, which is tried again: %s", error)
+        await trio.sleep_forever()
+
+    async def remove_expired(self) -> None:
+        """Remove the tokens that have expired. Raises StorageError."""
+
+        def decide(image: ClusterImage) -> Iterator[Change]:
+            now_ms = self._clock_ms()
+            for token in list(image.tokens.values()):
+                if token.is_expired(now_ms):
+                    yield DelegationTokenRemoved(token.token_id)
+
+        now_ms = self._clock_ms()
+        if any(token.is_expired(now_ms) for token in self._metadata.image.tokens.values()):
+            await self._metadata.change(decide)
+
+
+def _check_alive(token: Token, now_ms: int) -> None:
+    if token.is_expired(now_ms):
+        raise RequestError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
+
+
+def _check_allowed(token: Token, principal: str) -> None:
+    if not token.may_be_renewed_by(principal):
+        raise RequestError(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)

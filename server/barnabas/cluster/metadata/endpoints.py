@@ -1,0 +1,54 @@
+"""The addresses of brokers that a client is given.
+
+The rule: a client gets the addresses of the listener on which it came; a broker without that listener is left out. A
+broker that is alone and advertises nothing gives the address that the client has connected to, so that clients of several
+networks each get one that works for them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.cluster.metadata.image import BrokerInfo, ClusterImage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from barnabas.serving.context import ConnectionInfo
+
+
+class Node(NamedTuple):
+    """A broker as a client can reach it."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+def advertised_node(image: ClusterImage, broker_id: int, connection: ConnectionInfo) -> Node | None:
+    """Return where the client at the other end of `connection` reaches a broker.
+
+    None for a broker that is not alive, or has no listener of that name.
+    """
+    broker = image.brokers.get(broker_id)
+    return None if broker is None else _node(image, broker, connection)
+
+
+def advertised_nodes(
+    image: ClusterImage, connection: ConnectionInfo, broker_ids: Iterable[int] | None = None
+) -> list[Node]:
+    """Return where the client reaches these brokers, or all of them, each once; who cannot be reached is left out."""
+    wanted = image.brokers if broker_ids is None else image.brokers.keys() & broker_ids
+    found = (_node(image, image.brokers[broker_id], connection) for broker_id in sorted(wanted))
+    return [node for node in found if node is not None]
+
+
+def _node(image: ClusterImage, broker: BrokerInfo, connection: ConnectionInfo) -> Node | None:
+    endpoint = broker.endpoints.get(connection.listener)
+    if endpoint is None:
+        if len(image.brokers) > 1:
+            return None
+        endpoint = connection.local_address
+    host, port = endpoint
+    return Node(broker.id, host.removeprefix("::ffff:"), port, broker.rack)

@@ -1,0 +1,57 @@
+"""Context that all replicas of a broker share.
+
+The rule: it is there before the first replica, and without what replicas import: what is `Any` here is a Replica.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from typing import Any
+
+from barnabas.cluster.replicas import ports
+
+
+class ReplicaContext:
+    """Context that all replicas of a broker share.
+
+    `storage_failed` is called with every StorageError, and returns what the client must see; `clock_ms` is a
+    monotonic time; `live_brokers` are the ids of those that may join an ISR; `is_member` says that the broker is one of a
+    cluster, whose controller says which replicas are new.
+    """
+
+    __slots__ = (
+        "alter_partition",
+        "broker_id",
+        "clock_ms",
+        "fetchers",
+        "is_member",
+        "lag_max_ms",
+        "leader_throttle",
+        "live_brokers",
+        "request_flush",
+        "storage_failed",
+    )
+
+    def __init__(
+        self,
+        broker_id: int,
+        storage_failed: ports.StorageFailed,
+        request_flush: Callable[[Any], None],
+        alter_partition: ports.AlterPartition[Any],
+        clock_ms: Callable[[], int],
+        lag_max_ms: Callable[[], int],
+        live_brokers: Callable[[], Container[int]],
+        fetchers: ports.Fetchers[Any] | None = None,
+        leader_throttle: ports.Throttle[Any] | None = None,
+        is_member: bool = False,
+    ) -> None:
+        self.broker_id = broker_id
+        self.storage_failed = storage_failed
+        self.request_flush = request_flush
+        self.alter_partition = alter_partition
+        self.clock_ms = clock_ms
+        self.lag_max_ms = lag_max_ms
+        self.live_brokers = live_brokers
+        self.fetchers: ports.Fetchers[Any] = fetchers or ports.NoFetchers()
+        self.leader_throttle: ports.Throttle[Any] = leader_throttle or ports.NoThrottle()
+        self.is_member = is_member

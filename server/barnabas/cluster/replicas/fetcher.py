@@ -1,0 +1,495 @@
+"""One fetcher: follows a leader on another broker for some partitions, in one task over one connection.
+
+The rule: of each partition one request is under way at a time, and a request has all partitions that may be fetched. An
+error concerns its partition; only a connection that is lost concerns all of them.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import trio
+
+from barnabas.client.errors import describe
+from barnabas.cluster.metadata.peers import PeerUnavailableError
+from barnabas.cluster.replicas.followed import RETRY_MS_MIN, Chosen, Followed, Stage
+from barnabas.cluster.replicas.following import Fetched, FollowerLog, slices
+from barnabas.cluster.replicas.remote_leader import (
+    DIVERGING_EPOCH_SINCE,
+    FETCH,
+    OFFSET_FOR_LEADER_EPOCH,
+    Ask,
+    EpochAnswer,
+    PartitionData,
+    RemoteLeader,
+)
+from barnabas.cluster.replication.fetch_session import FetcherSession
+from barnabas.cluster.replication.follower import UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET, EpochEnd
+from barnabas.config import broker as settings
+from barnabas.errors import RequestError, StorageError
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.cluster.metadata.peers import Peers
+    from barnabas.cluster.replicas.ports import Throttle
+    from barnabas.cluster.replicas.replica import Replica
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.serving.loop_budget import LoopBudget
+    from barnabas.wire.topic_partitions import TopicPartition
+
+log = logging.getLogger(__name__)
+
+PARTITIONS_PER_STEP = 100
+ASIDE_WAIT_MS = 20
+"""Longest wait (ms) of the leader for records of partitions that are fetched beside a request."""
+ASIDE_SECONDS_MAX = 1.0
+"""After so long a request beside another one is given up."""
+
+LOOK_AT_ALL_SECONDS = 0.5
+"""Interval at which all partitions are looked at: for what retention deletes here, and a topic's id that comes late."""
+
+PASSING = frozenset((
+    ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID, ErrorCode.REPLICA_NOT_AVAILABLE,
+    ErrorCode.FENCED_LEADER_EPOCH,
+))  # fmt: skip
+"""Errors that mean that the leader, or this broker, has older metadata than the other."""
+
+
+NO_ANSWER = EpochAnswer(ErrorCode.UNKNOWN_SERVER_ERROR, EpochEnd(UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET))
+
+
+@dataclass(frozen=True, slots=True)
+class FetcherParts:
+    """Parts that all fetchers of a broker share; `now_ms` is the wall clock."""
+
+    peers: Peers
+    config: BrokerConfig
+    budget: LoopBudget
+    storage_failed: Callable[[StorageError], RequestError]
+    now_ms: Callable[[], int]
+    throttle: Throttle[Replica]
+
+
+class Way(NamedTuple):
+    """A connection to the leader, and the session on it."""
+
+    leader: RemoteLeader
+    session: FetcherSession
+    chosen: Chosen
+    is_aside: bool
+    """True for partitions that came while a request was under way."""
+
+
+class Fetcher:
+    """Lifecycle: `add` and `remove` at any time; `run` until it has no partitions, or is cancelled.
+
+    A request waits at the leader for records, and a partition that comes meanwhile cannot be added to it. Such partitions
+    are fetched over a connection of their own, without a session and without waiting long, until the request is answered.
+    """
+
+    def __init__(self, leader: RemoteLeader, parts: FetcherParts) -> None:
+        self.leader = leader
+        self._parts = parts
+        self._main = Way(leader, FetcherSession(), Chosen(), is_aside=False)
+        beside = replace(leader, channel=f"{leader.channel}-new")
+        self._beside = Way(beside, FetcherSession(is_kept=False), Chosen(), is_aside=True)
+        self._followed: dict[TopicPartition, Followed] = {}
+        # Those that the next request may have to treat in another way than the one before: all but those that are
+        # fetched from, in sync, and were not answered. So a request costs what has changed, not what is followed.
+        self._unsettled: dict[TopicPartition, None] = {}
+        self._look_at_all_at = -math.inf
+        self._changed = trio.Event()
+        self._came_aside = trio.Event()
+        self._aside_lock = trio.Lock()
+        self._is_under_way = False
+        self._is_unreachable = False
+
+    def __repr__(self) -> str:
+        return f"<fetcher of {len(self._followed)} partitions from broker {self.leader.leader_id}>"
+
+    def add(self, replica: Replica) -> None:
+        """Follow a replica's leader in its leader epoch."""
+        key = replica.topic, replica.index
+        followed = self._followed[key] = Followed(replica)
+        self._unsettled[key] = None
+        self._changed.set()
+        if self._is_under_way:
+            followed.is_aside = True
+            self._came_aside.set()
+
+    def remove(self, replica: Replica) -> None:
+        """Follow a replica's leader no more."""
+        key = replica.topic, replica.index
+        followed = self._followed.get(key)
+        if followed is not None and followed.replica is replica:
+            del self._followed[key]
+            self._unsettled[key] = None
+            self._changed.set()
+
+    def _is_here(self, followed: Followed) -> bool:
+        return self._followed.get((followed.replica.topic, followed.replica.index)) is followed
+
+    # --- the two tasks --------------------------------------------------------------------------------------
+
+    @property
+    def is_empty(self) -> bool:
+        """True if there is nothing to fetch."""
+        return not self._followed
+
+    async def run(self) -> None:
+        """Fetch until there are no partitions left."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._fetch_aside)
+            while self._followed:
+                self._changed = trio.Event()
+                await self._take_in_those_aside()
+                try:
+                    has_done = await self._round(self._main)
+                    self._is_unreachable = False
+                except PeerUnavailableError as error:
+                    await self._unreachable(error)
+                else:
+                    if not has_done and self._followed:
+                        await self._wait()
+            nursery.cancel_scope.cancel()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._main.leader.close()
+        self._beside.leader.close()
+
+    async def _round(self, way: Way) -> bool:
+        """Do what is to be done for the partitions of a way; whether there was anything. Raises PeerUnavailableError."""
+        version = await way.leader.version_of(FETCH)
+        await self._begin(way, version)
+        has_truncated = await self._truncate(way)
+        has_fetched = await self._fetch(way, version)
+        return await self._find_range(way) or has_fetched or has_truncated
+
+    async def _fetch_aside(self) -> None:
+        """Fetch for partitions that came while a request was under way."""
+        while True:
+            await self._came_aside.wait()
+            self._came_aside = trio.Event()
+            while self._has_those_aside:
+                has_done = False
+                async with self._aside_lock:
+                    with trio.move_on_after(ASIDE_SECONDS_MAX):
+                        try:
+                            has_done = await self._round(self._beside)
+                        except PeerUnavailableError as error:
+                            log.debug("%r: %s", self, error)
+                            self._end_aside()
+                if not has_done:
+                    await self._wait_aside()
+                await trio.lowlevel.checkpoint()
+
+    async def _wait_aside(self) -> None:
+        """Wait until a partition may be tried again, or leave them all to the next request."""
+        now = trio.current_time()
+        due_s = min(
+            (one.again_at for one in self._open() if one.is_aside and one.again_at > now), default=math.inf
+        )
+        if due_s - now > ASIDE_SECONDS_MAX:
+            self._end_aside()
+        else:
+            await trio.sleep_until(due_s)
+
+    async def _take_in_those_aside(self) -> None:
+        """Add the partitions that were fetched beside the last request to the next one."""
+        if self._has_those_aside:
+            async with self._aside_lock:
+                self._end_aside()
+
+    @property
+    def _has_those_aside(self) -> bool:
+        return any(followed.is_aside for followed in self._open())
+
+    def _end_aside(self) -> None:
+        for followed in self._open():
+            followed.is_aside = False
+
+    def _open(self) -> Iterator[Followed]:
+        """The partitions that are not settled."""
+        for key in self._unsettled:
+            followed = self._followed.get(key)
+            if followed is not None:
+                yield followed
+
+    async def _wait(self) -> None:
+        """Wait until a partition comes, goes, or may be tried again; those that are throttled are looked at again soon."""
+        backoff_s = self._parts.config.get(settings.REPLICA_FETCH_BACKOFF_MS) / 1000
+        now = trio.current_time()
+        due_s = min((one.again_at for one in self._open() if one.again_at > now), default=now)
+        with trio.move_on_after(due_s - now if due_s > now else max(backoff_s, 0.01)):
+            await self._changed.wait()
+
+    async def _unreachable(self, error: PeerUnavailableError) -> None:
+        """Let the leader be for a while: all partitions wait, as Kafka's do."""
+        if not self._is_unreachable:
+            log.warning("%r: the leader cannot be asked: %s", self, error)
+        self._is_unreachable = True
+        self._unsettled.update(dict.fromkeys(self._followed))
+        for followed in self._followed.values():
+            followed.is_in_sync = False
+        backoff_ms = self._parts.config.get(settings.REPLICA_FETCH_BACKOFF_MS)
+        with trio.move_on_after(max(backoff_ms, RETRY_MS_MIN) / 1000):
+            await self._changed.wait()
+
+    # --- beginning ------------------------------------------------------------------------------------------
+
+    async def _begin(self, way: Way, version: int) -> None:
+        """Make ready what was added: a log without leader epochs is truncated to its high watermark."""
+        for followed in self._in_stage(Stage.NEW, way):
+            if not self._is_here(followed):
+                continue
+            try:
+                followed.follower = FollowerLog(followed.replica, self._parts.now_ms)
+            except StorageError as error:
+                self._storage_failed(followed, error)
+            else:
+                knows = followed.follower.position.last_fetched_epoch >= 0
+                must_ask = knows and version < DIVERGING_EPOCH_SINCE
+                followed.stage = Stage.TRUNCATING if must_ask else Stage.FETCHING
+            await self._parts.budget.checkpoint()
+
+    def _in_stage(self, stage: Stage, way: Way) -> list[Followed]:
+        """Return the partitions of a way that are in a stage and need not wait."""
+        now = trio.current_time()
+        return [
+            one
+            for one in self._open()
+            if one.stage is stage and one.is_aside is way.is_aside and one.again_at <= now
+        ]
+
+    # --- truncating before the first fetch ------------------------------------------------------------------
+
+    async def _truncate(self, way: Way) -> bool:
+        """Ask a leader that tells nobody of diverging epochs where the logs part (KIP-101, KIP-279)."""
+        truncating = self._in_stage(Stage.TRUNCATING, way)
+        if not truncating:
+            return False
+        asked = [(followed, followed.ask()) for followed in truncating]
+        answers = await self._epoch_ends(way.leader, [ask for _, ask in asked])
+        for followed, ask in asked:
+            if not self._is_here(followed) or followed.follower is None:
+                continue
+            code, end = answers.get((ask.topic, ask.partition), NO_ANSWER)
+            if code:
+                self._failed(followed, ask, code)
+                continue
+            try:
+                if followed.follower.diverged(end):  # or else it is asked again, for an older epoch
+                    followed.stage = Stage.FETCHING
+                    followed.went_well()
+            except StorageError as error:
+                self._storage_failed(followed, error)
+            await self._parts.budget.checkpoint()
+        return True
+
+    @staticmethod
+    async def _epoch_ends(leader: RemoteLeader, asks: list[Ask]) -> dict[TopicPartition, EpochAnswer]:
+        try:
+            await leader.version_of(OFFSET_FOR_LEADER_EPOCH)
+        except PeerUnavailableError as error:
+            if not error.lacks_version:
+                raise
+            # Older than leader epochs (Apache Kafka 0.11): the high watermark is all that is left to go by.
+            unknown = EpochAnswer(0, EpochEnd(UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET))
+            return {(ask.topic, ask.partition): unknown for ask in asks}
+        return await leader.epoch_ends(asks)
+
+    # --- fetching -------------------------------------------------------------------------------------------
+
+    async def _fetch(self, way: Way, version: int) -> bool:
+        """Fetch once, and apply what comes; whether there was something to ask for."""
+        max_wait_ms = await self._choose(way)
+        chosen = way.chosen
+        self._is_under_way = self._is_under_way or not way.is_aside
+        try:
+            answer = await way.leader.fetch(
+                chosen.asks,
+                way.session,
+                version=version,
+                max_wait_ms=max_wait_ms,
+                changed=None if way.is_aside else chosen.take_changed(),
+            )
+        finally:
+            if not way.is_aside:
+                self._is_under_way = False
+        if answer is None:
+            return False
+        if answer.failure:
+            log.info("%r: a new fetch session begins: %s", self, answer.failure)
+            return True
+        fetched = []
+        for key, data in answer.partitions:
+            followed = chosen.followed.get(key)
+            if followed is not None:
+                self._unsettled[key] = None
+                fetched.append(followed)
+                await self._apply(followed, chosen.asks[key], data)
+                await self._parts.budget.checkpoint()
+        await self._sync(fetched)
+        return True
+
+    @staticmethod
+    async def _sync(fetched: list[Followed]) -> None:
+        """Wait until what was appended is as safe as `flush.messages` asks for: the next request acknowledges it."""
+        unsynced = [followed.replica for followed in fetched if followed.replica.log.wants_flush]
+        if unsynced:
+            async with trio.open_nursery() as nursery:
+                for replica in unsynced:
+                    nursery.start_soon(_synced, replica)
+
+    async def _choose(self, way: Way) -> int:
+        """Choose what to ask for now; returns for how long (ms) the leader may wait for records."""
+        now, chosen = trio.current_time(), way.chosen
+        wait_ms: float = self._parts.config.get(settings.REPLICA_FETCH_WAIT_MAX_MS)
+        if way.is_aside:
+            wait_ms = min(wait_ms, ASIDE_WAIT_MS)
+            chosen.clear()
+        elif now >= self._look_at_all_at:
+            self._look_at_all_at = now + LOOK_AT_ALL_SECONDS
+            self._unsettled.update(dict.fromkeys(self._followed))
+        for count, key in enumerate(tuple(self._unsettled), 1):
+            followed = self._followed.get(key)
+            is_chosen = is_settled = False
+            if followed is None or followed.stage is Stage.FAILED:
+                is_settled = True
+            elif followed.is_aside is not way.is_aside:
+                pass
+            elif followed.again_at > now:
+                wait_ms = min(wait_ms, math.ceil((followed.again_at - now) * 1000))
+            elif followed.stage is not Stage.FETCHING:
+                wait_ms = 0  # there is something to do for it first
+            elif followed.is_in_sync or not self._parts.throttle.holds(followed.replica):
+                is_chosen, is_settled = True, followed.is_in_sync
+                chosen.put(key, followed, followed.ask())
+            if not is_chosen:
+                chosen.drop(key)
+            if is_settled and not way.is_aside:
+                del self._unsettled[key]
+            if not count % PARTITIONS_PER_STEP:
+                await self._parts.budget.checkpoint()
+        return int(wait_ms)
+
+    async def _apply(self, followed: Followed, ask: Ask, data: PartitionData) -> None:
+        """Apply the leader's answer for one partition."""
+        if not self._is_here(followed) or followed.follower is None or not followed.follower.is_current:
+            return
+        code = data.error_code
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            followed.stage = Stage.OUT_OF_RANGE
+        elif code:
+            self._failed(followed, ask, code)
+        else:
+            try:
+                await self._append(followed, ask, data)
+            except StorageError as error:
+                self._storage_failed(followed, error)
+            except RequestError as error:
+                # Records that are damaged, or not those that were asked for: what the leader sends next may be whole.
+                self._delay(followed, f"the leader's records cannot be used: {error}", is_passing=False)
+            except Exception:
+                log.exception("%r: %s-%d is not followed any more", self, ask.topic, ask.partition)
+                followed.stage = Stage.FAILED
+            else:
+                followed.went_well()
+
+    async def _append(self, followed: Followed, ask: Ask, data: PartitionData) -> None:
+        follower, position = followed.follower, ask.position
+        assert follower is not None
+        high_watermark, start_offset = data.high_watermark, data.log_start_offset
+        if data.diverging_epoch.epoch >= 0 or data.diverging_epoch.end_offset >= 0:
+            end = EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+            follower.fetched(position, Fetched(b"", high_watermark, start_offset, end))
+            followed.is_in_sync = False
+            return
+        records = data.records if data.records is not None else b""
+        assert isinstance(records, bytes | bytearray | memoryview)
+        if len(records):
+            self._parts.throttle.used(followed.replica, len(records))
+        for part in slices(records):
+            if not follower.fetched(position, Fetched(part, high_watermark, start_offset)):
+                return
+            followed.is_in_sync = follower.replica.log.log_end_offset >= high_watermark
+            position = follower.position
+            await self._parts.budget.checkpoint()
+            if not self._is_here(followed):
+                return
+
+    # --- after OFFSET_OUT_OF_RANGE --------------------------------------------------------------------------
+
+    async def _find_range(self, way: Way) -> bool:
+        """Ask where the leader's log begins and ends, for the partitions that have fetched somewhere else."""
+        lost = self._in_stage(Stage.OUT_OF_RANGE, way)
+        if not lost:
+            return False
+        asked = [(followed, followed.ask()) for followed in lost]
+        answers = await way.leader.log_ends([ask for _, ask in asked])
+        for followed, ask in asked:
+            found = answers.get((ask.topic, ask.partition))
+            if not self._is_here(followed) or followed.follower is None:
+                continue
+            code: int = ErrorCode.UNKNOWN_SERVER_ERROR
+            if found is not None:
+                code = found[0].error_code or found[1].error_code
+            if found is None or code:
+                self._failed(followed, ask, code)
+                continue
+            before = followed.follower.position
+            try:
+                followed.follower.out_of_range(
+                    leader_start_offset=found[0].offset, leader_end_offset=found[1].offset
+                )
+            except StorageError as error:
+                self._storage_failed(followed, error)
+                continue
+            followed.stage = Stage.FETCHING
+            if followed.follower.position.fetch_offset == before.fetch_offset:
+                # The leader's log has grown or is out of range in another way: not as fast as it can be asked.
+                self._delay(followed, "the leader answers OFFSET_OUT_OF_RANGE", is_passing=True)
+            await self._parts.budget.checkpoint()
+        return True
+
+    # --- errors ---------------------------------------------------------------------------------------------
+
+    def _failed(self, followed: Followed, ask: Ask, code: int) -> None:
+        """Take note of an error that the leader has answered for a partition."""
+        if code == ErrorCode.FENCED_LEADER_EPOCH and (
+            ask.position.current_leader_epoch == followed.replica.leader_epoch
+        ):
+            log.info(
+                "%s-%d: the leader has a newer epoch than %d: waiting for the metadata",
+                ask.topic, ask.partition, ask.position.current_leader_epoch,
+            )  # fmt: skip
+            followed.stage = Stage.FAILED
+            return
+        self._delay(followed, f"the leader answers {describe(code)}", is_passing=code in PASSING)
+
+    def _delay(self, followed: Followed, why: str, *, is_passing: bool) -> None:
+        backoff_ms = self._parts.config.get(settings.REPLICA_FETCH_BACKOFF_MS)
+        is_news = followed.delay(why, trio.current_time(), backoff_ms=backoff_ms, is_passing=is_passing)
+        if is_news:
+            level = logging.INFO if is_passing else logging.ERROR
+            log.log(
+                level, "%s-%d, from broker %d: %s; trying again",
+                followed.replica.topic, followed.replica.index, self.leader.leader_id, why,
+            )  # fmt: skip
+
+    def _storage_failed(self, followed: Followed, error: StorageError) -> None:
+        """Report a disk that has failed, or is full: then this is tried again, and otherwise the replica is gone soon."""
+        self._parts.storage_failed(error)
+        self._delay(followed, str(error), is_passing=False)
+
+
+async def _synced(replica: Replica) -> None:
+    with suppress(RequestError):  # it is closed, and fetched for no more
+        await replica.wait_synced()

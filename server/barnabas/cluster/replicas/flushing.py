@@ -1,0 +1,74 @@
+"""Forcing partitions to the medium as `flush.messages` asks, while the broker goes on.
+
+The rule: the sync runs in a thread, one at a time for a partition. What is appended to it meanwhile waits for the
+next sync, all of it for the same one, so that many producers share what a disk can do per second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import trio
+
+from barnabas.errors import StorageError
+
+if TYPE_CHECKING:
+    from barnabas.cluster.replicas.ports import StorageFailed
+    from barnabas.cluster.replicas.replica import Replica
+    from barnabas.environment import Threads
+
+SYNCS_AT_ONCE = 8
+"""Syncs of different partitions that run side by side: a file system joins those that meet."""
+
+FULL_RETRY_SECONDS = 1.0
+
+
+class Flusher:
+    """Syncs the partitions that ask for it; `run` it in a task of its own.
+
+    A sync that fails takes the partition's log dir offline, which closes the partition and tells whoever waits.
+    """
+
+    def __init__(self, now_ms: Callable[[], int], storage_failed: StorageFailed, threads: Threads) -> None:
+        self._now_ms = now_ms
+        self._threads = threads
+        self._storage_failed = storage_failed
+        self._wanted: dict[Replica, bool] = {}  # those in hand, with whether they want another sync
+        self._limiter = trio.CapacityLimiter(SYNCS_AT_ONCE)
+        self._nursery: trio.Nursery | None = None
+
+    def request(self, partition: Replica) -> None:
+        """Sync all that `partition` has now, and call its `flushed` then."""
+        is_in_hand = partition in self._wanted
+        self._wanted[partition] = True
+        if not is_in_hand and self._nursery is not None:
+            self._nursery.start_soon(self._flush, partition)
+
+    async def run(self) -> None:
+        """Serve requests until cancelled; a sync that has begun is waited for."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            try:
+                for partition in self._wanted:
+                    nursery.start_soon(self._flush, partition)
+                await trio.sleep_forever()
+            finally:
+                self._nursery = None
+
+    async def _flush(self, partition: Replica) -> None:
+        while self._wanted[partition] and not partition.is_offline:
+            self._wanted[partition] = False
+            try:
+                task = partition.log.begin_flush()
+                if task is not None:
+                    await self._threads.run(task.run, limiter=self._limiter)
+                    task.finish(self._now_ms())
+            except StorageError as error:
+                self._storage_failed(error)
+                if not partition.is_offline:  # the disk is only full: there may be room later
+                    self._wanted[partition] = True
+                    await trio.sleep(FULL_RETRY_SECONDS)
+            else:
+                partition.flushed()
+        del self._wanted[partition]

@@ -1,0 +1,110 @@
+"""A partition as its fetcher sees it: in which stage it is, and when something may be done for it."""
+
+from __future__ import annotations
+
+import math
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from barnabas.cluster.replicas.remote_leader import NO_TOPIC_ID, Ask
+
+if TYPE_CHECKING:
+    from barnabas.cluster.replicas.following import FollowerLog
+    from barnabas.cluster.replicas.replica import Replica
+    from barnabas.wire.topic_partitions import TopicPartition
+
+
+RETRY_MS_MIN = 20
+"""The first wait after an error that passes once both brokers have the newest metadata; doubled with each further one, up
+to `replica.fetch.backoff.ms`."""
+
+
+class Stage(Enum):
+    """Stage of a partition that a fetcher follows."""
+
+    NEW = auto()
+    TRUNCATING = auto()
+    """The leader must be asked where the logs part before anything is fetched."""
+    FETCHING = auto()
+    OUT_OF_RANGE = auto()
+    """The leader must be asked where its log begins and ends."""
+    FAILED = auto()
+    """Nothing is done until the metadata name another leader epoch."""
+
+
+class Followed:
+    """A partition of a fetcher; `again_at` is trio's clock (s)."""
+
+    __slots__ = (
+        "again_at", "failures", "follower", "is_aside", "is_in_sync", "last_error", "replica", "stage",
+    )  # fmt: skip
+
+    def __init__(self, replica: Replica) -> None:
+        self.replica = replica
+        self.follower: FollowerLog | None = None
+        self.stage = Stage.NEW
+        self.again_at = -math.inf
+        self.failures = 0
+        self.is_in_sync = False
+        self.is_aside = False
+        """True if it came while a request was under way, and is fetched beside it until that is answered."""
+        self.last_error = ""
+
+    def ask(self) -> Ask:
+        """Return what to ask the leader for."""
+        assert self.follower is not None
+        replica = self.replica
+        return Ask(replica.topic, replica.index, replica.log.topic_id or NO_TOPIC_ID, self.follower.position)
+
+    def delay(self, why: str, now_s: float, *, backoff_ms: int, is_passing: bool) -> bool:
+        """Let the partition wait after an error, a passing one less long; whether `why` is another error than the last."""
+        if is_passing:
+            backoff_ms = min(backoff_ms, RETRY_MS_MIN << min(self.failures, 10))
+        self.failures += 1
+        self.again_at = now_s + backoff_ms / 1000
+        self.is_in_sync = False
+        is_news = why != self.last_error
+        self.last_error = why
+        return is_news
+
+    def went_well(self) -> None:
+        """Take note that a request has brought no error."""
+        self.failures = 0
+        self.last_error = ""
+
+
+class Chosen:
+    """The partitions that the requests of one way name, with what is asked of each; kept from one request to the next."""
+
+    __slots__ = ("_changed", "asks", "followed")
+
+    def __init__(self) -> None:
+        self.followed: dict[TopicPartition, Followed] = {}
+        self.asks: dict[TopicPartition, Ask] = {}
+        """Those that have changed are last: they are served after those that got nothing."""
+        self._changed: dict[TopicPartition, None] = {}
+
+    def put(self, key: TopicPartition, followed: Followed, ask: Ask) -> None:
+        """Ask for a partition, from where it stands now."""
+        self.followed[key] = followed
+        if self.asks.get(key) != ask:
+            self.asks.pop(key, None)
+            self.asks[key] = ask
+            self._changed[key] = None
+
+    def drop(self, key: TopicPartition) -> None:
+        """Ask for a partition no more."""
+        if self.followed.pop(key, None) is not None:
+            del self.asks[key]
+            self._changed[key] = None
+
+    def clear(self) -> None:
+        """Ask for nothing."""
+        self.followed.clear()
+        self.asks.clear()
+        self._changed.clear()
+
+    def take_changed(self) -> list[TopicPartition]:
+        """Return the partitions in which `asks` has changed since this was called before."""
+        changed, self._changed = list(self._changed), {}
+        return changed

@@ -1,0 +1,107 @@
+"""Log dirs that this broker has had, and that are not there any more: a disk that was exchanged, a dir left out.
+
+The rule: what was in them is offline, not empty. It comes back with the dir, or is given up by an unclean election, as
+the last replica of a partition is given up in Apache Kafka.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.cluster.metadata.changes import LogDirsRegistered, PartitionChanged
+from barnabas.cluster.metadata.image import Change, ClusterImage
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.ids import uuid_text
+
+if TYPE_CHECKING:
+    from barnabas.cluster.metadata.store import MetadataStore
+    from barnabas.cluster.replicas.manager import Replicas
+    from barnabas.log.manager import LogManager
+
+log = logging.getLogger(__name__)
+
+LOST = bytes(15) + b"\1"
+"""Stands for a log dir of which nothing is known but that it is lost (KIP-858 reserves the id for that)."""
+
+
+def present_dirs(logs: LogManager) -> frozenset[bytes]:
+    """Return the directory ids of the log dirs that work."""
+    return frozenset(meta.directory_id for meta in logs.meta.values() if meta.directory_id)
+
+
+def lost_dirs(logs: LogManager, broker_id: int, image: ClusterImage) -> frozenset[bytes]:
+    """Return the directory ids of those that the broker has had, and that are not there or do not work."""
+    return image.log_dirs.get(broker_id, frozenset()) - present_dirs(logs)
+
+
+class LostDirs:
+    """Remembers in the metadata which log dirs this broker has, and lets partitions begin again that are given up."""
+
+    def __init__(self, broker_id: int, logs: LogManager, replicas: Replicas, metadata: MetadataStore) -> None:
+        self._broker_id = broker_id
+        self._logs = logs
+        self._replicas = replicas
+        self._metadata = metadata
+
+    def register(self, image: ClusterImage) -> list[Change]:
+        """Remember the log dirs that are there; those that are lost are forgotten once nothing is missing."""
+        known, present = image.log_dirs.get(self._broker_id, frozenset()), present_dirs(self._logs)
+        lost = self._replicas.own_logs.lost_dirs
+        if lost or self._logs.offline:
+            missing = self._offline_partitions(image)
+            if missing:
+                _tell(lost, missing)
+                present |= known
+            else:
+                self._replicas.own_logs.lost_dirs = frozenset()
+        if present == known or (len(present) == 1 and not known):
+            return []  # nothing new, or only the dir in which this would be written
+        return [LogDirsRegistered(self._broker_id, present)]
+
+    def _offline_partitions(self, image: ClusterImage) -> list[tuple[str, int]]:
+        """Return the partitions whose log is not there."""
+        return [
+            (topic.name, index)
+            for topic in image.topics.values()
+            for index, info in enumerate(topic.partitions)
+            if self._replicas.is_offline(topic.name, index, info)
+        ]
+
+    async def begin_again(self, topic: str, index: int) -> bool:
+        """Give up what a partition had, whose log or log dir is lost: it is empty from now on, in a new leader epoch.
+
+        Says whether that was possible: not while a log dir is offline, in which the log may be. Raises RequestError,
+        StorageError.
+        """
+        is_missing = (topic, index) in self._logs.missing
+        if self._logs.offline or not (
+            self._replicas.own_logs.lost_dirs or is_missing or self._has_other(topic, index)
+        ):
+            return False
+
+        def decide(image: ClusterImage) -> list[Change]:
+            info = image.topics[topic].partitions[index]
+            return [PartitionChanged(topic, index, info.with_sole_leader(self._broker_id))]
+
+        await self._metadata.change(decide)
+        log.warning(
+            "%s-%d was given up by an unclean election: it had lost its log, and is empty now", topic, index
+        )
+        await self._metadata.change(self.register)
+        return True
+
+    def _has_other(self, topic: str, index: int) -> bool:
+        return self._replicas.why_offline(topic, index) is ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+def _tell(lost: frozenset[bytes], missing: list[tuple[str, int]]) -> None:
+    if not lost:
+        return  # the dir that is offline has been told of
+    ids = ", ".join(uuid_text(one) for one in sorted(lost) if one != LOST)
+    named = ", ".join(f"{topic}-{index}" for topic, index in missing[:20])
+    log.error(
+        "a log dir is lost%s: %d partitions stay offline: %s%s. Start with the dir that has them, or give up what was "
+        "in them: kafka-leader-election --election-type unclean",
+        f" (directory.id {ids})" if ids else "", len(missing), named, ", ..." if len(missing) > 20 else "",
+    )  # fmt: skip

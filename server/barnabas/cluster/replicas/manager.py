@@ -1,0 +1,451 @@
+"""The replicas that this broker holds, and how they follow the metadata.
+
+The rule: the metadata image alone decides on the role of a replica, by the tables of `replication.roles`; what is long is
+prepared in slices before the image is seen.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from barnabas.cluster.metadata.image import NO_TOPIC_ID, PartitionInfo
+from barnabas.cluster.replicas.own_logs import OwnLogs
+from barnabas.cluster.replication.roles import Role, Step, is_stale, steps, target_role
+from barnabas.environment.lazy import import_modules
+from barnabas.errors import RequestError, StorageError
+from barnabas.log.creating import Creation, Wanted
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.cluster.metadata.image import ClusterImage, Delta, TopicInfo
+    from barnabas.cluster.replicas.context import ReplicaContext
+    from barnabas.cluster.replicas.replica import Replica
+    from barnabas.environment import Threads
+    from barnabas.log.config import LogConfig
+    from barnabas.log.manager import LogManager
+    from barnabas.log.partition_log import PartitionLog
+    from barnabas.serving.loop_budget import LoopBudget
+    from barnabas.wire.topic_partitions import TopicPartition
+
+log = logging.getLogger(__name__)
+
+LOGS_AT_ONCE: Final = 64
+"""So many logs are made or deleted in one piece, in a thread; a broker that stops waits for one piece at most."""
+
+
+class Replicas:
+    """All replicas of this broker, kept in step with the metadata image.
+
+    Those whose log is not there are offline: of them only the image knows.
+    """
+
+    def __init__(
+        self, logs: LogManager, context: ReplicaContext, budget: LoopBudget, threads: Threads
+    ) -> None:
+        """Know of no image yet."""
+        self._broker_id = context.broker_id
+        self._context = context
+        self._logs = logs
+        self._budget = budget
+        self._threads = threads
+        self._prepared: list[tuple[Replica, PartitionInfo]] = []
+        self.own_logs = OwnLogs(logs, context)
+        self._has_imported = False
+        self.change_count = 0
+        """Grows with each replica that comes or goes."""
+        self._replicas: dict[tuple[str, int], Replica] = {}
+        self._replicated: dict[tuple[str, int], Replica] = {}  # those of them that other brokers have too
+        self._image: ClusterImage | None = None
+        self._told_new: set[tuple[str, int]] = set()
+
+    def __iter__(self) -> Iterator[Replica]:
+        return iter(tuple(self._replicas.values()))
+
+    def __len__(self) -> int:
+        return len(self._replicas)
+
+    def replicated(self) -> tuple[Replica, ...]:
+        """Return the replicas of partitions that other brokers have replicas of too."""
+        return tuple(self._replicated.values())
+
+    def leader(self, topic: str, index: int, current_leader_epoch: int = -1) -> Replica:
+        """Return a partition's replica, if this broker leads it in the epoch that the client believes in.
+
+        `current_leader_epoch` is -1 when the client does not check (KIP-320). Raises RequestError with
+        UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, FENCED_LEADER_EPOCH or
+        UNKNOWN_LEADER_EPOCH.
+        """
+        replica = self._replicas.get((topic, index))
+        if replica is None:
+            raise RequestError(*self._why_not(topic, index))
+        if current_leader_epoch != -1:
+            replica.check_leader_epoch(current_leader_epoch)
+        if replica.closed:
+            raise RequestError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"broker {self._broker_id} follows the leader of {topic}-{index}",
+            )
+        return replica
+
+    def find(self, topic: str, index: int) -> Replica | None:
+        """Return a partition's replica, whatever its role; None if there is none here."""
+        return self._replicas.get((topic, index))
+
+    def is_served(self, partition_log: PartitionLog) -> bool:
+        """Say whether a log is that of a replica."""
+        replica = self._replicas.get((partition_log.topic, partition_log.partition))
+        return replica is not None and replica.log is partition_log
+
+    def local(self, topic: str, index: int, current_leader_epoch: int = -1) -> Replica:
+        """Return a partition's replica, be it leader or follower. Raises RequestError as `leader` does."""
+        replica = self._replicas.get((topic, index))
+        if replica is None:
+            raise RequestError(*self._why_not(topic, index))
+        replica.check_leader_epoch(current_leader_epoch)
+        return replica
+
+    def role(self, topic: str, index: int) -> Role:
+        """Return the role of this broker for a partition."""
+        replica = self._replicas.get((topic, index))
+        if replica is not None:
+            return replica.role
+        info = self._info(topic, index)
+        return target_role(info, self._broker_id, is_log_available=False)
+
+    def current_leader(self, topic: str, index: int) -> tuple[int, int]:
+        """Return the broker that leads a partition and its leader epoch, as far as this broker knows; -1 for none."""
+        info = self._info(topic, index)
+        return (info.leader, info.leader_epoch) if info is not None else (-1, -1)
+
+    def is_offline(self, topic: str, index: int, info: PartitionInfo) -> bool:
+        """Say whether this broker should lead a partition and cannot, since its log is not there."""
+        return info.leader == self._broker_id and (topic, index) not in self._replicas
+
+    def _info(self, topic: str, index: int) -> PartitionInfo | None:
+        return self._image.partition(topic, index) if self._image else None
+
+    def _why_not(self, topic: str, index: int) -> tuple[ErrorCode, str]:
+        info = self._info(topic, index)
+        if info is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index}"
+        if target_role(info, self._broker_id) is not Role.NONE:
+            return (
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"the log of {topic}-{index} is offline; see the broker's log",
+            )
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self._broker_id} has no replica of {topic}-{index}"
+
+    async def prepare(self, delta: Delta, config_for: Callable[[str], LogConfig], now_ms: int) -> None:
+        """Make the logs of the replicas that are new in `delta`, for which `config_for` has the settings.
+
+        Others run in between; the replicas have their roles from `publish` on. A log that was there before and is missing
+        is not made again, nor as long as a log dir is offline or lost, in which it may be: its partition is offline too,
+        until an election gives up what it had. When the old image is empty, all of the new one may have been there before.
+        """
+        is_start = not delta.old.version
+        if delta.topics and not self._has_imported:
+            await self._threads.run(_import_logs)
+            self._has_imported = True
+        new: list[tuple[Wanted, PartitionInfo]] = []
+        for name in delta.topics:
+            topic, before = delta.new.topics.get(name), delta.old.topics.get(name)
+            if topic is None:
+                continue  # `clean_up` deletes its logs
+            if delta.replaced(name):
+                await self._let_go(name, delta, now_ms)
+                before = None
+            known = before.partitions if before is not None else ()
+            if before is not None and before.id == NO_TOPIC_ID != topic.id:
+                await self._take_topic_id(topic)
+            config = config_for(name)
+            for index, info in enumerate(topic.partitions):
+                if (
+                    target_role(info, self._broker_id) is not Role.NONE
+                    and (name, index) not in self._replicas
+                ):
+                    begins = self._begins(
+                        (name, index), info, known[index] if index < len(known) else None, is_start=is_start
+                    )
+                    found = self.own_logs.find(topic, index, info, begins=begins)
+                    if found is not None:
+                        self._add(found, info)
+                    elif self.own_logs.may_be_made(topic, index, info, begins=begins):
+                        topic_id = topic.id if topic.id != NO_TOPIC_ID else None
+                        new.append((Wanted(name, index, topic_id, config), info))
+                await self._budget.checkpoint()
+                if len(new) == LOGS_AT_ONCE:
+                    await self._make(new, now_ms)
+                    new = []
+        if new:
+            await self._make(new, now_ms)
+
+    def _add(self, partition_log: PartitionLog, info: PartitionInfo) -> None:
+        """Have a replica ready for `publish`; nobody finds it before."""
+        from barnabas.cluster.replicas.replica import Replica  # `prepare` has imported it in a thread
+
+        replica = Replica(partition_log.topic, partition_log.partition, partition_log, self._context)
+        if target_role(info, self._broker_id) is Role.LEADER:
+            self._take_role(replica, None, info)
+        self._prepared.append((replica, info))
+
+    async def _make(self, new: Sequence[tuple[Wanted, PartitionInfo]], now_ms: int) -> None:
+        """Make the logs of these replicas, in a thread; where none can be made the partition is offline."""
+        wanted = [one for one, _ in new]
+        if self._logs.are_misleading(wanted):
+            await self._write_checkpoints()
+        creation: Creation | None = None
+        try_again = False
+        try:
+            creation = self._logs.begin_creation(wanted, now_ms)
+        except StorageError as error:
+            self._storage_failed(error)
+            try_again = error.log_dir not in self._logs.online and bool(self._logs.online)
+        if creation is None:
+            if try_again:
+                await self._make(new, now_ms)
+            return
+        await self._threads.run(creation.run)
+        again: list[tuple[Wanted, PartitionInfo]] = []
+        for (one, info), made in zip(new, creation.logs, strict=True):
+            try:
+                self._add(self._logs.finish_creation(made, now_ms), info)
+            except StorageError as error:
+                self._storage_failed(error)
+                if error.log_dir not in self._logs.online:  # otherwise the same would happen again
+                    again.append((one, info))
+            await self._budget.checkpoint()
+        if again and self._logs.online:
+            await self._make(again, now_ms)
+
+    async def _write_checkpoints(self) -> None:
+        plan = self._logs.begin_checkpoints()
+        for partition_log in self._logs:
+            plan.add(partition_log)
+            await self._budget.checkpoint()
+        checkpoints = self._logs.checkpoints
+        try:
+            await self._threads.run(lambda: checkpoints.write(plan))
+        except StorageError as error:
+            self._storage_failed(error)
+        else:
+            checkpoints.written(plan)
+
+    async def _take_topic_id(self, topic: TopicInfo) -> None:
+        """Keep the id of a topic that had none before: its logs know it from now on."""
+        for index in range(len(topic.partitions)):
+            replica = self._replicas.get((topic.name, index))
+            if replica is not None and replica.log.topic_id is None:
+                try:
+                    replica.log.save_topic_id(topic.id)
+                except StorageError as error:
+                    self._storage_failed(error)
+            await self._budget.checkpoint()
+
+    def begin_empty(self, topic: str, index: int) -> None:
+        """Let a replica that the next image brings begin with an empty log, even while log dirs are offline.
+
+        The controller of a cluster says so of new replicas; of all others it must be believed that they were here before.
+        """
+        self._told_new.add((topic, index))
+
+    def _begins(
+        self, key: tuple[str, int], info: PartitionInfo, known: PartitionInfo | None, *, is_start: bool
+    ) -> bool:
+        """Say whether a replica may begin with an empty log: whatever it had before is not needed, or given up."""
+        if self._context.is_member:
+            return key in self._told_new
+        if is_start:
+            return False
+        if target_role(known, self._broker_id) is Role.NONE:
+            return True
+        assert known is not None
+        return info.leader == self._broker_id and info.leader_epoch > known.leader_epoch
+
+    def publish(self, delta: Delta) -> None:
+        """Give each replica the role that the new image says: those that `prepare` has made, and those that were here."""
+        self._image = delta.new
+        for replica, info in self._prepared:
+            key = replica.topic, replica.index
+            if self._logs.get(*key) is not replica.log:
+                continue  # its log dir has failed meanwhile
+            self._replicas[key] = replica
+            self.change_count += 1
+            if replica.role is Role.LEADER:
+                self._note_replicas(replica, info)
+            else:
+                self._follow(replica, None, info)
+        self._prepared.clear()
+        self._told_new.clear()
+        for name in delta.topics:
+            topic, before = delta.new.topics.get(name), delta.old.topics.get(name)
+            if topic is not None and before is not None and not delta.replaced(name):
+                for index, known in enumerate(before.partitions):
+                    info = topic.partitions[index]
+                    existing = self._replicas.get((name, index)) if info is not known else None
+                    if existing is not None and existing.role is not Role.OFFLINE:
+                        self._follow(existing, known, info)
+
+    def _follow(self, replica: Replica, known: PartitionInfo | None, info: PartitionInfo) -> None:
+        """Give a replica the role that `info` says, step by step."""
+        if known is not None and is_stale(known, info):
+            log.error(
+                "%s-%d: metadata that are older than what is known are left out", replica.topic, replica.index
+            )
+            return
+        self._note_replicas(replica, info)
+        self._take_role(replica, known, info)
+
+    def _take_role(self, replica: Replica, known: PartitionInfo | None, info: PartitionInfo) -> None:
+        for step in steps(replica.role, target_role(info, self._broker_id), known, info):
+            match step:
+                case Step.BEGIN_EPOCH:
+                    replica.lead(info)
+                case Step.UPDATE_ISR:
+                    replica.update_isr(info)
+                case Step.START_FETCHING:
+                    replica.follow(info)
+                    self._context.fetchers.start(replica)
+                case Step.STOP_FETCHING:
+                    self._context.fetchers.stop(replica)
+                case Step.CLOSE_WAITERS:
+                    replica.close_waiters()
+                case Step.DELETE_LOG:  # the log itself goes with `clean_up`
+                    self._close(replica.topic, replica.index)
+                case Step.OPEN_LOG:  # done by `prepare`
+                    pass
+
+    def _note_replicas(self, replica: Replica, info: PartitionInfo) -> None:
+        """Keep in mind which replicas other brokers have too."""
+        if len(info.replicas) > 1:
+            self._replicated[replica.topic, replica.index] = replica
+        else:
+            self._replicated.pop((replica.topic, replica.index), None)
+
+    async def clean_up(self, delta: Delta, now_ms: int) -> None:
+        """Let the replicas go of topics that are gone, or are elsewhere now; others run in between.
+
+        A broker of a cluster keeps their logs until `delete_logs`: the controller has more to say of them.
+        """
+        for name in delta.topics:
+            topic, before = delta.new.topics.get(name), delta.old.topics.get(name)
+            if topic is None:
+                await self._let_go(name, delta, now_ms)
+            elif before is not None and not delta.replaced(name):
+                gone = []
+                for index, known in enumerate(before.partitions):
+                    if self._is_no_replica_now(known, topic.partitions[index]):
+                        gone.append((name, index))
+                    await self._budget.checkpoint()
+                if self._context.is_member:
+                    await self._stop(gone)
+                else:
+                    await self.delete_logs(gone, now_ms)
+
+    def _is_no_replica_now(self, known: PartitionInfo, info: PartitionInfo) -> bool:
+        return (
+            known is not info
+            and target_role(info, self._broker_id) is Role.NONE
+            and target_role(known, self._broker_id) is not Role.NONE
+        )
+
+    async def _let_go(self, name: str, delta: Delta, now_ms: int) -> None:
+        """Stop the replicas of a topic that is gone, or has another id; delete its logs where nobody else says so."""
+        topic = delta.old.topics.get(name)
+        if topic is None:
+            return
+        keys = [(name, index) for index in range(len(topic.partitions))]
+        if self._context.is_member:
+            await self._stop(keys)
+        else:
+            await self.delete_logs(keys, now_ms, topic.id)
+
+    async def _stop(self, keys: Sequence[TopicPartition]) -> None:
+        """Stop replicas, and keep their logs."""
+        for key in keys:
+            self._close(*key)
+            await self._budget.checkpoint()
+
+    async def delete_logs(
+        self, keys: Sequence[TopicPartition], now_ms: int, topic_id: bytes = NO_TOPIC_ID
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Stop replicas, and delete their logs, some at a time; returns the errors of those that could not be.
+
+        Somebody has asked for that. Logs of another topic than the one with this id, or with the one that is known to be
+        deleted, are set aside.
+        """
+        errors: dict[TopicPartition, ErrorCode] = {}
+        for at in range(0, len(keys), LOGS_AT_ONCE):
+            some = keys[at : at + LOGS_AT_ONCE]
+            for key in some:
+                self._close(*key)
+            self.own_logs.keep_others(some, topic_id)
+            logs = [self._logs.get(*key) for key in some]
+            deletion = self._logs.begin_deletion(some, now_ms)
+            await self._threads.run(deletion.run)
+            try:
+                deletion.finish()
+            except StorageError as error:
+                self._storage_failed(error)
+                for key, partition_log in zip(some, logs, strict=True):
+                    if partition_log is not None and partition_log.log_dir == error.log_dir:
+                        errors[key] = ErrorCode.KAFKA_STORAGE_ERROR
+            await self._budget.checkpoint()
+        return errors
+
+    def topic_id(self, name: str) -> bytes | None:
+        """Return the id of a topic, None if it is not known: the image may lack it, and a log that is in sync have it."""
+        topic = self._image.topics.get(name) if self._image is not None else None
+        if topic is None or topic.id != NO_TOPIC_ID:
+            return topic.id if topic is not None else None
+        for index, info in enumerate(topic.partitions):
+            replica = self._replicas.get((name, index)) if self._broker_id in info.isr else None
+            if replica is not None and replica.log.topic_id is not None:
+                return replica.log.topic_id
+        return None
+
+    def why_offline(self, name: str, index: int) -> ErrorCode:
+        """Return the error of a replica whose log is not there."""
+        topic = self._image.topics.get(name) if self._image is not None else None
+        if topic is not None and self.own_logs.has_other(topic, index):
+            return ErrorCode.INCONSISTENT_TOPIC_ID
+        return ErrorCode.KAFKA_STORAGE_ERROR
+
+    def _close(self, name: str, index: int, why: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
+        replica = self._replicas.pop((name, index), None)
+        self.change_count += 1
+        self._replicated.pop((name, index), None)
+        if replica is not None:
+            self._context.fetchers.stop(replica)
+            replica.close(why)
+
+    def _storage_failed(self, error: StorageError) -> None:
+        self._context.storage_failed(error)
+
+    def replace_log(self, partition_log: PartitionLog) -> None:
+        """Let a replica go on with a log that was moved."""
+        replica = self._replicas.get((partition_log.topic, partition_log.partition))
+        if replica is not None:
+            replica.replace_log(partition_log)
+
+    def lose(self, logs: Iterable[PartitionLog]) -> None:
+        """Take replicas offline whose disk has failed: they answer KAFKA_STORAGE_ERROR from now on."""
+        for partition_log in logs:
+            self._close(partition_log.topic, partition_log.partition, ErrorCode.KAFKA_STORAGE_ERROR)
+
+    async def reconfigure(self, topics: Iterable[str], config_for: Callable[[str], LogConfig]) -> None:
+        """These topics' settings have changed: hand the new ones to their logs. Others run in between."""
+        for name in topics:
+            info = self._image.topics.get(name) if self._image is not None else None
+            config = config_for(name)
+            for index in range(len(info.partitions) if info else 0):
+                replica = self._replicas.get((name, index))
+                if replica is not None:
+                    replica.log.config = config
+            await self._budget.checkpoint()
+
+
+def _import_logs() -> None:
+    """Import what a broker needs from its first partition on: it takes some 20 ms."""
+    import_modules("barnabas.log.loading", "barnabas.log.partition_log", "barnabas.cluster.replicas.replica")

@@ -1,0 +1,180 @@
+"""Ownership of the logs on the disk: a replica's own or another topic's, and whether an empty one may be made.
+
+The rule: a log is its topic's if it has its id, and no log goes because something looks as if its topic had been deleted.
+What has another id, or is not there any more, keeps its partition offline, unless that can do without it: the replica is
+new, an election has given up what it had, or another broker leads and this one is not in sync. Then a log of another topic
+is set aside, under a name that nothing removes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
+
+from barnabas.cluster.metadata.image import NO_TOPIC_ID, PartitionInfo
+from barnabas.errors import StorageError
+from barnabas.log.format.properties import is_damaged_copy
+from barnabas.wire.ids import uuid_text
+
+if TYPE_CHECKING:
+    from barnabas.cluster.metadata.image import TopicInfo
+    from barnabas.cluster.replicas.context import ReplicaContext
+    from barnabas.log.manager import LogManager
+    from barnabas.log.partition_log import PartitionLog
+    from barnabas.wire.topic_partitions import TopicPartition
+
+log = logging.getLogger(__name__)
+
+
+class OwnLogs:
+    """Finds the logs of this broker's replicas."""
+
+    def __init__(self, logs: LogManager, context: ReplicaContext) -> None:
+        self._logs = logs
+        self._context = context
+        self.lost_dirs: frozenset[bytes] = frozenset()
+        """The directory ids of log dirs that this broker has had, and that are not there now."""
+        self._told: set[tuple[TopicPartition, bytes]] = set()
+        """Partitions without a log of their own that were named in the broker's log, with their topic ids."""
+        self._deleted: dict[TopicPartition, bytes] = {}
+        """Partitions of topics that are being deleted, with the topics' ids: of those that have a log here."""
+
+    def find(self, topic: TopicInfo, index: int, info: PartitionInfo, *, begins: bool) -> PartitionLog | None:
+        """Return the log of a replica, if it is here; `begins` says that it may begin with an empty one."""
+        partition_log = self._logs.get(topic.name, index)
+        if partition_log is None or topic.id in (NO_TOPIC_ID, partition_log.topic_id):
+            return partition_log
+        if not is_another(partition_log, topic.id):
+            self._restore_topic_id(partition_log, topic.id)
+            return partition_log
+        if begins or self._does_without(info):
+            self.set_aside(partition_log, f"topic {topic.name} has the id {uuid_text(topic.id)} now")
+        else:
+            self._refuse(partition_log, topic)
+        return None
+
+    def has_other(self, topic: TopicInfo, index: int) -> bool:
+        """Say whether the log that is here under a partition's name has another topic id."""
+        partition_log = self._logs.get(topic.name, index)
+        return partition_log is not None and is_another(partition_log, topic.id)
+
+    def may_be_made(self, topic: TopicInfo, index: int, info: PartitionInfo, *, begins: bool) -> bool:
+        """Say whether a log that `find` has not found may be made; otherwise the partition stays offline."""
+        key = (topic.name, index)
+        if self._logs.get(*key) is not None:
+            return False
+        if begins:
+            return True
+        is_missing = key in self._logs.missing
+        if not (self._logs.offline or self.lost_dirs or is_missing):
+            return True
+        if is_missing:
+            if self._does_without(info):
+                log.error(
+                    "%s-%d: its log is gone from %s; it is copied again from broker %d",
+                    *key, self._logs.missing[key], info.leader,
+                )  # fmt: skip
+                return True
+            self._tell_missing(key, topic.id)
+        elif not self.lost_dirs:  # otherwise all of them are told at once
+            log.error("%s-%d is not in any log dir that works: it stays offline", *key)
+        return False
+
+    def _does_without(self, info: PartitionInfo) -> bool:
+        """Say whether another broker leads a partition, and this one is not in sync: all that is committed is elsewhere."""
+        me = self._context.broker_id
+        return info.leader >= 0 and info.leader != me and me not in info.isr
+
+    def _restore_topic_id(self, partition_log: PartitionLog, topic_id: bytes) -> None:
+        """Keep a log whose `partition.metadata` is missing or damaged: its directory's name says whose it is."""
+        was_damaged = partition_log.topic_id is not None or not self._context.is_member
+        try:
+            partition_log.save_topic_id(topic_id)
+        except StorageError as error:
+            self._context.storage_failed(
+                error
+            )  # the log is as good as before, and the next start tries again
+        else:
+            log.log(
+                logging.WARNING if was_damaged else logging.INFO,
+                "%s: partition.metadata was missing or damaged, and was written again", partition_log.dir,
+            )  # fmt: skip
+
+    # --- logs of other topics -------------------------------------------------------------------------------
+
+    def set_aside(self, partition_log: PartitionLog, why: str) -> None:
+        """Let a log go that is of another topic; its directory stays, under another name."""
+        assert partition_log.topic_id is not None
+        topic, index, topic_id = partition_log.topic, partition_log.partition, partition_log.topic_id
+        directory = partition_log.dir
+        try:
+            path = self._logs.set_aside(topic, index)
+        except StorageError as error:
+            self._context.storage_failed(error)
+        else:
+            log.error(
+                "%s-%d had the log of a topic with the id %s, but %s: it is kept as %s, and nothing removes it. To bring "
+                "it back, stop the broker, rename it to %s, and %s",
+                topic, index, uuid_text(topic_id), why, path, directory, self._how(topic, topic_id, directory),
+            )  # fmt: skip
+
+    def _refuse(self, partition_log: PartitionLog, topic: TopicInfo) -> None:
+        assert partition_log.topic_id is not None
+        key = (topic.name, partition_log.partition)
+        if (key, topic.id) in self._told:
+            return
+        self._told.add((key, topic.id))
+        log.error(
+            "%s-%d is offline: topic %s has the id %s, its log in %s has the id %s, and nobody has deleted the topic. The "
+            "log stays as it is. If it is the topic's, %s. If the topic was made anew, %s",
+            *key, topic.name, uuid_text(topic.id), partition_log.dir, uuid_text(partition_log.topic_id),
+            self._how(topic.name, partition_log.topic_id, partition_log.dir), self._how_to_give_up(partition_log.dir),
+        )  # fmt: skip
+
+    def _how(self, topic: str, topic_id: bytes, directory: str) -> str:
+        if not self._context.is_member:
+            return f"remove {directory}/partition.metadata, and start the broker: the topic's id is written again"
+        return (
+            f'write "topic_id":"{uuid_text(topic_id)}" into the znode /brokers/topics/{topic}, and have another controller '
+            "elected (delete the znode /controller)"
+        )
+
+    def _how_to_give_up(self, directory: str) -> str:
+        if not self._context.is_member:
+            return "begin with an empty log: kafka-leader-election --election-type unclean"
+        return f"move {directory} away, make an empty directory of its name, and start the broker again"
+
+    def _tell_missing(self, key: TopicPartition, topic_id: bytes) -> None:
+        if (key, topic_id) not in self._told:
+            self._told.add((key, topic_id))
+            directory = self._logs.missing[key]
+            log.error(
+                "%s-%d is offline: its log is gone from %s. Put it back, and start the broker again; or give up what was "
+                "in it, and %s",
+                *key, directory, self._how_to_give_up(directory),
+            )  # fmt: skip
+
+    # --- deletions ------------------------------------------------------------------------------------------
+
+    def note_deletions(self, partitions: Iterable[tuple[TopicPartition, bytes]]) -> None:
+        """Remember which topics the controller deletes: StopReplica names them without their ids."""
+        for key, topic_id in partitions:
+            if topic_id != NO_TOPIC_ID and self._logs.get(*key) is not None:
+                self._deleted[key] = topic_id
+
+    def keep_others(self, keys: Collection[TopicPartition], topic_id: bytes = NO_TOPIC_ID) -> None:
+        """Set logs aside before a topic's logs are deleted, where they are of another topic than the one that is."""
+        for key in keys:
+            deleted = self._deleted.pop(key, topic_id)
+            partition_log = self._logs.get(*key)
+            if partition_log is not None and is_another(partition_log, deleted):
+                self.set_aside(
+                    partition_log, f"what was deleted is topic {key[0]} with the id {uuid_text(deleted)}"
+                )
+
+
+def is_another(partition_log: PartitionLog, topic_id: bytes) -> bool:
+    """Say whether a log has the id of another topic than this one; damage of its id does not make it one."""
+    known = partition_log.topic_id
+    return known is not None and NO_TOPIC_ID != topic_id != known and not is_damaged_copy(known, topic_id)

@@ -1,0 +1,81 @@
+"""Ports of a replica: to the controller, to fetchers, to quotas, to those who wait for it to grow.
+
+The rule: an implementation is chosen where the broker is assembled; `Replica` is the type of what they are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from barnabas.errors import RequestError, StorageError
+
+if TYPE_CHECKING:
+    from barnabas.cluster.replication.leader import IsrChange
+
+Replica = TypeVar("Replica", contravariant=True)
+
+StorageFailed = Callable[[StorageError], RequestError]
+"""Is called with every StorageError, and returns what the client must see."""
+
+
+class Watcher(Protocol[Replica]):
+    """Something that waits for a replica to grow."""
+
+    def partition_advanced(self, replica: Replica) -> None:
+        """Take note that readers see more of the replica, or that it has another role or is gone."""
+
+
+class ChangeWatch(Protocol):
+    """Something that is notified, once, of the next change of a replica."""
+
+    def changed(self) -> None:
+        """Take note that the replica has grown, is committed further, begins elsewhere, or has another role or ISR."""
+
+
+class AlterPartition(Protocol[Replica]):
+    """Destination of the leader's proposals for the ISR: the controller, local or remote (KIP-497)."""
+
+    def propose(self, replica: Replica, change: IsrChange) -> None:
+        """Have the ISR changed; `replica.isr_settled` is called with the answer."""
+
+
+class Fetchers(Protocol[Replica]):
+    """Fetchers for the followers of this broker."""
+
+    def start(self, replica: Replica) -> None:
+        """Fetch from the leader that `replica` follows now, in its leader epoch."""
+
+    def stop(self, replica: Replica) -> None:
+        """Fetch no more for a replica; one that was not started is fine."""
+
+
+class NoFetchers:
+    """The `Fetchers` of a broker that is alone."""
+
+    def start(self, replica: object) -> None:
+        """Do nothing: there is nobody to fetch from."""
+
+    def stop(self, replica: object) -> None:
+        """Do nothing."""
+
+
+class Throttle(Protocol[Replica]):
+    """Limit on how fast records of throttled replicas may be sent, or fetched."""
+
+    def holds(self, replica: Replica) -> bool:
+        """Say whether records of a replica must wait, unless whoever fetches them is in sync."""
+
+    def used(self, replica: Replica, size: int) -> None:
+        """Take note of what was sent or fetched."""
+
+
+class NoThrottle:
+    """A `Throttle` that lets everything through."""
+
+    def holds(self, replica: object) -> bool:  # noqa: ARG002
+        """Hold nothing."""
+        return False
+
+    def used(self, replica: object, size: int) -> None:
+        """Forget it."""

@@ -1,0 +1,40 @@
+"""Watches of the partitions of a fetch session of which the fetcher has, and knows, everything.
+
+The rule: such a partition costs nothing until its replica changes; it is then looked at with every request, until
+nothing is to be said of it again.
+"""
+
+from __future__ import annotations
+
+from barnabas.cluster.replicas.replica import Replica
+from barnabas.serving.fetch_sessions import Session, SessionPartition
+
+
+class PartitionWatch:
+    """Implements `fetch_sessions.Watch` for one partition of a session, and `ports.ChangeWatch` for its replica.
+
+    `seen` is how much there was to read when the partition was looked at last, as counted by the replica's growth.
+    """
+
+    __slots__ = ("_partition", "_session", "replica", "seen")
+
+    def __init__(self, session: Session, partition: SessionPartition, replica: Replica, seen: int) -> None:
+        """Watch from now on."""
+        self._session = session
+        self._partition = partition
+        self.replica = replica
+        self.seen = seen
+        session.watched(partition, self)
+        replica.subscribers.watch(self)
+
+    def end(self) -> None:
+        """Watch no longer."""
+        self.replica.subscribers.unwatch(self)
+
+    def changed(self) -> None:
+        """Have the next request look at the partition, and tell the one that is served now."""
+        session, partition = self._session, self._partition
+        partition.watch = None
+        session.note_change(partition)
+        if session.reader is not None:
+            session.reader.partition_changed(self)

@@ -1,0 +1,95 @@
+"""Roles of a broker for a partition, and the steps from one to another. Pure.
+
+The rule: the metadata image alone decides on the role; the table of transitions says everything that follows from a
+change of it, so that nobody has to remember a step.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+from barnabas.cluster.metadata.image import PartitionInfo
+
+
+class Role(Enum):
+    """Role of a broker for a partition."""
+
+    NONE = auto()
+    """It has no replica."""
+    LEADER = auto()
+    FOLLOWER = auto()
+    OFFLINE = auto()
+    """It should have a replica, and its log dir is not there or does not work."""
+
+
+class Step(Enum):
+    """One thing to do on the way from one role to another."""
+
+    OPEN_LOG = auto()
+    """Open the log, or make it where it may be made."""
+    BEGIN_EPOCH = auto()
+    """Lead in a new epoch, which the log notes with the first append; forget what was known of the followers."""
+    UPDATE_ISR = auto()
+    """Take the in-sync replicas from the image; the high watermark may advance."""
+    START_FETCHING = auto()
+    """Fetch from the leader of the image, after truncating where the logs diverge."""
+    STOP_FETCHING = auto()
+    CLOSE_WAITERS = auto()
+    """Wake whoever waits on this replica, with the error that a new request would meet."""
+    DELETE_LOG = auto()
+
+
+_CLOSE_LEADER = (Step.CLOSE_WAITERS,)
+_LEAD = (Step.OPEN_LOG, Step.BEGIN_EPOCH, Step.UPDATE_ISR)
+_FOLLOW = (Step.OPEN_LOG, Step.START_FETCHING)
+
+TRANSITIONS: dict[tuple[Role, Role], tuple[Step, ...]] = {
+    (Role.NONE, Role.NONE): (),
+    (Role.NONE, Role.LEADER): _LEAD,
+    (Role.NONE, Role.FOLLOWER): _FOLLOW,
+    (Role.NONE, Role.OFFLINE): (),
+    (Role.LEADER, Role.NONE): (*_CLOSE_LEADER, Step.DELETE_LOG),
+    (Role.LEADER, Role.FOLLOWER): (*_CLOSE_LEADER, Step.START_FETCHING),
+    (Role.LEADER, Role.OFFLINE): _CLOSE_LEADER,
+    (Role.FOLLOWER, Role.NONE): (Step.STOP_FETCHING, Step.CLOSE_WAITERS, Step.DELETE_LOG),
+    (Role.FOLLOWER, Role.LEADER): (Step.STOP_FETCHING, Step.BEGIN_EPOCH, Step.UPDATE_ISR),
+    (Role.FOLLOWER, Role.OFFLINE): (Step.STOP_FETCHING, Step.CLOSE_WAITERS),
+    (Role.OFFLINE, Role.NONE): (),
+    (Role.OFFLINE, Role.LEADER): _LEAD,
+    (Role.OFFLINE, Role.FOLLOWER): _FOLLOW,
+    (Role.OFFLINE, Role.OFFLINE): (),
+}
+"""Steps from one role to another; staying leader or follower depends on what has changed: see `steps`."""
+
+
+def target_role(info: PartitionInfo | None, broker_id: int, *, is_log_available: bool = True) -> Role:
+    """Return the role that a partition's state gives to a broker.
+
+    `info` is None where there is no such partition. `is_log_available` says that the log is there or may be made.
+    """
+    if info is None or (broker_id not in info.replicas and info.leader != broker_id):
+        return Role.NONE
+    if not is_log_available:
+        return Role.OFFLINE
+    return Role.LEADER if info.leader == broker_id else Role.FOLLOWER
+
+
+def steps(
+    role: Role, target: Role, known: PartitionInfo | None = None, info: PartitionInfo | None = None
+) -> tuple[Step, ...]:
+    """Return what to do so that a replica in `role`, which follows the state `known`, has `target` as `info` says."""
+    if role is not target or role in (Role.NONE, Role.OFFLINE):
+        return TRANSITIONS[role, target]
+    assert known is not None
+    assert info is not None
+    is_new_epoch = info.leader_epoch != known.leader_epoch
+    if role is Role.LEADER:
+        return (Step.BEGIN_EPOCH, Step.UPDATE_ISR) if is_new_epoch else (Step.UPDATE_ISR,)
+    if is_new_epoch or info.leader != known.leader:
+        return (Step.STOP_FETCHING, Step.START_FETCHING)
+    return ()
+
+
+def is_stale(known: PartitionInfo, info: PartitionInfo) -> bool:
+    """Say whether `info` is older than what is known: epochs never go back."""
+    return (info.leader_epoch, info.partition_epoch) < (known.leader_epoch, known.partition_epoch)

@@ -1,0 +1,1 @@
+"""Coordinators of groups, transactions and shares: state machines, and the runtime that keeps them on internal topics."""

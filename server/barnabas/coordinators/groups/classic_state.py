@@ -1,0 +1,238 @@
+"""State of a group of the classic protocol, what that means for its offsets, and what is kept of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+from barnabas.coordinators.groups.consumer_protocol import CONSUMER, read_subscription
+from barnabas.coordinators.groups.group import Committer, OffsetRetention
+from barnabas.coordinators.groups.member import MANY_MEMBERS, Member, Members, State
+from barnabas.coordinators.groups.records import group_record, group_tombstone
+from barnabas.coordinators.groups.settings import GroupSettings
+from barnabas.coordinators.statemachine.context import EventContext
+from barnabas.coordinators.statemachine.decision import Decision, Record
+from barnabas.errors import PeerError, RequestError
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.records.group_metadata import GroupMetadataValue
+
+BYTES_PER_TOPIC: Final = 32
+"""Bytes that a topic takes in a subscription, about."""
+
+
+@dataclass(slots=True, init=False)
+class ClassicState:
+    """One group, without what requests do to it."""
+
+    id: str
+    settings: GroupSettings
+    state: State
+    state_since_ms: int
+    generation: int
+    protocol_type: str
+    protocol: str | None
+    leader: str | None
+    members: Members
+    assignments: dict[str, bytes]
+    """Assignment of each member in this generation; the dictionary is replaced as a whole, never changed."""
+    synced: set[str]
+    """Members that have asked for their assignment in this generation."""
+    static_ids: dict[str, str]
+    pending: set[str]
+    initial_delay_left_ms: int
+    new_member_added: bool
+    is_initial: bool
+    writing: int
+    """The last generation that was to be encoded aside; 0 if there was none."""
+    subscriptions: tuple[str, tuple[Member, ...], frozenset[str] | None] | None = field(compare=False)
+    """Protocol, members, and what `subscribed_topics` has made of them."""
+
+    def __init__(self, id: str, settings: GroupSettings) -> None:
+        # Written out: that of a dataclass is not compiled, and with so many fields it took a third of the event.
+        self.id = id
+        self.settings = settings
+        self.state = State.EMPTY
+        self.state_since_ms = 0
+        self.generation = 0
+        self.protocol_type = ""
+        self.protocol = None
+        self.leader = None
+        self.members = Members()
+        self.assignments = {}
+        self.synced = set()
+        self.static_ids = {}
+        self.pending = set()
+        self.initial_delay_left_ms = 0
+        self.new_member_added = False
+        self.is_initial = False
+        self.writing = 0
+        self.subscriptions = None
+
+    # --- asking ---------------------------------------------------------------------------------------------
+
+    @property
+    def state_name(self) -> str:
+        """The state, as clients are told."""
+        return self.state.value
+
+    @property
+    def is_unused(self) -> bool:
+        """True while nobody is in the group, and nobody is about to join."""
+        return self.state is State.EMPTY and not self.pending
+
+    @property
+    def is_joining(self) -> bool:
+        """True while members must join again."""
+        return self.state is State.PREPARING_REBALANCE
+
+    @property
+    def is_written(self) -> bool:
+        """True if records of the group are in the log: since its first generation."""
+        return self.generation > 0
+
+    def known_member(self, member_id: str, instance_id: str | None) -> Member:
+        """The member, if the id and the instance id belong together."""
+        if instance_id is not None:
+            known = self.static_ids.get(instance_id)
+            if known is None:
+                raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID)
+            if known != member_id:
+                raise RequestError(ErrorCode.FENCED_INSTANCE_ID, f"{instance_id} now belongs to {known}")
+        member = self.members.get(member_id)
+        if member is None:
+            raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return member
+
+    def subscription_size(self) -> int:
+        """Return about how many members and topics `subscribed_topics` goes through: none where it knows the answer."""
+        members = self.members.values()
+        if self.subscriptions is not None and self.subscriptions[:2] == (self.protocol, members):
+            return 0
+        said = sum([len(metadata) for member in members for _, metadata in member.protocols[:1]])
+        return len(members) + said // BYTES_PER_TOPIC
+
+    def subscribed_topics(self) -> Set[str] | None:
+        """Return the topics of all members, as they say for the chosen assignor; None if that is not known.
+
+        It is not for groups that are no consumers, before the first generation, or when a member's metadata is not the
+        consumers' (their own assignors may write anything).
+        """
+        if not self.members:
+            return set()
+        if self.protocol_type != CONSUMER or self.protocol is None:
+            return None
+        members = self.members.values()
+        known = self.subscriptions
+        if known is None or known[:2] != (self.protocol, members):
+            known = self.subscriptions = (self.protocol, members, _topics_of(members, self.protocol))
+        return known[2]
+
+    # --- offsets --------------------------------------------------------------------------------------------
+
+    def check_commit(self, committer: Committer, context: EventContext) -> None:
+        """Check who commits offsets, and note that it was heard of. A group without members keeps them for anybody.
+
+        Old transactional producers cannot say which member they commit for, and need not.
+        """
+        generation, member_id = committer.generation, committer.member_id
+        if generation < 0 and self.state is State.EMPTY:
+            return
+        if generation < 0 and not member_id and committer.instance_id is None:
+            if committer.transactional:
+                return
+            raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, "the group has members; only they may commit")
+        member = self.known_member(member_id, committer.instance_id)
+        if generation != self.generation:
+            raise RequestError(ErrorCode.ILLEGAL_GENERATION)
+        if self.state is State.COMPLETING_REBALANCE and not committer.transactional:
+            raise RequestError(ErrorCode.REBALANCE_IN_PROGRESS)
+        self.watch_session(member, context.now_ms, context.out)
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        """Let anybody ask for committed offsets: members do not say who they are."""
+
+    def check_offset_deletion(self) -> None:
+        """Raise NON_EMPTY_GROUP if members are no consumers: nobody knows what they read."""
+        if self.members and self.protocol_type != CONSUMER:
+            raise RequestError(ErrorCode.NON_EMPTY_GROUP, "the group has members that are no consumers")
+
+    def offset_retention(self) -> OffsetRetention | None:
+        """Return which offsets may expire: all since the group is empty, and what a stable group does not read."""
+        if self.state is State.EMPTY:
+            return OffsetRetention(empty_since_ms=self.state_since_ms if self.protocol_type else 0)
+        if self.state is not State.STABLE or self.protocol_type != CONSUMER:
+            return None
+        in_use = self.subscribed_topics()
+        return None if in_use is None else OffsetRetention(in_use)
+
+    # --- time -----------------------------------------------------------------------------------------------
+
+    def watch_session(self, member: Member, now_ms: int, out: Decision) -> None:
+        """Give a member a whole session timeout to be heard of again."""
+        out.timers[("session", self.id, member.id)] = now_ms + member.session_timeout_ms
+
+    def watch_sessions_of(self, members: Sequence[Member], now_ms: int, out: Decision) -> None:
+        """Give each of these a whole session timeout to be heard of again; where they are many, after the event."""
+        group_id = self.id
+        timers = (
+            (("session", group_id, member.id), now_ms + member.session_timeout_ms) for member in members
+        )
+        if len(members) >= MANY_MEMBERS:
+            out.many_timers.append(timers)
+        else:
+            out.timers.update(timers)
+
+    # --- what is kept ---------------------------------------------------------------------------------------
+
+    def end(self, out: Decision) -> None:
+        """Write the group's tombstone; who has been given an id and has not come back, has none any more."""
+        out.records.append(group_tombstone(self.id))
+        for member_id in self.pending:
+            out.timers[("session", self.id, member_id)] = None
+
+    def record(self) -> Record:
+        """Return what must be remembered of the group."""
+        protocol, given = self.protocol or "", self.assignments
+        members = [member.record(protocol, given.get(member.id, b"")) for member in self.members.values()]
+        value = self.metadata_of(self.state_since_ms, members)
+        return group_record(self.id, value, self.settings.record_versions)
+
+    def metadata_of(
+        self, since_ms: int, members: list[GroupMetadataValue.MemberMetadata]
+    ) -> GroupMetadataValue:
+        """Return what must be remembered of the generation with these members."""
+        return GroupMetadataValue(
+            protocol_type=self.protocol_type,
+            generation=self.generation,
+            protocol=self.protocol,
+            leader=self.leader,
+            current_state_timestamp=since_ms,
+            members=members,
+        )
+
+    @classmethod
+    def restored(cls, group_id: str, settings: GroupSettings, value: GroupMetadataValue) -> Self:
+        """The group as it was when this was written."""
+        group = cls(group_id, settings)
+        group.generation, group.protocol_type = value.generation, value.protocol_type
+        group.protocol, group.leader = value.protocol, value.leader
+        group.state_since_ms = value.current_state_timestamp
+        for entry in value.members:
+            group.members.put(Member.restored(entry, value.protocol or ""))
+            group.assignments[entry.member_id] = entry.assignment
+            if entry.group_instance_id is not None:
+                group.static_ids[entry.group_instance_id] = entry.member_id
+        group.state = State.STABLE if group.members else State.EMPTY
+        return group
+
+
+def _topics_of(members: Iterable[Member], protocol: str) -> frozenset[str] | None:
+    """Return the topics that these say for a protocol; None if one of them says something else."""
+    topics: set[str] = set()
+    for member in members:
+        try:
+            topics.update(read_subscription(member.metadata_for(protocol)).topics)
+        except PeerError:
+            return None
+    return frozenset(topics)

@@ -1,0 +1,165 @@
+"""A group of the consumer protocol: what is known of it besides what all groups with epochs know. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from barnabas.cluster.metadata.image import Settings, TopicInfo
+from barnabas.coordinators.groups.commits import check_committer
+from barnabas.coordinators.groups.consumer import records
+from barnabas.coordinators.groups.consumer.member import ConsumerMember, Subscription
+from barnabas.coordinators.groups.consumer.regex import Resolved
+from barnabas.coordinators.groups.epoch_group import ReconciledGroup, uncount
+from barnabas.coordinators.groups.group import Committer
+from barnabas.coordinators.groups.settings import ConsumerSettings
+from barnabas.coordinators.statemachine.context import EventContext
+from barnabas.coordinators.statemachine.decision import Record
+from barnabas.errors import RequestError
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.topic_partitions import TopicIdPartition
+
+
+@dataclass(slots=True)
+class ConsumerGroup(ReconciledGroup[ConsumerMember, TopicIdPartition]):
+    """One group."""
+
+    kind: ClassVar[str] = "consumer"
+
+    owners: dict[TopicIdPartition, str] = field(default_factory=dict)
+    """Member that has a partition, also while it is giving it up."""
+    subscriptions: Counter[Subscription] = field(default_factory=Counter)
+    """By how many members each is used; of many members most want the same."""
+    regexes: dict[str, Resolved] = field(default_factory=dict)
+    classic_members: int = 0
+    """Number of members of the classic protocol."""
+    classic_protocols: Counter[str] = field(default_factory=Counter)
+    """Number of these members that know a protocol."""
+    has_partition_metadata: bool = False
+    """True if Kafka before 4.1 has written what the topics were like."""
+    hashed: tuple[Mapping[str, TopicInfo], frozenset[str], int, int] | None = field(
+        default=None, compare=False
+    )
+    """The last hash that was made, after what it was made of, and how many partitions that is."""
+    changed_ms: int = field(default=0, compare=False)
+    """When its epoch last rose; 0 if that is not known."""
+    obeyed: tuple[Mapping[tuple[int, str], Settings], ConsumerSettings] | None = field(
+        default=None, compare=False
+    )
+    """The settings that it last obeyed, with those of all resources of which they were made."""
+    rejoins_due_ms: dict[str, int] = field(default_factory=dict, compare=False)
+    """By when members of the classic protocol that were told to must have joined again."""
+
+    # --- asking ---------------------------------------------------------------------------------------------
+
+    def topics_of(self, member: ConsumerMember) -> frozenset[str]:
+        """The topics that a member is subscribed to, by name and by expression."""
+        return topics_in(member.subscription, self.regexes)
+
+    def subscribed_topics(self) -> set[str]:
+        """The topics of all members."""
+        return set().union(*(topics_in(subscription, self.regexes) for subscription in self.subscriptions))
+
+    @property
+    def topic_count(self) -> int:
+        """Number of topics of which the last hash was made."""
+        return len(self.hashed[1]) if self.hashed is not None else 0
+
+    @property
+    def partition_count(self) -> int:
+        """Number of partitions of the topics of which the last hash was made."""
+        return self.hashed[3] if self.hashed is not None else 0
+
+    def subscriptions_after(
+        self, gone: Iterable[str], comes: ConsumerMember | None = None
+    ) -> set[Subscription]:
+        """Return the members' subscriptions when these are gone, by their ids, and this one has come or has changed."""
+        counts = self.subscriptions.copy()
+        for member_id in {*gone, comes.id} if comes is not None else set(gone):
+            if (member := self.members.get(member_id)) is not None:
+                counts[member.subscription] -= 1
+        if comes is not None:
+            counts[comes.subscription] += 1
+        return {subscription for subscription, count in counts.items() if count}
+
+    def assignor_name(self, members: Iterable[ConsumerMember]) -> str:
+        """The assignor that most of these members ask for; the broker's first one when none of them cares."""
+        votes = Counter(member.server_assignor for member in members if member.server_assignor is not None)
+        return votes.most_common(1)[0][0] if votes else self.settings.consumer_assignors[0]
+
+    # --- offsets --------------------------------------------------------------------------------------------
+
+    def check_commit(self, committer: Committer, context: EventContext) -> None:
+        """Check who commits offsets; without members, anybody may.
+
+        Raises UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION (classic members), and as `check_committer`.
+        """
+        epoch = committer.generation
+        if epoch < 0 and not self.members:
+            return
+        if committer.transactional and epoch < 0 and not committer.member_id:
+            return  # a producer that says nothing of its group
+        member = self.member(committer.member_id)
+        if member.classic is not None:
+            if epoch != member.epoch:
+                raise RequestError(ErrorCode.ILLEGAL_GENERATION)
+            return
+        topics = context.image.topics
+        has = {**member.assigned, **member.revoking}
+        sinces = (
+            has.get((topics[topic].id, partition))
+            for topic, partition in committer.topic_partitions
+            if topic in topics
+        )
+        check_committer(member.epoch, committer, sinces)
+
+    # --- replaying records -----------------------------------------------------------------------------------
+
+    def add_assigned(self, member: ConsumerMember) -> None:
+        """Count what a member has, and is to give up, as its; and what it is subscribed to."""
+        self.subscriptions[member.subscription] += 1
+        if member.classic is not None:
+            self.classic_members += 1
+            self.classic_protocols.update(member.classic.names)
+        for topic_partition in (*member.assigned, *member.revoking):
+            self.owners[topic_partition] = member.id
+
+    def remove_assigned(self, member: ConsumerMember) -> None:
+        """Take back what `add_assigned` has done."""
+        self.subscriptions[member.subscription] -= 1
+        if not self.subscriptions[member.subscription]:
+            del self.subscriptions[member.subscription]
+        if member.classic is not None:
+            self.classic_members -= 1
+            uncount(self.classic_protocols, member.classic.names)
+        for topic_partition in (*member.assigned, *member.revoking):
+            if self.owners.get(topic_partition) == member.id:
+                del self.owners[topic_partition]
+
+    def drop_member(self, member_id: str) -> None:
+        """Remove a member, if it is there."""
+        ReconciledGroup.drop_member(self, member_id)
+        self.rejoins_due_ms.pop(member_id, None)
+
+    # --- ending ---------------------------------------------------------------------------------------------
+
+    def tombstones(self) -> list[Record]:
+        """Return the records that end the group, with its members, in the order that replay needs."""
+        out: list[Record] = []
+        for member_id in self.members.keys() | self.target.keys():
+            out += records.member_tombstones(self.id, member_id)
+        out += [records.regex_tombstone(self.id, regex) for regex in self.regexes]
+        out.append(records.target_epoch_tombstone(self.id))
+        if self.has_partition_metadata:
+            out.append(records.partition_metadata_tombstone(self.id))
+        out.append(records.epoch_tombstone(self.id))
+        return out
+
+
+def topics_in(subscription: Subscription, regexes: Mapping[str, Resolved]) -> frozenset[str]:
+    """The topics that are subscribed to, by name and by expression."""
+    names, regex = subscription
+    resolved = regexes.get(regex)
+    return names | resolved.topics if resolved else names

@@ -1,0 +1,477 @@
+"""Joining, staying in and leaving a consumer group by ConsumerGroupHeartbeat. Pure.
+
+The rule: every heartbeat takes the same way. The member as it says it is; the group's epoch, one higher if the
+subscription or the topics have changed; the target, if it is behind the epoch; one step of this member towards it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from barnabas.cluster.metadata.image import ClusterImage
+from barnabas.coordinators.groups.consumer import records
+from barnabas.coordinators.groups.consumer.group import ConsumerGroup, topics_in
+from barnabas.coordinators.groups.consumer.member import ConsumerMember, Subscription
+from barnabas.coordinators.groups.consumer.regex import Resolved, matching
+from barnabas.coordinators.groups.consumer.target import TargetNeeded
+from barnabas.coordinators.groups.epoch_group import watch_each
+from barnabas.coordinators.groups.epoch_member import (
+    LEAVE_EPOCH,
+    LEAVE_FOR_A_WHILE_EPOCH,
+    MemberState,
+    changed,
+)
+from barnabas.coordinators.groups.reconciliation import reconcile
+from barnabas.coordinators.groups.settings import ConsumerSettings, GroupSettings
+from barnabas.coordinators.groups.targets import write_target
+from barnabas.coordinators.groups.topics import by_topic, partition_counts, topic_ids, topics_hash
+from barnabas.coordinators.statemachine.context import EventContext
+from barnabas.errors import RequestError
+from barnabas.wire.generated.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.topic_partitions import NO_PARTITIONS, TopicIdPartitions
+
+OWN_MEMBER_ID_SINCE: Final = 1
+"""The version from which on a member makes its id itself (KIP-1082)."""
+
+EPOCH_OF_NEW: Final = 1
+"""A group begins with it, as Kafka's do, before its first member is subscribed to anything."""
+
+ASSIGNED_AT_ONCE_MAX: Final = 200
+"""Groups of more members and partitions together are assigned when nobody has come or gone for a while, or after
+`LARGE_INTERVAL_MS`: where there are a thousand partitions, it takes milliseconds for ten members, too."""
+
+LARGE_INTERVAL_MS: Final = 1_000
+REST_SIZE_PER_MS: Final = 10
+"""Members and partitions for each ms of that while: 200 ms for 1,000 members and as many partitions. A broker that is busy
+with those who come, and a slow disk, are no rest."""
+
+
+class Heartbeat:
+    """A ConsumerGroupHeartbeat request with what the handler knows beyond its fields.
+
+    `new_member_id` is for a member that comes without an id. `may_describe` says whether the requester may describe a
+    topic, for what expressions match; None where nobody is refused. `answered` is the response to the same
+    request before, if it is repeated: it is given again where nothing is new. `unchanged` is the member, from
+    `is_up_to_date` until the event that follows, where it is.
+    """
+
+    __slots__ = (
+        "answered",
+        "client_host",
+        "client_id",
+        "may_describe",
+        "new_member_id",
+        "request",
+        "unchanged",
+    )
+
+    def __init__(
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        client_id: str,
+        client_host: str,
+        new_member_id: str,
+        may_describe: Callable[[str], bool] | None = None,
+        answered: ConsumerGroupHeartbeatResponse | None = None,
+    ) -> None:
+        self.request = request
+        self.client_id = client_id
+        self.client_host = client_host
+        self.new_member_id = new_member_id
+        self.may_describe = may_describe
+        self.answered = answered
+        self.unchanged: ConsumerMember | None = None
+
+
+def check_heartbeat(
+    request: ConsumerGroupHeartbeatRequest, api_version: int, settings: GroupSettings
+) -> None:
+    """Check that the fields fit together. Raises INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
+    epoch = request.member_epoch
+    if api_version >= OWN_MEMBER_ID_SINCE or epoch > 0 or epoch == LEAVE_EPOCH:
+        _check_given(request.member_id, "member id")
+    _check_given(request.group_id, "group id")
+    if request.instance_id is not None:
+        _check_given(request.instance_id, "instance id")
+    if request.rack_id is not None:
+        _check_given(request.rack_id, "rack id")
+    why = ""
+    if epoch == 0:
+        if request.rebalance_timeout_ms == -1:
+            why = "who joins must give a rebalance timeout"
+        elif request.topic_partitions is None or request.topic_partitions:
+            why = "who joins must report that it has no partitions"
+        elif request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+            why = "who joins must give topic names or a regular expression"
+    elif epoch == LEAVE_FOR_A_WHILE_EPOCH:
+        why = (
+            "" if request.instance_id is not None else "only a member with an instance id leaves for a while"
+        )
+    elif epoch < LEAVE_FOR_A_WHILE_EPOCH:
+        why = f"there is no member epoch {epoch}"
+    if why:
+        raise RequestError(ErrorCode.INVALID_REQUEST, why)
+    if request.server_assignor is not None and request.server_assignor not in settings.consumer_assignors:
+        known = ", ".join(settings.consumer_assignors)
+        raise RequestError(
+            ErrorCode.UNSUPPORTED_ASSIGNOR, f"assignor {request.server_assignor!r} is not served; {known} are"
+        )
+
+
+def _check_given(value: str, what: str) -> None:
+    if not value.strip():
+        raise RequestError(ErrorCode.INVALID_REQUEST, f"the {what} is empty")
+
+
+def _settings_of(group: ConsumerGroup, image: ClusterImage) -> ConsumerSettings:
+    """Return what a group obeys: its own settings, and the broker's for the rest."""
+    known = group.obeyed
+    if known is None or known[0] is not image.configs:
+        known = group.obeyed = (image.configs, group.settings.of_group(image, group.id))
+    return known[1]
+
+
+# --- staying ------------------------------------------------------------------------------------------------
+
+
+def heartbeat(group: ConsumerGroup, beat: Heartbeat, context: EventContext) -> ConsumerGroupHeartbeatResponse:
+    """Join or stay. Raises GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID,
+    FENCED_INSTANCE_ID, INVALID_REGULAR_EXPRESSION.
+    """
+    request = beat.request
+    if beat.unchanged is not None or is_up_to_date(group, beat, context.image, context.now_ms):
+        return _stay(group, beat, context)
+    joins = request.member_epoch == 0
+    member_id = request.member_id or beat.new_member_id
+    reported = _reported(request)
+    group.check_room(group.settings.consumer_size_max, member_id)
+    if request.instance_id is None:
+        known = group.members.get(member_id)
+        before = known or ConsumerMember(member_id) if joins else group.member(member_id)
+        if not joins:
+            before.check_epoch(request.member_epoch, reported)
+    elif joins:
+        before = take_over_static(group, member_id, request.instance_id, context, by_classic=False)
+    else:
+        before = group.static_member(request.instance_id, member_id)
+        before.check_epoch(request.member_epoch, reported)
+    said = before
+    if not _says_nothing(beat, before):
+        said = before.after_heartbeat(request, beat.client_id, beat.client_host)
+    after = advance(group, before, said, reported, context)
+    watch_session(group, after, context)
+    response = ConsumerGroupHeartbeatResponse(
+        member_id=after.id,
+        member_epoch=after.epoch,
+        heartbeat_interval_ms=_settings_of(group, context.image).heartbeat_interval_ms,
+    )
+    says_everything = (
+        request.rebalance_timeout_ms != -1
+        and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
+        and request.topic_partitions is not None
+    )
+    if joins or says_everything or after.assigned.keys() != before.assigned.keys():
+        response.assignment = ConsumerGroupHeartbeatResponse.Assignment(
+            topic_partitions=[
+                ConsumerGroupHeartbeatResponse.TopicPartitions(topic_id=topic_id, partitions=partitions)
+                for topic_id, partitions in by_topic(after.assigned)
+            ]
+        )
+    return response
+
+
+def is_up_to_date(group: ConsumerGroup, beat: Heartbeat, image: ClusterImage, now_ms: int) -> bool:
+    """Say whether a heartbeat says nothing and finds nothing new, as most do; `beat.unchanged` is its member then."""
+    request = beat.request
+    member = group.members.get(request.member_id)
+    beat.unchanged = None
+    if (
+        member is None
+        or not 0 < request.member_epoch == member.epoch
+        or request.instance_id is not None
+        or request.topic_partitions is not None
+        or group.topics_seen is not image.topics
+        or member.epoch != group.assignment_epoch
+        or member.state is not MemberState.STABLE
+        or not _says_nothing(beat, member)
+        or (
+            group.epoch > group.assignment_epoch
+            and not group.assigning_epoch
+            and _may_assign(group, member, image, now_ms)
+        )
+    ):
+        return False
+    beat.unchanged = member
+    return True
+
+
+def _stay(group: ConsumerGroup, beat: Heartbeat, context: EventContext) -> ConsumerGroupHeartbeatResponse:
+    """Watch over a member that is up to date, and tell it that nothing is new."""
+    member = beat.unchanged
+    assert member is not None
+    settings = _settings_of(group, context.image)
+    context.out.timers["session", group.id, member.id] = context.now_ms + settings.session_timeout_ms
+    answered, interval_ms = beat.answered, settings.heartbeat_interval_ms
+    if (
+        answered is not None
+        and answered.member_id == member.id
+        and answered.member_epoch == member.epoch
+        and answered.heartbeat_interval_ms == interval_ms
+        and answered.assignment is None
+        and not answered.error_code
+        and not answered.throttle_time_ms
+    ):
+        return answered
+    return ConsumerGroupHeartbeatResponse(
+        member_id=member.id,
+        member_epoch=member.epoch,
+        heartbeat_interval_ms=interval_ms,
+    )
+
+
+def _says_nothing(beat: Heartbeat, member: ConsumerMember) -> bool:
+    """Say whether a heartbeat says nothing new of its member, as most do: fields that are null or -1 say nothing."""
+    request = beat.request
+    return (
+        request.rebalance_timeout_ms == -1
+        and request.subscribed_topic_names is None
+        and request.subscribed_topic_regex is None
+        and request.server_assignor is None
+        and request.rack_id is None
+        and (request.instance_id is None or request.instance_id == member.instance_id)
+        and member.client_id == beat.client_id
+        and member.client_host == beat.client_host
+        and member.classic is None
+    )
+
+
+def _reported(request: ConsumerGroupHeartbeatRequest) -> TopicIdPartitions | None:
+    if request.topic_partitions is None:
+        return None
+    return frozenset((topic.topic_id, p) for topic in request.topic_partitions for p in topic.partitions)
+
+
+def take_over_static(
+    group: ConsumerGroup, member_id: str, instance_id: str, context: EventContext, *, by_classic: bool
+) -> ConsumerMember:
+    """The member that joins with an instance id: a new one, or one that takes over from who had the id.
+
+    Between members of the consumer protocol the former must have left for a while. One that was fenced comes back with
+    the id it had. Raises UNRELEASED_INSTANCE_ID.
+    """
+    known = group.static_ids.get(instance_id)
+    if known is None or known == member_id:
+        return group.members.get(member_id) or ConsumerMember(member_id, instance_id)
+    former = group.members[known]
+    if not by_classic and former.classic is None and former.epoch != LEAVE_FOR_A_WHILE_EPOCH:
+        raise RequestError(
+            ErrorCode.UNRELEASED_INSTANCE_ID, f"the instance id {instance_id!r} belongs to {former.id!r}"
+        )
+    member = changed(former, id=member_id, epoch=0, previous_epoch=0)
+    out = context.out
+    out.records += records.member_tombstones(group.id, former.id)
+    out.records.append(records.member_record(group.id, member))
+    out.records.append(records.target_record(group.id, member_id, group.target.get(former.id, NO_PARTITIONS)))
+    out.records.append(records.current_record(group.id, member))
+    forget_timers(group, former.id, context)
+    return member
+
+
+def advance(
+    group: ConsumerGroup,
+    before: ConsumerMember,
+    after: ConsumerMember,
+    reported: TopicIdPartitions | None,
+    context: EventContext,
+) -> ConsumerMember:
+    """Let a member be what it now says, and take all from there: epoch, target, its next step.
+
+    Raises INVALID_REGULAR_EXPRESSION.
+    """
+    out = context.out
+    changed = before.topics != after.topics or before.regex != after.regex
+    if (after is not before and after != before) or after.id not in group.members:
+        records.write_member(out, group.id, after)
+    epoch, seen = max(group.epoch, EPOCH_OF_NEW), group
+    if changed or group.epoch == 0 or group.topics_seen is not context.image.topics:
+        subscriptions = group.subscriptions_after(_replaced(group, after), after)
+        regexes = _refresh_regexes(group, subscriptions, context)
+        if regexes != group.regexes:
+            seen = replace(group, regexes=regexes)
+        new_hash = _hash(group, _topics_in(subscriptions, regexes), context)
+        if changed or new_hash != group.topics_hash or regexes != group.regexes:
+            epoch += 1
+        if epoch != group.epoch:
+            _write_epoch(group, epoch, new_hash, context)
+    target, target_epoch = group.target_of(after), group.assignment_epoch
+    if epoch > target_epoch and _may_assign(group, after, context.image, context.now_ms):
+        needed = None if group.assigning_epoch else _target_needed(seen, after, epoch, context)
+        if needed is None or needed.is_large:
+            if needed is not None:  # otherwise one is being computed, and the next is asked for after it
+                group.assigning_epoch = epoch
+                context.out.effects.append(needed)
+            if target_epoch == 0:  # the epoch that a new member needs until then
+                target_epoch = EPOCH_OF_NEW
+                out.records.append(records.target_epoch_record(group.id, EPOCH_OF_NEW, 0))
+        else:
+            computed = needed.compute()
+            write_target(group, epoch, computed, records, context)
+            target, target_epoch = computed[after.id], epoch
+    moved = reconcile(after, target_epoch, target, group.owners, reported)
+    if moved is not after:
+        records.write_current(out, group.id, moved)
+        watch_revocation(group, moved, context)
+    group.topics_seen = context.image.topics
+    return moved
+
+
+def _may_assign(group: ConsumerGroup, after: ConsumerMember, image: ClusterImage, now_ms: int) -> bool:
+    """Say whether the last assignment is at least `consumer.assignment.interval.ms` ago; the first one never waits.
+
+    Of many members that come together, each would move what the others have just been given: large groups wait until
+    they are at rest, but no longer than `LARGE_INTERVAL_MS` after their last assignment.
+    """
+    interval_ms = _settings_of(group, image).assignment_interval_ms
+    if group.was_assigned_within(interval_ms, now_ms):
+        return False
+    size = len(group.members) + (after.id not in group.members) + group.partition_count
+    if size <= ASSIGNED_AT_ONCE_MAX or not group.was_assigned_within(LARGE_INTERVAL_MS, now_ms):
+        return True
+    return now_ms - max(group.changed_ms, group.assigned_ms) >= size // REST_SIZE_PER_MS
+
+
+def _hash(group: ConsumerGroup, names: frozenset[str], context: EventContext) -> int:
+    """As `topics_hash`, and not again for the same names of the same topics."""
+    known = group.hashed
+    if known is None or known[0] is not context.image.topics or known[1] != names:
+        topics = context.image.topics
+        partitions = sum([len(topics[name].partitions) for name in names if name in topics])
+        known = group.hashed = (topics, names, topics_hash(names, context.image), partitions)
+    return known[2]
+
+
+def _replaced(group: ConsumerGroup, member: ConsumerMember) -> tuple[str, ...]:
+    """The id of the member whose instance id this one has taken over; its own, if it had that before."""
+    former = group.static_ids.get(member.instance_id) if member.instance_id is not None else None
+    return () if former is None else (former,)
+
+
+def _topics_in(subscriptions: Iterable[Subscription], regexes: Mapping[str, Resolved]) -> frozenset[str]:
+    return frozenset().union(*(topics_in(subscription, regexes) for subscription in subscriptions))
+
+
+def _write_epoch(group: ConsumerGroup, epoch: int, new_hash: int, context: EventContext) -> None:
+    group.changed_ms = context.now_ms
+    if group.has_partition_metadata:
+        context.out.records.append(records.partition_metadata_tombstone(group.id))
+    records.write_epoch(context.out, group.id, epoch, new_hash)
+
+
+def _refresh_regexes(
+    group: ConsumerGroup, subscriptions: Iterable[Subscription], context: EventContext
+) -> dict[str, Resolved]:
+    """The expressions in these, with the topics that they match now; writes what is different."""
+    used = {regex for _, regex in subscriptions if regex}
+    regexes: dict[str, Resolved] = {}
+    for regex in used:
+        known = group.regexes.get(regex)
+        if known is not None and group.topics_seen is context.image.topics:
+            regexes[regex] = known
+            continue
+        topics = matching(regex, context.image.topics)
+        if context.may_describe is not None:
+            topics = frozenset(filter(context.may_describe, topics))
+        if known is not None and known.topics == topics:
+            regexes[regex] = known
+            continue
+        regexes[regex] = Resolved(topics, context.image.version, context.now_ms)
+        context.out.records.append(records.regex_record(group.id, regex, regexes[regex]))
+    context.out.records += [
+        records.regex_tombstone(group.id, regex) for regex in group.regexes if regex not in used
+    ]
+    return regexes
+
+
+def _target_needed(
+    group: ConsumerGroup, member: ConsumerMember, epoch: int, context: EventContext
+) -> TargetNeeded:
+    members = tuple(group.members_with(member))
+    subscriptions = group.subscriptions_after(_replaced(group, member), member)
+    counts = partition_counts(
+        topic_ids(_topics_in(subscriptions, group.regexes), context.image), context.image
+    )
+    known = ConsumerGroup(
+        group.id,
+        group.settings,
+        target=dict(group.target),
+        static_ids=dict(group.static_ids),
+        regexes=group.regexes,
+    )
+    return TargetNeeded(group.id, epoch, members, known, context.image, counts)
+
+
+# --- leaving ------------------------------------------------------------------------------------------------
+
+
+def leave_for_a_while(group: ConsumerGroup, member: ConsumerMember, context: EventContext) -> None:
+    """Keep a static member that will come back within its session timeout; what it must give up, it has."""
+    context.out.records.append(records.current_record(group.id, member.away()))
+    context.out.timers["revocation", group.id, member.id] = None
+
+
+def remove(group: ConsumerGroup, gone: Iterable[ConsumerMember], context: EventContext) -> None:
+    """Members are gone; the group's epoch rises, and the next heartbeat finds a new target."""
+    ids = {member.id for member in gone}
+    if not ids:
+        return
+    for member_id in sorted(ids):
+        context.out.records += records.member_tombstones(group.id, member_id)
+        forget_timers(group, member_id, context)
+    subscriptions = group.subscriptions_after(ids)
+    used = {regex for _, regex in subscriptions}
+    context.out.records += [
+        records.regex_tombstone(group.id, regex) for regex in group.regexes if regex not in used
+    ]
+    new_hash = _hash(group, _topics_in(subscriptions, group.regexes), context)
+    _write_epoch(group, group.epoch + 1, new_hash, context)
+
+
+# --- time ---------------------------------------------------------------------------------------------------
+
+
+def watch_session(group: ConsumerGroup, member: ConsumerMember, context: EventContext) -> None:
+    """A member has a whole session timeout to be heard of again."""
+    if member.classic is not None:
+        timeout_ms = member.classic.session_timeout_ms
+    else:
+        timeout_ms = _settings_of(group, context.image).session_timeout_ms
+    context.out.timers["session", group.id, member.id] = context.now_ms + timeout_ms
+
+
+def watch_revocation(group: ConsumerGroup, member: ConsumerMember, context: EventContext) -> None:
+    """A member that must give up partitions has its rebalance timeout to do so."""
+    if member.classic is None:
+        group.watch_revocation(member, context)
+
+
+def forget_timers(group: ConsumerGroup, member_id: str, context: EventContext) -> None:
+    """Nobody waits for this member any more."""
+    for name in ("session", "revocation", "rejoin", "resync"):
+        context.out.timers[name, group.id, member_id] = None
+
+
+def watch_all(group: ConsumerGroup, context: EventContext) -> None:
+    """After a load: every member has all of its time again."""
+    watch_each(group.members.values(), partial(_watch, group), context)
+
+
+def _watch(group: ConsumerGroup, member: ConsumerMember, context: EventContext) -> None:
+    watch_session(group, member, context)
+    watch_revocation(group, member, context)

@@ -1,0 +1,70 @@
+"""Subscriptions by regular expression, with RE2's syntax and semantics as in Kafka. Pure.
+
+The rule: the whole of a topic's name must match.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from barnabas.coordinators.groups.patterns import compile_pattern
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The topics that an expression matched, in which version of the metadata, and when."""
+
+    topics: frozenset[str]
+    version: int
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Matched:
+    """The topics that an expression matches, among these."""
+
+    among: Mapping[str, object]
+    topics: frozenset[str]
+
+
+_MATCHED_MAX = 256
+NAMES_AT_ONCE = 200
+"""So many names are matched before others may run: less than a millisecond's worth."""
+_matched: OrderedDict[str, _Matched] = OrderedDict()
+"""Last matches by expression: of another mapping of topics only the difference is looked at."""
+
+
+def matching(text: str, names: Mapping[str, object]) -> frozenset[str]:
+    """The names that match as a whole. Raises INVALID_REGULAR_EXPRESSION."""
+    for _ in match_in_steps(text, names):
+        pass
+    return _matched[text].topics
+
+
+def match_in_steps(text: str, names: Mapping[str, object]) -> Iterator[None]:
+    """Let `matching` have its answer ready: a step for each `NAMES_AT_ONCE` names that were not looked at before.
+
+    Raises INVALID_REGULAR_EXPRESSION.
+    """
+    match = compile_pattern(text).fullmatch
+    known = _matched.get(text)
+    if known is not None and known.among is names:
+        _matched.move_to_end(text)
+        return
+    before: frozenset[str] = frozenset()
+    new = list(names)
+    if known is not None:
+        before = frozenset(name for name in known.topics if name in names)
+        new = [name for name in names if name not in known.among]
+    found = []
+    for number, name in enumerate(new):
+        if match(name):
+            found.append(name)
+        if number % NAMES_AT_ONCE == NAMES_AT_ONCE - 1:
+            yield
+    _matched[text] = _Matched(names, before.union(found))
+    _matched.move_to_end(text)
+    if len(_matched) > _MATCHED_MAX:
+        _matched.popitem(last=False)

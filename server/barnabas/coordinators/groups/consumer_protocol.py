@@ -1,0 +1,68 @@
+"""Subscriptions and assignments of consumers, as they are sent inside of the classic protocol. Pure.
+
+It names topics by name, the groups here by id: what does not exist (any more) is left out on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from barnabas.cluster.metadata.image import ClusterImage
+from barnabas.coordinators.groups.topics import by_topic
+from barnabas.wire.codec import decode_versioned, encode_versioned
+from barnabas.wire.generated.data import consumer_protocol_assignment as assignment
+from barnabas.wire.generated.data import consumer_protocol_subscription as subscription
+from barnabas.wire.generated.data.consumer_protocol_assignment import ConsumerProtocolAssignment
+from barnabas.wire.generated.data.consumer_protocol_subscription import ConsumerProtocolSubscription
+from barnabas.wire.topic_partitions import TopicIdPartition, TopicIdPartitions
+
+CONSUMER = "consumer"
+"""The protocol type of groups that speak so."""
+
+SAID_ENTRIES_MAX = 250_000
+"""Topics and partitions that a member may name in what it says; as many as a request may have by default."""
+
+
+def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
+    """Read what a member says of itself. Raises DecodeError, also where that is too much."""
+    return decode_versioned(subscription.CODEC, metadata, newer_as_latest=True, entries_max=SAID_ENTRIES_MAX)
+
+
+def owned_partitions(said: ConsumerProtocolSubscription, image: ClusterImage) -> TopicIdPartitions:
+    """Return the partitions that a member says it has."""
+    return _partitions_of(said.owned_partitions, image)
+
+
+def read_assignment(data: bytes, image: ClusterImage) -> TopicIdPartitions:
+    """Return the partitions that a member was given; none when it has not been told yet. Raises DecodeError."""
+    if not data:
+        return frozenset()
+    return _partitions_of(
+        decode_versioned(
+            assignment.CODEC, data, newer_as_latest=True, entries_max=SAID_ENTRIES_MAX
+        ).assigned_partitions,
+        image,
+    )
+
+
+def _partitions_of(topics: Iterable[Any], image: ClusterImage) -> TopicIdPartitions:
+    return frozenset(
+        (image.topics[topic.topic].id, partition)
+        for topic in topics
+        if topic.topic in image.topics
+        for partition in topic.partitions
+    )
+
+
+def write_assignment(topic_partitions: Iterable[TopicIdPartition], said: bytes, image: ClusterImage) -> bytes:
+    """An assignment for the member that has said this, in the version that it understands."""
+    value = ConsumerProtocolAssignment(
+        assigned_partitions=[
+            ConsumerProtocolAssignment.TopicPartition(topic=name, partitions=partitions)
+            for topic_id, partitions in by_topic(topic_partitions)
+            if (name := image.topic_name(topic_id)) is not None
+        ]
+    )
+    version = int.from_bytes(said[:2], "big")
+    return encode_versioned(assignment.CODEC, value, min(version, assignment.CODEC.max_version))

@@ -1,0 +1,96 @@
+"""Answers to the members of a classic group in one generation, and the record of it where they are many. Pure.
+
+The rule: nothing here changes with the group, so that answers can be made, and records encoded, after the event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from barnabas.config.features import RecordVersions
+from barnabas.coordinators.groups.member import MANY_MEMBERS, Member
+from barnabas.coordinators.groups.records import group_record
+from barnabas.coordinators.statemachine.decision import Record
+from barnabas.wire.generated.join_group import JoinGroupResponse
+from barnabas.wire.generated.records.group_metadata import GroupMetadataValue
+
+LARGE_RECORD_BYTES: Final = 500_000
+"""From so many bytes on, what is kept of a generation is encoded in a thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeadersAnswer:
+    """The answer to the leader of very many members, whose list is made by whoever sends it."""
+
+    response: JoinGroupResponse
+    members: tuple[Member, ...]
+    protocol: str
+
+    def entries(self) -> Iterator[JoinGroupResponse.JoinGroupResponseMember]:
+        """Yield the list."""
+        return (leaders_entry(member, self.protocol) for member in self.members)
+
+
+def leaders_entry(member: Member, protocol: str) -> JoinGroupResponse.JoinGroupResponseMember:
+    """A member, as the leader sees it."""
+    return JoinGroupResponse.JoinGroupResponseMember(
+        member_id=member.id, group_instance_id=member.instance_id, metadata=member.metadata_for(protocol)
+    )
+
+
+class Generation:
+    """A generation, which never changes; `members` are for its leader, which is None while there is none."""
+
+    __slots__ = ("leader", "members", "number", "protocol", "protocol_type")
+
+    def __init__(
+        self,
+        number: int,
+        protocol_type: str,
+        protocol: str | None,
+        leader: str | None,
+        members: tuple[Member, ...],
+    ) -> None:
+        self.number = number
+        self.protocol_type = protocol_type
+        self.protocol = protocol
+        self.leader = leader
+        self.members = members
+
+    def joined(self, member_id: str) -> JoinGroupResponse | LeadersAnswer:
+        """Return the answer to a member's JoinGroup."""
+        response = JoinGroupResponse(
+            generation_id=self.number,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol,
+            leader=self.leader or "",
+            member_id=member_id,
+        )
+        if member_id != self.leader:
+            return response
+        protocol = self.protocol or ""
+        if len(self.members) >= MANY_MEMBERS:
+            return LeadersAnswer(response, self.members, protocol)
+        response.members = [leaders_entry(member, protocol) for member in self.members]
+        return response
+
+
+@dataclass(frozen=True, slots=True)
+class RecordNeeded:
+    """Effect of an event: what is kept of a large generation, to be encoded aside and appended. Then it is stable."""
+
+    group_id: str
+    generation: int
+    value: GroupMetadataValue
+    members: tuple[Member, ...]
+    assignments: Mapping[str, bytes]
+    versions: RecordVersions
+
+    def compute(self) -> Record:
+        """Return the record."""
+        protocol = self.value.protocol or ""
+        given = self.assignments
+        members = [member.record(protocol, given.get(member.id, b"")) for member in self.members]
+        return group_record(self.group_id, replace(self.value, members=members), self.versions)

@@ -1,0 +1,85 @@
+"""The step of one member towards its target. Pure.
+
+The rule: a partition is given to a member only when nobody has it, and counts as given up only when its owner no longer
+reports it. A member moves on alone; nobody waits for it except those who want what it must give up.
+
+It does not matter what a partition is: partitions of consumer groups and tasks of streams groups move alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable
+from typing import Any, TypeVar
+
+from barnabas.coordinators.groups.epoch_member import EpochMember, MemberState
+from barnabas.errors import RequestError
+from barnabas.wire.generated.errors import ErrorCode
+
+M = TypeVar("M", bound=EpochMember[Any])
+
+
+def reconcile(
+    member: M,
+    target_epoch: int,
+    target: frozenset[Any],
+    taken: Collection[Any],
+    reported: frozenset[Any] | None,
+) -> M:
+    """The member after as large a step as is possible now; the same one if there is none.
+
+    `taken` has what cannot be given to it now; `reported` is what it says it has, None if it says nothing.
+    Raises FENCED_MEMBER_EPOCH for a member in a state that is not known here.
+    """
+    if member.is_reconciled_to(target_epoch):
+        return member
+    match member.state:
+        case MemberState.UNREVOKED:
+            if reported is None or not reported.isdisjoint(member.revoking):
+                return member
+            # All is given up: it has done what its next epoch needs.
+            return _step(member, member.epoch + 1, target_epoch, target, taken, reported)
+        case MemberState.UNKNOWN:
+            if reported is None or reported:
+                raise RequestError(
+                    ErrorCode.FENCED_MEMBER_EPOCH, "the member must give up all and join again"
+                )
+            return _step(member, target_epoch, target_epoch, target, taken, reported)
+        case _:
+            return _step(member, member.epoch, target_epoch, target, taken, reported)
+
+
+def _step(
+    member: M,
+    epoch: int,
+    target_epoch: int,
+    target: frozenset[Any],
+    taken: Collection[Any],
+    reported: frozenset[Any] | None,
+) -> M:
+    kept = {
+        topic_partition: since
+        for topic_partition, since in member.assigned.items()
+        if topic_partition in target
+    }
+    revoking = {
+        topic_partition: since
+        for topic_partition, since in member.assigned.items()
+        if topic_partition not in target
+    }
+    if revoking and (reported is None or not reported.isdisjoint(revoking)):
+        return _moved(member, MemberState.UNREVOKED, epoch, kept, revoking)
+    wanted = [topic_partition for topic_partition in target if topic_partition not in kept]
+    free = [topic_partition for topic_partition in wanted if topic_partition not in taken]
+    kept.update(dict.fromkeys(free, target_epoch))
+    state = MemberState.STABLE if len(free) == len(wanted) else MemberState.UNRELEASED
+    return _moved(member, state, target_epoch, kept, {})
+
+
+def _moved(
+    member: M, state: MemberState, epoch: int, assigned: dict[Hashable, int], revoking: dict[Hashable, int]
+) -> M:
+    """The member after the step, or the same one: its previous epoch must not be forgotten without need."""
+    unchanged = (member.state, member.epoch, member.assigned, member.revoking)
+    if unchanged == (state, epoch, assigned, revoking):
+        return member
+    return member.moved_to(state, epoch, assigned, revoking)

@@ -1,0 +1,118 @@
+"""Replay of the records of one kind of group, by their types. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, Protocol, TypeVar
+
+from barnabas.coordinators.groups.epoch_group import EpochGroup, ReconciledGroup
+from barnabas.coordinators.groups.epoch_member import EpochMember
+from barnabas.coordinators.groups.records import Said, check_epoch
+from barnabas.wire.codec import RecordType
+from barnabas.wire.topic_partitions import TopicIdPartition
+
+G = TypeVar("G")
+M = TypeVar("M", bound=EpochMember[Any])
+ApplyRecord = Callable[[Any, Any, Any], None]
+"""Changes a group by a record's decoded key, and value or None."""
+
+
+class Replay(Generic[G]):
+    """A kind of group whose records all name their group in `group_id`, and which ends with the tombstone of `epoch`.
+
+    `apply_record` has for each type what a record does to its group, given its decoded key, and value or None.
+    """
+
+    def __init__(
+        self,
+        epoch: RecordType[Any, Any],
+        apply_record: Iterable[tuple[RecordType[Any, Any], ApplyRecord]],
+    ) -> None:
+        self._epoch = epoch
+        self._types = {record_type.type_id: (record_type, changes) for record_type, changes in apply_record}
+
+    @property
+    def type_ids(self) -> Iterable[int]:
+        """The types of the records of this kind of group."""
+        return self._types.keys()
+
+    def decoded(self, type_id: int, key: bytes, value: bytes | None) -> Said:
+        """Return what a record of one of the types says. Raises DecodeError."""
+        record_type = self._types[type_id][0]
+        written = None if value is None else record_type.decode_value(value)
+        if record_type is self._epoch and written is not None:
+            check_epoch(written.epoch)
+        return Said(type_id, record_type.decode_key(key), written)
+
+    def apply(self, said: Said, find: Callable[[str, bool], G | None], end: Callable[[str], None]) -> None:
+        """Replay what a record says.
+
+        `find` returns the group of an id; made if the flag says so, otherwise None where there is none of this kind.
+        """
+        type_id, where, written = said
+        record_type, apply_record = self._types[type_id]
+        group = find(where.group_id, written is not None)
+        if group is not None:
+            if record_type is self._epoch and written is None:
+                end(where.group_id)
+            else:
+                apply_record(group, where, written)
+
+
+# --- what records of several kinds of groups do -------------------------------------------------------------
+
+
+class _WithTargetTime(Protocol):
+    """A group that remembers when its target was made."""
+
+    assignment_epoch: int
+    assigned_ms: int
+
+
+def replay_target_epoch(*, nothing: int) -> Callable[[_WithTargetTime, Any, Any], None]:
+    """Return what the record of a target's epoch does; its tombstone leads to `nothing`."""
+
+    def apply_record(group: _WithTargetTime, _: Any, written: Any) -> None:
+        group.assignment_epoch = written.assignment_epoch if written is not None else nothing
+        group.assigned_ms = written.assignment_timestamp if written is not None else 0
+
+    return apply_record
+
+
+def replay_target(group: EpochGroup[Any, TopicIdPartition], where: Any, written: Any) -> None:
+    """Replay the partitions that a member is to have."""
+    if written is None:
+        group.drop_target(where.member_id)
+    else:
+        topics = written.topic_partitions
+        assigned = frozenset((t.topic_id, p) for t in topics for p in t.partitions)
+        group.put_target(where.member_id, assigned)
+
+
+def replay_members(
+    make: Callable[[str], M],
+    metadata: tuple[RecordType[Any, Any], Callable[[M, Any], M]],
+    current: tuple[RecordType[Any, Any], Callable[[M, Any], M]],
+) -> list[tuple[RecordType[Any, Any], ApplyRecord]]:
+    """Return what the records of a member do: what it says of itself, and what it has.
+
+    Each comes with a function that returns the member as the value says; `make` makes one of which nothing is known.
+    """
+    metadata_record, with_metadata = metadata
+    current_record, with_current = current
+
+    def replay_metadata(group: ReconciledGroup[M, Any], where: Any, written: Any) -> None:
+        if written is None:
+            group.drop_member(where.member_id)
+        else:
+            member = group.members.get(where.member_id) or make(where.member_id)
+            group.put_member(with_metadata(member, written))
+
+    def replay_current(group: ReconciledGroup[M, Any], where: Any, written: Any) -> None:
+        member = group.members.get(where.member_id)
+        if written is not None:
+            group.put_member(with_current(member or make(where.member_id), written))
+        elif member is not None:
+            group.put_member(member.without_assignment())
+
+    return [(metadata_record, replay_metadata), (current_record, replay_current)]

@@ -1,0 +1,555 @@
+"""The groups of one partition of __consumer_offsets, and the offsets they have committed. Pure.
+
+The rule: `handle_*` decide and raise; `replay` replays what was decided, when it happens and when it is read again
+after a start, so that both lead to the same state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, Final
+
+from barnabas.cluster.metadata.image import ImageSource
+from barnabas.cluster.metadata.internal_topics import OFFSETS_TOPIC
+from barnabas.coordinators.groups import protocols, targets
+from barnabas.coordinators.groups.classic import ClassicGroup
+from barnabas.coordinators.groups.consumer import records as consumer_records
+from barnabas.coordinators.groups.consumer.group import ConsumerGroup
+from barnabas.coordinators.groups.consumer.membership import Heartbeat, is_up_to_date
+from barnabas.coordinators.groups.consumer.target import TargetNeeded
+from barnabas.coordinators.groups.directory import G
+from barnabas.coordinators.groups.epoch_group import EpochGroup
+from barnabas.coordinators.groups.generation import RecordNeeded
+from barnabas.coordinators.groups.group import Committer, Group, OffsetRetention
+from barnabas.coordinators.groups.kinds import BY_RECORD_TYPE, KINDS, Kind
+from barnabas.coordinators.groups.member import Joining
+from barnabas.coordinators.groups.offsets import expired_offsets
+from barnabas.coordinators.groups.pending import PendingOffsets
+from barnabas.coordinators.groups.records import (
+    CommittedOffset,
+    Said,
+    check_epoch,
+    group_tombstone,
+    is_whole,
+    offset_record,
+    offset_tombstone,
+)
+from barnabas.coordinators.groups.settings import GroupSettings
+from barnabas.coordinators.groups.share import membership as share_membership
+from barnabas.coordinators.groups.share import records as share_records
+from barnabas.coordinators.groups.share.group import ShareGroup
+from barnabas.coordinators.groups.streams import membership as streams_membership
+from barnabas.coordinators.groups.streams import records as streams_records
+from barnabas.coordinators.groups.streams.group import StreamsGroup
+from barnabas.coordinators.statemachine.context import EventContext
+from barnabas.coordinators.statemachine.decision import (
+    EVENT_SIZE_MAX,
+    Decision,
+    Large,
+    Record,
+    nothing,
+    slices,
+)
+from barnabas.errors import RequestError
+from barnabas.records.batch import NO_PRODUCER_ID
+from barnabas.wire.codec import record_type_id
+from barnabas.wire.errors import DecodeError
+from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.heartbeat import HeartbeatRequest
+from barnabas.wire.generated.leave_group import LeaveGroupRequest
+from barnabas.wire.generated.records import group_metadata, legacy_offset_commit, offset_commit
+from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
+from barnabas.wire.generated.share_group_heartbeat import ShareGroupHeartbeatResponse
+from barnabas.wire.generated.sync_group import SyncGroupRequest
+from barnabas.wire.registry import record_type_ids
+from barnabas.wire.topic_partitions import TopicPartition
+
+GROUP_NOT_FOUND_SINCE: Final = 9
+"""The version of OffsetCommit that tells a member that its group is not there."""
+OFFSETS_AT_ONCE: Final = 500
+"""So many offsets are forgotten in one event: a few milliseconds' worth."""
+OFFSETS_LOOKED_AT_ONCE: Final = 2_000
+"""So many offsets are looked at before others may run."""
+GROUPS_AT_ONCE: Final = 50
+"""So many groups are looked at before others may run."""
+
+Event = Callable[["GroupShard", Decision], None]
+"""Decides on a shard."""
+AnyTarget = TargetNeeded | streams_membership.TargetNeeded | share_membership.TargetNeeded
+"""An assignment that is computed aside."""
+_KEEPS_OFFSETS_ONLY = OffsetRetention()
+
+
+class GroupShard:
+    """One shard's state: groups by id, offsets by group and partition."""
+
+    def __init__(self, settings: GroupSettings, metadata: ImageSource) -> None:
+        self.settings = settings
+        self.metadata = metadata
+        self.groups: dict[str, Group] = {}
+        self.offsets: dict[str, dict[TopicPartition, OffsetCommitValue]] = {}
+        self.pending = PendingOffsets()
+        self._begun_ms: dict[str, dict[bytes, int]] = {}
+        self._new_streams: StreamsGroup | None = None
+
+    # --- finding --------------------------------------------------------------------------------------------
+
+    def find(self, group_id: str, kind: type[G]) -> G | None:
+        """Return a group, if there is one of this kind."""
+        group = self.groups.get(group_id)
+        # Their metaclass makes isinstance 20 times as long where it says no.
+        return group if type(group) is kind else None
+
+    def group(self, group_id: str) -> ClassicGroup:
+        """A classic group that must exist for its members. Raises UNKNOWN_MEMBER_ID."""
+        group = self.find(group_id, ClassicGroup)
+        if group is None:
+            raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no classic group {group_id!r}")
+        return group
+
+    def consumer_group(self, group_id: str) -> ConsumerGroup:
+        """A consumer group that must exist. Raises GROUP_ID_NOT_FOUND."""
+        return self._of_kind(group_id, ConsumerGroup)
+
+    def new_streams_group(self, group_id: str) -> StreamsGroup:
+        """A streams group for its first member; its first record makes it known, with what is remembered besides."""
+        self._new_streams = StreamsGroup(group_id, self.settings)
+        return self._new_streams
+
+    def replayed_streams_group(self, group_id: str) -> StreamsGroup:
+        """The streams group that its first record makes known: that of `new_streams_group`, if there is one."""
+        new, self._new_streams = self._new_streams, None
+        return new if new is not None and new.id == group_id else StreamsGroup(group_id, self.settings)
+
+    def streams_group(self, group_id: str) -> StreamsGroup:
+        """A streams group that must exist. Raises GROUP_ID_NOT_FOUND."""
+        return self._of_kind(group_id, StreamsGroup)
+
+    def share_group(self, group_id: str) -> ShareGroup:
+        """A share group that must exist. Raises GROUP_ID_NOT_FOUND."""
+        return self._of_kind(group_id, ShareGroup)
+
+    def _of_kind(self, group_id: str, kind: type[G]) -> G:
+        group = self.find(group_id, kind)
+        if group is None:
+            raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, self.why_not(group_id, kind))
+        return group
+
+    def why_not(self, group_id: str, kind: type[Group]) -> str:
+        """Say why there is no group of a kind with this id."""
+        other = self.groups.get(group_id)
+        if other is None and not self.exists(group_id):
+            return f"there is no group {group_id!r}"
+        found = ClassicGroup.kind if other is None else other.kind
+        return f"group {group_id!r} is a {found} group, not a {kind.kind} group"
+
+    def new_share_group(self, group_id: str) -> ShareGroup:
+        """A share group of which nothing is written yet; what is remembered of it besides is kept for its records."""
+        return ShareGroup(group_id, self.settings, begun_ms=self._begun_ms.setdefault(group_id, {}))
+
+    def event_size(self, group_id: str, member_id: str, *, says_more: bool = True) -> int:
+        """Return about how many topics and partitions an event of a member goes through; 0 if that never is much.
+
+        Also 0 for a heartbeat that finds nothing new, unless it `says_more` than that the member is there.
+        """
+        group: Any = self.groups.get(group_id)
+        if group is None or group.kind == ClassicGroup.kind:
+            return 0
+        if not says_more and group.is_at_rest(member_id, self.metadata.image.topics):
+            return 0
+        size: int = group.size_for(member_id)
+        return size
+
+    def subscription_size(self, group_id: str) -> int:
+        """Return about how much is gone through to know what the members of a classic group read."""
+        group = self.find(group_id, ClassicGroup)
+        return 0 if group is None else group.subscription_size()
+
+    def share_state_size(self, group_id: str) -> int:
+        """Return of how many topics and partitions a share group has a state, or is about to."""
+        group = self.find(group_id, ShareGroup)
+        return 0 if group is None else group.known.size
+
+    def exists(self, group_id: str) -> bool:
+        """Say whether anything is known of a group."""
+        return group_id in self.groups or group_id in self.offsets or self.pending.has(group_id)
+
+    def join(self, joining: Joining, now_ms: int, out: Decision) -> None:
+        """A JoinGroup request; the first of a group makes it. Raises RequestError."""
+        protocols.join_group(self, joining, EventContext(self.metadata.image, now_ms, out))
+
+    def is_up_to_date(self, beat: Heartbeat, now_ms: int) -> bool:
+        """Say whether a heartbeat says nothing and finds nothing new; `consumer_heartbeat`, at once, need not ask again."""
+        group = self.find(beat.request.group_id, ConsumerGroup)
+        return group is not None and is_up_to_date(group, beat, self.metadata.image, now_ms)
+
+    def consumer_heartbeat(
+        self, beat: Heartbeat, now_ms: int, out: Decision
+    ) -> ConsumerGroupHeartbeatResponse:
+        """A ConsumerGroupHeartbeat request; the first of a group makes it. Raises RequestError."""
+        return protocols.consumer_heartbeat(
+            self, beat, EventContext(self.metadata.image, now_ms, out, beat.may_describe)
+        )
+
+    def write_part_of_target(
+        self, needed: AnyTarget, part: Iterable[tuple[str, frozenset[Any]]], now_ms: int, out: Decision
+    ) -> bool:
+        """A part of a target that an event has asked for; whether the rest is still needed."""
+        group, records = self._assigned_aside(needed)
+        if group is None:
+            return False
+        return targets.write_part(
+            group, needed.epoch, part, records, EventContext(self.metadata.image, now_ms, out)
+        )
+
+    def target_computed(
+        self, needed: AnyTarget, target: Mapping[str, frozenset[Any]] | None, now_ms: int, out: Decision
+    ) -> None:
+        """A target that an event has asked for was computed, or could not be."""
+        group, records = self._assigned_aside(needed)
+        if group is not None:
+            context = EventContext(self.metadata.image, now_ms, out)
+            targets.target_computed(group, needed.epoch, target, records, context)
+
+    def _assigned_aside(
+        self, needed: AnyTarget
+    ) -> tuple[EpochGroup[Any, Any] | None, targets.TargetRecords[Any]]:
+        """The group that needs a target, if it is still there, and the records of its kind."""
+        if isinstance(needed, share_membership.TargetNeeded):
+            return self.find(needed.group_id, ShareGroup), share_records
+        if isinstance(needed, streams_membership.TargetNeeded):
+            return self.find(needed.group_id, StreamsGroup), streams_records
+        return self.find(needed.group_id, ConsumerGroup), consumer_records
+
+    def keep_generation(self, needed: RecordNeeded, record: Record, out: Decision) -> bool:
+        """Write the encoded record of a large generation if it is still to be kept, and say whether it is."""
+        group = self.find(needed.group_id, ClassicGroup)
+        if group is None or not group.is_written_as(needed.generation):
+            return False
+        out.records.append(record)
+        return True
+
+    def generation_kept(self, needed: RecordNeeded, code: int, now_ms: int, out: Decision) -> None:
+        """Tell a group that the record of a large generation is in the log, or cannot be, for which `code` says why."""
+        group = self.find(needed.group_id, ClassicGroup)
+        if group is not None and code:
+            group.not_assigned(needed.generation, code, now_ms, out)
+        elif group is not None:
+            group.assigned(needed.generation, now_ms, out)
+
+    def streams_heartbeat(
+        self, beat: streams_membership.Heartbeat, now_ms: int, out: Decision
+    ) -> streams_membership.Answer:
+        """A StreamsGroupHeartbeat request; the first of a group makes it. Raises RequestError."""
+        return protocols.streams_heartbeat(self, beat, EventContext(self.metadata.image, now_ms, out))
+
+    def share_heartbeat(
+        self, beat: share_membership.Heartbeat, now_ms: int, out: Decision
+    ) -> share_membership.Answer:
+        """A ShareGroupHeartbeat request; the first of a group makes it. Raises RequestError."""
+        return protocols.share_heartbeat(self, beat, EventContext(self.metadata.image, now_ms, out))
+
+    def share_assignment_ahead(
+        self, group_id: str, member_id: str
+    ) -> ShareGroupHeartbeatResponse.Assignment | None:
+        """Return what a member will be assigned at its next heartbeat; None if nothing is known of that."""
+        group = self.find(group_id, ShareGroup)
+        return (
+            share_membership.assignment_ahead(group, member_id, self.metadata.image)
+            if group is not None
+            else None
+        )
+
+    def sync(
+        self,
+        request: SyncGroupRequest,
+        waiter: int,
+        now_ms: int,
+        out: Decision,
+        assigned: Mapping[str, bytes] | None = None,
+    ) -> None:
+        """A SyncGroup request, with its assignments by member where they are many. Raises RequestError."""
+        protocols.sync_group(self, request, waiter, EventContext(self.metadata.image, now_ms, out), assigned)
+
+    def heartbeat(self, request: HeartbeatRequest, now_ms: int, out: Decision) -> bool:
+        """A Heartbeat request; whether the member must join again. Raises RequestError."""
+        return protocols.classic_heartbeat(self, request, EventContext(self.metadata.image, now_ms, out))
+
+    def leave(
+        self,
+        group_id: str,
+        members: Iterable[LeaveGroupRequest.MemberIdentity],
+        now_ms: int,
+        out: Decision,
+    ) -> list[int]:
+        """A LeaveGroup request: the error code of each member that it names."""
+        return protocols.leave_group(self, group_id, members, EventContext(self.metadata.image, now_ms, out))
+
+    # --- offsets --------------------------------------------------------------------------------------------
+
+    def check_commit(self, group_id: str, committer: Committer, now_ms: int, out: Decision) -> None:
+        """See that whoever commits may do so, in this version of OffsetCommit. Raises RequestError."""
+        group = self.groups.get(group_id)
+        if group is not None:
+            group.check_commit(committer, EventContext(self.metadata.image, now_ms, out))
+        elif committer.generation >= 0 and self.exists(group_id):
+            raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group_id!r} has no members")
+        elif committer.generation >= 0:
+            not_found = committer.api_version >= GROUP_NOT_FOUND_SINCE
+            code = ErrorCode.GROUP_ID_NOT_FOUND if not_found else ErrorCode.ILLEGAL_GENERATION
+            raise RequestError(code, f"there is no group {group_id!r}")
+
+    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> None:
+        """See that whoever asks for offsets may do so; only members with epochs say who they are."""
+        group = self.groups.get(group_id)
+        if group is not None:
+            group.check_fetch(member_id, member_epoch)
+
+    def commit(
+        self, group_id: str, offsets: Iterable[tuple[TopicPartition, OffsetCommitValue]], out: Decision
+    ) -> None:
+        """Commit offsets."""
+        versions = self.settings.record_versions
+        for topic_partition, value in offsets:
+            record = offset_record(group_id, *topic_partition, value, versions)
+            if is_whole(value, versions):
+                out.write(record, CommittedOffset(group_id, topic_partition, value))
+            else:
+                out.records.append(record)
+
+    def delete_offsets(
+        self, group_id: str, topic_partitions: Iterable[TopicPartition], out: Decision
+    ) -> None:
+        """Forget offsets."""
+        known = self.offsets.get(group_id, {})
+        for topic_partition in topic_partitions:
+            if topic_partition in known:
+                out.records.append(offset_tombstone(group_id, *topic_partition))
+
+    def delete_group(self, group_id: str, out: Decision) -> bool:
+        """Forget a group with its offsets, or some of them where they are many; whether to call it again for the rest.
+
+        Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+        """
+        if not self.exists(group_id):
+            raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
+        group = self.groups.get(group_id)
+        if group is not None and group.state_name != "Empty":
+            raise RequestError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id!r} has members")
+        offsets = self.offsets.get(group_id, {})
+        self.delete_offsets(group_id, islice(offsets, OFFSETS_AT_ONCE), out)
+        if len(offsets) > OFFSETS_AT_ONCE:
+            return True
+        if group is not None:
+            group.end(out)
+        else:
+            out.records.append(group_tombstone(group_id))
+        return False
+
+    def forgetting_topics(self, names: frozenset[str], deleted_ms: int) -> Iterator[Event]:
+        """Events that forget the offsets in topics that are gone, some of them at a time.
+
+        What was committed after `deleted_ms` belongs to another topic of that name.
+        """
+        for number, group_id in enumerate(tuple(self.offsets)):
+            for some in slices(tuple(self.offsets.get(group_id, ())), OFFSETS_LOOKED_AT_ONCE):
+                gone = [topic_partition for topic_partition in some if topic_partition[0] in names]
+                for topic_partitions in slices(gone, OFFSETS_AT_ONCE):
+                    yield partial(_forget_offsets, group_id, topic_partitions, deleted_ms)
+                if len(some) == OFFSETS_LOOKED_AT_ONCE:
+                    yield nothing
+            if number % GROUPS_AT_ONCE == 0:
+                yield nothing
+
+    def expiring(self, now_ms: int) -> Iterator[Event | Large]:
+        """Events that forget offsets that are kept too long (KIP-211), and groups of which nothing is left."""
+        for number, group_id in enumerate(tuple(self.groups.keys() | self.offsets.keys())):
+            for some in slices(tuple(self.offsets.get(group_id, ())), OFFSETS_LOOKED_AT_ONCE):
+                if self.subscription_size(group_id) > EVENT_SIZE_MAX:
+                    yield Large(
+                        partial(_expire, group_id, some[:1], now_ms)
+                    )  # the others find what it has read
+                for gone in slices(self._expired(group_id, some, now_ms), OFFSETS_AT_ONCE):
+                    yield partial(_expire, group_id, gone, now_ms)
+                if len(some) == OFFSETS_LOOKED_AT_ONCE:
+                    yield nothing
+            if self._is_over(group_id):
+                yield partial(_end_unused, group_id)
+            elif number % GROUPS_AT_ONCE == 0:
+                yield nothing
+
+    def _expired(self, group_id: str, some: Iterable[TopicPartition], now_ms: int) -> list[TopicPartition]:
+        """Those of these offsets of a group that are kept too long."""
+        group = self.groups.get(group_id)
+        known = self.offsets.get(group_id, {})
+        offsets = {
+            topic_partition: known[topic_partition] for topic_partition in some if topic_partition in known
+        }
+        if not offsets:
+            return []
+        retention = group.offset_retention() if group is not None else _KEEPS_OFFSETS_ONLY
+        if retention is None:
+            return []
+        pending = self.pending.topic_partitions(group_id)
+        expired = expired_offsets(retention, offsets, self.settings.offsets_retention_ms, now_ms)
+        return [topic_partition for topic_partition in expired if topic_partition not in pending]
+
+    def _is_over(self, group_id: str) -> bool:
+        """Say whether a group is there, and has neither members nor offsets."""
+        group = self.groups.get(group_id)
+        if group is None or not group.is_unused:
+            return False
+        return not (self.offsets.get(group_id) or self.pending.has(group_id))
+
+    def _end(self, group_id: str, kind: type[Group]) -> None:
+        """Forget a group, if there is one of this kind; another one has taken its place otherwise."""
+        if self.find(group_id, kind) is not None:
+            del self.groups[group_id]
+            self._begun_ms.pop(group_id, None)
+
+    # --- time -----------------------------------------------------------------------------------------------
+
+    def expire(self, timer: Hashable, now_ms: int, out: Decision) -> None:
+        """A timer that a decision has set has come."""
+        assert isinstance(timer, tuple)
+        group = self.groups.get(timer[1])
+        if group is not None:
+            KINDS[group.kind].expire(self, group, timer, EventContext(self.metadata.image, now_ms, out))
+
+    # --- replaying ------------------------------------------------------------------------------------------
+
+    def replay(
+        self, key: bytes, value: bytes | None, *, loading: bool, producer_id: int = NO_PRODUCER_ID
+    ) -> None:
+        """Replay a record; `loading` when it is read again after a start, `producer_id` that of a transaction.
+
+        Group metadata matters only then: while running, the group itself is ahead of it. Raises DecodeError for what no
+        coordinator can have written, and for types that are not known.
+        """
+        kind = record_type_id(key)
+        if kind == offset_commit.RECORD.type_id:
+            where = offset_commit.RECORD.decode_key(key)
+            committed = None if value is None else offset_commit.RECORD.decode_value(value)
+            one = CommittedOffset(where.group, (where.topic, where.partition), committed)
+            self.replay_commit(one, producer_id)
+            if committed is None and not loading:
+                self._keep_empty(where.group)
+        elif producer_id != NO_PRODUCER_ID:
+            raise DecodeError("is not of an offset, and in a transaction", "record key", 0)
+        elif kind == legacy_offset_commit.RECORD.type_id:
+            old = legacy_offset_commit.RECORD.decode_key(key)
+            committed = None if value is None else offset_commit.RECORD.decode_value(value)
+            self._replay_offset(old.group, (old.topic, old.partition), committed)
+        elif kind == group_metadata.RECORD.type_id:
+            if value is None:
+                self._end(group_metadata.RECORD.decode_key(key).group, ClassicGroup)
+            elif loading:
+                group_id = group_metadata.RECORD.decode_key(key).group
+                metadata = group_metadata.RECORD.decode_value(value)
+                check_epoch(metadata.generation)
+                self.groups[group_id] = ClassicGroup.restored(group_id, self.settings, metadata)
+        else:
+            of_kind = BY_RECORD_TYPE.get(kind)
+            if of_kind is not None and of_kind.replay is not None:
+                self._replay_said(of_kind, of_kind.replay.decoded(kind, key, value))
+            elif kind not in record_type_ids(OFFSETS_TOPIC):
+                raise DecodeError(f"is of type {kind}, which is not known", "record key", 0)
+
+    def _replayed(self, kind: Kind[Any], group_id: str, make: bool) -> Group | None:
+        """Return the group of a record; None if there is none of its kind and none is to be made."""
+        group: Group | None = self.find(group_id, kind.group)
+        if group is None and make and kind.make is not None:
+            group = self.groups[group_id] = kind.make(self, group_id)
+        return group
+
+    def replay_said(self, said: CommittedOffset | Said, producer_id: int) -> None:
+        """Replay a record that need not be decoded; `producer_id` is that of a transaction."""
+        if isinstance(said, CommittedOffset):
+            self.replay_commit(said, producer_id)
+        elif producer_id == NO_PRODUCER_ID:
+            self._replay_said(BY_RECORD_TYPE[said.type_id], said)
+
+    def _replay_said(self, kind: Kind[Any], said: Said) -> None:
+        assert kind.replay is not None
+        kind.replay.apply(said, partial(self._replayed, kind), partial(self._end, kind=kind.group))
+
+    def replay_commit(self, committed: CommittedOffset, producer_id: int) -> None:
+        """Replay what a record of an offset says, which counts when the transaction of its producer commits, if any."""
+        if producer_id != NO_PRODUCER_ID:
+            self.pending.add(producer_id, *committed)
+        else:
+            self._replay_offset(*committed)
+
+    def transaction_ended(self, producer_id: int, *, committed: bool, loading: bool = False) -> None:
+        """A producer's transaction is at its end: what it has committed counts, or is forgotten.
+
+        It may be very much: whole mappings are merged, which takes no step of Python for each offset.
+        """
+        for group_id, offsets in self.pending.end(producer_id):
+            if committed and offsets:
+                self.pending.overrule_all(group_id, offsets)
+                self.offsets.setdefault(group_id, {}).update(offsets)
+            elif not loading:
+                self._keep_empty(group_id)
+
+    def _keep_empty(self, group_id: str) -> None:
+        """Keep a group that was known by its offsets alone, and has lost the last of them, until unused groups end.
+
+        Kafka makes it in memory with its first offset, and describes it as empty until then.
+        """
+        if not self.exists(group_id):
+            self.groups[group_id] = ClassicGroup(group_id, self.settings)
+
+    def _replay_offset(
+        self, group_id: str, topic_partition: TopicPartition, value: OffsetCommitValue | None
+    ) -> None:
+        self.pending.overrule(group_id, topic_partition)
+        offsets = self.offsets.setdefault(group_id, {})
+        if value is None:
+            offsets.pop(topic_partition, None)
+            if not offsets:
+                del self.offsets[group_id]
+        else:
+            offsets[topic_partition] = value
+
+    def loaded(self, now_ms: int, out: Decision) -> None:
+        """All records have been replayed: watch over the members from now on."""
+        context = EventContext(self.metadata.image, now_ms, out)
+        for group in self.groups.values():
+            KINDS[group.kind].watch(group, context)
+
+
+# --- events that are decided some at a time -----------------------------------------------------------------
+
+
+def _forget_offsets(
+    group_id: str,
+    topic_partitions: Sequence[TopicPartition],
+    deleted_ms: int,
+    shard: GroupShard,
+    out: Decision,
+) -> None:
+    known = shard.offsets.get(group_id, {})
+    old = [one for one in topic_partitions if one in known and known[one].commit_timestamp <= deleted_ms]
+    shard.delete_offsets(group_id, old, out)
+
+
+def _expire(
+    group_id: str, topic_partitions: Sequence[TopicPartition], now_ms: int, shard: GroupShard, out: Decision
+) -> None:
+    """Forget some offsets that were found to be kept too long, if nobody has committed them again since."""
+    shard.delete_offsets(group_id, shard._expired(group_id, topic_partitions, now_ms), out)
+
+
+def _end_unused(group_id: str, shard: GroupShard, out: Decision) -> None:
+    """End a group of which nothing is left."""
+    group = shard.groups.get(group_id)
+    if group is None or not shard._is_over(group_id):
+        return
+    if group.is_written:
+        group.end(out)
+    else:
+        shard._end(group_id, ClassicGroup)

@@ -1,0 +1,163 @@
+"""A share group: what is known of it, and of the state of the partitions that it reads. Pure.
+
+    Empty (nobody is in it) -> Stable
+
+The rule: the state here changes only when a record is replayed. What is decided meanwhile is records and nothing else.
+A share group stays until it is deleted, whether or not anybody is in it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
+from typing import ClassVar, NoReturn
+
+from barnabas.cluster.metadata.image import TopicInfo
+from barnabas.coordinators.groups.epoch_group import EpochGroup, uncount
+from barnabas.coordinators.groups.group import Committer
+from barnabas.coordinators.groups.share import records
+from barnabas.coordinators.groups.share.known import NOTHING_KNOWN, KnownTopics
+from barnabas.coordinators.groups.share.member import ShareMember
+from barnabas.coordinators.statemachine.context import EventContext
+from barnabas.coordinators.statemachine.decision import Record
+from barnabas.errors import RequestError
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.topic_partitions import NO_PARTITIONS, TopicIdPartition, TopicIdPartitions
+
+
+@dataclass(slots=True)
+class ShareGroup(EpochGroup[ShareMember, TopicIdPartition]):
+    """One group."""
+
+    kind: ClassVar[str] = "share"
+
+    known: KnownTopics = NOTHING_KNOWN
+    topics: Counter[str] = field(default_factory=Counter)
+    """Number of members that are subscribed to a topic."""
+    copies: Counter[TopicIdPartition] = field(default_factory=Counter)
+    """Number of members that are to have a partition."""
+    settled: tuple[object, ...] = field(default=(), compare=False)
+    """Topics, states and epoch when nothing was found missing in the target or among the states; see `membership`."""
+    complete: tuple[object, ...] = field(default=(), compare=False)
+    """Topics and states when all partitions of all topics were found to have a state; see `membership`."""
+    begun_ms: dict[bytes, int] = field(default_factory=dict, compare=False)
+    """When the share coordinator was last asked to begin the state of a topic's partitions."""
+
+    @property
+    def state_name(self) -> str:
+        """The state, with the name that clients see."""
+        return "Stable" if self.members else "Empty"
+
+    @property
+    def is_unused(self) -> bool:
+        """False: a share group ends only when it is deleted."""
+        return False
+
+    def is_settled(self, topics: Mapping[str, TopicInfo]) -> bool:
+        """Return whether the target is known to be about all partitions that have a state."""
+        return _are_same((topics, self.known, self.assignment_epoch), self.settled)
+
+    def is_complete(self, topics: Mapping[str, TopicInfo]) -> bool:
+        """Return whether all partitions of all topics are known to have a state."""
+        return _are_same((topics, self.known), self.complete)
+
+    def is_at_rest(self, member_id: str, topics: Mapping[str, TopicInfo]) -> bool:
+        """Return whether a member has what it is to have, and nothing is to be begun."""
+        member = self.members.get(member_id)
+        return (
+            self.topics_seen is topics
+            and member is not None
+            and member.epoch == self.epoch == self.assignment_epoch
+            and self.is_settled(topics)
+            and self.is_complete(topics)
+        )
+
+    @property
+    def topic_count(self) -> int:
+        """Number of topics that the members want, plus the topics and partitions that are `known`."""
+        return len(self.topics) + self.known.size
+
+    def assigned_count(self, member_id: str) -> int:
+        """Return how many partitions a member has."""
+        member = self.members.get(member_id)
+        return 0 if member is None else len(member.assigned)
+
+    def subscribed_topics(self) -> set[str]:
+        """Return the topics of all members."""
+        return set(self.topics)
+
+    def topics_with(self, member: ShareMember) -> Set[str]:
+        """Return the topics of all members, with this one as it is now."""
+        before = self.members.get(member.id)
+        had = before.topics if before is not None else frozenset[str]()
+        if had == member.topics:
+            return self.topics.keys()
+        gone = {name for name in had - member.topics if self.topics[name] == 1}
+        return (self.topics.keys() - gone) | member.topics
+
+    def topics_without(self, member: ShareMember) -> Set[str]:
+        """Return the topics of all other members."""
+        return self.topics.keys() - {name for name in member.topics if self.topics[name] == 1}
+
+    # --- replaying records ----------------------------------------------------------------------------------
+
+    def put_member(self, member: ShareMember) -> None:
+        """Add a member, or replace it by what it is now."""
+        before = self.members.get(member.id)
+        self.members[member.id] = member
+        if before is None or before.topics != member.topics:
+            self._count_topics(before, member)
+
+    def drop_member(self, member_id: str) -> None:
+        """Remove a member, if it is there."""
+        self._count_topics(self.members.pop(member_id, None), None)
+
+    def _count_topics(self, before: ShareMember | None, after: ShareMember | None) -> None:
+        if before is not None:
+            uncount(self.topics, before.topics)
+        if after is not None:
+            self.topics.update(after.topics)
+        self.complete = ()
+
+    def put_target(self, member_id: str, assigned: TopicIdPartitions) -> None:
+        """Replace what a member is to have."""
+        self.drop_target(member_id)
+        self.target[member_id] = assigned
+        self.copies.update(assigned)
+
+    def drop_target(self, member_id: str) -> None:
+        """Remove what a member is to have."""
+        uncount(self.copies, self.target.pop(member_id, NO_PARTITIONS))
+
+    # --- offsets: a share group has none --------------------------------------------------------------------
+
+    def check_commit(self, committer: Committer, context: EventContext) -> NoReturn:
+        """Nobody commits offsets here. Raises GROUP_ID_NOT_FOUND."""
+        del committer, context
+        self.check_offset_deletion()
+
+    def check_offset_deletion(self) -> NoReturn:
+        """There are no offsets. Raises GROUP_ID_NOT_FOUND."""
+        raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"{self.id!r} is a share group")
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        """Let anybody see that there are no offsets."""
+
+    def offset_retention(self) -> None:
+        """Let no offset expire."""
+
+    def tombstones(self) -> list[Record]:
+        """Return what ends the group, with its members, in the order that replay needs."""
+        out: list[Record] = []
+        for member_id in self.members.keys() | self.target.keys():
+            out += records.member_tombstones(self.id, member_id)
+        out.append(records.target_epoch_tombstone(self.id))
+        out.append(records.known_tombstone(self.id))
+        out.append(records.epoch_tombstone(self.id))
+        return out
+
+
+def _are_same(now: tuple[object, ...], before: tuple[object, ...]) -> bool:
+    """Say whether these are the same objects."""
+    return len(now) == len(before) and all(a is b for a, b in zip(now, before, strict=True))

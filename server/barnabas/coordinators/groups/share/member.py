@@ -1,0 +1,38 @@
+"""A member of a share group. Pure.
+
+The rule: a member never changes; a new one takes its place, when the record that says so is replayed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from barnabas.wire.generated.share_group_heartbeat import ShareGroupHeartbeatRequest
+from barnabas.wire.topic_partitions import NO_PARTITIONS, TopicIdPartitions
+
+
+@dataclass(frozen=True, slots=True)
+class ShareMember:
+    """One member: what it says of itself, and which partitions it fetches from, with others perhaps."""
+
+    id: str
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topics: frozenset[str] = frozenset()
+    epoch: int = 0
+    previous_epoch: int = -1
+    assigned: TopicIdPartitions = NO_PARTITIONS
+
+    def after_heartbeat(
+        self, request: ShareGroupHeartbeatRequest, client_id: str, client_host: str
+    ) -> ShareMember:
+        """Return the member with what a heartbeat says; fields that are null say nothing."""
+        names = request.subscribed_topic_names
+        return replace(
+            self,
+            rack_id=self.rack_id if request.rack_id is None else request.rack_id,
+            topics=self.topics if names is None else frozenset(names),
+            client_id=client_id,
+            client_host=client_host,
+        )

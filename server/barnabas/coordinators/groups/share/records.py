@@ -1,0 +1,160 @@
+"""Records of share groups in __consumer_offsets, in Kafka's formats. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from barnabas.coordinators.groups.share.known import KnownTopics, Partitions
+from barnabas.coordinators.groups.share.member import ShareMember
+from barnabas.coordinators.groups.topics import by_topic
+from barnabas.coordinators.statemachine.decision import Record
+from barnabas.wire.generated.records import share_group_current_member_assignment as current_assignment
+from barnabas.wire.generated.records import share_group_member_metadata as member_metadata
+from barnabas.wire.generated.records import share_group_metadata as metadata
+from barnabas.wire.generated.records import share_group_state_partition_metadata as known_topics
+from barnabas.wire.generated.records import share_group_target_assignment_member as target_member
+from barnabas.wire.generated.records import share_group_target_assignment_metadata as target_metadata
+from barnabas.wire.topic_partitions import TopicIdPartition
+
+Assigned = current_assignment.ShareGroupCurrentMemberAssignmentValue
+Target = target_member.ShareGroupTargetAssignmentMemberValue
+Known = known_topics.ShareGroupStatePartitionMetadataValue
+
+STABLE = 0
+"""The only state of a member: nobody must give up anything, since members share."""
+
+
+def epoch_record(group_id: str, epoch: int, topics_hash: int) -> Record:
+    """Return the group's epoch, and what the topics were like when it began."""
+    value = metadata.ShareGroupMetadataValue(epoch=epoch, metadata_hash=topics_hash)
+    return _epoch_key(group_id), metadata.RECORD.encode_value(value)
+
+
+def epoch_tombstone(group_id: str) -> Record:
+    """Return the group's end."""
+    return _epoch_key(group_id), None
+
+
+def _epoch_key(group_id: str) -> bytes:
+    return metadata.RECORD.encode_key(metadata.ShareGroupMetadataKey(group_id=group_id))
+
+
+def target_epoch_record(group_id: str, epoch: int, now_ms: int) -> Record:
+    """For which group epoch the target is."""
+    value = target_metadata.ShareGroupTargetAssignmentMetadataValue(
+        assignment_epoch=epoch, assignment_timestamp=now_ms
+    )
+    return _target_epoch_key(group_id), target_metadata.RECORD.encode_value(value)
+
+
+def target_epoch_tombstone(group_id: str) -> Record:
+    """There is no target any more."""
+    return _target_epoch_key(group_id), None
+
+
+def _target_epoch_key(group_id: str) -> bytes:
+    key = target_metadata.ShareGroupTargetAssignmentMetadataKey(group_id=group_id)
+    return target_metadata.RECORD.encode_key(key)
+
+
+def target_record(group_id: str, member_id: str, topic_partitions: Iterable[TopicIdPartition]) -> Record:
+    """Return what a member shall fetch from."""
+    value = Target(
+        topic_partitions=[
+            Target.TopicPartition(topic_id=topic_id, partitions=partitions)
+            for topic_id, partitions in by_topic(topic_partitions)
+        ]
+    )
+    return _target_key(group_id, member_id), target_member.RECORD.encode_value(value)
+
+
+def _target_key(group_id: str, member_id: str) -> bytes:
+    key = target_member.ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
+    return target_member.RECORD.encode_key(key)
+
+
+def member_record(group_id: str, member: ShareMember) -> Record:
+    """Return what a member says of itself."""
+    value = member_metadata.ShareGroupMemberMetadataValue(
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+    )
+    return _member_key(group_id, member.id), member_metadata.RECORD.encode_value(value)
+
+
+def _member_key(group_id: str, member_id: str) -> bytes:
+    key = member_metadata.ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id)
+    return member_metadata.RECORD.encode_key(key)
+
+
+def current_record(group_id: str, member: ShareMember) -> Record:
+    """Return what a member fetches from."""
+    value = Assigned(
+        member_epoch=member.epoch,
+        previous_member_epoch=member.previous_epoch,
+        state=STABLE,
+        assigned_partitions=[
+            Assigned.TopicPartitions(topic_id=topic_id, partitions=partitions)
+            for topic_id, partitions in by_topic(member.assigned)
+        ],
+    )
+    return _current_key(group_id, member.id), current_assignment.RECORD.encode_value(value)
+
+
+def _current_key(group_id: str, member_id: str) -> bytes:
+    key = current_assignment.ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
+    return current_assignment.RECORD.encode_key(key)
+
+
+def member_tombstones(group_id: str, member_id: str) -> list[Record]:
+    """A member's end: first what it has, last what it is."""
+    return [
+        (_current_key(group_id, member_id), None),
+        (_target_key(group_id, member_id), None),
+        (_member_key(group_id, member_id), None),
+    ]
+
+
+def known_record(group_id: str, known: KnownTopics) -> Record:
+    """For which partitions there is a state."""
+
+    def infos(topics: Mapping[bytes, Partitions]) -> list[Known.TopicPartitionsInfo]:
+        return [
+            Known.TopicPartitionsInfo(
+                topic_id=topic_id, topic_name=known.names.get(topic_id, ""), partitions=sorted(partitions)
+            )
+            for topic_id, partitions in sorted(topics.items())
+        ]
+
+    value = Known(
+        initializing_topics=infos(known.initializing),
+        initialized_topics=infos(known.initialized),
+        deleting_topics=[
+            Known.TopicInfo(topic_id=topic_id, topic_name=known.names.get(topic_id, ""))
+            for topic_id in sorted(known.deleting)
+        ],
+    )
+    return _known_key(group_id), known_topics.RECORD.encode_value(value)
+
+
+def known_tombstone(group_id: str) -> Record:
+    """There is no state of any partition."""
+    return _known_key(group_id), None
+
+
+def _known_key(group_id: str) -> bytes:
+    key = known_topics.ShareGroupStatePartitionMetadataKey(group_id=group_id)
+    return known_topics.RECORD.encode_key(key)
+
+
+def known_of(value: Known) -> KnownTopics:
+    """Return what was written of the partitions' state."""
+    return KnownTopics(
+        {info.topic_id: frozenset(info.partitions) for info in value.initializing_topics},
+        {info.topic_id: frozenset(info.partitions) for info in value.initialized_topics},
+        frozenset(info.topic_id for info in value.deleting_topics),
+        {info.topic_id: info.topic_name for info in (*value.initializing_topics, *value.initialized_topics)}
+        | {info.topic_id: info.topic_name for info in value.deleting_topics},
+    )

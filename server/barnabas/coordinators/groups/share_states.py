@@ -1,0 +1,112 @@
+"""Steps by which partitions of a share group get and lose their state with the share coordinator. Pure.
+
+The rule: what is going to be asked of the share coordinator is written down before, and again when it is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+from barnabas.coordinators.groups.directory import GroupDirectory
+from barnabas.coordinators.groups.share import membership, records
+from barnabas.coordinators.groups.share.group import ShareGroup
+from barnabas.coordinators.groups.share.known import KnownTopics, partitions_in
+from barnabas.coordinators.statemachine.context import EventContext
+from barnabas.coordinators.statemachine.decision import EVENT_SIZE_MAX, Decision, Large, slices
+from barnabas.wire.topic_partitions import TopicIdPartition, TopicIdPartitions
+
+GROUPS_AT_ONCE = 50
+"""So many groups are looked at in one event."""
+
+
+def check_alterable(shard: GroupDirectory, group_id: str) -> None:
+    """See that a group is no other than a share group without members. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+    if shard.exists(group_id):
+        shard.share_group(group_id).check_empty()
+
+
+def begin(
+    shard: GroupDirectory, group_id: str, topic_partitions: Iterable[TopicIdPartition], context: EventContext
+) -> int:
+    """A group without members is to begin elsewhere; its state epoch. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+    group = shard.new_share_group(group_id) if not shard.exists(group_id) else shard.share_group(group_id)
+    group.check_empty()
+    epoch = group.epoch + 1
+    context.out.records.append(records.epoch_record(group_id, epoch, group.topics_hash))
+    context.out.records.append(records.target_epoch_record(group_id, epoch, 0))
+    membership.begin(group, topic_partitions, context)
+    return epoch
+
+
+def begun(
+    shard: GroupDirectory,
+    group_id: str,
+    done: Iterable[TopicIdPartition],
+    failed: Iterable[TopicIdPartition],
+    out: Decision,
+) -> None:
+    """The share coordinator has begun states, or could not."""
+    group = shard.find(group_id, ShareGroup)
+    if group is not None:
+        _write(group, group.known.finished(done).failed(failed), out)
+
+
+def being_deleted(
+    shard: GroupDirectory, group_id: str, topic_ids: frozenset[bytes] | None, out: Decision
+) -> TopicIdPartitions:
+    """States that are going to be deleted, of these topics or of all; those that there are. None in other groups.
+
+    Raises NON_EMPTY_GROUP; GROUP_ID_NOT_FOUND for topics of a group that is no share group.
+    """
+    group = shard.find(group_id, ShareGroup)
+    if group is None:
+        if topic_ids is not None:
+            shard.share_group(group_id)
+        return frozenset()
+    group.check_empty()
+    wanted = group.known.topic_ids if topic_ids is None else topic_ids
+    there = (
+        group.known.topic_partitions
+        if topic_ids is not None
+        else group.known.topic_partitions | partitions_in(group.known.initializing)
+    )
+    topic_partitions = frozenset(topic_partition for topic_partition in there if topic_partition[0] in wanted)
+    if topic_partitions:
+        _write(
+            group,
+            group.known.being_deleted(frozenset(topic_partition[0] for topic_partition in topic_partitions)),
+            out,
+        )
+    return topic_partitions
+
+
+def deleted(shard: GroupDirectory, group_id: str, topic_ids: frozenset[bytes], out: Decision) -> None:
+    """The share coordinator has deleted the states of these topics."""
+    group = shard.find(group_id, ShareGroup)
+    if group is not None:
+        _write(group, group.known.without(topic_ids), out)
+
+
+def forgetting_topics(
+    shard: GroupDirectory, topic_ids: frozenset[bytes]
+) -> Iterator[Callable[[GroupDirectory, Decision], None] | Large]:
+    """Events that forget topics that are gone, some groups at a time."""
+    for group_ids in slices(tuple(shard.groups), GROUPS_AT_ONCE):
+        event = partial(_forget_topics, group_ids, topic_ids)
+        groups = [group for id_ in group_ids if (group := shard.find(id_, ShareGroup)) is not None]
+        yield Large(event) if sum(group.known.size for group in groups) > EVENT_SIZE_MAX else event
+
+
+def _forget_topics(
+    group_ids: Iterable[str], topic_ids: frozenset[bytes], shard: GroupDirectory, out: Decision
+) -> None:
+    for group_id in group_ids:
+        group = shard.find(group_id, ShareGroup)
+        if group is not None:
+            _write(group, group.known.without(topic_ids), out)
+
+
+def _write(group: ShareGroup, known: KnownTopics, out: Decision) -> None:
+    if known != group.known:
+        out.records.append(records.known_record(group.id, known))

@@ -1,0 +1,251 @@
+"""The sticky assignor of tasks, after Kafka's of that name. Pure.
+
+The rule, in this order: a task stays where it is, or goes where a copy of its state is, up to a member's fair share; the
+rest goes to who runs least. Racks and client tags do not count, nor do they in Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush, heapreplace
+
+from barnabas.coordinators.groups.streams.tasks import ACTIVE, NO_TASKS, STANDBY, TaskId, Tasks
+from barnabas.coordinators.groups.streams.topology import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A member as the assignor sees it; `assigned` is what it was to have until now."""
+
+    id: str
+    process_id: str
+    assigned: Tasks = NO_TASKS
+
+
+class _Share:
+    """Limit of tasks for a member, as long as there are members with less. It shrinks when some are full."""
+
+    def __init__(self, tasks: int, members: int) -> None:
+        self._tasks, self._members = tasks, members
+        self.size = -(-tasks // members)
+
+    def note(self, count: int) -> None:
+        """A member has come to have so many."""
+        if count == self.size:
+            self._tasks -= count
+            self._members -= 1
+            self.size = -(-self._tasks // self._members) if self._members else 0
+
+
+class _Process:
+    """The members of one process, which share a state directory, and so have each task once.
+
+    What a process or a member has only grows: heaps of them have each at what it had once, and one that comes first and
+    has more by now goes back.
+    """
+
+    __slots__ = ("_by_count", "_least", "_with_count", "counts", "id", "tasks")
+
+    def __init__(self, process_id: str) -> None:
+        self.id = process_id
+        self.counts: dict[str, int] = {}
+        self.tasks: set[TaskId] = set()
+        self._by_count: list[tuple[int, str]] = []
+        self._least = 0
+        self._with_count = {0: 0}  # how many members have so many tasks
+
+    def add(self, member: str) -> None:
+        """Add a member, which has nothing yet."""
+        self.counts[member] = 0
+        self._with_count[0] += 1
+        heappush(self._by_count, (0, member))
+
+    def give(self, member: str, task: TaskId) -> None:
+        """A member gets a task."""
+        self.tasks.add(task)
+        count = self.counts[member]
+        self.counts[member] = count + 1
+        self._with_count[count] -= 1
+        self._with_count[count + 1] = self._with_count.get(count + 1, 0) + 1
+        while not self._with_count[self._least]:
+            self._least += 1
+
+    @property
+    def load(self) -> tuple[float, int, str]:
+        """Tasks per member; then what its least loaded member has, and the id, to make the order definite."""
+        return len(self.tasks) / len(self.counts), self._least, self.id
+
+    def least_loaded(self) -> str:
+        """The member with the fewest tasks."""
+        while True:
+            count, member = self._by_count[0]
+            if self.counts[member] == count:
+                return member
+            heapreplace(self._by_count, (self.counts[member], member))
+
+
+class _Plan:
+    """Tasks that were given to each member so far, and the members that had each task before."""
+
+    def __init__(self, workers: Sequence[Worker], active: int, total: int) -> None:
+        self.given: dict[str, set[tuple[str, str, int]]] = {worker.id: set() for worker in workers}
+        self.processes: dict[str, _Process] = {}
+        self.active_share, self.share = _Share(active, len(workers)), _Share(total, len(workers))
+        self._members: list[tuple[int, tuple[float, int, str], str]] = []  # a heap of what they had once
+        self._by_load: list[tuple[float, int, str]] = []  # a heap of the processes
+        self.runner: dict[TaskId, Worker] = {}
+        self.keepers: dict[TaskId, list[Worker]] = {}
+        for worker in workers:
+            process = self.processes.get(worker.process_id)
+            if process is None:
+                process = self.processes[worker.process_id] = _Process(worker.process_id)
+            process.add(worker.id)
+            for role, subtopology, number in worker.assigned:
+                task_id = (subtopology, number)
+                if role == ACTIVE:
+                    self.runner[task_id] = worker
+                elif role == STANDBY:
+                    self.keepers.setdefault(task_id, []).append(worker)
+
+    def count(self, worker: Worker) -> int:
+        """Return the number of tasks of a member."""
+        return self.processes[worker.process_id].counts[worker.id]
+
+    def has(self, worker: Worker, task: TaskId) -> bool:
+        """Say whether a member's process has the task in any role."""
+        return task in self.processes[worker.process_id].tasks
+
+    def give(self, process: _Process, member_id: str, role: str, task: TaskId) -> None:
+        """A member gets a task."""
+        process.give(member_id, task)
+        self.given[member_id].add((role, *task))
+        if role == ACTIVE:
+            self.active_share.note(process.counts[member_id])
+        self.share.note(process.counts[member_id])
+
+    def give_to(self, worker: Worker, role: str, task: TaskId) -> None:
+        """The same, by worker."""
+        self.give(self.processes[worker.process_id], worker.id, role, task)
+
+    def least_loaded(self, workers: Iterable[Worker]) -> Worker | None:
+        """Of these members the one whose process, and who itself, has least."""
+        return min(
+            workers,
+            key=lambda worker: (self.processes[worker.process_id].load[0], self.count(worker), worker.id),
+            default=None,
+        )
+
+    def give_active(self, task: TaskId) -> None:
+        """An active task goes to who has fewest. The members come first here, their processes second: where one has
+        kept all that was its own and another of its process has none, a second look would move tasks again.
+        """
+        if not self._members:
+            self._members = [
+                (process.counts[member], process.load, member)
+                for process in self.processes.values()
+                for member in process.counts
+            ]
+            heapify(self._members)
+        while True:
+            count, load, member = self._members[0]
+            process = self.processes[load[2]]
+            now = process.counts[member], process.load, member
+            if now == (count, load, member):
+                break
+            heapreplace(self._members, now)
+        self.give(process, member, ACTIVE, task)
+
+    def give_copy(self, task: TaskId) -> bool:
+        """A copy goes to the process that runs least and has no other; whether there is such a process."""
+        if not self._by_load:
+            self._by_load = [process.load for process in self.processes.values()]
+            heapify(self._by_load)
+        having = []
+        found = None
+        while self._by_load and found is None:
+            load = heappop(self._by_load)
+            process = self.processes[load[2]]
+            if process.load != load:
+                heappush(self._by_load, process.load)
+            elif task in process.tasks:
+                having.append(load)
+            else:
+                found = process
+        if found is not None:
+            self.give(found, found.least_loaded(), STANDBY, task)
+            having.append(found.load)
+        for load in having:
+            heappush(self._by_load, load)
+        return found is not None
+
+
+def assign_tasks(
+    workers: Sequence[Worker], shapes: Mapping[str, Shape], standby_replicas: int
+) -> dict[str, Tasks]:
+    """The tasks by member id, with every member in it. The same input always gives the same answer."""
+    if not workers:
+        return {}
+    active = [(name, number) for name, shape in shapes.items() for number in range(shape.tasks)]
+    stateful = [task for task in active if shapes[task[0]].is_stateful]
+    plan = _Plan(
+        sorted(workers, key=lambda worker: worker.id),
+        len(active),
+        len(active) + standby_replicas * len(stateful),
+    )
+    _assign_active(plan, active)
+    _assign_standby(plan, stateful, standby_replicas)
+    return {worker_id: frozenset(tasks) for worker_id, tasks in plan.given.items()}
+
+
+def _by_partition(task: TaskId) -> tuple[int, str]:
+    """So that tasks of several subtopologies that read the same partition stay together."""
+    return task[1], task[0]
+
+
+def _assign_active(plan: _Plan, tasks: Iterable[TaskId]) -> None:
+    rest = sorted(tasks, key=_by_partition)
+    for formers in (_runner_of, _keepers_of):
+        left = []
+        for task in rest:
+            former = plan.least_loaded(formers(plan, task))
+            if former is not None and plan.count(former) < plan.active_share.size:
+                plan.give_to(former, ACTIVE, task)
+            else:
+                left.append(task)
+        rest = left
+    for task in sorted(rest):
+        plan.give_active(task)
+
+
+def _runner_of(plan: _Plan, task: TaskId) -> list[Worker]:
+    return [plan.runner[task]] if task in plan.runner else []
+
+
+def _keepers_of(plan: _Plan, task: TaskId) -> list[Worker]:
+    return plan.keepers.get(task, [])
+
+
+def _assign_standby(plan: _Plan, tasks: Iterable[TaskId], replicas: int) -> None:
+    """Copies of each task's state, in processes that have none; where there is no such process, none."""
+    lacking: list[tuple[TaskId, int]] = []
+    for task in sorted(tasks, key=_by_partition, reverse=True):
+        for given in range(replicas):
+            former = _former_of_copy(plan, task)
+            if former is None:
+                lacking.append((task, replicas - given))
+                break
+            plan.give_to(former, STANDBY, task)
+    for task, count in sorted(lacking, reverse=True):
+        for _ in range(count):
+            if not plan.give_copy(task):
+                break
+
+
+def _former_of_copy(plan: _Plan, task: TaskId) -> Worker | None:
+    """Return who has the task's state from before, and room for a copy: its runner, or a keeper of a copy, or None."""
+    keeper = plan.least_loaded(worker for worker in _keepers_of(plan, task) if not plan.has(worker, task))
+    for worker in (*_runner_of(plan, task), keeper):
+        if worker is not None and not plan.has(worker, task) and plan.count(worker) < plan.share.size:
+            return worker
+    return None

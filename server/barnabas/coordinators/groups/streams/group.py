@@ -1,0 +1,128 @@
+"""A streams group: what is known of it. Pure.
+
+    Empty -> NotReady (the topology does not fit the topics) -> Assigning -> Reconciling -> Stable
+
+The rule: the state here changes only when a record is replayed, except for what each broker finds out for itself: how
+the topology fits, who has asked for a shutdown, whether more members are waited for, and the count of changes of endpoints.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from barnabas.coordinators.groups.commits import check_committer
+from barnabas.coordinators.groups.epoch_group import ReconciledGroup
+from barnabas.coordinators.groups.group import Committer
+from barnabas.coordinators.groups.streams import records
+from barnabas.coordinators.groups.streams.member import StreamsMember
+from barnabas.coordinators.groups.streams.tasks import ACTIVE, TakenTasks, Task, TaskId
+from barnabas.coordinators.groups.streams.topology import Configured
+from barnabas.coordinators.statemachine.context import EventContext
+from barnabas.coordinators.statemachine.decision import Record
+from barnabas.wire.generated.records.streams_group_topology import StreamsGroupTopologyValue
+
+
+@dataclass(slots=True)
+class StreamsGroup(ReconciledGroup[StreamsMember, Task]):
+    """One group."""
+
+    kind: ClassVar[str] = "streams"
+
+    epoch: int = 1
+    assignment_epoch: int = 1
+    validated_epoch: int = -1
+    """The epoch of the topology that was last found to fit, -1 if it did not."""
+    settings_used: dict[str, str] = field(default_factory=dict)
+    topology: StreamsGroupTopologyValue | None = None
+    active: dict[TaskId, str] = field(default_factory=dict)
+    """Process that runs a task, also while it is giving it up."""
+    copies: dict[tuple[str, TaskId], int] = field(default_factory=dict)
+    """Number of copies of a task that a process has, in any role."""
+    configured: Configured | None = field(default=None, compare=False)
+    endpoints_epoch: int = field(default=0, compare=False)
+    shutdown_by: str | None = field(default=None, compare=False)
+    waits_for_members: bool = field(default=False, compare=False)
+    """The first member has come a short time ago: tasks are assigned when others have had a chance to come too."""
+
+    # --- asking ---------------------------------------------------------------------------------------------
+
+    @property
+    def is_ready(self) -> bool:
+        """True if the topology fits the topics."""
+        return self.topology is not None and self.validated_epoch == self.topology.epoch
+
+    @property
+    def topic_count(self) -> int:
+        """Number of subtopologies: each reads at least one topic."""
+        return len(self.topology.subtopologies) if self.topology is not None else 0
+
+    def subscribed_topics(self) -> set[str]:
+        """The topics that the application reads, while it has members."""
+        if self.topology is None or not self.members:
+            return set()
+        parts = self.topology.subtopologies
+        read = {name for part in parts for name in part.source_topics}
+        return read | {topic.name for part in parts for topic in part.repartition_source_topics}
+
+    def taken(self, process_id: str) -> TakenTasks:
+        """Return the tasks that no member of this process may be given now."""
+        return TakenTasks(self.active, self.copies, process_id)
+
+    # --- offsets --------------------------------------------------------------------------------------------
+
+    def check_commit(self, committer: Committer, context: EventContext) -> None:
+        """Check who commits offsets; without members, anybody may. Raises UNKNOWN_MEMBER_ID, and as `check_committer`."""
+        del context
+        if committer.generation < 0 and not self.members:
+            return
+        if committer.transactional and committer.generation < 0 and not committer.member_id:
+            return  # a producer that says nothing of its group
+        member = self.member(committer.member_id)
+        has = {
+            (subtopology, partition): since
+            for tasks in (member.assigned, member.revoking)
+            for (role, subtopology, partition), since in tasks.items()
+            if role == ACTIVE
+        }
+        parts = self.topology.subtopologies if self.topology is not None else []
+        readers = {
+            name: part.subtopology_id
+            for part in parts
+            for name in (*part.source_topics, *(topic.name for topic in part.repartition_source_topics))
+        }
+        sinces = (
+            has.get((readers.get(topic, ""), partition)) for topic, partition in committer.topic_partitions
+        )
+        check_committer(member.epoch, committer, sinces)
+
+    # --- replaying records -----------------------------------------------------------------------------------
+
+    def add_assigned(self, member: StreamsMember) -> None:
+        """Count what a member runs, and is to give up, as its process's."""
+        for task in (*member.assigned, *member.revoking):
+            task_id = task[1:]
+            if task[0] == ACTIVE:
+                self.active[task_id] = member.process_id
+            copy = (member.process_id, task_id)
+            self.copies[copy] = self.copies.get(copy, 0) + 1
+
+    def remove_assigned(self, member: StreamsMember) -> None:
+        """Take back what `add_assigned` has done."""
+        for task in (*member.assigned, *member.revoking):
+            task_id = task[1:]
+            if task[0] == ACTIVE and self.active.get(task_id) == member.process_id:
+                del self.active[task_id]
+            copy = (member.process_id, task_id)
+            self.copies[copy] -= 1
+            if not self.copies[copy]:
+                del self.copies[copy]
+
+    # --- ending ---------------------------------------------------------------------------------------------
+
+    def tombstones(self) -> list[Record]:
+        """Return the records that end the group, with its members."""
+        out: list[Record] = []
+        for member_id in self.members.keys() | self.target.keys():
+            out += records.member_tombstones(self.id, member_id)
+        return out + records.group_tombstones(self.id)

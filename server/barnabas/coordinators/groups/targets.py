@@ -1,0 +1,90 @@
+"""Target assignments of groups whose members have epochs: what is written of them, at once or in parts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any, Protocol, TypeVar
+
+from barnabas.coordinators.groups.epoch_group import EpochGroup
+from barnabas.coordinators.statemachine.context import EventContext
+from barnabas.coordinators.statemachine.decision import Record
+
+K = TypeVar("K", bound=Hashable)
+L = TypeVar("L", contravariant=True)
+
+
+class TargetRecords(Protocol[L]):
+    """The records of a kind of group: its module `records`."""
+
+    def target_record(self, group_id: str, member_id: str, assigned: Iterable[L], /) -> Record:
+        """Return what a member is to have."""
+
+    def target_epoch_record(self, group_id: str, epoch: int, now_ms: int) -> Record:
+        """Return for which group epoch the target is."""
+
+
+def write_target(
+    group: EpochGroup[Any, K],
+    epoch: int,
+    target: Mapping[str, frozenset[K]],
+    records: TargetRecords[K],
+    context: EventContext,
+) -> None:
+    """Write what is different in a target, and its epoch."""
+    _write_members(group, target.items(), records, context)
+    context.out.records.append(records.target_epoch_record(group.id, epoch, context.now_ms))
+
+
+def write_part(
+    group: EpochGroup[Any, K],
+    epoch: int,
+    part: Iterable[tuple[str, frozenset[K]]],
+    records: TargetRecords[K],
+    context: EventContext,
+) -> bool:
+    """Write what is different in a part of a target that was computed aside; return whether the group still needs it.
+
+    Until `target_computed` has written the epoch, members stay in the one before.
+    """
+    if not group.epoch == epoch > group.assignment_epoch:
+        return False
+    _write_members(group, ((id_, one) for id_, one in part if id_ in group.members), records, context)
+    return True
+
+
+def target_computed(
+    group: EpochGroup[Any, K],
+    epoch: int,
+    target: Mapping[str, frozenset[K]] | None,
+    records: TargetRecords[K],
+    context: EventContext,
+) -> None:
+    """Write a target that was computed aside, unless the group has moved on: then the next heartbeat asks again.
+
+    `target` is None if it could not be computed.
+    """
+    if group.assigning_epoch == epoch:
+        group.assigning_epoch = 0
+    if (
+        target is not None
+        and group.epoch == epoch > group.assignment_epoch
+        and target.keys() == group.members.keys()
+    ):
+        write_target(group, epoch, target, records, context)
+
+
+def _write_members(
+    group: EpochGroup[Any, K],
+    part: Iterable[tuple[str, frozenset[K]]],
+    records: TargetRecords[K],
+    context: EventContext,
+) -> None:
+    known = group.target
+    for member_id, assigned in part:
+        before = known.get(member_id)
+        if before is assigned:
+            continue
+        if before == assigned:
+            known[member_id] = assigned  # the same from now on, so that the next comparison is short
+        else:
+            context.out.records.append(records.target_record(group.id, member_id, assigned))

@@ -1,0 +1,111 @@
+"""Batches of what many requests want of the same broker, sent together.
+
+The rule: one request at a time to each broker; what is wanted meanwhile goes with the next one. So few requests go out
+however many are wanted, and the first does not wait for others.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+import trio
+
+from barnabas.cluster.metadata.peers import PeerUnavailableError
+
+log = logging.getLogger(__name__)
+
+ITEMS_MAX = 1_000
+"""So many items go in one request at most."""
+
+I = TypeVar("I")  # noqa: E741 (an item)
+A = TypeVar("A")
+Send = Callable[[int, Sequence[I]], Awaitable[Sequence[A]]]
+"""Sends items to a broker, and returns an answer for each. Raises PeerUnavailableError."""
+
+
+@dataclass(slots=True, eq=False)
+class _Pending(Generic[I, A]):
+    """An item that somebody wants an answer for."""
+
+    item: I
+    answer: A | None = None
+    failure: PeerUnavailableError | None = None
+    done: trio.Event = field(default_factory=trio.Event)
+
+
+class BrokerBatches(Generic[I, A]):
+    """Lifecycle: `run` in a task, until cancelled; without it nothing is sent."""
+
+    def __init__(self, send: Send[I, A], key_of: Callable[[I], Hashable]) -> None:
+        """Of items with the same key only one goes in a request."""
+        self._send = send
+        self._key_of = key_of
+        self._waiting: dict[int, deque[_Pending[I, A]]] = {}
+        self._nursery: trio.Nursery | None = None
+
+    async def run(self) -> None:
+        """Send what is wanted, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            try:
+                await trio.sleep_forever()
+            finally:
+                self._nursery = None
+
+    async def ask(self, broker_id: int, item: I) -> A:
+        """Return a broker's answer to an item. Raises PeerUnavailableError; it may have had an effect then."""
+        if self._nursery is None:
+            raise PeerUnavailableError("this broker sends nothing now")
+        one: _Pending[I, A] = _Pending(item)
+        waiting = self._waiting.get(broker_id)
+        if waiting is None:
+            self._waiting[broker_id] = deque([one])
+            self._nursery.start_soon(self._send_all, broker_id)
+        else:
+            waiting.append(one)
+        await one.done.wait()
+        if one.failure is not None:
+            raise one.failure
+        return one.answer  # type: ignore[return-value]
+
+    async def _send_all(self, broker_id: int) -> None:
+        """Send to a broker until nothing is left."""
+        waiting = self._waiting[broker_id]
+        await trio.lowlevel.checkpoint()  # what others want in the same turn goes with it
+        while waiting:
+            batch = self._next_batch(waiting)
+            try:
+                answers = await self._send(broker_id, [one.item for one in batch])
+                for one, answer in zip(batch, answers, strict=True):
+                    one.answer = answer
+            except PeerUnavailableError as error:
+                _fail(batch, error)
+            except Exception as error:
+                log.exception("a request to broker %d", broker_id)
+                _fail(batch, PeerUnavailableError(f"broker {broker_id}: {error}"))
+            for one in batch:
+                one.done.set()
+        del self._waiting[broker_id]
+
+    def _next_batch(self, waiting: deque[_Pending[I, A]]) -> list[_Pending[I, A]]:
+        """Take the first items whose keys are different; the others stay, in their order."""
+        batch: dict[Hashable, _Pending[I, A]] = {}
+        left: list[_Pending[I, A]] = []
+        while waiting and len(batch) < ITEMS_MAX:
+            one = waiting.popleft()
+            key = self._key_of(one.item)
+            if key in batch:
+                left.append(one)
+            else:
+                batch[key] = one
+        waiting.extendleft(reversed(left))
+        return list(batch.values())
+
+
+def _fail(batch: Sequence[_Pending[I, A]], error: PeerUnavailableError) -> None:
+    for one in batch:
+        one.failure = error

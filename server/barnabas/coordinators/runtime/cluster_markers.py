@@ -1,0 +1,135 @@
+"""Markers that end transactions, written by the brokers that lead the partitions: here, or with WriteTxnMarkers.
+
+The rule: only the metadata say that a partition is gone. A leader that does not know it may not have heard of it yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.cluster.metadata.peers import PeerUnavailableError
+from barnabas.coordinators.runtime.broker_batches import BrokerBatches
+from barnabas.errors import RequestError
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+
+if TYPE_CHECKING:
+    from barnabas.cluster.metadata.peers import Peers
+    from barnabas.cluster.metadata.store import MetadataStore
+    from barnabas.coordinators.runtime.ports import MarkerWriter
+    from barnabas.coordinators.transactions.transaction import Producer
+    from barnabas.wire.topic_partitions import TopicPartition
+
+CHANNEL = "markers"
+
+Marker = WriteTxnMarkersRequest.WritableTxnMarker
+Topic = WriteTxnMarkersRequest.WritableTxnMarkerTopic
+
+
+class _Wanted(NamedTuple):
+    """A marker in one partition."""
+
+    topic_partition: TopicPartition
+    producer: Producer
+    coordinator_epoch: int
+    commit: bool
+    transaction_version: int
+
+
+class ClusterMarkers:
+    """Implements `ports.MarkerWriter`. Lifecycle: `run` in a task, until cancelled."""
+
+    def __init__(
+        self, metadata: MetadataStore, broker_id: int, *, local: MarkerWriter, peers: Peers, timeout_ms: int
+    ) -> None:
+        """`timeout_ms` is how long another broker may take to answer."""
+        self._metadata = metadata
+        self._broker_id = broker_id
+        self._local = local
+        self._peers = peers
+        self._timeout_s = timeout_ms / 1000
+        self._batches: BrokerBatches[_Wanted, int] = BrokerBatches(
+            self._send, lambda wanted: (wanted.producer.id, wanted.topic_partition)
+        )
+
+    async def run(self) -> None:
+        """Send markers, until cancelled."""
+        await self._batches.run()
+
+    async def write(
+        self,
+        topic_partition: TopicPartition,
+        producer: Producer,
+        coordinator_epoch: int,
+        commit: bool,
+        transaction_version: int,
+    ) -> None:
+        """End a producer's transaction in a partition; returns once the marker is committed.
+
+        Raises RequestError with UNKNOWN_TOPIC_OR_PARTITION if there is no such partition any more, or what its leader
+        answers; NETWORK_EXCEPTION or LEADER_NOT_AVAILABLE if nobody does. StorageError.
+        """
+        name, index = topic_partition
+        info = self._metadata.image.partition(name, index)
+        if info is None:
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{index}")
+        leader = info.leader
+        if leader == self._broker_id:
+            await self._local.write(topic_partition, producer, coordinator_epoch, commit, transaction_version)
+            return
+        if leader not in self._metadata.image.brokers:
+            raise RequestError(ErrorCode.LEADER_NOT_AVAILABLE, f"nobody leads {name}-{index} now")
+        try:
+            code = await self._batches.ask(
+                leader, _Wanted(topic_partition, producer, coordinator_epoch, commit, transaction_version)
+            )
+        except PeerUnavailableError as error:
+            raise RequestError(ErrorCode.NETWORK_EXCEPTION, str(error)) from error
+        if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise RequestError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {leader} does not know {name}-{index} yet"
+            )
+        if code:
+            raise RequestError(code, f"broker {leader} refuses the marker")
+
+    async def _send(self, broker_id: int, wanted: Sequence[_Wanted]) -> list[int]:
+        """Send markers to a broker; returns the error codes. Raises PeerUnavailableError."""
+        response: WriteTxnMarkersResponse = await self._peers.ask(
+            broker_id,
+            WriteTxnMarkersRequest(markers=_grouped(wanted)),
+            timeout_s=self._timeout_s,
+            channel=CHANNEL,
+        )
+        codes = {
+            (marker.producer_id, (topic.name, partition.partition_index)): partition.error_code
+            for marker in response.markers
+            for topic in marker.topics
+            for partition in topic.partitions
+        }
+        return [
+            codes.get((one.producer.id, one.topic_partition), ErrorCode.UNKNOWN_SERVER_ERROR)
+            for one in wanted
+        ]
+
+
+def _grouped(wanted: Sequence[_Wanted]) -> list[Marker]:
+    """The markers of a request, each with all of its partitions."""
+    markers: dict[tuple[Producer, int, bool], Marker] = {}
+    topics: dict[tuple[Producer, int, bool, str], Topic] = {}
+    for (name, index), producer, epoch, commit, version in wanted:
+        marker = markers.get((producer, epoch, commit))
+        if marker is None:
+            marker = markers[producer, epoch, commit] = Marker(
+                producer_id=producer.id,
+                producer_epoch=producer.epoch,
+                transaction_result=commit,
+                coordinator_epoch=epoch,
+                transaction_version=version,
+            )
+        topic = topics.get((producer, epoch, commit, name))
+        if topic is None:
+            topic = topics[producer, epoch, commit, name] = Topic(name=name)
+            marker.topics.append(topic)
+        topic.partition_indexes.append(index)
+    return list(markers.values())

@@ -1,0 +1,130 @@
+"""The batches of an internal topic: made of what was decided, and read again.
+
+The rule: it comes with the first shard, as all that reads and writes records does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from barnabas.coordinators.statemachine.decision import Entry, Record
+from barnabas.errors import StorageError
+from barnabas.log.damage import undecided
+from barnabas.log.format.names import UNDECIDED
+from barnabas.records.any_magic import iter_any_records
+from barnabas.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, check_crc, iter_batches
+from barnabas.records.building import encode_pairs
+from barnabas.records.control import ControlType, parse_type
+from barnabas.records.errors import CorruptRecordsError, RecordsError
+
+if TYPE_CHECKING:
+    from barnabas.log.partition_log import PartitionLog
+    from barnabas.records.batch import BatchHeader
+    from barnabas.records.record import Record as AnyRecord
+
+log = logging.getLogger(__name__)
+
+READ_BYTES: Final = 1 << 20
+
+
+def batch_of(
+    records: Sequence[tuple[bytes, bytes | None]], now_ms: int, producer: tuple[int, int] | None
+) -> bytearray:
+    """Return these records as one batch; with a `producer` (id and epoch) they are part of its transaction."""
+    producer_id, epoch = producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+    return encode_pairs(
+        records,
+        now_ms,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        transactional=producer is not None,
+    )
+
+
+def check_whole(partition_log: PartitionLog) -> None:
+    """See that nothing was cut out of the log of a coordinator's partition on which nobody has decided yet.
+
+    Raises StorageError, CorruptRecordsError.
+    """
+    try:
+        notes = undecided(partition_log.disk, partition_log.dir)
+    except OSError as error:
+        raise StorageError(partition_log.log_dir, error) from error
+    if notes:
+        offsets = ", ".join(note.rpartition(UNDECIDED)[2] for note in notes)
+        raise CorruptRecordsError(f"damage was cut out at offset {offsets}; {_advice(partition_log)}")
+
+
+def read_entries(partition_log: PartitionLog) -> Iterator[Entry]:
+    """All batches of the log of a coordinator's partition, oldest first, up to where it ends by then.
+
+    Batches and records that no coordinator can have written are left out, with an error in the log. Raises StorageError,
+    and CorruptRecordsError for a batch that is damaged: it is not believed, and nobody knows whose it is.
+    """
+    offset = partition_log.log_start_offset
+    while offset < (end := partition_log.log_end_offset):
+        try:
+            data = partition_log.read(
+                offset, max_bytes=READ_BYTES, upper_offset=end, min_one_batch=True
+            ).to_bytes()
+            if not data:
+                return
+            for position, header in iter_batches(data):
+                if not check_crc(data, position, header):
+                    raise CorruptRecordsError(
+                        f"the batch of offsets {header.base_offset} to {header.last_offset} does not match its checksum"
+                    )
+                yield from _entries_of(partition_log.dir, data, position, header)
+                offset = header.next_offset
+        except RecordsError as error:
+            raise CorruptRecordsError(
+                f"{error.message}, at offset {offset}; {_advice(partition_log)}"
+            ) from error
+
+
+def _advice(partition_log: PartitionLog) -> str:
+    return (
+        "to go on without what is damaged, stop the broker and run: barnabas log repair --salvage "
+        f"{partition_log.dir}"
+    )
+
+
+def _entries_of(dir_path: str, data: bytes, position: int, header: BatchHeader) -> Iterator[Entry]:
+    """Yield what a batch says; what no coordinator can have written is left out, with an error in the log."""
+    try:
+        records = list(iter_any_records(data, position))
+    except RecordsError as error:
+        log.error(
+            "%s: the batch of offsets %d to %d is refused: its checksum is right, and its records cannot be read: %s",
+            dir_path, header.base_offset, header.last_offset, error.message,
+        )  # fmt: skip
+        return
+    if header.is_control:
+        for record in records:
+            kind = _control_type(record)
+            if kind in (ControlType.ABORT, ControlType.COMMIT):
+                yield Entry([], header.producer_id, kind is ControlType.COMMIT, offsets=[record.offset])
+            else:
+                log.error(
+                    "%s: the control record at offset %d is refused: it ends no transaction",
+                    dir_path, record.offset,
+                )  # fmt: skip
+        return
+    known: list[Record] = []
+    offsets: list[int] = []
+    for record in records:
+        if record.key is None:
+            log.error("%s: the record at offset %d is refused: it has no key", dir_path, record.offset)
+        else:
+            known.append((record.key, record.value))
+            offsets.append(record.offset)
+    yield Entry(known, header.producer_id if header.is_transactional else NO_PRODUCER_ID, offsets=offsets)
+
+
+def _control_type(record: AnyRecord) -> ControlType:
+    try:
+        return parse_type(record.key)
+    except RecordsError:
+        return ControlType.UNKNOWN

@@ -1,0 +1,49 @@
+"""Producer ids: never the same one twice, not even after a crash.
+
+The rule: a block of ids is noted in the cluster's metadata, by this broker or by the controller, before the first of it
+is handed out; what a crash leaves of a block is never used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.cluster.metadata.changes import ProducerIdsAllocated
+from barnabas.cluster.metadata.image import Change, ClusterImage
+
+if TYPE_CHECKING:
+    from barnabas.cluster.metadata.store import MetadataStore
+
+BLOCK_SIZE = 1000
+"""Ids noted at once, as many as Kafka's."""
+
+
+async def note_block(store: MetadataStore) -> tuple[int, int]:
+    """Note a block of ids in the metadata; returns the first of them and how many. Raises StorageError."""
+    first = 0
+
+    def decide(image: ClusterImage) -> list[Change]:
+        nonlocal first
+        first = image.next_producer_id
+        return [ProducerIdsAllocated(first + BLOCK_SIZE)]
+
+    await store.change(decide)
+    return first, BLOCK_SIZE
+
+
+class LocalProducerIds:
+    """Implements `ports.ProducerIds` with blocks that the metadata store keeps."""
+
+    __slots__ = ("_end", "_next", "_store")
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+        self._next = self._end = 0
+
+    async def next(self) -> int:
+        """A producer id that nobody has had. Raises StorageError when a new block cannot be noted."""
+        if self._next == self._end:
+            first, count = await note_block(self._store)
+            self._next, self._end = first, first + count
+        self._next += 1
+        return self._next - 1

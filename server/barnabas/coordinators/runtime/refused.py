@@ -1,0 +1,24 @@
+"""Records of an internal topic that are left out when they are replayed: named by place, in the log."""
+
+from __future__ import annotations
+
+import logging
+
+from barnabas.coordinators.statemachine.decision import Entry
+from barnabas.wire.codec import KEY_TYPE_SIZE, record_type_id
+from barnabas.wire.registry import record_type_ids
+
+log = logging.getLogger(__name__)
+
+
+def refuse(topic: str, partition: int, entry: Entry, index: int, why: object) -> None:
+    """Log that a record, or the marker, of an entry changes nothing. What a newer version has written is no error."""
+    where = f"offset {entry.offsets[index]}" if entry.offsets else "the end"
+    key = entry.records[index][0] if entry.records else b""
+    if len(key) >= KEY_TYPE_SIZE and (type_id := record_type_id(key)) not in record_type_ids(topic):
+        level, why = logging.WARNING, f"its type {type_id} is not known; a newer version may have written it"
+    else:
+        level, why = logging.ERROR, f"no coordinator can have written it: {why}"
+    log.log(
+        level, "%s-%d: the record at %s is left out, and changes nothing: %s", topic, partition, where, why
+    )

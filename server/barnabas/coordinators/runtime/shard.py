@@ -1,0 +1,239 @@
+"""A shard: what a coordinator holds of one partition of its internal topic, and the states it goes through.
+
+    (unloaded) -> LOADING -> ACTIVE -> UNLOADING
+                     |
+                     +-> FAILED, DAMAGED
+
+The rule: a shard belongs to one leader epoch. When that is over it never comes back; another one is loaded in its place.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
+from enum import Enum
+from itertools import count, islice
+from typing import Final, Generic, Protocol, TypeVar
+
+import trio
+
+from barnabas.coordinators.runtime.waiting import Waiter
+from barnabas.coordinators.statemachine.decision import Decision, Entry
+from barnabas.errors import RequestError
+
+
+class Machine(Protocol):
+    """State machine of one partition."""
+
+    def replay(self, key: bytes, value: bytes | None, *, loading: bool) -> None:
+        """Apply a record. Raises PeerError if it cannot be read."""
+
+    def loaded(self, now_ms: int, out: Decision) -> None:
+        """Decide on what must follow once all records have been replayed."""
+
+    def expire(self, timer: Hashable, now_ms: int, out: Decision) -> None:
+        """Decide on what follows from a timer that is due."""
+
+
+M = TypeVar("M", bound=Machine)
+R_contra = TypeVar("R_contra", bound=Machine, contravariant=True)
+WOKEN_AT_ONCE_MAX: Final = 32
+GiveWay = Callable[[], Awaitable[None]]
+"""Lets others run if this turn of the event loop has been long enough (`LoopBudget.checkpoint`)."""
+
+
+async def never() -> None:
+    """Give way to nobody: for runtimes that are alone, as in tests."""
+
+
+class Replay(Protocol[R_contra]):
+    """Hands what is in the log to a machine."""
+
+    def __call__(self, partition: int, machine: R_contra, entry: Entry, *, loading: bool) -> None:
+        """Replay the records of a batch of this partition."""
+
+
+class ShardState(Enum):
+    """States of a shard; where there is no shard, the partition is unloaded."""
+
+    LOADING = "loading"
+    """Its records are being replayed."""
+    ACTIVE = "active"
+    """In service, in one leader epoch."""
+    UNLOADING = "unloading"
+    """Leadership is lost, or an append has failed: nothing more is decided."""
+    FAILED = "failed"
+    """Its records cannot be read; the next request tries again."""
+    DAMAGED = "damaged"
+    """Some of its records are damaged: out of service for this leader epoch."""
+
+
+TRANSITIONS: Final[dict[ShardState, frozenset[ShardState]]] = {
+    ShardState.LOADING: frozenset(
+        (ShardState.ACTIVE, ShardState.FAILED, ShardState.DAMAGED, ShardState.UNLOADING)
+    ),
+    ShardState.ACTIVE: frozenset((ShardState.UNLOADING,)),
+    ShardState.UNLOADING: frozenset((ShardState.UNLOADING,)),
+    ShardState.FAILED: frozenset((ShardState.UNLOADING,)),
+    ShardState.DAMAGED: frozenset((ShardState.UNLOADING,)),
+}
+
+
+class Timer:
+    """Due time of a timer, and the time of its one entry in the heap: never later."""
+
+    __slots__ = ("due_ms", "entry_ms")
+
+    def __init__(self, due_ms: int, entry_ms: int) -> None:
+        self.due_ms = due_ms
+        self.entry_ms = entry_ms
+
+
+class TimersToSet:
+    """Decisions of one event on very many timers, as far as they are not carried out yet.
+
+    `overruled` has the keys on which something else has been decided since.
+    """
+
+    __slots__ = ("overruled", "timers")
+
+    def __init__(self, timers: Iterator[tuple[Hashable, int | None]], overruled: set[Hashable]) -> None:
+        self.timers = timers
+        self.overruled = overruled
+
+
+class Shard(Generic[M]):
+    """A machine with what waits on it. `end_offset` is after the last record that it has read or appended."""
+
+    __slots__ = (
+        "_at_once",
+        "_queue",
+        "_tickets",
+        "after_hold",
+        "committing",
+        "end_offset",
+        "entries",
+        "failure",
+        "is_forgotten",
+        "is_held",
+        "large_entry",
+        "leader_epoch",
+        "machine",
+        "partition",
+        "records_read",
+        "settled",
+        "state",
+        "timers",
+        "timers_to_set",
+        "waiting",
+    )
+
+    def __init__(self, partition: int, leader_epoch: int, machine: M, entries: Iterator[Entry]) -> None:
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.machine = machine
+        self.entries = entries
+        self.state = ShardState.LOADING
+        self.end_offset = 0
+        self.records_read = 0
+        self.failure: RequestError | None = None
+        self.settled = trio.Event()
+        """Set when it is no longer loading."""
+        self.waiting: dict[int, Waiter] = {}
+        self.timers: dict[Hashable, Timer] = {}
+        self.timers_to_set: deque[TimersToSet] = deque()
+        self.committing: set[trio.CancelScope] = set()
+        """Waits for the high watermark; cancelled when the shard is unloaded."""
+        self.is_forgotten = False
+        """True if its partition was deleted: nobody else goes on with what it has decided."""
+        self.large_entry: Entry | None = None
+        """The next batch to be read, where it is too long for a turn of the event loop."""
+        self.is_held = False
+        """True while a large event has the machine in a thread."""
+        self.after_hold: list[Callable[[], None]] = []
+        """Calls that tell the machine, before any other event, of what is in the log already."""
+        self._queue: OrderedDict[int, trio.Event] = OrderedDict()
+        """Those who wait while it is held, in the order in which they came; each goes when it has had its turn."""
+        self._tickets = count(1)
+        self._at_once = 1
+        """Largest number of them awake at a time: one after a large event, more while none of them has been one."""
+
+    @property
+    def is_active(self) -> bool:
+        """True while it may decide."""
+        return self.state is ShardState.ACTIVE
+
+    def check(self) -> None:
+        """Raise the RequestError for which it is out of service, if it is."""
+        if self.failure is not None:
+            raise self.failure
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Keep the machine from everybody else; who wants it waits in `when_free`."""
+        assert not self.is_held, "a shard is held by one at a time"
+        self.is_held = True
+        try:
+            yield
+        finally:
+            self.is_held = False
+            self._at_once = 1
+            self._wake_first()
+            for follow in self.after_hold:
+                follow()
+            self.after_hold.clear()
+
+    async def when_free(self) -> None:
+        """Wait until no large event has the machine, which the caller may use until it waits for something.
+
+        They are woken in the order in which they came, and few at a time: a thousand members that join at once with large
+        events would wake each other a million times. Of those that do not, up to `WOKEN_AT_ONCE_MAX` have the same turn of
+        the event loop.
+        """
+        ticket = 0
+        try:
+            while self.is_held:
+                ticket = ticket or next(self._tickets)
+                self._queue[ticket] = woken = trio.Event()  # at its place, also where it was woken in vain
+                await woken.wait()
+            if ticket:
+                self._at_once = min(2 * self._at_once, WOKEN_AT_ONCE_MAX)
+        finally:
+            if ticket:
+                del self._queue[ticket]
+                self._wake_first()  # they run after the caller has decided
+
+    def _wake_first(self) -> None:
+        if self.is_held:
+            return
+        for woken in islice(self._queue.values(), self._at_once):
+            woken.set()
+
+    def enter(self, state: ShardState, failure: RequestError | None = None) -> None:
+        """Go on to a state; whoever waits for the end of loading is woken."""
+        assert state in TRANSITIONS[self.state], f"{self.state} -> {state}"
+        self.state, self.failure = state, failure
+        if state is not ShardState.LOADING:
+            self.settled.set()
+
+    def unload(self, failure: RequestError) -> None:
+        """Stop deciding: no timer is left. `fail_waiting` must follow."""
+        self.enter(ShardState.UNLOADING, failure)
+        self.timers.clear()
+        self.timers_to_set.clear()
+
+    def fail(self, code: int, numbers: Iterable[int]) -> Iterator[None]:
+        """Have those of these requests fail that still wait, one in each step."""
+        for number in numbers:
+            waiter = self.waiting.get(number)
+            if waiter is not None and not waiter.is_answered:
+                waiter.fail(code)
+                yield
+
+    def fail_waiting(self, code: int) -> Iterator[None]:
+        """Have every request that waits fail, one in each step."""
+        yield from self.fail(code, tuple(self.waiting))
+        for scope in tuple(self.committing):
+            scope.cancel()
+            yield

@@ -1,0 +1,324 @@
+"""The shards of a coordinator: one for each partition of the internal topic that this broker leads.
+
+The rule: a shard is loaded when it is first asked for, and belongs to one leader epoch. One that is long to read is read
+beside everything else, in slices; who asks meanwhile is answered COORDINATOR_LOAD_IN_PROGRESS. One that no longer agrees
+with its log is unloaded, and another one is read in its place.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Final, Generic
+
+import trio
+
+from barnabas.cluster.metadata.partitioning import partition_for
+from barnabas.coordinators.runtime.errors import client_code
+from barnabas.coordinators.runtime.journal import Journal, is_led_in, led_partitions
+from barnabas.coordinators.runtime.shard import GiveWay, M, Replay, Shard, ShardState
+from barnabas.coordinators.statemachine.decision import Entry
+from barnabas.errors import RequestError, StorageError
+from barnabas.records.errors import CorruptRecordsError
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.environment import Threads
+
+log = logging.getLogger(__name__)
+
+READ_AGAIN_SECONDS: Final = 1.0
+"""Time after which a shard that no longer agreed with its log is loaded again."""
+SLICE_RECORDS: Final = 500
+"""So many records are read before others may run: a few milliseconds' worth."""
+BYTES_PER_RECORD: Final = 100
+"""A longer record counts as several: it is long by the partitions, members or names in it."""
+ANSWERS_AT_ONCE: Final = 16
+"""Of the requests that one event answers, so many are released in a turn of the event loop."""
+MOVED = "another broker leads the partition, or this one in another epoch"
+
+
+class Shards(Generic[M]):
+    """Loads shards, finds them, and unloads them. While `nursery` is None everything is read at once."""
+
+    def __init__(
+        self,
+        name: str,
+        journal: Journal,
+        make: Callable[[], M],
+        now_ms: Callable[[], int],
+        *,
+        replay: Replay[M],
+        loaded: Callable[[Shard[M]], object],
+        prepare: Callable[[], Awaitable[None]],
+        give_way: GiveWay,
+        threads: Threads | None = None,
+    ) -> None:
+        """`name` is for the log; `loaded` is called when a shard has become active, with nothing in between.
+
+        `prepare` is awaited once, before the first shard is made: it imports in a thread what `make` needs.
+        """
+        self._name = name
+        self._journal = journal
+        self._make = make
+        self._now_ms = now_ms
+        self._replay = replay
+        self._loaded = loaded
+        self._prepare = prepare
+        self._is_prepared = False
+        self._give_way = give_way
+        self._threads = threads
+        self._shards: dict[int, Shard[M]] = {}
+        self._reading_again: defaultdict[int, bool] = defaultdict(bool)
+        self.nursery: trio.Nursery | None = None
+        self.partitions = 0
+        """Number of partitions of the internal topic; 0 while that is not known."""
+
+    def __iter__(self) -> Iterator[Shard[M]]:
+        return iter(tuple(self._shards.values()))
+
+    def get(self, partition: int) -> Shard[M] | None:
+        """Return the shard of a partition, in whatever state; None where it is unloaded."""
+        return self._shards.get(partition)
+
+    def get_for(self, key: str) -> Shard[M] | None:
+        """Return the shard that is responsible for an id; None where it is unloaded, or there is no topic."""
+        return self._shards.get(partition_for(key, self.partitions)) if self.partitions else None
+
+    async def partition_of(self, key: str) -> int:
+        """Return the partition that is responsible for an id; makes the topic if need be. Raises RequestError."""
+        if not self.partitions:
+            await self.prepare()
+            try:
+                self.partitions = await self._journal.ensure()
+            except RequestError as error:
+                raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
+        return partition_for(key, self.partitions)
+
+    async def prepare(self) -> None:
+        """Have all that shards need; takes no time but for the first time."""
+        if not self._is_prepared:
+            await self._prepare()
+            self._is_prepared = True
+
+    # --- loading --------------------------------------------------------------------------------------------
+
+    def active(self, partition: int) -> Shard[M]:
+        """Return the shard of a partition; one that is long to read goes on being read in the background.
+
+        Raises COORDINATOR_LOAD_IN_PROGRESS until then, or that it cannot be read.
+        """
+        shard = self._shards.get(partition)
+        if shard is not None and not self.is_current(shard):
+            self.unload(shard, MOVED)
+            shard = None
+        if shard is None or shard.state is ShardState.FAILED:
+            shard = self._begin_loading(partition)
+        if shard.state is ShardState.LOADING:
+            raise RequestError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"partition {partition} is being read")
+        if shard.failure is not None:
+            raise shard.failure
+        return shard
+
+    async def all_active(self) -> list[Shard[M]]:
+        """Return the shards of all partitions that this broker leads. Raises RequestError as `active`."""
+        if led_partitions(self._journal):
+            await self.prepare()
+        return [self.active(partition) for partition in led_partitions(self._journal)]
+
+    def is_current(self, shard: Shard[M]) -> bool:
+        """Say whether this broker still leads the partition, in the shard's leader epoch."""
+        return is_led_in(self._journal, shard.partition, shard.leader_epoch)
+
+    async def when_active(self, partition: int) -> Shard[M]:
+        """Return the shard of a partition when it is loaded. Raises RequestError if it cannot be read."""
+        await self.prepare()
+        while True:
+            try:
+                return self.active(partition)
+            except RequestError as error:
+                if error.code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                    raise
+            shard = self._shards[partition]  # the error says that it is there, and nobody ran since
+            await shard.settled.wait()
+            if shard.failure is not None:
+                raise shard.failure
+
+    async def load_all(self) -> None:
+        """Load every partition that this broker leads and in which there is something.
+
+        So that members that are gone are missed, and those that come need not wait.
+        """
+        for partition in led_partitions(self._journal):
+            try:
+                if not self._journal.is_empty(partition):
+                    await self.when_active(partition)
+            except RequestError as error:
+                shard = self._shards.get(partition)
+                if shard is None or shard.state is not ShardState.DAMAGED:  # that has been told
+                    log.warning("%s: %s", self._name, error)
+            await trio.lowlevel.checkpoint()
+
+    def _begin_loading(self, partition: int) -> Shard[M]:
+        """Read a partition, or begin to where it is long. Raises RequestError if it cannot be read."""
+        try:
+            epoch = self._journal.leader_epoch(partition)
+            shard = Shard(partition, epoch, self._make(), self._journal.read(partition))
+        except CorruptRecordsError as damage:  # another name: compiled code gives a name one type
+            shard = self._shards[partition] = Shard(partition, epoch, self._make(), iter(()))
+            self._damaged(shard, damage)
+            return shard
+        except (RequestError, StorageError) as error:
+            raise RequestError(client_code(error), f"partition {partition} cannot be read") from error
+        self._shards[partition] = shard
+        self._load_slice(shard)
+        while shard.state is ShardState.LOADING and self.nursery is None:  # nobody there to go on with it
+            self._load_slice(shard)
+        if shard.state is ShardState.LOADING and self.nursery is not None:
+            self.nursery.start_soon(self._load_rest, shard)
+        return shard
+
+    def _load_slice(self, shard: Shard[M]) -> None:
+        """Replay some more records; the shard is active when there are no more, with nothing in between.
+
+        So nothing can be appended that it has not seen. A shard that cannot be read has failed.
+        """
+        left = SLICE_RECORDS
+        try:
+            for entry in shard.entries:
+                size = _size(entry)
+                if size > SLICE_RECORDS and self._threads is not None and self.nursery is not None:
+                    shard.large_entry = entry
+                    return
+                self._replay(shard.partition, shard.machine, entry, loading=True)
+                shard.records_read += len(entry.records)
+                left -= size
+                if left <= 0:
+                    return
+            # What it has read may not be committed yet: nobody is told of it, and nothing follows from it, before it is.
+            shard.end_offset = self._journal.end_offset(shard.partition)
+            shard.enter(ShardState.ACTIVE)
+            self._loaded(shard)
+        except CorruptRecordsError as damage:  # another name: compiled code gives a name one type
+            self._damaged(shard, damage)
+        except (RequestError, StorageError) as error:
+            log.error("%s: partition %d cannot be read: %s", self._name, shard.partition, error)
+            self._fail(shard, client_code(error))
+        except Exception:
+            log.exception("%s: partition %d cannot be read", self._name, shard.partition)
+            self._fail(shard, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def _fail(self, shard: Shard[M], code: int) -> None:
+        self._end(shard, RequestError(code, f"partition {shard.partition} cannot be read"))
+        shard.state = ShardState.FAILED
+
+    def _damaged(self, shard: Shard[M], error: CorruptRecordsError) -> None:
+        """Take a shard out of service until somebody has decided what becomes of its damaged records.
+
+        Nobody knows whose they are. Without them a group could be told that it has committed nothing.
+        """
+        log.error(
+            "%s: partition %d is out of service, and COORDINATOR_NOT_AVAILABLE is answered for all that it keeps: %s",
+            self._name, shard.partition, error.message,
+        )  # fmt: skip
+        self._fail(shard, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        shard.state = ShardState.DAMAGED
+
+    async def _load_rest(self, shard: Shard[M]) -> None:
+        began_ms = self._now_ms()
+        while shard.state is ShardState.LOADING:
+            entry, shard.large_entry = shard.large_entry, None
+            if entry is None:
+                await trio.lowlevel.checkpoint()
+            elif not await self._load_large(shard, entry):
+                return
+            if shard.state is ShardState.LOADING:
+                self._load_slice(shard)
+        if shard.is_active:
+            log.info(
+                "%s: %d records of partition %d were read in %d ms",
+                self._name, shard.records_read, shard.partition, self._now_ms() - began_ms,
+            )  # fmt: skip
+
+    async def _load_large(self, shard: Shard[M], entry: Entry) -> bool:
+        """Replay a batch that is long by itself in a thread: nobody else sees the machine yet. Whether it could be read."""
+        assert self._threads is not None
+        try:
+            await self._threads.run(lambda: self._replay(shard.partition, shard.machine, entry, loading=True))
+        except Exception:
+            log.exception("%s: partition %d cannot be read", self._name, shard.partition)
+            if shard.state is ShardState.LOADING:
+                self._fail(shard, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return False
+        shard.records_read += len(entry.records)
+        return True
+
+    # --- unloading ------------------------------------------------------------------------------------------
+
+    def unload(self, shard: Shard[M], why: str) -> None:
+        """Forget a shard; its waiters are answered NOT_COORDINATOR, and look for their coordinator again."""
+        if self._shards.get(shard.partition) is shard:
+            del self._shards[shard.partition]
+        self._end(shard, RequestError(ErrorCode.NOT_COORDINATOR, why))
+
+    def _end(self, shard: Shard[M], failure: RequestError) -> None:
+        """Take a shard out of service; who waits for it is answered, some in each turn of the event loop."""
+        shard.unload(failure)
+        failing = shard.fail_waiting(failure.code)
+        for _ in islice(failing, ANSWERS_AT_ONCE):
+            pass
+        if self.nursery is not None:
+            self.nursery.start_soon(self.fail_in_turns, failing)
+        else:
+            for _ in failing:
+                pass
+
+    async def fail_in_turns(self, failing: Iterator[None]) -> None:
+        """Take the steps of `Shard.fail`, some in each turn of the event loop."""
+        for number, _ in enumerate(failing, 1):
+            if number % ANSWERS_AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+                await self._give_way()
+
+    def unload_deleted(self) -> None:
+        """Unload all shards: the internal topic was deleted. It is made again when it is next needed."""
+        if self._shards:
+            log.warning("%s: the internal topic was deleted, and all that was in it is forgotten", self._name)
+        self.partitions = 0
+        for shard in self:
+            shard.is_forgotten = True
+            self.unload(shard, "the internal topic was deleted")
+
+    def unload_moved(self) -> None:
+        """Unload the shards of partitions that are led elsewhere, or here in another epoch."""
+        for shard in self:
+            if not self.is_current(shard):
+                self.unload(shard, MOVED)
+
+    def read_again(self, shard: Shard[M], why: str) -> None:
+        """Forget a shard that no longer agrees with its log, and load another one soon, though nobody asks.
+
+        What it has begun goes on then: timers, and transactions that are prepared.
+        """
+        self.unload(shard, why)
+        if self.nursery is not None and not self._reading_again[shard.partition]:
+            self._reading_again[shard.partition] = True
+            self.nursery.start_soon(self._load_soon, shard.partition)
+
+    async def _load_soon(self, partition: int) -> None:
+        await trio.sleep(READ_AGAIN_SECONDS)
+        self._reading_again[partition] = False
+        if self.partitions and partition not in self._shards:
+            try:
+                self.active(partition)
+            except RequestError as error:
+                if error.code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                    log.warning("%s: %s", self._name, error)
+
+
+def _size(entry: Entry) -> int:
+    """Return the number of records in a batch, where long ones count as several; 1 for a marker."""
+    size = sum([len(value) for _, value in entry.records if value is not None])
+    return max(len(entry.records), size // BYTES_PER_RECORD, 1)

@@ -1,0 +1,130 @@
+"""The share coordinator, as handlers and share partitions see it: shards of share partitions over __share_group_state.
+
+The rule: the topic is not compacted, since updates add up. When many records have piled up, all states are written again,
+and what was before that is deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from barnabas.cluster.metadata.image import ClusterImage
+from barnabas.coordinators.runtime.journal import Journal
+from barnabas.coordinators.runtime.runtime import Runtime
+from barnabas.coordinators.runtime.shard import GiveWay, never
+from barnabas.coordinators.share.records import ShareState, StateKey
+from barnabas.coordinators.share.state import ShareStateShard, StateWrite
+from barnabas.coordinators.statemachine.decision import Decision
+from barnabas.errors import RequestError, StorageError
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.ids import parse_uuid, uuid_text
+
+log = logging.getLogger(__name__)
+
+RECORDS_MIN, RECORDS_PER_STATE = 1000, 10
+"""So many records in all, and so many for each state, must have piled up before they are cleared away."""
+STATES_PER_BATCH: Final = 50
+WRITE_TIMEOUT_MS: Final = 5_000
+"""Kafka's share.coordinator.write.timeout.ms."""
+
+
+class ShareStateCoordinator(Runtime[ShareStateShard]):
+    """Facade; lifecycle as of `Runtime`."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        now_ms: Callable[[], int],
+        image: Callable[[], ClusterImage],
+        *,
+        steady_ms: Callable[[], int] | None = None,
+        updates_max: int,
+        write_timeout_ms: int = WRITE_TIMEOUT_MS,
+        give_way: GiveWay = never,
+    ) -> None:
+        super().__init__(
+            journal,
+            lambda: ShareStateShard(updates_max, image),
+            now_ms,
+            steady_ms=steady_ms,
+            commit_timeout_ms=write_timeout_ms,
+            give_way=give_way,
+        )
+
+    async def initialize(self, key: StateKey, state_epoch: int, start_offset: int) -> None:
+        """Begin a state. Raises RequestError as `ShareStateShard.initialize`, or for want of a coordinator."""
+        now_ms = self._now_ms()
+        await self.write(
+            name_of(key), lambda shard, out: shard.initialize(key, state_epoch, start_offset, now_ms, out)
+        )
+
+    async def read_state(self, key: StateKey, leader_epoch: int) -> ShareState:
+        """Return the state, for a new leader. Raises RequestError as `ShareStateShard.read`."""
+        now_ms = self._now_ms()
+        return await self.write(name_of(key), lambda shard, out: shard.read(key, leader_epoch, now_ms, out))
+
+    async def write_state(self, key: StateKey, write: StateWrite) -> None:
+        """Write down what has become of records. Raises RequestError as `ShareStateShard.write`."""
+        now_ms = self._now_ms()
+        await self.write(name_of(key), lambda shard, out: shard.write(key, write, now_ms, out))
+
+    async def summary(self, key: StateKey) -> ShareState | None:
+        """Return the state, None if there is none. Raises RequestError as `ShareStateShard.summary`."""
+        return await self.write(name_of(key), lambda shard, _: shard.summary(key))
+
+    async def delete(self, key: StateKey) -> None:
+        """End a state. Raises RequestError as `ShareStateShard.delete`."""
+        await self.write(name_of(key), lambda shard, out: shard.delete(key, out))
+
+    async def forget_topics(self, topic_ids: frozenset[bytes]) -> None:
+        """These topics are deleted: what was known of their records goes too."""
+        await self.write_all(lambda shard: shard.forgetting_topics(topic_ids))
+
+    async def prune(self) -> None:
+        """Clear away what is redundant in the partitions that are loaded; what cannot be done is logged."""
+        for shard in self._shards:
+            if not shard.is_active:
+                continue
+            machine, start = shard.machine, shard.end_offset
+            piled_up = machine.records_seen > max(RECORDS_MIN, RECORDS_PER_STATE * len(machine.states))
+            if not start or not piled_up:
+                continue
+            keys = list(machine.states)
+            try:
+                for first in range(0, len(keys), STATES_PER_BATCH):
+                    some = keys[first : first + STATES_PER_BATCH]
+                    self._decide(shard, partial(_snapshot, some, self._now_ms()))
+                machine.records_seen = 0
+                await self._log.wait_committed(shard, shard.end_offset)
+                self._journal.delete_before(shard.partition, start)
+            except (RequestError, StorageError) as error:
+                log.warning(
+                    "partition %d of the share coordinator is not cleared: %s", shard.partition, error
+                )
+
+
+def _snapshot(keys: Sequence[StateKey], now_ms: int, shard: ShareStateShard, out: Decision) -> None:
+    shard.snapshot(keys, now_ms, out)
+
+
+def name_of(key: StateKey) -> str:
+    """Return the name by which a share partition's coordinator is looked up (FindCoordinator, key type 2)."""
+    group_id, topic_id, partition = key
+    return f"{group_id}:{uuid_text(topic_id)}:{partition}"
+
+
+def key_of(name: str) -> StateKey:
+    """Return the key that a name stands for; the group id may have colons in it. Raises INVALID_REQUEST."""
+    group_id, _, rest = name.rpartition(":")
+    group_id, _, topic_id = group_id.rpartition(":")
+    try:
+        if not group_id or not rest.isdigit():
+            raise ValueError(name)
+        return group_id, parse_uuid(topic_id), int(rest)
+    except ValueError:
+        raise RequestError(
+            ErrorCode.INVALID_REQUEST, f"{name!r} is not of the form group:topic id:partition"
+        ) from None

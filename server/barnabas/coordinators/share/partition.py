@@ -1,0 +1,384 @@
+"""A share partition: the state of the records of one partition, for one share group. Pure.
+
+    Available -> Acquired -> Acknowledged | Archived, or back to Available
+
+The rule: what a member decides counts when it is written down. Until then its records are neither the member's to
+decide on again nor anybody's to acquire; `settle` says how the writing went. The start offset moves over records
+that nothing more happens to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from barnabas.coordinators.share.acknowledgement import Acknowledgement, Verdict
+from barnabas.coordinators.share.acquisition import Acquired, AcquireRequest, again, fresh
+from barnabas.coordinators.share.batches import StateBatch
+from barnabas.coordinators.share.inflight import ACQUIRED, AVAILABLE, InFlight, RecordState, Run, Span
+from barnabas.coordinators.share.settings import ShareSettings
+from barnabas.errors import RequestError
+from barnabas.wire.generated.errors import ErrorCode
+
+_TARGETS = {
+    Verdict.GAP: RecordState.ARCHIVED,
+    Verdict.ACCEPT: RecordState.ACKNOWLEDGED,
+    Verdict.RELEASE: RecordState.AVAILABLE,
+    Verdict.REJECT: RecordState.ARCHIVED,
+}
+_STATES = {int(state): state for state in RecordState}
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Changes to be written down: the start offset and the number of complete records after it, and the changed batches.
+
+    `are_decided` says that their records wait for it; those whose locks have ended do not.
+    """
+
+    start_offset: int
+    complete_count: int
+    batches: tuple[StateBatch, ...] = ()
+    are_decided: bool = True
+
+    def __bool__(self) -> bool:
+        return bool(self.batches)
+
+
+@dataclass(slots=True)
+class SharePartition:
+    """Lifecycle: `restore` once with what was written; `settings` may be replaced at any time."""
+
+    settings: ShareSettings
+    start_offset: int = 0
+    flight: InFlight = field(default_factory=InFlight)
+
+    @classmethod
+    def restore(
+        cls, settings: ShareSettings, start_offset: int, batches: Iterable[StateBatch]
+    ) -> SharePartition:
+        """A partition as it was written down. What lies between the batches was never delivered, or not for good."""
+        partition = cls(settings, start_offset)
+        for batch in batches:
+            first = max(batch.first, partition.end)
+            if first > batch.last:
+                continue
+            partition._append_fresh(first - 1)
+            state = _STATES.get(batch.state, AVAILABLE)
+            if state is ACQUIRED:
+                state = AVAILABLE
+            elif state is RecordState.ARCHIVING:
+                state = RecordState.ARCHIVED
+            span = (first, batch.last)
+            partition.flight.append(Run(*span, state, batch.deliveries, span))
+        partition.advance()
+        return partition
+
+    # --- asking ---------------------------------------------------------------------------------------------
+
+    @property
+    def end(self) -> int:
+        """The offset after the last one in flight; the start offset if there is none."""
+        return self.flight.last + 1 if self.flight else self.start_offset
+
+    @property
+    def next_offset(self) -> int:
+        """The first offset that can be acquired."""
+        return next((run.first for run in self.flight if run.state is AVAILABLE), self.end)
+
+    @property
+    def can_acquire(self) -> bool:
+        """True if there is something to acquire, or room for new records."""
+        return (
+            self.next_offset < self.end or self.end - self.start_offset < self.settings.records_in_flight_max
+        )
+
+    @property
+    def complete_count(self) -> int:
+        """Number of records from the start offset on that need no delivery any more."""
+        return sum(len(run) for run in self.flight if run.outlook.is_terminal)
+
+    @property
+    def lock_due_ms(self) -> int | None:
+        """When the next acquisition lock ends."""
+        return min((run.lock_due_ms for run in self._locked()), default=None)
+
+    def _locked(self) -> Iterable[Run]:
+        return (run for run in self.flight if run.state is ACQUIRED and run.target is None)
+
+    # --- acquiring ------------------------------------------------------------------------------------------
+
+    def acquire(
+        self,
+        acquire_request: AcquireRequest,
+        batches: Sequence[Span],
+        now_ms: int,
+        aborted: Sequence[Span] = (),
+    ) -> list[Acquired]:
+        """Acquire records for a member out of these batches of the log, read from `next_offset` on.
+
+        `aborted` are the batches of aborted transactions, which nobody gets to see.
+        """
+        if not batches or acquire_request.records_max <= 0:
+            return []
+        last, left = batches[-1][1], min(acquire_request.records_max, self._room())
+        if left <= 0:
+            # The window is full: only what is in it can be delivered again.
+            last = min(last, self.end - 1)
+            left = min(acquire_request.records_max, self.end - self.next_offset)
+        if left <= 0 or last < self.start_offset:
+            return []
+        self._pass_over(self.next_offset, batches[0][0] - 1)
+        first = max(batches[0][0], self.start_offset)
+        taken = self._acquire_known(acquire_request, batches, first, last, left, now_ms)
+        self._hide(taken, aborted)
+        self.flight.close_up()
+        self.advance()
+        return _without(taken, aborted)
+
+    def _room(self) -> int:
+        return self.settings.records_in_flight_max - (self.end - self.start_offset)
+
+    def _acquire_known(
+        self,
+        acquire_request: AcquireRequest,
+        batches: Sequence[Span],
+        first: int,
+        last: int,
+        left: int,
+        now_ms: int,
+    ) -> list[Acquired]:
+        """Walk along the stretches of records that were delivered before and those that were not."""
+        taken: list[Acquired] = []
+        position = first
+        while position <= last and left > 0:
+            stretch = self._stretch(position, last)
+            asked = AcquireRequest(
+                acquire_request.member, left, acquire_request.batch_size, acquire_request.strict
+            )
+            more = True
+            if stretch is None:
+                spans = fresh(batches, max(position, self.end), last, asked, left)
+                position = last + 1
+            elif stretch[0].state is AVAILABLE and not stretch[0].deliveries:
+                run = stretch[0]
+                spans = fresh(batches, max(run.first, position), min(run.last, last), asked, left)
+                position = run.last + 1
+            else:
+                limit = self.settings.deliveries_max
+                spans, more = again(stretch, position, last, asked, limit, after_others=bool(taken))
+                position = stretch[-1].last + 1
+            for span in spans:
+                acquired = self._lock(span, acquire_request.member, now_ms)
+                left -= span[1] - span[0] + 1
+                taken.append(acquired)
+            if not more:
+                break
+        return _joined(taken, self.flight)
+
+    def _stretch(self, position: int, last: int) -> list[Run] | None:
+        """Return the run never delivered at `position`, or all runs up to the next such; None at the end."""
+        stretch: list[Run] = []
+        for run in self.flight.between(position, last):
+            if run.last < position:
+                continue
+            if run.state is AVAILABLE and not run.deliveries:
+                return stretch or [run]
+            stretch.append(run)
+        return stretch or None
+
+    def _lock(self, span: Span, member: str, now_ms: int) -> Acquired:
+        """Give these offsets to a member; they are available, or new."""
+        first, last = span
+        if first >= self.end:
+            self._append_archived(first - 1)
+            self.flight.append(Run(first, last, AVAILABLE, 0, span))
+        due_ms = now_ms + self.settings.record_lock_ms
+        deliveries = 0
+        for run in self.flight.cut(first, last):
+            assert run.state is AVAILABLE
+            if not run.deliveries:
+                run.batch = span
+            run.state, run.member, run.lock_due_ms = ACQUIRED, member, due_ms
+            run.deliveries += 1
+            deliveries = run.deliveries
+        return Acquired(first, last, deliveries)
+
+    def _append_fresh(self, last: int) -> None:
+        """Add the records up to `last` that are not in flight: they were never delivered."""
+        self._append(last, AVAILABLE)
+
+    def _append_archived(self, last: int) -> None:
+        """Pass over the offsets up to `last` that are not in flight: they do not exist in the log."""
+        if self.flight:
+            self._append(last, RecordState.ARCHIVED)
+        else:
+            self.start_offset = max(self.start_offset, last + 1)
+
+    def _append(self, last: int, state: RecordState) -> None:
+        first = self.end
+        if first <= last:
+            self.flight.append(Run(first, last, state, 0, (first, last)))
+
+    def _pass_over(self, first: int, last: int) -> None:
+        """These offsets do not exist in the log any more: nobody can get them."""
+        for run in self.flight.cut(first, last):
+            if run.state is AVAILABLE:
+                run.state = RecordState.ARCHIVED
+
+    def _hide(self, taken: Iterable[Acquired], aborted: Sequence[Span]) -> None:
+        for first, last, _ in taken if aborted else ():
+            for base, end in aborted:
+                for run in self.flight.cut(max(first, base), min(last, end)):
+                    run.state, run.member, run.lock_due_ms = RecordState.ARCHIVED, "", 0
+
+    # --- deciding -------------------------------------------------------------------------------------------
+
+    def acknowledge(self, member: str, acknowledgements: Sequence[Acknowledgement], now_ms: int) -> Written:
+        """Apply the acknowledgements of a member; all of them or none.
+
+        Returns what must be written down, and then given to `settle`. Raises INVALID_RECORD_STATE, INVALID_REQUEST.
+        """
+        decided: list[StateBatch] = []
+        try:
+            for each in acknowledgements:
+                if each.last < self.start_offset:
+                    continue
+                self._check_known(each)
+                for first, last, verdict in each.spans():
+                    for run in self._owned(member, max(first, self.start_offset), last):
+                        self._decide(run, verdict, now_ms, decided)
+        except RequestError:
+            for batch in decided:
+                for run in self.flight.cut(batch.first, batch.last):
+                    run.target = None
+            self.flight.close_up()
+            raise
+        return self._to_write(decided)
+
+    def _check_known(self, each: Acknowledgement) -> None:
+        if not self.flight:
+            raise RequestError(ErrorCode.INVALID_RECORD_STATE, "no records are in flight")
+        if each.last >= self.end:
+            raise RequestError(ErrorCode.INVALID_REQUEST, f"offset {each.last} was never acquired")
+
+    def _owned(self, member: str, first: int, last: int) -> list[Run]:
+        runs = self.flight.cut(first, last)
+        for run in runs:
+            why = ""
+            if run.state is not ACQUIRED:
+                why = f"offset {run.first} is not acquired"
+            elif run.target is not None:
+                why = f"offset {run.first} is decided on already"
+            elif run.member != member:
+                why = f"offset {run.first} is acquired by another member"
+            if why:
+                raise RequestError(ErrorCode.INVALID_RECORD_STATE, why)
+        return runs
+
+    def _decide(self, run: Run, verdict: Verdict, now_ms: int, decided: list[StateBatch]) -> None:
+        if verdict is Verdict.RENEW:
+            if not self.settings.renew_enabled:
+                raise RequestError(ErrorCode.INVALID_RECORD_STATE, "the group does not allow to renew locks")
+            run.lock_due_ms = now_ms + self.settings.record_lock_ms
+            return
+        run.target = self._unless_exhausted(run, _TARGETS[verdict])
+        decided.append(_batch(run))
+
+    def _unless_exhausted(self, run: Run, target: RecordState) -> RecordState:
+        if target is AVAILABLE and run.deliveries >= self.settings.deliveries_max:
+            return RecordState.ARCHIVED
+        return target
+
+    def release(self, member: str) -> Written:
+        """Take note that the member is gone: what it has acquired is free again. To be written and settled as above."""
+        decided = [run for run in self._locked() if run.member == member]
+        for run in decided:
+            run.target = self._unless_exhausted(run, AVAILABLE)
+        return self._to_write([_batch(run) for run in decided])
+
+    def _to_write(self, decided: Iterable[StateBatch]) -> Written:
+        joined: list[StateBatch] = []
+        for batch in decided:
+            if joined and joined[-1].last + 1 == batch.first and joined[-1][2:] == batch[2:]:
+                joined[-1] = joined[-1]._replace(last=batch.last)
+            else:
+                joined.append(batch)
+        self.flight.close_up()
+        return Written(self.start_offset, self.complete_count, tuple(joined))
+
+    def settle(self, written: Written, *, done: bool) -> None:
+        """Finish what was decided: it has been written down, or could not be, and then the records are still acquired."""
+        for batch in written.batches if written.are_decided else ():
+            for run in self.flight.cut(max(batch.first, self.start_offset), batch.last):
+                if run.target is None:
+                    continue
+                if done:
+                    run.state, run.member, run.lock_due_ms = run.target, "", 0
+                run.target = None
+        self.flight.close_up()
+        self.advance()
+
+    # --- time and the log -----------------------------------------------------------------------------------
+
+    def expire(self, now_ms: int) -> Written:
+        """Release what was acquired for too long. It is free at once; what is returned is to be written down."""
+        overdue = [run for run in self._locked() if run.lock_due_ms <= now_ms]
+        for run in overdue:
+            run.state = self._unless_exhausted(run, AVAILABLE)
+            run.member, run.lock_due_ms = "", 0
+        return replace(self._to_write([_batch(run) for run in overdue]), are_decided=False)
+
+    def advance(self) -> None:
+        """Move the start offset over what is complete."""
+        for run in self.flight:
+            if run.target is not None or not run.state.is_terminal:
+                break
+            self.start_offset = run.last + 1
+        self.flight.drop_before(self.start_offset)
+
+    def log_starts_at(self, offset: int) -> None:
+        """The log begins at `offset` now: what was before it is gone, whoever has acquired it."""
+        if offset > self.start_offset:
+            self.flight.drop_before(offset)
+            self.start_offset = offset
+            self.advance()
+
+
+def _batch(run: Run) -> StateBatch:
+    return StateBatch(run.first, run.last, int(run.outlook), run.deliveries)
+
+
+def _joined(taken: Iterable[Acquired], flight: InFlight) -> list[Acquired]:
+    """Neighbours of one batch with the same number of deliveries are described as one."""
+    out: list[Acquired] = []
+    batch_before: Span | None = None
+    for each in taken:
+        batch = flight.between(each.first, each.first)[0].batch
+        if (
+            out
+            and batch == batch_before
+            and out[-1].last + 1 == each.first
+            and out[-1].deliveries == each.deliveries
+        ):
+            out[-1] = out[-1]._replace(last=each.last)
+        else:
+            out.append(each)
+        batch_before = batch
+    return out
+
+
+def _without(taken: list[Acquired], hidden: Sequence[Span]) -> list[Acquired]:
+    """Return what is left of `taken` without the spans in `hidden`, which are in order."""
+    for base, end in hidden:
+        rest: list[Acquired] = []
+        for each in taken:
+            if each.last < base or each.first > end:
+                rest.append(each)
+                continue
+            if each.first < base:
+                rest.append(each._replace(last=base - 1))
+            if each.last > end:
+                rest.append(each._replace(first=end + 1))
+        taken = rest
+    return taken

@@ -1,0 +1,85 @@
+"""The settings that share groups obey. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from barnabas.cluster.metadata.image import GROUP, ClusterImage
+
+EARLIEST, LATEST, BY_DURATION = "earliest", "latest", "by_duration"
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetReset:
+    """Start of a share group that has no start offset: at the earliest or latest one, or at a time before now."""
+
+    kind: str = LATEST
+    before_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ShareSettings:
+    """Settings of one share group; Kafka's defaults."""
+
+    record_lock_ms: int = 30_000
+    deliveries_max: int = 5
+    records_in_flight_max: int = 2000
+    renew_enabled: bool = True
+    committed_only: bool = False
+    reset: OffsetReset = OffsetReset()
+
+    def of_group(self, image: ClusterImage, group_id: str) -> ShareSettings:
+        """Return what a group obeys: its own settings, and these for the rest."""
+        own = image.settings_of(GROUP, group_id)
+        if not own:
+            return self
+        return replace(
+            self,
+            record_lock_ms=int(own.get("share.record.lock.duration.ms", self.record_lock_ms)),
+            deliveries_max=int(own.get("share.delivery.count.limit", self.deliveries_max)),
+            records_in_flight_max=int(
+                own.get("share.partition.max.record.locks", self.records_in_flight_max)
+            ),
+            renew_enabled=own.get("share.renew.acknowledge.enable", "true").strip().lower() == "true",
+            committed_only=own.get("share.isolation.level", "") == "read_committed",
+            reset=offset_reset(own.get("share.auto.offset.reset", LATEST)),
+        )
+
+
+def offset_reset(text: str) -> OffsetReset:
+    """Return what `latest`, `earliest` or `by_duration:<ISO 8601 duration>` means. Raises ValueError."""
+    kind, colon, duration = text.strip().partition(":")
+    kind = kind.lower()
+    if kind == BY_DURATION and colon:
+        return OffsetReset(BY_DURATION, duration_ms(duration))
+    if kind in (EARLIEST, LATEST) and not colon:
+        return OffsetReset(kind)
+    raise ValueError(f"{text!r} is not latest, earliest or by_duration:PnDTnHnMn.nS")
+
+
+_UNITS_MS = {"D": 86_400_000, "H": 3_600_000, "M": 60_000, "S": 1000}
+
+
+def duration_ms(text: str) -> int:
+    """An ISO 8601 duration of days, hours, minutes and seconds, at least 0, in ms. Raises ValueError."""
+    rest, total, order = text.strip().upper(), 0.0, "DTHMS"
+    bad = ValueError(f"{text!r} is not a duration such as PT1H or P1DT30M")
+    if not rest.startswith("P") or rest[-1:] not in "DHMS" or len(rest) < 3:
+        raise bad
+    number = ""
+    for character in rest[1:]:
+        if character.isdigit() or (character == "." and number):
+            number += character
+            continue
+        if character not in order or (character == "T") == bool(number):
+            raise bad
+        if character != "T":
+            # Days come before the T, the others after it; each at most once and in this order.
+            if (character == "D") != ("T" in order):
+                raise bad
+            try:
+                total += float(number) * _UNITS_MS[character]
+            except ValueError:
+                raise bad from None
+        order, number = order[order.index(character) + 1 :], ""
+    return int(total)

@@ -1,0 +1,29 @@
+"""The context of one event: the time, the metadata, and the decision that is being made. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from barnabas.cluster.metadata.image import ClusterImage
+from barnabas.coordinators.statemachine.decision import Decision
+
+
+class EventContext:
+    """Input that an event may look at, and the decision that it writes to.
+
+    `may_describe` says whether the requester may describe a topic; it is None where nobody is refused.
+    """
+
+    __slots__ = ("image", "may_describe", "now_ms", "out")
+
+    def __init__(
+        self,
+        image: ClusterImage,
+        now_ms: int,
+        out: Decision,
+        may_describe: Callable[[str], bool] | None = None,
+    ) -> None:
+        self.image = image
+        self.now_ms = now_ms
+        self.out = out
+        self.may_describe = may_describe

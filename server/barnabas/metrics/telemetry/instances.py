@@ -1,0 +1,247 @@
+"""Client instances (KIP-714): who may ask for subscriptions and push metrics when. Pure.
+
+The rule: an instance is made by whatever request names it first, and what is remembered of it is bounded: the least
+recently used of too many goes, and so does one whose connection closes or that has been silent for too long. One that
+is gone is created again by its next request, so nothing is lost but the time of its last push.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from barnabas.errors import RequestError
+from barnabas.metrics.telemetry.subscriptions import Attributes, Subscriptions, Wanted
+from barnabas.records.compression import Codec
+from barnabas.wire.generated.errors import ErrorCode
+
+INSTANCES_MAX = 16_384  # Kafka's cache holds as many
+EXPIRATION_MS_MIN = 60_000
+EXPIRATION_INTERVALS = 3
+"""Number of push intervals that an instance may be silent, if that is longer than the above."""
+
+ACCEPTED_COMPRESSIONS = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)
+"""Preferred first, in Kafka's order; clients take the first that they know. None at all is accepted too."""
+
+ZERO_ID = bytes(16)
+_RESERVED_IDS = frozenset((ZERO_ID, bytes(15) + b"\x01"))
+_ASK_AGAIN = frozenset((ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE))
+
+
+@dataclass(slots=True)
+class ClientInstance:
+    """One client instance under one version of the subscriptions; times are 0 for what has not happened yet."""
+
+    id: bytes
+    attributes: Attributes
+    connection_id: int
+    wanted: Wanted
+    subscription_id: int
+    subscriptions_version: int
+    expires_ms: int = 0
+    last_get_ms: int = 0
+    last_push_ms: int = 0
+    terminating: bool = False
+    last_error: int = ErrorCode.NONE
+
+    @property
+    def lifetime_ms(self) -> int:
+        """Milliseconds that an instance is remembered after a request, and what it pushed with it."""
+        return max(EXPIRATION_MS_MIN, EXPIRATION_INTERVALS * self.wanted.push_interval_ms)
+
+    def may_get(self, now_ms: int) -> bool:
+        """Say whether it may ask for its subscription: once per push interval."""
+        if now_ms - max(self.last_get_ms, self.last_push_ms) < self.wanted.push_interval_ms:
+            return False
+        self.last_get_ms = now_ms
+        return True
+
+    def may_push(self, now_ms: int) -> bool:
+        """Say whether it may push: once per interval, and at any time after it asked, for clients spread their pushes."""
+        early = now_ms - self.last_push_ms < self.wanted.push_interval_ms
+        if early and self.last_get_ms <= self.last_push_ms:
+            return False
+        self.last_push_ms = now_ms
+        return True
+
+
+@dataclass(slots=True)
+class Counts:
+    """Numbers of requests refused since the broker started, and of instances that had to make room."""
+
+    throttled: int = 0
+    unknown_subscriptions: int = 0
+    evicted: int = 0
+
+
+class ClientInstances:
+    """All client instances of a broker. `new_id` makes an id of 16 random bytes."""
+
+    def __init__(
+        self,
+        subscriptions: Subscriptions,
+        *,
+        bytes_max: int,
+        new_id: Callable[[], bytes],
+        instances_max: int = INSTANCES_MAX,
+    ) -> None:
+        self.subscriptions = subscriptions
+        self.bytes_max = bytes_max
+        self.counts = Counts()
+        self._new_id = new_id
+        self._instances_max = instances_max
+        self._instances: dict[bytes, ClientInstance] = {}  # least recently used first
+        self._by_connection: dict[int, bytes] = {}
+
+    def __len__(self) -> int:
+        return len(self._instances)
+
+    @property
+    def by_id(self) -> Mapping[bytes, ClientInstance]:
+        """All instances, the least recently used first."""
+        return self._instances
+
+    def id_for(self, asked: bytes) -> bytes:
+        """Return the id of a client that says that it has this one: a zero id is given a new one."""
+        if asked != ZERO_ID:
+            return asked
+        made = self._new_id()
+        while made in self._instances:
+            made = self._new_id()
+        return made
+
+    def get(
+        self, instance_id: bytes, attributes: Attributes, connection_id: int, now_ms: int
+    ) -> ClientInstance:
+        """Return the instance that asks for its subscription; `id_for` says who it is.
+
+        Raises RequestError(THROTTLING_QUOTA_EXCEEDED) before the push interval is over, unless the subscription has
+        changed or the last push was refused for a reason that asking again can mend.
+        """
+        instance = self._instance(instance_id, attributes, connection_id, now_ms)
+        if not instance.may_get(now_ms) and instance.last_error not in _ASK_AGAIN:
+            raise self._throttled(instance)
+        instance.last_error = ErrorCode.NONE
+        return instance
+
+    def push(
+        self,
+        instance_id: bytes,
+        attributes: Attributes,
+        connection_id: int,
+        now_ms: int,
+        *,
+        subscription_id: int,
+        terminating: bool,
+        compression: int,
+        size: int,
+    ) -> ClientInstance:
+        """Return the instance whose push of `size` bytes may be taken; `settled` is to be told how that went.
+
+        Raises RequestError: INVALID_REQUEST for an id that nobody can have or after the last push,
+        THROTTLING_QUOTA_EXCEEDED, UNKNOWN_SUBSCRIPTION_ID, UNSUPPORTED_COMPRESSION_TYPE, TELEMETRY_TOO_LARGE.
+        """
+        if instance_id in _RESERVED_IDS:
+            raise RequestError(ErrorCode.INVALID_REQUEST, "the id of the client instance is missing")
+        instance = self._instance(instance_id, attributes, connection_id, now_ms)
+        try:
+            self._check_push(instance, now_ms, subscription_id, terminating, compression, size)
+        except RequestError as error:
+            instance.last_error = error.code
+            raise
+        finally:
+            instance.terminating = terminating
+        return instance
+
+    def settled(self, instance: ClientInstance, error_code: int) -> None:
+        """Note how a push that was let in has ended: `ErrorCode.NONE` or the error that its client was told."""
+        instance.last_error = error_code
+
+    def _check_push(
+        self,
+        instance: ClientInstance,
+        now_ms: int,
+        subscription_id: int,
+        terminating: bool,
+        compression: int,
+        size: int,
+    ) -> None:
+        if instance.terminating:
+            raise RequestError(ErrorCode.INVALID_REQUEST, "the client has already pushed for the last time")
+        if not instance.may_push(now_ms) and not terminating:
+            raise self._throttled(instance)
+        if subscription_id != instance.subscription_id:
+            self.counts.unknown_subscriptions += 1
+            raise RequestError(
+                ErrorCode.UNKNOWN_SUBSCRIPTION_ID, f"the client's subscription is not {subscription_id}"
+            )
+        if not 0 <= compression < len(Codec):
+            raise RequestError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"there is no compression {compression}"
+            )
+        if size > self.bytes_max:
+            raise RequestError(
+                ErrorCode.TELEMETRY_TOO_LARGE, f"{size} bytes of telemetry, more than {self.bytes_max}"
+            )
+
+    def _throttled(self, instance: ClientInstance) -> RequestError:
+        self.counts.throttled += 1
+        return RequestError(
+            ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+            f"the push interval of {instance.wanted.push_interval_ms} ms is not over",
+        )
+
+    def _instance(
+        self, instance_id: bytes, attributes: Attributes, connection_id: int, now_ms: int
+    ) -> ClientInstance:
+        """Return the instance with this id under the subscriptions of now, used just now."""
+        known = self._instances.pop(instance_id, None)
+        if known is not None and known.expires_ms <= now_ms:
+            self._forget_connection(known)
+            known = None
+        if known is None or known.subscriptions_version < self.subscriptions.version:
+            if known is not None:
+                attributes = known.attributes
+                self._forget_connection(known)
+            known = self._made(instance_id, attributes, connection_id)
+        known.expires_ms = now_ms + known.lifetime_ms
+        self._instances[instance_id] = known
+        self._make_room()
+        return known
+
+    def _made(self, instance_id: bytes, attributes: Attributes, connection_id: int) -> ClientInstance:
+        wanted = self.subscriptions.wanted(attributes)
+        self._by_connection[connection_id] = instance_id
+        return ClientInstance(
+            instance_id,
+            attributes,
+            connection_id,
+            wanted,
+            wanted.subscription_id(instance_id),
+            self.subscriptions.version,
+        )
+
+    def _make_room(self) -> None:
+        while len(self._instances) > self._instances_max:
+            oldest = next(iter(self._instances.values()))
+            self._forget(oldest)
+            self.counts.evicted += 1
+
+    def expire(self, now_ms: int) -> None:
+        """Forget the instances that have been silent for too long."""
+        for instance in [one for one in self._instances.values() if one.expires_ms <= now_ms]:
+            self._forget(instance)
+
+    def connection_closed(self, connection_id: int) -> None:
+        """Forget the instance that was made on this connection."""
+        instance_id = self._by_connection.pop(connection_id, None)
+        if instance_id is not None:
+            self._instances.pop(instance_id, None)
+
+    def _forget(self, instance: ClientInstance) -> None:
+        del self._instances[instance.id]
+        self._forget_connection(instance)
+
+    def _forget_connection(self, instance: ClientInstance) -> None:
+        if self._by_connection.get(instance.connection_id) == instance.id:
+            del self._by_connection[instance.connection_id]

@@ -1,0 +1,106 @@
+"""Subscriptions to clients' metrics (KIP-714): which clients each of them is for, and what those are to push. Pure.
+
+The rule: all subscriptions that match a client count together: every metric that one of them names, at the shortest
+interval that one of them asks for, and never less often than the default interval, as Kafka has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from barnabas.cluster.metadata.image import CLIENT_METRICS, ResourceKey, Settings
+from barnabas.config import client_metrics
+from barnabas.records.crc import crc32c
+
+ALL_METRICS = "*"
+INTERVAL_MS_DEFAULT: int = client_metrics.SETTINGS["interval.ms"].default
+
+Attributes = Mapping[str, str]
+"""Attributes of a client, by the keys of `match`; unknown ones are not in it."""
+
+
+class Pattern(Protocol):
+    """A compiled regular expression, of RE2 or of Python."""
+
+    def fullmatch(self, text: str, /) -> object: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Metrics that a client is to push, as sorted prefixes, `*` alone for all; and the interval."""
+
+    metrics: tuple[str, ...]
+    push_interval_ms: int
+
+    def subscription_id(self, client_instance_id: bytes) -> int:
+        """Return the number, a signed int32, that a client shows to have heard of just this.
+
+        As Kafka makes it: CRC-32C of the metrics and the interval, combined with the hash of the client's id.
+        """
+        text = f"[{', '.join(self.metrics)}]{self.push_interval_ms}"
+        words = [int.from_bytes(client_instance_id[at : at + 4]) for at in range(0, 16, 4)]
+        number = crc32c(text.encode()) ^ words[0] ^ words[1] ^ words[2] ^ words[3]
+        return number - 2**32 if number >= 2**31 else number
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """One resource of type CLIENT_METRICS."""
+
+    metrics: tuple[str, ...]
+    interval_ms: int
+    patterns: Mapping[str, Pattern]
+
+    @classmethod
+    def of(cls, settings: Settings) -> Subscription:
+        """From its own settings, which were checked when they were set."""
+
+        def value(name: str) -> object:
+            row = client_metrics.SETTINGS[name]
+            return row.parse(settings[name]) if name in settings else row.default
+
+        metrics, interval_ms, match = value("metrics"), value("interval.ms"), value("match")
+        assert isinstance(metrics, tuple)
+        assert isinstance(interval_ms, int)
+        assert isinstance(match, tuple)
+        return cls(metrics, interval_ms, dict(client_metrics.parse_match(item) for item in match))
+
+    def matches(self, attributes: Attributes) -> bool:
+        """Say whether all its patterns match the client; an attribute that is not known matches nothing."""
+        return all(
+            key in attributes and pattern.fullmatch(attributes[key]) is not None
+            for key, pattern in self.patterns.items()
+        )
+
+
+class Subscriptions:
+    """All subscriptions; `version` grows whenever one of them changes."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._texts: dict[str, Settings] = {}
+        self._all: dict[str, Subscription] = {}
+
+    def take(self, configs: Mapping[ResourceKey, Settings]) -> None:
+        """Apply the settings of all resources as they are now."""
+        texts = {name: settings for (kind, name), settings in configs.items() if kind == CLIENT_METRICS}
+        if texts != self._texts:
+            kept = {name: self._all[name] for name in texts if self._texts.get(name) == texts[name]}
+            self._all = {name: kept.get(name) or Subscription.of(texts[name]) for name in texts}
+            self._texts = texts
+            self.version += 1
+
+    def wanted(self, attributes: Attributes) -> Wanted:
+        """Return what a client is to push."""
+        return _together(one for one in self._all.values() if one.matches(attributes))
+
+
+def _together(subscriptions: Iterable[Subscription]) -> Wanted:
+    metrics: set[str] = set()
+    interval_ms = INTERVAL_MS_DEFAULT
+    for one in subscriptions:
+        metrics.update(one.metrics)
+        interval_ms = min(interval_ms, one.interval_ms)
+    return Wanted((ALL_METRICS,) if ALL_METRICS in metrics else tuple(sorted(metrics)), interval_ms)

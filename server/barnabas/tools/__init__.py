@@ -1,0 +1,1 @@
+"""Parts for testers and operators: nothing of the broker imports them."""

@@ -1,0 +1,126 @@
+"""Rows of tables: one question to one API, for each version that it holds for, and what the answer must be.
+
+The rule: a row is one request on one answer; what takes several is a suite's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import trio
+
+from barnabas.tools.conformance.cases import Case, DiffersError, Need
+from barnabas.tools.conformance.fixture import PAUSE_S, READY_S
+from barnabas.tools.conformance.trial import Trial
+from barnabas.tools.probing.exchanges import ClosedByBrokerError
+from barnabas.tools.probing.honoured import codes_of
+from barnabas.tools.probing.messages import make
+from barnabas.wire import registry
+
+Values = Mapping[str, Any]
+LAST = 99
+_LOADING = {14, 15}
+NOT_COORDINATOR = 16
+NAMES_TRIED_MAX = 500
+"""So many new names are tried before one must be coordinated here."""
+CLOSED = "closed"
+"""The connection must end."""
+FEATURES = {
+    "Consumer": ("group.version", 1),
+    "Share": ("share.version", 1),
+    "Streams": ("streams.version", 1),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One question. `values` and `wanted` are made for a trial and a version; `wanted` may be CLOSED."""
+
+    api: str
+    label: str
+    rule: str
+    source: str
+    values: Callable[[Trial, int], Values]
+    wanted: Any
+    versions: tuple[int, int] = (0, LAST)
+    with_topic: bool = True
+    releases: str = ""
+    """`4` or `3`: only for brokers that look like these releases; empty for all."""
+
+
+def row(
+    api: str,
+    label: str,
+    rule: str,
+    source: str,
+    values: Any,
+    wanted: Any,
+    versions: tuple[int, int] = (0, LAST),
+    *,
+    with_topic: bool = True,
+    releases: str = "",
+) -> Row:
+    """Return a row; values that do not depend on the trial may be plain."""
+    made = values if callable(values) else (lambda _, __: values)
+    return Row(api, label, rule, source, made, wanted, versions, with_topic, releases)
+
+
+def cases_of(rows: Iterable[Row]) -> Iterator[Case]:
+    """Yield a case for each version of each row."""
+    for one in rows:
+        info = registry.info(registry.key_of(one.api))
+        first, last = (
+            max(one.versions[0], info.request_min_version),
+            min(one.versions[1], info.max_stable_version),
+        )
+        for version in range(first, last + 1):
+            yield Case(
+                f"{one.api}/v{version}/{one.label}",
+                one.rule,
+                one.source,
+                partial(_run, one, version),
+                (Need(one.api, version),),
+                _feature_of(one.api),
+                one.with_topic,
+            )
+
+
+def _feature_of(api: str) -> tuple[str, int] | None:
+    return next((feature for word, feature in FEATURES.items() if word in api), None)
+
+
+async def _asked(one: Row, version: int, trial: Trial) -> Any:
+    """Ask until the coordinator in question has been loaded; in a cluster with new names until it is this broker."""
+    wire = await trial.wire(one.api)
+    tried = 0
+    with trio.move_on_after(READY_S):
+        while True:
+            answer = await wire.ask(make(one.api, version, one.values(trial, version)), version)
+            codes = set(codes_of(answer))
+            if NOT_COORDINATOR in codes and trial.fixture.brokers > 1 and tried < NAMES_TRIED_MAX:
+                tried += 1
+            elif codes & _LOADING:
+                await trio.sleep(PAUSE_S)
+            else:
+                return answer
+    return answer
+
+
+async def _run(one: Row, version: int, trial: Trial) -> None:
+    from barnabas.tools.conformance.cases import NotApplicableError
+
+    if one.releases and one.releases != ("4" if trial.is_kafka_4 else "3"):
+        raise NotApplicableError(f"a rule of releases {one.releases}.x")
+    wanted = one.wanted(trial, version) if callable(one.wanted) else one.wanted
+    try:
+        answer = await _asked(one, version, trial)
+    except ClosedByBrokerError:
+        if wanted == CLOSED:
+            return
+        raise
+    if wanted == CLOSED:
+        raise DiffersError("it is answered; the connection should end")
+    trial.expect(answer, wanted)

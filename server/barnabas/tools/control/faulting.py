@@ -1,0 +1,98 @@
+"""Faults at a broker's seams: who asks whether a rule concerns an event, and has it committed then.
+
+The rule: one of these for a broker, and it outlives the broker's restarts; where no rule concerns an event, one look in
+a dictionary is all that is done. What commits faults is imported when one is to be committed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from barnabas.environment.lazy import Lazy
+from barnabas.tools.faults.engine import Faults
+from barnabas.tools.faults.events import CONNECT, REQUEST
+
+if TYPE_CHECKING:
+    from barnabas.broker.app import Broker
+    from barnabas.network.transport import Transport
+    from barnabas.serving.context import RequestContext
+    from barnabas.serving.request_parts import Handler
+    from barnabas.serving.seams import Taker
+    from barnabas.tools.control.committing import Committing
+    from barnabas.wire.regions import Chunk
+
+
+def monotonic_ms() -> float:
+    """Return milliseconds since some moment."""
+    return time.monotonic() * 1000
+
+
+def kill_process() -> None:
+    """End this process as `kill -9` does."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Faulting:
+    """Hook at a broker's seams that commits faults; `attach` gives it each broker that is started."""
+
+    def __init__(
+        self,
+        faults: Faults | None = None,
+        *,
+        clock_ms: Callable[[], float] = monotonic_ms,
+        kill: Callable[[], None] = kill_process,
+        restart: Callable[[], None] | None = None,
+    ) -> None:
+        """`clock_ms` is for conditions on time; `kill` and `restart` do so with the broker, soon."""
+        self.faults = faults if faults is not None else Faults(clock_ms=clock_ms)
+        self.kill = kill
+        self.restart = restart
+        self._clock_ms = clock_ms
+        self._broker: Broker | None = None
+        self._committing = Lazy(self._make_committing)
+
+    def _make_committing(self) -> Committing:
+        from barnabas.tools.control.committing import Committing
+
+        return Committing(
+            self.faults,
+            self._broker,
+            clock_ms=self._clock_ms,
+            kill=lambda: self.kill(),
+            restart=self._restart_broker,
+        )
+
+    def _restart_broker(self) -> None:
+        if self.restart is not None:
+            self.restart()
+
+    def attach(self, broker: Broker) -> None:
+        """Commit faults for this broker from now on."""
+        self._broker = broker
+        if self.faults.rules or self._committing.if_made is not None:  # a rule may be about what is known now
+            self._committing.get().attach(broker)
+
+    async def intercept(self, context: RequestContext, request: Any, handler: Handler) -> Any:
+        """Answer a request as the faults want it; an Interceptor."""
+        if not self.faults.concerns(REQUEST):
+            return await handler(context, request)
+        return await self._committing.get().answer(context, request, handler)
+
+    async def send(self, context: RequestContext, transport: Transport, chunks: list[Chunk]) -> bool:
+        """Send an answer as the faults want it; a Sender."""
+        committing = self._committing.if_made
+        if committing is not None:
+            return await committing.send(context, transport, chunks)
+        if chunks:
+            await transport.send(chunks)
+        return True
+
+    def meet(self, listener: str, _transport: Transport) -> Taker | None:
+        """Return who takes a connection before the broker does, None if nobody; a Doorkeeper."""
+        if not self.faults.concerns(CONNECT):
+            return None
+        return self._committing.get().meet(listener)

@@ -1,0 +1,228 @@
+"""A broker that can be stopped and started again within its process, with all that stands around it kept.
+
+The rule: what a test holds on to (faults, recorded requests, the clock, ports) belongs to the host; the broker inside is
+made again by each start from what is on disk.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import trio
+
+from barnabas.broker.assembly import assembled
+from barnabas.environment.real import real_environment
+from barnabas.serving.loop_budget import LoopBudget
+from barnabas.serving.seams import Seams
+from barnabas.tools.control.disk import FaultyDisk
+from barnabas.tools.control.faulting import Faulting
+from barnabas.tools.control.recorder import Recorder
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.broker.app import Broker
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.environment import Environment
+    from barnabas.network.transport import Acceptor, Network
+    from barnabas.serving.seams import Watcher
+    from barnabas.tools.control.clock import VirtualClock
+
+
+class NotRunningError(Exception):
+    """The broker is down, and will not be up again: it was stopped."""
+
+
+class _Restart(NamedTuple):
+    """A restart that was asked for."""
+
+    between: Callable[[], None] | None
+    down_s: float
+
+
+class KeptPorts:
+    """A network on which ports that the system has chosen are chosen again by the next start."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._chosen: list[int] = []
+        self._count = 0
+
+    def begin(self) -> None:
+        """Bind the same addresses once more, in the same order."""
+        self._count = 0
+
+    def host_name(self) -> str:
+        """Return the name by which other machines know this one."""
+        return self._network.host_name()
+
+    def bind(self, host: str, port: int) -> Sequence[Acceptor]:
+        """Bind all addresses of a host. Raises OSError."""
+        number, self._count = self._count, self._count + 1
+        if number < len(self._chosen):
+            return self._network.bind(host, self._chosen[number])
+        acceptors = self._network.bind(host, port)
+        self._chosen.append(acceptors[0].address[1])
+        return acceptors
+
+    async def dial(self, host: str, port: int) -> trio.abc.Stream:
+        """Connect to an address. Raises OSError."""
+        return await self._network.dial(host, port)
+
+
+class Host:
+    """Lifecycle: `await nursery.start(host.run)`, which returns when a broker serves; `restart`, `stop`."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        faulting: Faulting | None = None,
+        recorder: Recorder | None = None,
+        clock: VirtualClock | None = None,
+        prepare: Callable[[Broker], Awaitable[None]] | None = None,
+        environment: Environment | None = None,
+        watcher: Watcher | None = None,
+    ) -> None:
+        """`prepare` is awaited once, before the first broker serves; `clock` is the one that Trio runs with.
+
+        `watcher` sees all requests as the recorder does.
+        """
+        self.config = config
+        self.faulting = faulting if faulting is not None else Faulting()
+        self.recorder = recorder
+        self.clock = clock
+        self.broker: Broker | None = None
+        """None while it is down."""
+        self.bootstrap = ""
+        self.starts = 0
+        """Number of times that the broker has been started."""
+        self.has_failed = False
+        """True where the last broker has ended because it could not go on."""
+        self._prepare = prepare
+        self._watcher = watcher
+        self._environment = environment or real_environment()
+        self._network = KeptPorts(self._environment.network)
+        self._disk: FaultyDisk | None = None
+        self._scope = trio.CancelScope()
+        self._pending: _Restart | None = None
+        self._is_stopped = False
+        self._changed = trio.Event()
+        self.faulting.restart = self.restart_soon
+
+    async def run(self, *, task_status: trio.TaskStatus[Host] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until `stop`. Raises StartupError and StorageError, of later starts too."""
+        is_first = True
+        try:
+            while not self._is_stopped:
+                self._pending = None
+                await self._run_once(task_status if is_first else trio.TASK_STATUS_IGNORED)
+                is_first = False
+                restart = self._asked_for()
+                if restart is None:
+                    return
+                if restart.between is not None:
+                    await trio.to_thread.run_sync(restart.between)
+                if restart.down_s:
+                    await trio.sleep(restart.down_s)
+        finally:
+            self._is_stopped = True
+            self._note_change()
+
+    def _asked_for(self) -> _Restart | None:
+        return self._pending
+
+    async def _run_once(self, task_status: trio.TaskStatus[Host]) -> None:
+        """Start a broker and serve until it is stopped."""
+        self._network.begin()
+        environment, budget = self._surroundings()
+        recorder, faulting = self.recorder, self.faulting
+        intercept = faulting.intercept if recorder is None else recorder.around(faulting.intercept)
+        if self._watcher is not None:
+            intercept = self._watcher.around(intercept)
+        seams = Seams(interceptor=intercept, sender=faulting.send, doorkeeper=faulting.meet)
+        self._scope = trio.CancelScope()
+        async with assembled(self.config, environment, budget=budget, seams=seams) as broker:
+            faulting.attach(broker)
+            if recorder is not None:
+                recorder.attach(broker)
+            if self._watcher is not None:
+                self._watcher.attach(broker)
+            if self._prepare is not None:
+                prepare, self._prepare = self._prepare, None
+                await prepare(broker)
+            with self._scope:
+                try:
+                    async with trio.open_nursery() as nursery:
+                        await nursery.start(broker.serve)
+                        self.broker, self.bootstrap = broker, broker.bootstrap
+                        self.starts += 1
+                        self._note_change()
+                        task_status.started(self)
+                        if self._is_stopped or self._pending is not None:  # asked for meanwhile
+                            broker.stop()
+                finally:
+                    self.has_failed = broker.stopping.has_failed
+                    self.broker = None
+                    self._note_change()
+
+    def _surroundings(self) -> tuple[Environment, LoopBudget]:
+        """Return the environment of the next broker: its clock, ports and disk are the host's."""
+        environment, clock = self._environment, self.clock
+        if clock is not None:
+            environment = environment._replace(wall_clock_ms=clock.wall_clock_ms, monotonic=clock.monotonic)
+        self._disk = FaultyDisk(
+            environment.disk, self.faulting.faults, clock_ms=lambda: time.monotonic() * 1000
+        )
+        # A turn of the event loop takes real time, whatever the clock says.
+        return environment._replace(network=self._network, disk=self._disk), LoopBudget(clock=time.monotonic)
+
+    def stop(self) -> None:
+        """Stop cleanly; `run` returns then."""
+        self._is_stopped = True
+        self._pending = None
+        if self.broker is not None:
+            self.broker.stop()
+
+    def restart_soon(
+        self, between: Callable[[], None] | None = None, *, is_clean: bool = True, down_s: float = 0.0
+    ) -> None:
+        """Stop the broker and start it again; `between` is called in a thread while it is down.
+
+        Where the stop is not clean, connections are cut off, and what is on disk is what a crash of the process leaves.
+        """
+        if self._is_stopped or self._pending is not None:
+            return
+        self._pending = _Restart(between, down_s)
+        if self.broker is None:
+            return
+        if is_clean:
+            self.broker.stop()
+        else:
+            if self._disk is not None:
+                self._disk.die()
+            self._scope.cancel()
+
+    async def restart(
+        self, between: Callable[[], None] | None = None, *, is_clean: bool = True, down_s: float = 0.0
+    ) -> Broker:
+        """Do so, and return the new broker when it serves. Raises NotRunningError if it was stopped instead."""
+        broker = await self.running()
+        self.restart_soon(between, is_clean=is_clean, down_s=down_s)
+        while self.broker is broker:
+            await self._changed.wait()
+        return await self.running()
+
+    async def running(self) -> Broker:
+        """Return the broker as soon as it serves. Raises NotRunningError."""
+        while (broker := self.broker) is None:
+            if self._is_stopped:
+                raise NotRunningError("the broker was stopped")
+            await self._changed.wait()
+        return broker
+
+    def _note_change(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()

@@ -1,0 +1,105 @@
+"""Requests of the control API, read and answered over HTTP/1.1: imported with the first connection.
+
+The rule: requests that a web page in a browser may have caused are refused, and so are those without the token, if there is
+one. A connection that is slow costs nobody else anything.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit
+
+import h11
+import trio
+
+from barnabas.network.http import HttpReader, TooLargeError, is_of_a_web_page
+from barnabas.tools.control.openapi import document
+from barnabas.tools.control.routes import dispatch, routes
+
+if TYPE_CHECKING:
+    from barnabas.network.visitors import Visitor
+    from barnabas.tools.control.host import Host
+
+BODY_BYTES_MAX = 16 * 1024 * 1024
+IDLE_SECONDS_MAX = 300.0
+ANSWER_SECONDS_MAX = 60.0
+_HEADER_BYTES_MAX = 64 * 1024
+routes()  # their modules are imported with this one
+
+
+class Answering:
+    """Answers requests about one broker."""
+
+    def __init__(self, host: Host, token: str, addresses: set[str]) -> None:
+        self._host = host
+        self._token = token
+        self._addresses = addresses
+
+    async def serve(self, visitor: Visitor) -> None:
+        """Answer the requests of a connection, one after the other. Raises BrokenResourceError when the peer has gone."""
+        reader = HttpReader(visitor, header_bytes_max=_HEADER_BYTES_MAX)
+        while await self._serve_one(visitor, reader):
+            pass
+
+    async def _serve_one(self, visitor: Visitor, reader: HttpReader) -> bool:
+        """Answer a request; false when the connection is at its end."""
+        try:
+            received = await reader.next_request(
+                begins_within=IDLE_SECONDS_MAX, body_bytes_max=BODY_BYTES_MAX
+            )
+            if received is None:
+                return False
+            visitor.is_waiting = True
+            try:
+                status, value = await self._answer(*received)
+            finally:
+                visitor.is_waiting = False
+                visitor.moved_s = trio.current_time()
+            return await _send(reader, status, value)
+        except TooLargeError:
+            await _send(reader, 413, {"error": f"a body has at most {BODY_BYTES_MAX} bytes"})
+        except h11.RemoteProtocolError as error:
+            if reader.may_answer:
+                await _send(reader, error.error_status_hint, {"error": f"malformed request: {error}"})
+        return False
+
+    async def _answer(self, request: h11.Request, body: bytes) -> tuple[int, Any]:
+        refusal = self._refusal(request)
+        if refusal is not None:
+            return refusal
+        try:
+            target = urlsplit(request.target.decode("latin-1"))
+        except ValueError as error:
+            return 400, {"error": f"the target is no URL: {error}"}
+        method = request.method.decode("latin-1")
+        if target.path == "/openapi.json":
+            return (200, document()) if method == "GET" else (405, {"error": "/openapi.json takes GET"})
+        try:
+            value = json.loads(body) if body else None
+        except (ValueError, RecursionError) as error:
+            return 400, {"error": f"the body is not JSON: {error}"}
+        query = dict(parse_qsl(target.query, keep_blank_values=True))
+        return await dispatch(self._host, method, target.path, query, value)
+
+    def _refusal(self, request: h11.Request) -> tuple[int, Any] | None:
+        """Return why a request is not even looked at: no token, or a page of another site in a browser."""
+        if self._token:
+            given = dict(list(request.headers)).get(b"authorization", b"").removeprefix(b"Bearer ")
+            if not hmac.compare_digest(given, self._token.encode()):
+                return 401, {"error": "the header Authorization: Bearer TOKEN is missing or wrong"}
+            return None
+        if is_of_a_web_page(request, self._addresses):
+            return 403, {"error": "requests of web pages are not answered"}
+        return None
+
+
+async def _send(reader: HttpReader, status: int, value: Any) -> bool:
+    headers = [("Cache-Control", "no-store")]
+    content = b""
+    if status != 204:
+        content = json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogateescape") + b"\n"
+        headers += [("Content-Type", "application/json"), ("Content-Length", str(len(content)))]
+    pieces = [content] if content else []
+    return await reader.answer(status, headers, pieces, seconds=ANSWER_SECONDS_MAX)

@@ -1,0 +1,102 @@
+"""Requests and answers of which a fault is about some topics and partitions only. Pure.
+
+The rule: what does not match is done and answered as usual.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import fields
+from typing import Any
+
+from barnabas.tools.faults.matching import Match
+from barnabas.tools.faults.naming import NameOf, partition_lists, partition_of, topic_of
+
+REFUSED = -1
+"""High watermark and other offsets in the answer for a partition that was not read."""
+
+
+def split(request: Any, match: Match, name_of: NameOf) -> tuple[Any, Any]:
+    """Return the part of a request that a fault is about, and the rest; None for a part that has no topics."""
+    hit, rest = copy(request), copy(request)
+    counts = [0, 0]
+    for field in fields(request):
+        entries = getattr(request, field.name)
+        if not isinstance(entries, list) or not any(_topic(one, name_of) is not None for one in entries):
+            continue
+        parts: tuple[list[Any], list[Any]] = ([], [])
+        for entry in entries:
+            for number, part in enumerate(_split_topic(entry, match, name_of)):
+                if part is not None:
+                    parts[number].append(part)
+                    counts[number] += 1
+        setattr(hit, field.name, parts[0])
+        setattr(rest, field.name, parts[1])
+    return (hit if counts[0] else None), (rest if counts[1] else None)
+
+
+def _topic(entry: Any, name_of: NameOf) -> str | None:
+    return entry if isinstance(entry, str) else topic_of(entry, name_of)
+
+
+def _split_topic(entry: Any, match: Match, name_of: NameOf) -> tuple[Any, Any]:
+    """Return the parts of a topic's entry that match and that do not; None for one that is empty."""
+    topic = _topic(entry, name_of)
+    if topic is None or not match.covers(topic, None):
+        return None, entry
+    lists = (
+        [] if isinstance(entry, str) else [(name, found) for name, found in partition_lists(entry) if found]
+    )
+    if not lists:
+        return entry, None
+    parts = copy(entry), copy(entry)
+    counts = [0, 0]
+    for name, found in lists:
+        for number, is_match in enumerate((True, False)):
+            chosen = [one for one in found if match.covers(topic, partition_of(one)) is is_match]
+            setattr(parts[number], name, chosen)
+            counts[number] += len(chosen)
+    return (parts[0] if counts[0] else None), (parts[1] if counts[1] else None)
+
+
+def merge(response: Any, other: Any, name_of: NameOf) -> None:
+    """Add the entries of another answer to an answer; partitions of a topic stand together."""
+    for field in fields(other):
+        added, known = getattr(other, field.name), getattr(response, field.name)
+        if isinstance(added, list) and isinstance(known, list):
+            for entry in added:
+                _merge_entry(known, entry, name_of)
+
+
+def _merge_entry(known: list[Any], entry: Any, name_of: NameOf) -> None:
+    topic = _topic(entry, name_of)
+    for one in known:
+        if topic is not None and _topic(one, name_of) == topic:
+            for name, found in partition_lists(entry):
+                getattr(one, name).extend(found)
+            return
+    known.append(entry)
+
+
+def mark(response: Any, match: Match, code: int, name_of: NameOf) -> None:
+    """Put an error code into the topics and partitions of an answer that match; they carry no records then."""
+    for field in fields(response):
+        entries = getattr(response, field.name)
+        for entry in entries if isinstance(entries, list) else ():
+            topic = None if isinstance(entry, str | int | bytes) else topic_of(entry, name_of)
+            if topic is None or not match.covers(topic, None):
+                continue
+            partitions = [one for _, found in partition_lists(entry) for one in found]
+            matching = [one for one in partitions if match.covers(topic, partition_of(one))]
+            for one in matching if partitions else [entry]:
+                _refuse(one, code)
+
+
+def _refuse(entry: Any, code: int) -> None:
+    if hasattr(entry, "error_code"):
+        entry.error_code = code
+    if hasattr(entry, "records"):
+        entry.records = b""
+    for name in ("high_watermark", "last_stable_offset", "log_start_offset", "base_offset"):
+        if hasattr(entry, name):
+            setattr(entry, name, REFUSED)

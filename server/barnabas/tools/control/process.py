@@ -1,0 +1,149 @@
+"""The process of a broker with faults, a control API or its own clock: `serve --control`, `--faults`, `--virtual-clock`.
+
+The rule: what is wrong with a rule, a file or an address is said before anything is served.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+import trio
+
+from barnabas.broker import interpreter
+from barnabas.broker.process import Stopper, say_ready
+from barnabas.broker.startup import StartupError, host_and_port
+from barnabas.config import broker as settings
+from barnabas.config.cluster import is_clustered
+from barnabas.ending import DONE, FAILED, USAGE_ERROR, end_signals
+from barnabas.errors import StorageError, leaves
+from barnabas.tools.control.clock import VirtualClock
+from barnabas.tools.control.faulting import Faulting
+from barnabas.tools.control.host import Host
+from barnabas.tools.control.recorder import Recorder
+from barnabas.tools.faults import file
+from barnabas.tools.faults.errors import FaultError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from barnabas.broker.app import Broker
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.serving.seams import Watcher
+
+
+def run(
+    config: BrokerConfig,
+    faults: Sequence[str] = (),
+    *,
+    prepare: Callable[[Broker], Awaitable[None]] | None = None,
+    watcher: Watcher | None = None,
+) -> int:
+    """Run a broker with what its settings ask for, until SIGTERM or SIGINT; returns the process's exit code.
+
+    `faults` are rules in their short form; `prepare` is awaited before the broker serves; `watcher` sees all requests.
+    """
+    interpreter.prepare()
+    try:
+        faulting = faulting_of(config, faults)
+    except FaultError as wrong:
+        print(f"barnabas: {wrong}", file=sys.stderr)
+        return USAGE_ERROR
+    clock = VirtualClock() if config.get(settings.CLOCK_VIRTUAL) else None
+    code = FAILED
+    try:
+        code = trio.run(
+            _run_until_signalled, config, faulting, clock, prepare, watcher,
+            clock=clock, restrict_keyboard_interrupt_to_checkpoints=True,
+        )  # fmt: skip
+    except* (StartupError, StorageError) as group:
+        for error in leaves(group):
+            print(f"barnabas: {error}", file=sys.stderr)
+    return code
+
+
+def faulting_of(config: BrokerConfig, faults: Sequence[str] = ()) -> Faulting:
+    """Return the faults of the settings and of the command line. Raises FaultError, which names the place."""
+    faulting = Faulting()
+    faulting.faults.reset(config.get(settings.FAULTS_SEED))
+    path = config.get(settings.FAULTS_FILE)
+    if path:
+        try:
+            with open(path, encoding="utf-8") as source:
+                text = source.read()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise FaultError(f"--faults {path}: {reason}") from error
+        try:
+            file.read(text, faulting.faults)
+        except FaultError as error:
+            line = f":{error.line}" if error.line is not None else ""
+            raise FaultError(
+                f"{path}{line}: {error.place + ': ' if error.place else ''}{error.text}"
+            ) from error
+    for rule in faults:
+        try:
+            faulting.faults.add(rule)
+        except FaultError as error:
+            raise FaultError(f"--fault {rule!r}: {error}") from error
+    return faulting
+
+
+async def _run_until_signalled(
+    config: BrokerConfig,
+    faulting: Faulting,
+    clock: VirtualClock | None,
+    prepare: Callable[[Broker], Awaitable[None]] | None,
+    watcher: Watcher | None,
+) -> int:
+    address = config.get(settings.CONTROL_LISTENER)
+    host = Host(
+        config, faulting=faulting, recorder=Recorder() if address else None, clock=clock, prepare=prepare,
+        watcher=watcher,
+    )  # fmt: skip
+    with trio.open_signal_receiver(*end_signals()) as signals:
+        async with nullcontext() if watcher is None else watcher.running(), trio.open_nursery() as nursery:
+            stopper = Stopper(may_break_off_start=is_clustered(config))
+            nursery.start_soon(stopper.run, signals)
+            with stopper.starting:
+                await _serve(host, address, stopper)
+            nursery.cancel_scope.cancel()
+    return FAILED if host.has_failed else DONE
+
+
+async def _serve(host: Host, address: str, stopper: Stopper) -> None:
+    """Serve until the host is stopped. Raises StartupError, StorageError."""
+    async with trio.open_nursery() as nursery:
+        words = ""
+        if address:
+            from barnabas.tools.control.forks import Forks
+            from barnabas.tools.control.server import bind, serve, url_of
+            from barnabas.tools.control.state import state_of
+
+            token = host.config.get(settings.CONTROL_TOKEN)
+            where, port = _address(address)
+            sockets = bind(where, port, token=token)
+            forks = Forks(nursery, control_host=where, token=token, clock=host.clock)
+            state_of(host).start_fork = forks.start
+            await nursery.start(serve, host, sockets, token)
+            words = f" control={url_of(sockets)}"
+        await _run_host(host, stopper, words)
+        nursery.cancel_scope.cancel()
+
+
+def _address(text: str) -> tuple[str, int]:
+    """Return host and port of the setting control.listener. Raises StartupError."""
+    where = host_and_port(text.strip())
+    if where is None:
+        raise StartupError(f"{settings.CONTROL_LISTENER.name}={text} is not of the form HOST:PORT")
+    return where
+
+
+async def _run_host(host: Host, stopper: Stopper, words: str) -> None:
+    async with trio.open_nursery() as nursery:
+        await nursery.start(host.run)
+        stopper.has_started(host)
+        interpreter.settle_garbage_collector()
+        if host.broker is not None:
+            say_ready(host.broker, words)

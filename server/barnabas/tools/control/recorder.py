@@ -1,0 +1,304 @@
+"""Recorder of the last requests of clients and their answers; decoded into JSON when somebody looks.
+
+The rule: bounded in number and in size; secrets are masked, and records are counted, not kept. Of a request that nobody
+looks at nothing is made.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from copy import copy
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import trio
+
+from barnabas.serving import apis
+from barnabas.wire import registry
+from barnabas.wire.extent import has_more_entries
+from barnabas.wire.regions import FileRegion
+
+if TYPE_CHECKING:
+    from barnabas.broker.app import Broker
+    from barnabas.serving.context import RequestContext
+    from barnabas.serving.request_parts import Handler, Interceptor
+    from barnabas.tools.faults.naming import NameOf
+
+RECORDED_MAX = 10_000
+KEPT_ENTRIES_MAX = 100
+"""A message with more entries of arrays is kept as JSON, which is cut."""
+PRODUCE, SHARE_FETCH = 0, 78
+_SECRET = frozenset((32, 33, 36, 38, 39, 40, 41, 44, 51))
+"""APIs whose messages may hold what lets somebody log in: masked at once."""
+
+
+class Recorded:
+    """One request; `response` is None until it is answered, and stays so where nothing is answered."""
+
+    __slots__ = (
+        "_codes", "_groups", "_name_of", "_request", "_response", "_topics", "api_key", "at_ms", "client_id",
+        "connection_id", "correlation_id", "id", "is_answered", "principal", "version",
+    )  # fmt: skip
+
+    def __init__(self, number: int, context: RequestContext, request: Any, name_of: NameOf) -> None:
+        self.id = number
+        self.at_ms = context.now_ms
+        self.connection_id = context.connection.connection_id
+        self.client_id = context.client_id
+        self.principal = context.connection.principal
+        self.api_key = context.api_key
+        self.version = context.api_version
+        self.correlation_id = context.correlation_id
+        self.is_answered = False
+        self._name_of = name_of
+        self._request = request
+        self._response: Any = None
+        self._topics: frozenset[str] | None = None
+        self._groups: frozenset[str] | None = None
+        self._codes: tuple[int, ...] | None = ()
+
+    @property
+    def api(self) -> str:
+        """The name of the API."""
+        return registry.name_of(self.api_key)
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """The request as JSON."""
+        if not isinstance(self._request, dict):
+            self._look()
+            self._request = _as_json(self._request)
+        found: dict[str, Any] = self._request
+        return found
+
+    @property
+    def response(self) -> dict[str, Any] | None:
+        """The answer as JSON."""
+        if self._response is not None and not isinstance(self._response, dict):
+            _ = self.error_codes
+            self._response = _as_json(self._response)
+        found: dict[str, Any] | None = self._response
+        return found
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """The topics that the request names."""
+        self._look()
+        assert self._topics is not None
+        return self._topics
+
+    @property
+    def groups(self) -> frozenset[str]:
+        """The groups that the request names."""
+        self._look()
+        assert self._groups is not None
+        return self._groups
+
+    @property
+    def error_codes(self) -> tuple[int, ...]:
+        """Those in the answer that are not 0, each once."""
+        if self._codes is None:
+            from barnabas.tools.inspection.errors import error_codes
+
+            self._codes = tuple(sorted({error.code for error in error_codes(self._response)}))
+        return self._codes
+
+    def _look(self) -> None:
+        """Read off the request what it names, before it becomes JSON."""
+        if self._topics is None:
+            from barnabas.tools.faults import naming
+
+            found = naming.topic_partitions(self._request, self._name_of)
+            self._topics = frozenset(topic for topic, _ in found)
+            self._groups = frozenset(naming.groups(self._request))
+
+    def failed(self, code: int) -> None:
+        """Note the error code with which the whole request is refused."""
+        self._codes = (code,)
+
+    def answered(self, response: Any) -> None:
+        """Note the answer, None where nothing is answered. What is large or may be secret becomes JSON at once."""
+        self.is_answered = True
+        key, request = self.api_key, self._request
+        is_secret = key in _SECRET
+        if key == PRODUCE and not isinstance(request, dict):
+            self._request = request = _with_counts(request, "topic_data", "partition_data")
+        if is_secret or (not isinstance(request, dict) and has_more_entries(request, KEPT_ENTRIES_MAX)):
+            _ = self.request
+        if response is None:
+            return
+        self._codes = None
+        self._response = response
+        if is_secret or has_more_entries(response, KEPT_ENTRIES_MAX):
+            _ = self.response
+        elif key in (apis.FETCH, SHARE_FETCH):
+            self._response = _with_counts(response, "responses", "partitions")
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all of it as JSON."""
+        return {
+            "id": self.id,
+            "at_ms": self.at_ms,
+            "connection": self.connection_id,
+            "client_id": self.client_id,
+            "principal": self.principal,
+            "api": self.api,
+            "version": self.version,
+            "correlation_id": self.correlation_id,
+            "request": self.request,
+            "answered": self.is_answered,
+            "response": self.response,
+            "error_codes": list(self.error_codes),
+        }
+
+
+def _as_json(message: Any) -> Any:
+    """Return a message as JSON."""
+    from barnabas.tools.inspection.messages import as_json
+
+    return as_json(message)
+
+
+def _counted(records: Any) -> FileRegion:
+    """Return what stands for records: their size."""
+    return FileRegion(-1, 0, len(records), None)
+
+
+def _with_counts(message: Any, topics: str, partitions: str) -> Any:
+    """Return a message without its records, which others still need; the arguments name its fields."""
+    found = copy(message)
+    kept_topics = []
+    for topic in getattr(message, topics):
+        kept = copy(topic)
+        kept_partitions = []
+        for partition in getattr(topic, partitions):
+            one = copy(partition)
+            if one.records is not None:
+                one.records = _counted(one.records)
+            kept_partitions.append(one)
+        setattr(kept, partitions, kept_partitions)
+        kept_topics.append(kept)
+    setattr(found, topics, kept_topics)
+    return found
+
+
+class Filter(NamedTuple):
+    """Conditions on requests that are selected; None for all. Names are patterns with `*` and `?`."""
+
+    api: str | None = None
+    version: int | None = None
+    client_id: str | None = None
+    topic: str | None = None
+    group: str | None = None
+    error_code: int | None = None
+    since: int = 0
+    """Those with a larger id."""
+
+    def takes(self, one: Recorded) -> bool:
+        """Return whether a request is selected."""
+        return (
+            one.id > self.since
+            and (self.api is None or one.api.lower() == self.api.lower())
+            and (self.version is None or one.version == self.version)
+            and (self.client_id is None or fnmatchcase(one.client_id or "", self.client_id))
+            and (self.topic is None or any(fnmatchcase(name, self.topic) for name in one.topics))
+            and (self.group is None or any(fnmatchcase(name, self.group) for name in one.groups))
+            and (self.error_code is None or self.error_code in one.error_codes)
+        )
+
+
+class Recorder:
+    """The last `count_max` requests; `intercept` stands around what answers them."""
+
+    def __init__(self, count_max: int = RECORDED_MAX) -> None:
+        self._kept: deque[Recorded] = deque(maxlen=count_max)
+        self._count = 0
+        self._changed: trio.Event | None = None
+        """Set at the next change, where somebody waits for it."""
+        self._broker: Broker | None = None
+
+    def attach(self, broker: Broker) -> None:
+        """Learn the names of topic ids from this broker."""
+        self._broker = broker
+
+    @property
+    def last_id(self) -> int:
+        """The id of the newest request, 0 before the first one: later ones are `since` it."""
+        return self._count
+
+    def clear(self) -> None:
+        """Forget all requests; ids go on."""
+        self._kept.clear()
+
+    def find(self, wanted: Filter | None = None, *, limit: int | None = None) -> list[Recorded]:
+        """Return the requests that are selected, oldest first; the newest `limit` of them."""
+        found = [one for one in self._kept if wanted is None or wanted.takes(one)]
+        return found if limit is None else found[len(found) - min(limit, len(found)) :]
+
+    async def wait(
+        self,
+        wanted: Filter,
+        matches: Callable[[Recorded], bool] = lambda _: True,
+        *,
+        timeout_s: float,
+        is_answered: bool = True,
+    ) -> Recorded | None:
+        """Wait for a request that is selected and `matches`, answered if so wanted; None if none comes in time.
+
+        The time is real, however a virtual clock runs; one that stands still is waited for.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            for one in self.find(wanted):
+                if (one.is_answered or not is_answered) and matches(one):
+                    return one
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                return None
+            if self._changed is None:
+                self._changed = trio.Event()
+            with trio.move_on_after(left_s):
+                await self._changed.wait()
+
+    def around(self, inner: Interceptor | None) -> Interceptor:
+        """Return an interceptor that records, and has `inner` answer if it is one."""
+
+        async def intercept(context: RequestContext, request: Any, handler: Handler) -> Any:
+            self._count += 1
+            recorded = Recorded(self._count, context, request, self._names())
+            self._kept.append(recorded)
+            if self._changed is not None:
+                self._tell()
+            response = None
+            try:
+                if inner is None:
+                    response = await handler(context, request)
+                else:
+                    response = await inner(context, request, handler)
+            except Exception as error:
+                code = getattr(error, "code", None)
+                if isinstance(code, int):
+                    recorded.failed(code)
+                raise
+            finally:
+                recorded.answered(response)
+                if self._changed is not None:
+                    self._tell()
+            return response
+
+        return intercept
+
+    def _tell(self) -> None:
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
+
+    def _names(self) -> NameOf:
+        """Return what knows the names of topics as they are now."""
+        return self._broker.services.metadata.image.topic_name if self._broker is not None else _no_name
+
+
+def _no_name(_topic_id: bytes) -> None:
+    return None

@@ -1,0 +1,115 @@
+"""The routes of the control API: which there are, and how a request finds its own.
+
+The rule: a route is a row of a module's `ROUTES`; the server, the OpenAPI document and callers in the same process all go
+by these rows. What a handler raises becomes an answer here, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from barnabas.tools.control.routes.base import Call, ControlError, Route
+
+if TYPE_CHECKING:
+    from barnabas.tools.control.host import Host
+
+log = logging.getLogger(__name__)
+
+MODULES = ("broker", "faults", "requests", "clock", "state", "snapshots")
+_PARAMETER = re.compile(r"\{(\w+)\}")
+_INTERNAL_ERROR = 500
+
+
+@cache
+def routes() -> tuple[Route, ...]:
+    """Return all routes, in the order of their modules."""
+    found = [import_module(f"barnabas.tools.control.routes.{name}").ROUTES for name in MODULES]
+    return tuple(route for part in found for route in part)
+
+
+@cache
+def _patterns() -> tuple[tuple[re.Pattern[str], Route], ...]:
+    return tuple((re.compile(_PARAMETER.sub(r"(?P<\1>[^/]+)", route.path)), route) for route in routes())
+
+
+def _matching(path: str) -> Iterator[tuple[Route, dict[str, str]]]:
+    for pattern, route in _patterns():
+        found = pattern.fullmatch(path)
+        if found is not None:
+            yield route, {name: unquote(value) for name, value in found.groupdict().items()}
+
+
+async def dispatch(
+    host: Host, method: str, path: str, query: Mapping[str, str] | None = None, body: Any = None
+) -> tuple[int, Any]:
+    """Answer a request: HTTP status, and a JSON value or None."""
+    try:
+        return await _answered(host, method, path, query or {}, body)
+    except ControlError as error:
+        return error.status, {"error": str(error)}
+    except Exception as error:
+        status = _status_of(error)
+        if status == _INTERNAL_ERROR:
+            log.exception("%s %s failed", method, path)
+        return status, {"error": str(error) or type(error).__name__}
+
+
+async def _answered(
+    host: Host, method: str, path: str, query: Mapping[str, str], body: Any
+) -> tuple[int, Any]:
+    matching = list(_matching(path))
+    if not matching:
+        raise ControlError(404, f"there is nothing at {path}")
+    for route, parts in matching:
+        if route.method == method:
+            _refuse_half_characters(parts, query, body)
+            known = [one.name for one in route.query]
+            for name in query:
+                if name not in known:
+                    raise ControlError(
+                        400, f"there is no parameter {name}; there are: {', '.join(known) or 'none'}"
+                    )
+            if (
+                route.body is not None
+                and not isinstance(body, dict)
+                and not (body is None and _is_optional(route))
+            ):
+                raise ControlError(400, "a JSON object is expected as the body")
+            value = await route.handler(Call(host, parts, query, body))
+            return (204, None) if value is None else (200, value)
+    raise ControlError(405, f"{path} takes {', '.join(route.method for route, _ in matching)}")
+
+
+def _is_optional(route: Route) -> bool:
+    """Return whether a request may come without the body, all of whose parts may be missing."""
+    body = route.body or {}
+    return not body.get("required") and not body.get("minProperties") and bool(body.get("properties"))
+
+
+def _refuse_half_characters(parts: Mapping[str, str], *given: Any) -> None:
+    """Raise ControlError for text that is no Unicode, as "\\ud800": nothing that a broker keeps can hold it.
+
+    In a body, "\\udc80" to "\\udcff" stand for bytes of records that are no UTF-8.
+    """
+    for value, errors in ((parts, "strict"), (given, "surrogateescape")):
+        try:
+            json.dumps(value, ensure_ascii=False).encode("utf-8", errors)
+        except UnicodeEncodeError as error:
+            half = f"\\u{ord(error.object[error.start]):04x}"
+            raise ControlError(400, f"half a character ({half}) is no text") from None
+
+
+def _status_of(error: Exception) -> int:
+    for name in MODULES:
+        status_of = getattr(import_module(f"barnabas.tools.control.routes.{name}"), "status_of", None)
+        status = status_of(error) if status_of is not None else None
+        if status is not None:
+            return int(status)
+    return _INTERNAL_ERROR

@@ -1,0 +1,56 @@
+"""Parts of a route of the control API."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from barnabas.tools.control.host import Host
+
+Schema = Mapping[str, Any]
+"""A JSON schema, of the dialect of OpenAPI 3.1."""
+
+
+class ControlError(Exception):
+    """A request of the control API that cannot be done: an HTTP status and what is wrong."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter in a query: name, type of JSON schema, and what it says, with its default in parentheses."""
+
+    name: str
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request: the broker that it is about, the parts of its path, its query and its body."""
+
+    host: Host
+    path: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: Any = None
+
+
+Handler = Callable[[Call], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A method and a path, as `/v1/topics/{topic}`, with what answers it: a JSON value, None for nothing (204)."""
+
+    method: str
+    path: str
+    handler: Handler
+    summary: str
+    body: Schema | None = None
+    query: tuple[Parameter, ...] = ()
+    answer: Schema | None = None

@@ -1,0 +1,80 @@
+"""Listener of the control API.
+
+The rule: whoever can connect can do everything, so it listens on loopback addresses unless there is a token. What reads and
+answers requests is imported with the first connection, in a thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import trio
+
+from barnabas.broker.startup import StartupError, is_loopback, url_address
+from barnabas.environment.lazy import Lazy
+from barnabas.network.sockets import BACKLOG, bind_sockets
+from barnabas.network.transport import EVERYWHERE
+from barnabas.network.visitors import Visitors
+
+if TYPE_CHECKING:
+    from socket import socket
+
+    from barnabas.network.visitors import Visitor
+    from barnabas.tools.control.host import Host
+    from barnabas.tools.control.http import Answering
+
+CONNECTIONS_MAX = 256
+
+
+def bind(host: str, port: int, *, token: str = "") -> list[socket]:
+    """Bind an address, port 0 for a free one.
+
+    Raises StartupError, also for an address that other machines reach where there is no token.
+    """
+    try:
+        sockets = bind_sockets(host, port)
+    except OSError as error:
+        reason = error.strerror or error
+        raise StartupError(f"cannot serve the control API on {url_address(host, port)}: {reason}") from error
+    if not token and not all(is_loopback(sock.getsockname()[0]) for sock in sockets):
+        for sock in sockets:
+            sock.close()
+        raise StartupError(
+            f"whoever reaches the control API can do everything: {url_address(host, port)} needs a token "
+            "(--control-token), or use an address of this machine alone (127.0.0.1)"
+        )
+    return sockets
+
+
+def url_of(sockets: Sequence[socket]) -> str:
+    """Return where the API is, once its sockets are bound."""
+    host, port = sockets[0].getsockname()[:2]
+    return f"http://{url_address('localhost' if host in EVERYWHERE else host, port)}"
+
+
+async def serve(
+    host: Host,
+    sockets: Sequence[socket],
+    token: str = "",
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve the API of one broker until cancelled; closes the sockets then."""
+    addresses = {sock.getsockname()[0] for sock in sockets}
+
+    def make() -> Answering:
+        from barnabas.tools.control.http import Answering
+
+        return Answering(host, token, addresses)
+
+    answering = Lazy(make, "barnabas.tools.control.http", beside=trio.to_thread.run_sync)
+
+    async def answer(visitor: Visitor) -> None:
+        await (await answering.ready()).serve(visitor)
+
+    for sock in sockets:
+        sock.listen(BACKLOG)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(Visitors("the control API", CONNECTIONS_MAX, answer).serve, sockets)
+        task_status.started()

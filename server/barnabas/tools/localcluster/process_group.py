@@ -1,0 +1,82 @@
+"""Processes that are started and stopped as one.
+
+The rule: whatever ends the work (a signal, a child that does not start, one whose end ends all), everything that was
+started is stopped before `run` returns.
+"""
+
+from __future__ import annotations
+
+import signal
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterable
+
+import trio
+
+from barnabas.ending import DONE, FAILED, end_signals
+from barnabas.errors import leaves
+from barnabas.tools.localcluster.children import Child, ChildError
+
+
+class ProcessGroup(ABC):
+    """Some processes of one command. Lifecycle: `run`."""
+
+    def __init__(self) -> None:
+        self.is_stopping = False
+        self.has_failed = False
+        """True if the exit code tells of a failure."""
+        self._work = trio.CancelScope()
+        """Around everything until the stop; cancelled to begin it."""
+
+    @abstractmethod
+    async def start(self, nursery: trio.Nursery) -> None:
+        """Start everything, with tasks in `nursery` that wait for ends. Raises ChildError."""
+
+    @abstractmethod
+    async def stop(self) -> None:
+        """Stop whatever was started. It cannot be cancelled."""
+
+    @abstractmethod
+    def children(self) -> Iterable[Child]:
+        """Return those that are killed when somebody does not want to wait."""
+
+    @abstractmethod
+    def say_stopping(self, name: str, *, at_once: bool) -> None:
+        """Tell that a signal has come, the first or another one."""
+
+    def fail(self) -> None:
+        """Stop everything, because nothing is left to do."""
+        self.has_failed = self.is_stopping = True
+        self._work.cancel()
+
+    async def run(self) -> int:
+        """Start, wait for a signal or for the end of everything, stop; returns the exit code. Raises ChildError."""
+        try:
+            with trio.open_signal_receiver(*end_signals()) as signals:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._stop_on_signals, signals)
+                    try:
+                        with self._work:
+                            await self.start(nursery)
+                            await trio.sleep_forever()
+                    finally:
+                        self.is_stopping = True
+                        with trio.CancelScope(shield=True):
+                            await self.stop()
+                    nursery.cancel_scope.cancel()
+        except (
+            BaseExceptionGroup
+        ) as group:  # raised within `except*`, an error would be put into a group again
+            causes = leaves(group)
+            if not all(isinstance(cause, ChildError) for cause in causes):
+                raise
+            raise causes[0] from None
+        return FAILED if self.has_failed else DONE
+
+    async def _stop_on_signals(self, signals: AsyncIterator[int]) -> None:
+        async for number in signals:
+            self.say_stopping(signal.Signals(number).name, at_once=self.is_stopping)
+            if self.is_stopping:
+                for child in self.children():
+                    child.signal(signal.SIGKILL)
+            self.is_stopping = True
+            self._work.cancel()

@@ -1,0 +1,87 @@
+"""Contents of the records of internal topics, by the published schemas.
+
+The rule: a record that its schema does not explain is shown as bytes with the reason; it never stops the tool.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from barnabas.errors import RequestError
+from barnabas.records.batch import BatchHeader
+from barnabas.records.control import ControlType, parse_end_marker, parse_type
+from barnabas.records.record import Record
+from barnabas.tools.logtool.rows import Row, plain
+from barnabas.wire.codec import decode_versioned, record_type_id
+from barnabas.wire.errors import DecodeError
+from barnabas.wire.registry import record_type, record_type_ids
+
+# Fields of a classic member's state whose content is a message of the consumer protocol.
+_CONSUMER_PAYLOADS = {
+    "subscription": "consumer_protocol_subscription",
+    "assignment": "consumer_protocol_assignment",
+}
+
+
+def describe_control(record: Record) -> Row:
+    """Return the contents of a control record."""
+    try:
+        control_type = parse_type(record.key)
+        marker = parse_end_marker(record)
+    except RequestError as error:
+        return {"problem": error.message}
+    epoch = None if marker is None else marker.coordinator_epoch
+    return {"control": ControlType(control_type).name.lower(), "coordinator_epoch": epoch}
+
+
+def is_internal(topic: str) -> bool:
+    """Say whether there are schemas for the records of a topic."""
+    try:
+        return bool(record_type_ids(topic))
+    except KeyError:
+        return False
+
+
+def describe_internal(topic: str, record: Record) -> Row:
+    """The fields of a record of an internal topic: its `type`, `key` and `value`, or the `problem`."""
+    try:
+        found = record_type(topic, record_type_id(record.key or b""))
+        key = plain(found.decode_key(record.key or b""))
+        value = None if record.value is None else found.decode_value(record.value)
+    except DecodeError as error:
+        return {"key": record.key, "value": record.value, "problem": str(error)}
+    shown = plain(value)
+    if isinstance(shown, dict) and shown.get("protocol_type") == "consumer":
+        for member, raw in zip(shown["members"], getattr(value, "members", ()), strict=True):
+            for name in _CONSUMER_PAYLOADS:
+                member[name] = _describe_consumer_payload(name, getattr(raw, name))
+    return {"type": found.key.name.removesuffix("Key"), "key": key, "value": shown}
+
+
+def _describe_consumer_payload(name: str, data: bytes | None) -> Any:
+    if not data:
+        return plain(data)
+    codec = import_module(f"barnabas.wire.generated.data.{_CONSUMER_PAYLOADS[name]}").CODEC
+    try:
+        return plain(decode_versioned(codec, data, newer_as_latest=True))
+    except DecodeError:
+        return plain(data)
+
+
+def describe_record(topic: str, header: BatchHeader, record: Record) -> Row:
+    """A record as a row."""
+    row: Row = {"kind": "record", "offset": record.offset, "timestamp": record.timestamp}
+    if header.base_sequence >= 0:
+        row["sequence"] = header.base_sequence + record.offset - header.base_offset
+    row["key_size"] = -1 if record.key is None else len(record.key)
+    row["value_size"] = -1 if record.value is None else len(record.value)
+    if header.is_control:
+        row |= describe_control(record)
+    elif is_internal(topic):
+        row |= describe_internal(topic, record)
+    else:
+        row |= {"key": record.key, "value": record.value}
+    if record.headers:
+        row["headers"] = [[name, value] for name, value in record.headers]
+    return row

@@ -1,0 +1,210 @@
+"""The `barnabas storage` command: prepares log dirs before the first start, as Kafka's `kafka-storage.sh` does.
+
+The rule: a log dir that a broker uses, or that is prepared already, is never changed. A broker needs none of this: it
+prepares its log dirs by itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+
+import trio
+
+from barnabas.broker.serve_options import collect_stored
+from barnabas.cluster.metadata.access_changes import ScramCredentialChanged
+from barnabas.cluster.metadata.image import BrokerInfo, ClusterImage
+from barnabas.cluster.metadata.single_node_store import EmbeddedStore
+from barnabas.config import broker as settings
+from barnabas.config.cluster import is_clustered
+from barnabas.config.loading import BrokerConfig
+from barnabas.config.setting import SettingError
+from barnabas.ending import DONE, FAILED, USAGE_ERROR
+from barnabas.environment.real import OsEntropy, OsThreads
+from barnabas.errors import StorageError
+from barnabas.log.disk import OsDisk
+from barnabas.log.logdir import read_meta
+from barnabas.log.ownership import Ownership
+from barnabas.security.scram_options import NamedCredential, parse_credential
+from barnabas.wire.ids import new_uuid, parse_uuid, uuid_text
+
+SALT_BYTES = 24
+
+
+class RefusedError(Exception):
+    """The command is not carried out; the message says why."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run `barnabas storage`; returns the exit code."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(level="WARNING", format="%(levelname)s %(message)s", stream=sys.stderr)
+    try:
+        code: int = options.run(options)
+    except SettingError as error:
+        print(f"barnabas storage: {error}", file=sys.stderr)
+        return USAGE_ERROR
+    except (RefusedError, StorageError) as error:
+        print(f"barnabas storage: {error}", file=sys.stderr)
+        return FAILED
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="barnabas storage", description="Prepare log dirs before the first start of a broker."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    where = argparse.ArgumentParser(add_help=False)
+    where.add_argument("-c", "--config", metavar="FILE", help="a server.properties file")
+    where.add_argument("--data", metavar="DIR", help="where the data is (default: ~/.local/state/barnabas)")
+    where.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="set one setting")
+    format_ = commands.add_parser("format", parents=[where], help="prepare the log dirs")
+    format_.add_argument("-t", "--cluster-id", metavar="ID", help="the cluster's id (default: a random one)")
+    format_.add_argument(
+        "-S", "--add-scram", metavar="CREDENTIAL", action="append", default=[],
+        help="a user who can log in at the first start: 'SCRAM-SHA-256=[name=alice,password=...]'; may be repeated",
+    )  # fmt: skip
+    format_.add_argument(
+        "-g", "--ignore-formatted", action="store_true", help="leave log dirs alone that are prepared already"
+    )
+    format_.add_argument(
+        "-s",
+        "--standalone",
+        action="store_true",
+        help="has no effect: there is one node, as Kafka's option says",
+    )
+    format_.set_defaults(run=_format)
+    info = commands.add_parser(
+        "info", parents=[where], help="show whose log dirs they are, and who can log in"
+    )
+    info.set_defaults(run=_info)
+    random = commands.add_parser("random-uuid", help="print a random cluster id")
+    random.set_defaults(run=_random_uuid)
+    return parser
+
+
+def _random_uuid(_: argparse.Namespace) -> int:
+    print(uuid_text(new_uuid(OsEntropy())))
+    return DONE
+
+
+def _config(options: argparse.Namespace) -> BrokerConfig:
+    """Return the broker's settings. Raises SettingError."""
+    given = collect_stored(options.config, options.data, options.set)
+    return BrokerConfig(given.settings, given.origins)
+
+
+# --- format -----------------------------------------------------------------------------------------------------
+
+
+def _format(options: argparse.Namespace) -> int:
+    config = _config(options)
+    cluster_id = options.cluster_id or uuid_text(new_uuid(OsEntropy()))
+    try:
+        parse_uuid(cluster_id)
+    except ValueError:
+        raise SettingError(
+            f"--cluster-id: {cluster_id!r} is no id; `barnabas storage random-uuid` prints one"
+        ) from None
+    credentials = [_credential(text) for text in options.add_scram]
+    if is_clustered(config) and credentials:
+        raise RefusedError(
+            "the users of a cluster are kept in ZooKeeper: add them with kafka-configs.sh once a broker runs"
+        )
+    dirs = _new_dirs(config, ignore_formatted=options.ignore_formatted)
+    if not dirs:
+        print("All of the log directories are already formatted.")
+        return DONE
+    ownership = Ownership(OsDisk(), None)
+    try:
+        for path in dirs:
+            _take(ownership, path)
+        if not is_clustered(config):
+            trio.run(_write_journal, list(config.log_dirs), cluster_id, config, credentials)
+        ownership.write(dirs, cluster_id, config.get(settings.NODE_ID), on_zookeeper=is_clustered(config))
+    finally:
+        ownership.release()
+    for path in dirs:
+        print(f"Formatted {path} for node {config.get(settings.NODE_ID)} of cluster {cluster_id}.")
+    for one in credentials:
+        print(f"Added {one.mechanism} for user {one.user}.")
+    return DONE
+
+
+def _credential(text: str) -> NamedCredential:
+    try:
+        return parse_credential(text, OsEntropy().token_bytes(SALT_BYTES))
+    except ValueError as error:
+        raise SettingError(f"--add-scram: {error}") from None
+
+
+def _new_dirs(config: BrokerConfig, *, ignore_formatted: bool) -> list[str]:
+    """Return the log dirs that nobody has used yet. Raises RefusedError for others, unless they may be left alone."""
+    formatted = []
+    for path in config.log_dirs:
+        try:
+            if read_meta(OsDisk(), path) is not None:
+                formatted.append(path)
+        except OSError as error:
+            raise StorageError(path, error) from error
+    if formatted and not ignore_formatted:
+        raise RefusedError(
+            f"log directory {formatted[0]} is already formatted. "
+            "Use --ignore-formatted to leave it alone and format the others"
+        )
+    if formatted and len(formatted) < len(config.log_dirs):
+        raise RefusedError(
+            f"{formatted[0]} belongs to a broker: a log dir that is added to its others is prepared when that broker starts"
+        )
+    return [] if formatted else list(config.log_dirs)
+
+
+def _take(ownership: Ownership, path: str) -> None:
+    try:
+        ownership.take(path)
+    except OSError as error:
+        raise StorageError(path, error) from error
+
+
+async def _write_journal(
+    dirs: list[str], cluster_id: str, config: BrokerConfig, credentials: Sequence[NamedCredential]
+) -> None:
+    store = EmbeddedStore(dirs, OsDisk(), OsThreads())
+    store.read()
+    await store.open(cluster_id, BrokerInfo(config.get(settings.NODE_ID), None, {}))
+    if credentials:
+        await store.change(lambda _: [ScramCredentialChanged(*one) for one in credentials])
+    await store.close()
+
+
+# --- info -------------------------------------------------------------------------------------------------------
+
+
+def _info(options: argparse.Namespace) -> int:
+    config = _config(options)
+    disk = OsDisk(read_only=True)
+    missing = False
+    for path in config.log_dirs:
+        try:
+            meta = read_meta(disk, path)
+        except OSError as error:
+            raise StorageError(path, error) from error
+        if meta is None:
+            missing = True
+            print(f"{path}: not formatted")
+        else:
+            print(
+                f"{path}: node {meta.node_id} of cluster {meta.cluster_id}, meta.properties version {meta.version}"
+            )
+    if not is_clustered(config) and not missing:
+        _print_users(EmbeddedStore(list(config.log_dirs), disk, OsThreads()).read())
+    return FAILED if missing else DONE
+
+
+def _print_users(image: ClusterImage) -> None:
+    for user, of_user in sorted(image.scram.items()):
+        kinds = ", ".join(f"{name} ({one.iterations} iterations)" for name, one in sorted(of_user.items()))
+        print(f"user {user}: {kinds}")

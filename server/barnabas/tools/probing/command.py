@@ -1,0 +1,88 @@
+"""`barnabas probe`: look at a broker and report."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+
+import trio
+
+from barnabas.client.errors import ClientError
+from barnabas.ending import DONE, FAILED, USAGE_ERROR
+from barnabas.tools.probing.exchanges import ExchangeError
+from barnabas.tools.probing.honoured import Status
+from barnabas.tools.probing.options import OptionError, add_target, target_of
+from barnabas.tools.probing.probe import Report, probe
+from barnabas.tools.probing.text import lines_of
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="barnabas probe",
+        description="Look at any Kafka broker: what it advertises and truly serves, its limits, habits and times, and "
+        "what clients can do with it. Nothing is changed unless --write is given.",
+    )  # fmt: skip
+    add_target(parser)
+    parser.add_argument(
+        "--write", action="store_true", help="also make a topic, append to it, commit, and remove it again"
+    )
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.add_argument("--html", metavar="FILE", help="write the report as one HTML file")
+    options = parser.parse_args(arguments)
+    try:
+        report = trio.run(_probe, options)
+    except OptionError as error:
+        print(f"barnabas probe: {error}", file=sys.stderr)
+        return USAGE_ERROR
+    except (ClientError, ExchangeError) as error:
+        print(f"barnabas probe: {error}", file=sys.stderr)
+        return FAILED
+    if options.html:
+        from barnabas.tools.probing import pages
+
+        pages.write(options.html, card(report))
+    if options.json:
+        print(json.dumps(report.as_json(), indent=1))
+    else:
+        for line in lines_of(report):
+            print(line)
+    return DONE
+
+
+async def _probe(options: argparse.Namespace) -> Report:
+    return await probe(target_of(options), writes=options.write)
+
+
+def card(report: Report) -> str:
+    """Return the report as an HTML page."""
+    from barnabas.tools.inspection.errors import code_name
+    from barnabas.tools.probing import pages
+    from barnabas.tools.probing.needs import USES
+    from barnabas.wire import registry
+
+    classes = {Status.HONOURED: "", Status.NOT_TRIED: "quiet"}
+    apis = []
+    for key in sorted(report.advertised):
+        verdicts = [one for one in report.verdicts if one.key == key]
+        errors = dict.fromkeys(code for one in verdicts for code in one.errors)
+        apis.append(
+            {
+                "key": key,
+                "name": registry.name_of(key) if registry.is_known(key) else "?",
+                "verdicts": verdicts,
+                "classes": [classes.get(one.status, "bad") for one in verdicts],
+                "errors": ", ".join(map(code_name, errors)),
+            }
+        )
+    tried = [one for one in report.verdicts if one.status is not Status.NOT_TRIED]
+    values = {
+        "report": report,
+        "apis": apis,
+        "uses": list(USES),
+        "tried": len(tried),
+        "honoured": sum(one.status is Status.HONOURED for one in tried),
+    }
+    return pages.render("barnabas.tools.probing", "card.html.j2", values)

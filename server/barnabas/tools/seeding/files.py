@@ -1,0 +1,60 @@
+"""Seed files: YAML that describes what a broker begins with.
+
+The rule: every mistake is one line with file and line number. What reads YAML is imported where there is a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from barnabas.tools.seeding.seeds import SeedError, Seeds, topic_of_option
+
+
+def seeds_of_file(path: Path) -> Seeds:
+    """Return what a file describes. Raises SeedError."""
+    from barnabas.tools.seeding.reading import read_seeds
+
+    value, lines = _loaded(path)
+    return read_seeds(value, lines, str(path))
+
+
+def seeds_of_options(topics: Sequence[str], file: str | None) -> Seeds:
+    """Return what `--topic` and `--seed-file` describe together. Raises SeedError."""
+    seeds = Seeds(topics=tuple(map(topic_of_option, topics)))
+    return seeds if file is None else seeds_of_file(Path(file)) + seeds
+
+
+def document_of(path: Path) -> Any:
+    """Return a file as plain values, for the control API. Raises SeedError, also for what cannot be followed."""
+    from barnabas.tools.seeding.reading import read_seeds
+
+    value, lines = _loaded(path)
+    read_seeds(value, lines, str(path))
+    return _as_json(value) or {}
+
+
+def _loaded(path: Path) -> tuple[Any, dict[tuple[str | int, ...], int]]:
+    from barnabas.tools import marked_yaml
+
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise SeedError(f"{path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise SeedError(f"{path}:{line}: this is not UTF-8", line) from error
+    try:
+        return marked_yaml.load(text)
+    except marked_yaml.YamlError as error:
+        raise SeedError(f"{path}:{error.line}: {error.text}", error.line) from error
+
+
+def _as_json(value: Any) -> Any:
+    """Write dates as texts and keys as texts."""
+    if isinstance(value, dict):
+        return {str(key): _as_json(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_as_json(one) for one in value]
+    return value.isoformat() if hasattr(value, "isoformat") else value

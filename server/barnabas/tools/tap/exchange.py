@@ -1,0 +1,157 @@
+"""Observations on connections: requests with their answers, openings, ends, and what was odd. Pure.
+
+The rule: times are seconds since 1970, as who observes has them; a message that cannot be decoded has bytes and a reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from barnabas.tools.faults import naming
+from barnabas.tools.inspection.errors import FoundError, error_codes
+from barnabas.tools.inspection.frames import Request, Response
+from barnabas.wire.primitives import ZERO_UUID
+
+HEX_BYTES_MAX = 256
+"""So many bytes of what cannot be decoded are shown."""
+TOPIC_IDS_MAX = 100_000
+
+
+@dataclass(slots=True, eq=False)
+class Connection:
+    """One connection of a client to a broker."""
+
+    id: int
+    client: str
+    """The client's address."""
+    broker: str
+    """The broker's address."""
+    opened_at: float = 0.0
+    client_id: str | None = None
+    software: str = ""
+    """Name and version of the client, from ApiVersions v3 and newer (KIP-511)."""
+    mechanism: str | None = None
+    """SASL mechanism of the login, once the broker has accepted it."""
+    user: str | None = None
+    tls: str = ""
+    """Sides to which TLS is spoken, as text for people; empty for none."""
+
+    @property
+    def name(self) -> str:
+        """The client id; the client's address where no client id is known yet."""
+        return self.client_id if self.client_id is not None else self.client
+
+
+class TopicNames:
+    """Names of topics by id, learned from answers."""
+
+    def __init__(self) -> None:
+        self._names: dict[bytes, str] = {}
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        """Return the topic's name; the id's text where nobody has named it yet."""
+        return self._names.get(topic_id)
+
+    def learn(self, message: Any) -> None:
+        """Remember the ids and names that an answer gives."""
+        topics = getattr(message, "topics", None)
+        if not isinstance(topics, list):
+            return
+        for topic in topics:
+            topic_id = getattr(topic, "topic_id", ZERO_UUID)
+            name = getattr(topic, "name", None)
+            if topic_id != ZERO_UUID and isinstance(name, str) and name:
+                if len(self._names) >= TOPIC_IDS_MAX:
+                    return
+                self._names[topic_id] = name
+
+
+@dataclass(slots=True, eq=False)
+class Exchange:
+    """One request, with its answer as soon as there is one."""
+
+    connection: Connection
+    number: int
+    """Position of the request on its connection, from 1."""
+    request: Request
+    sent_at: float
+    """When the last byte of the request was there."""
+    names: TopicNames
+    request_bytes: bytes | None = None
+    """The beginning of the frame, where the request is not decoded."""
+    response: Response | None = None
+    response_bytes: bytes | None = None
+    answered_at: float | None = None
+    token: dict[str, Any] | None = None
+    """Contents of a login's token, for requests that carry one."""
+    answer_token: dict[str, Any] | None = None
+    is_bare_token: bool = False
+    """True if the token came without a request around it, as after SaslHandshake v0."""
+    unanswered: str = ""
+    """Why there is no answer, where none is to come any more."""
+    _errors: list[FoundError] | None = field(default=None, repr=False)
+    _topics: dict[str, set[int]] | None = field(default=None, repr=False)
+
+    @property
+    def latency_ms(self) -> float | None:
+        """From the last byte of the request to the last byte of the answer; None without an answer."""
+        return None if self.answered_at is None else max(0.0, (self.answered_at - self.sent_at) * 1000)
+
+    @property
+    def errors(self) -> list[FoundError]:
+        """The error codes in the answer."""
+        if self._errors is None:
+            message = self.response.message if self.response is not None else None
+            self._errors = error_codes(message, self.name_of)
+        return self._errors
+
+    def refuse(self, errors: list[FoundError]) -> None:
+        """Give the errors of an answer that is not there to be looked at."""
+        self._errors = errors
+
+    @property
+    def topics(self) -> dict[str, set[int]]:
+        """The topics that the request names, with the partitions."""
+        if self._topics is None:
+            self._topics = topics_of(self.request.message, self.name_of)
+        return self._topics
+
+    @property
+    def groups(self) -> list[str]:
+        """The groups that the request names."""
+        message = self.request.message
+        return list(naming.groups(message)) if message is not None else []
+
+    def name_of(self, topic_id: bytes) -> str:
+        """Return the name of a topic with an id, or the id as text."""
+        from barnabas.wire.ids import uuid_text
+
+        return self.names.name_of(topic_id) or uuid_text(topic_id)
+
+
+def topics_of(message: Any, name_of: naming.NameOf) -> dict[str, set[int]]:
+    """Return the topics that a message names, with their partitions."""
+    found: dict[str, set[int]] = {}
+    if message is not None:
+        for topic, partition in naming.topic_partitions(message, name_of):
+            partitions = found.setdefault(topic, set())
+            if partition is not None:
+                partitions.add(partition)
+    return found
+
+
+class Observer(Protocol):
+    """An observer of what happens on connections."""
+
+    def opened(self, connection: Connection, at: float) -> None:
+        """Take note of a new connection."""
+
+    def exchanged(self, exchange: Exchange) -> None:
+        """Take note of a request that is answered, or that will not be."""
+
+    def noted(self, connection: Connection, at: float, text: str, data: bytes = b"") -> None:
+        """Take note of something odd; `data` are the bytes that it is about."""
+
+    def closed(self, connection: Connection, at: float, reason: str) -> None:
+        """Take note of the end of a connection."""

@@ -1,0 +1,105 @@
+"""The summary as text and as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from barnabas.tools.inspection.errors import code_name
+from barnabas.tools.tap.findings import findings
+from barnabas.tools.tap.summary import CLIENTS_MAX, Client, Summary
+
+
+def as_text(summary: Summary) -> list[str]:
+    """Return the summary as lines."""
+    lines = []
+    for client in summary.clients():
+        who = ", ".join((*sorted(client.software), *(f"user {user}" for user in sorted(client.users))))
+        lines.append(f"{client.name}{f' ({who})' if who else ''}")
+        lines.append(
+            f"  {client.count} requests on {client.connections} connections in {client.seconds:.1f} s: {_apis(client)}"
+        )
+        if client.batches:
+            lines.append(
+                f"  produced {client.records} records in {client.batches} batches, {client.produced_bytes:,} bytes"
+            )
+        if client.fetches:
+            lines.append(
+                f"  fetched {client.fetched_bytes:,} bytes in {client.fetches} fetches, {client.empty_fetches} empty"
+            )
+        if client.commits:
+            lines.append(
+                f"  committed {client.commits} times, {client.commits / client.seconds:.1f} per second"
+            )
+        slow = sorted(client.latencies.items(), key=lambda item: -item[1].max_ms)[:3]
+        if slow:
+            shown = ", ".join(
+                f"{api} {one.total_ms / one.count:.1f} ms, at most {one.max_ms:.1f}" for api, one in slow
+            )
+            lines.append(f"  latency: {shown}")
+        if client.errors:
+            shown = ", ".join(
+                f"{code_name(code)} to {api} {count}" for (api, code), count in client.errors.most_common(5)
+            )
+            lines.append(f"  errors: {shown}")
+        lines += [f"  unusual: {one.name}: {one.text}; {one.reason}" for one in findings(client)]
+    if summary.left_out:
+        lines.append(f"{summary.left_out} events of further clients are not counted: there are {CLIENTS_MAX}")
+    return lines or ["no clients"]
+
+
+def _apis(client: Client) -> str:
+    by_api: dict[str, list[tuple[int, int]]] = {}
+    for (api, version), count in client.requests.items():
+        by_api.setdefault(api, []).append((version, count))
+    ordered = sorted(by_api.items(), key=lambda item: -sum(count for _, count in item[1]))
+    return ", ".join(
+        f"{api}{' ' + '+'.join(f'v{version}' for version, _ in sorted(found)) if found[0][0] >= 0 else ''} "
+        f"{sum(count for _, count in found)}"
+        for api, found in ordered
+    )
+
+
+def as_json(summary: Summary) -> list[dict[str, Any]]:
+    """Return the summary as JSON, an object for each client."""
+    return [
+        {
+            "type": "client",
+            "client_id": client.name,
+            "software": sorted(client.software),
+            "users": sorted(client.users),
+            "seconds": round(client.seconds, 3),
+            "connections": client.connections,
+            "requests": [
+                {"api": api, "version": version, "count": count}
+                for (api, version), count in sorted(client.requests.items())
+            ],
+            "latency_ms": {
+                api: {
+                    "count": one.count,
+                    "mean": round(one.total_ms / one.count, 3),
+                    "max": round(one.max_ms, 3),
+                }
+                for api, one in sorted(client.latencies.items())
+            },
+            "errors": [
+                {"api": api, "code": code, "name": code_name(code), "count": count}
+                for (api, code), count in sorted(client.errors.items())
+            ],
+            "unanswered": client.unanswered,
+            "produced": {
+                "batches": client.batches,
+                "records": client.records,
+                "bytes": client.produced_bytes,
+                "repeated_batches": client.repeated_batches,
+            },
+            "fetched": {
+                "fetches": client.fetches,
+                "empty": client.empty_fetches,
+                "tiny": client.tiny_fetches,
+                "bytes": client.fetched_bytes,
+            },
+            "commits": client.commits,
+            "unusual": [one._asdict() for one in findings(client)],
+        }
+        for client in summary.clients()
+    ]

@@ -1,0 +1,219 @@
+"""Changes of an image: what they do, how they are kept, and what is left of them when one is lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from barnabas.cluster.metadata.changes import (
+    BrokerRegistered,
+    ConfigChanged,
+    EpochBegun,
+    LogDirsRegistered,
+    PartitionChanged,
+    PartitionsAdded,
+    ProducerIdsAllocated,
+    TopicCreated,
+    TopicDeleted,
+)
+from barnabas.cluster.metadata.encoding import changes_of, decode_line, encode, encode_line
+from barnabas.cluster.metadata.image import (
+    NO_TOPIC_ID,
+    TOPIC,
+    BrokerInfo,
+    ClusterImage,
+    Delta,
+    PartitionInfo,
+    TopicInfo,
+)
+from barnabas.cluster.metadata.ports import ProposedState
+from barnabas.cluster.metadata.protocol_version import ProtocolVersion
+from barnabas.cluster.metadata.replay import replay
+from barnabas.cluster.zookeeper.missed_elections import later_leaders
+from barnabas.wire.generated.metadata import MetadataResponse
+
+ID, OTHER_ID = b"i" * 16, b"o" * 16
+LED = PartitionInfo(1, (1, 2), (1, 2), 5, 7)
+
+
+def image(*topics: TopicInfo, brokers: int = 3) -> ClusterImage:
+    there = [BrokerRegistered(BrokerInfo(one, None, {})) for one in range(1, brokers + 1)]
+    return ClusterImage("c").apply([*there, *map(TopicCreated, topics)])
+
+
+def topic(*partitions: PartitionInfo, name: str = "t", id: bytes = ID) -> TopicInfo:
+    return TopicInfo(name, id, partitions or (LED,))
+
+
+# --- images -------------------------------------------------------------------------------------------------------
+
+
+def test_partitions_are_found_by_their_index_alone() -> None:
+    now = image(topic(LED, LED._replace(leader=2)))
+    found = [now.partition("t", index) for index in (-1, 0, 1, 2)]
+    assert [one.leader if one else None for one in found] == [None, 1, 2, None]
+    assert now.partition("u", 0) is None
+    assert (now.topic_id("t"), now.topic_id("u"), now.topic_name(ID), now.topic_name(OTHER_ID)) == (
+        ID,
+        None,
+        "t",
+        None,
+    )
+    assert image(topic(id=NO_TOPIC_ID)).topic_id("t") is None
+    back = now.apply([BrokerRegistered(BrokerInfo(2, None, {}, 44))])
+    assert (back.broker_epoch(2), back.broker_epoch(1), back.broker_epoch(9)) == (44, -1, -1)
+    assert (topic(name="__consumer_offsets").internal, topic().internal) == (True, False)
+
+
+def test_an_epoch_begins_for_all_partitions() -> None:
+    now = image(topic(LED, LED._replace(leader_epoch=2, partition_epoch=1)), topic(name="u", id=OTHER_ID))
+    begun = now.apply([EpochBegun(9)])
+    assert [(one.leader_epoch, one.partition_epoch) for one in begun.topics["t"].partitions] == [
+        (9, 8),
+        (9, 2),
+    ]
+    assert [(one.leader_epoch, one.partition_epoch) for one in begun.topics["u"].partitions] == [(9, 8)]
+    assert begun.latest_epoch == 9
+    assert begun.apply([PartitionChanged("t", 0, LED)]).latest_epoch == 9
+    assert begun.apply([PartitionChanged("t", 0, LED._replace(leader_epoch=12))]).latest_epoch == 12
+
+
+def test_a_sole_leader_begins_a_new_epoch() -> None:
+    assert LED.with_sole_leader(2) == PartitionInfo(2, (1, 2), (2,), 6, 8)
+    assert LED.with_sole_replica(2) == PartitionInfo(2, (2,), (2,), 6, 8)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_replaced"),
+    [(ID, ID, False), (ID, OTHER_ID, True), (ID, None, True), (None, ID, False), (None, None, False),
+     (ID, NO_TOPIC_ID, False), (NO_TOPIC_ID, ID, False)],
+)  # fmt: skip
+def test_a_topic_is_another_one_with_another_id(
+    before: bytes | None, after: bytes | None, is_replaced: bool
+) -> None:
+    old, now = (image(topic(id=one)) if one is not None else image() for one in (before, after))
+    assert Delta(old, now, (), ()).replaced("t") is is_replaced
+
+
+def test_a_proposal_has_its_fields_in_their_places() -> None:
+    asked = ProposedState("t", ID, 3, 5, 7, ((1, 11),), True)
+    assert (asked.topic, asked.topic_id, asked.index, asked.leader_epoch, asked.partition_epoch) == (
+        "t",
+        ID,
+        3,
+        5,
+        7,
+    )
+    assert (asked.isr, asked.recovering) == (((1, 11),), True)
+
+
+@pytest.mark.parametrize("text", ["3", "", "x.y", "3.9-IV", "3.9-IVx"])
+def test_what_is_no_version_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is no version of Kafka"):
+        ProtocolVersion.parse(text)
+
+
+# --- changes that are kept ----------------------------------------------------------------------------------------
+
+KEPT = [
+    EpochBegun(4),
+    TopicCreated(
+        topic(LED, LED._replace(leader=2, replicas=(2, 3), isr=(3,), leader_epoch=8, partition_epoch=9))
+    ),
+    ConfigChanged(TOPIC, "t", (("a", "1"), ("b", "2"))),
+    ProducerIdsAllocated(77),
+    LogDirsRegistered(3, frozenset({ID, OTHER_ID})),
+]
+
+
+@pytest.mark.parametrize(
+    "change", [*KEPT, PartitionsAdded("t", (LED,)), PartitionChanged("t", 3, LED), TopicDeleted("t")]
+)
+@pytest.mark.parametrize("has_more", [False, True])
+def test_a_change_is_read_back_as_it_was_written(change: Any, has_more: bool) -> None:
+    line = decode_line(encode_line(12, change, has_more=has_more))
+    assert (line.number, line.has_more, line.change) == (12, has_more, change)
+    old = decode_line(encode(change).encode() + b"\n")
+    assert (old.number, old.change) == (-1, change)
+
+
+def test_a_snapshot_leads_to_the_same_image() -> None:
+    whole = ClusterImage("c").apply(KEPT)
+    assert changes_of(whole) == KEPT
+    assert changes_of(ClusterImage("c")) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        encode(KEPT[0]).encode(),  # without its end
+        b'{"change":"Nothing"}\n',
+        b'{"change":"EpochBegun"}\n',
+        b'{"change":7}\n',
+        encode_line(1, KEPT[0])[:-2] + b" \n",
+        encode_line(1, KEPT[0]).replace(b'"n":1', b'"n":2'),
+        b"\n",
+    ],
+)
+def test_a_line_that_is_not_whole_is_refused(line: bytes) -> None:
+    with pytest.raises(ValueError, match=r"a line|unknown change"):
+        decode_line(line)
+
+
+def test_what_is_true_only_while_a_broker_runs_is_not_kept() -> None:
+    with pytest.raises(TypeError, match="BrokerRegistered is not kept"):
+        encode(BrokerRegistered(BrokerInfo(1, None, {})))
+
+
+def test_changes_after_one_that_is_lost_are_made_to_fit() -> None:
+    first, again = topic(LED), topic(LED, LED, id=OTHER_ID)
+    read = replay([
+        PartitionsAdded("t", (LED,)), PartitionChanged("t", 0, LED), TopicDeleted("t"), TopicCreated(first),
+        PartitionChanged("t", 1, LED), PartitionsAdded("t", (LED,)), PartitionChanged("t", 1, LED),
+        PartitionChanged("t", -1, LED), TopicCreated(again), PartitionChanged("t", 1, LED), EpochBegun(3),
+    ])  # fmt: skip
+    assert read.left_out == [
+        "the growth of topic t", "a change of t-0", "the end of topic t", "a change of t-1", "a change of t--1",
+        "the end of topic t",
+    ]  # fmt: skip
+    assert read.deleted == {ID}
+    assert read.changes == [
+        TopicCreated(first), PartitionsAdded("t", (LED,)), PartitionChanged("t", 1, LED), TopicDeleted("t"),
+        TopicCreated(again), PartitionChanged("t", 1, LED), EpochBegun(3),
+    ]  # fmt: skip
+    back = replay([TopicCreated(first), TopicDeleted("t"), TopicCreated(first)])
+    assert (back.deleted, back.left_out) == (set(), [])
+
+
+# --- leaders that others know of ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "topic_id", "is_later"),
+    [
+        ({}, ID, True),
+        ({}, NO_TOPIC_ID, True),
+        ({}, OTHER_ID, False),
+        ({"leader_epoch": 5}, ID, False),
+        ({"leader_id": -1}, ID, False),
+        ({"leader_id": 1}, ID, False),
+        ({"partition_index": 1}, ID, False),
+        ({"partition_index": 2}, ID, False),
+    ],
+)
+def test_only_what_is_led_here_and_later_elsewhere_is_taken_over(
+    fields: dict[str, int], topic_id: bytes, is_later: bool
+) -> None:
+    told = MetadataResponse.MetadataResponsePartition(
+        **{"partition_index": 0, "leader_id": 2, "leader_epoch": 6, "isr_nodes": [2]} | fields
+    )
+    response = MetadataResponse(
+        topics=[
+            MetadataResponse.MetadataResponseTopic(name="u", topic_id=topic_id, partitions=[told]),
+            MetadataResponse.MetadataResponseTopic(name="t", topic_id=topic_id, partitions=[told]),
+        ]
+    )
+    now = image(topic(LED, LED._replace(leader=2)))
+    expected = [PartitionChanged("t", 0, PartitionInfo(2, (1, 2), (2,), 6, -1))] if is_later else []
+    assert later_leaders(now, response, 1) == expected

@@ -1,0 +1,221 @@
+"""Znodes that are not as they should be, each with what is wrong with it; and what is written where something is there."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from barnabas.cluster.metadata.changes import (
+    ConfigChanged,
+    PartitionsAdded,
+    ProducerIdsAllocated,
+    TopicCreated,
+    TopicDeleted,
+)
+from barnabas.cluster.metadata.control_requests import of_leader_and_isr, of_update_metadata
+from barnabas.cluster.metadata.image import NO_TOPIC_ID, TOPIC, ClusterImage, PartitionInfo, TopicInfo
+from barnabas.cluster.zookeeper import acl_znodes, znodes
+from barnabas.cluster.zookeeper.json_znodes import ZnodeError, read
+from barnabas.cluster.zookeeper.registration import make_persistent
+from barnabas.cluster.zookeeper.writes import Truth
+from barnabas.security.acls import AccessControlEntry, PatternType, ResourcePattern
+from barnabas.security.authorizer import ResourceType
+from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper
+from barnabas.wire.generated.leader_and_isr import LeaderAndIsrRequest
+from barnabas.wire.generated.update_metadata import UpdateMetadataRequest
+
+ID, OTHER_ID = b"i" * 16, b"o" * 16
+PATTERN = ResourcePattern(ResourceType.TOPIC, PatternType.LITERAL, "t")
+LED = PartitionInfo(1, (1, 2), (1, 2), 5, 7)
+STATE = {"leader": 1, "leader_epoch": 2, "isr": [1], "controller_epoch": 3, "version": 1}
+BLOCK = {"version": 1, "broker": 0, "block_start": "1000", "block_end": "1999"}
+BROKER = {
+    "version": 5, "listener_security_protocol_map": {"A": "PLAINTEXT"}, "endpoints": ["A://h:1"], "host": "h", "port": 1,
+}  # fmt: skip
+DECODERS: dict[str, Any] = {
+    "state": lambda data: znodes.decode_state("t", 0, data),
+    "topic": lambda data: znodes.decode_topic("t", data),
+    "producer ids": znodes.decode_producer_ids,
+    "broker": lambda data: znodes.decode_broker(1, data),
+    "cluster id": znodes.decode_cluster_id,
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "why"),
+    [
+        ("state", STATE | {"isr": [1, "2"]}, '"isr" must be a list of broker ids'),
+        ("state", STATE | {"isr": [True]}, '"isr" must be a list of broker ids'),
+        ("state", STATE | {"isr": [-2]}, '"isr" must be a list of broker ids'),
+        ("state", STATE | {"isr": [2**31]}, '"isr" must be a list of broker ids'),
+        ("state", STATE | {"isr": None}, '"isr" is missing'),
+        ("state", STATE | {"leader": "x"}, '"leader" must be an integer'),
+        ("state", STATE | {"leader": True}, '"leader" must be an integer'),
+        ("state", STATE | {"leader": "9" * 20}, '"leader" must be an integer'),
+        ("state", STATE | {"leader": 2**31}, '"leader" must be an integer of 32 bits'),
+        ("state", STATE | {"leader": -(2**31) - 1}, '"leader" must be an integer of 32 bits'),
+        ("state", [], "a JSON object is expected, not list"),
+        ("topic", {"version": 0, "partitions": {}}, '"version" must be from 1 to 3'),
+        ("topic", {"version": 3, "partitions": []}, '"partitions" must be an object'),
+        ("topic", {"version": 3, "partitions": {"x": [1]}}, "'x' is not"),
+        ("topic", {"version": 3, "partitions": {"-1": [1]}}, "'-1' is not"),
+        ("topic", {"version": 3, "partitions": {"99999999": [1]}}, "'99999999' is not"),
+        ("topic", {"version": 3, "partitions": {}, "topic_id": "?"}, '"topic_id" must be an id of a topic'),
+        ("producer ids", BLOCK | {"block_end": "999"}, '"block_end" must be from block_start on'),
+        ("producer ids", BLOCK | {"block_start": "-1"}, '"block_end" must be from block_start on'),
+        ("broker", BROKER | {"endpoints": ["A:h:1"]}, '"endpoints" must be like LISTENER'),
+        ("broker", BROKER | {"endpoints": ["A://h"]}, '"endpoints" must be like LISTENER'),
+        ("broker", BROKER | {"endpoints": ["A://h:x"]}, '"endpoints" must be like LISTENER'),
+        ("broker", BROKER | {"endpoints": ["A://h:65536"]}, '"endpoints" must be like LISTENER'),
+        ("broker", BROKER | {"endpoints": ["B://h:1"]}, '"endpoints" must be like LISTENER'),
+        ("broker", BROKER | {"endpoints": [1]}, '"endpoints" must be a list of texts'),
+        ("broker", BROKER | {"rack": 1}, '"rack" must be a text'),
+        ("cluster id", {"version": "1", "id": ""}, '"id" must be the cluster\'s id'),
+    ],
+)
+def test_a_znode_is_refused_for_what_is_wrong_with_it(kind: str, value: Any, why: str) -> None:
+    with pytest.raises(ZnodeError) as caught:
+        DECODERS[kind](json.dumps(value).encode())
+    assert why in str(caught.value)
+
+
+def test_what_is_at_the_edge_is_taken() -> None:
+    edges = STATE | {"isr": [-1, 0, 2**31 - 1], "leader": str(-(2**31)), "leader_epoch": 2**31 - 1}
+    assert znodes.decode_state("t", 0, json.dumps(edges).encode()) == znodes.PartitionState(
+        -(2**31), 2**31 - 1, (-1, 0, 2**31 - 1), 3
+    )
+    one = BLOCK | {"block_end": "1000"}
+    assert znodes.decode_producer_ids(json.dumps(one).encode()) == znodes.ProducerIdBlock(0, 1000, 1)
+    assert znodes.decode_broker(
+        1, json.dumps(BROKER | {"endpoints": ["a://[::1]:65535"]}).encode()
+    ).endpoints == (znodes.Endpoint("A", "::1", 65535, "PLAINTEXT"),)
+
+
+@pytest.mark.parametrize(("path", "is_shown"), [("/brokers/topics/t", True), ("/config/users/a", False)])
+@pytest.mark.parametrize("length", [100, 300])
+def test_what_a_znode_holds_is_shown_unless_it_is_a_secret(path: str, is_shown: bool, length: int) -> None:
+    data = b"x" * length
+    with pytest.raises(ZnodeError) as caught:
+        read(path, data)
+    assert ("it holds b'xxx" in str(caught.value)) is is_shown
+    assert str(caught.value).endswith(" and more") is (is_shown and length > 200)
+    with pytest.raises(ZnodeError) as caught:
+        read(path, b'{"a":"secret"}').integer("a")
+    assert ("not 'secret'" in str(caught.value)) is is_shown
+
+
+# --- epochs in control requests -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("epochs", "is_taken"), [((5, 6), False), ((5, 7), True), ((5, 8), True), ((6, 1), True), ((4, 9), False)]
+)
+@pytest.mark.parametrize("kind", ["leader and isr", "metadata"])
+def test_the_leader_epoch_counts_before_the_partition_epoch(
+    epochs: tuple[int, int], is_taken: bool, kind: str
+) -> None:
+    image = ClusterImage("c").apply([TopicCreated(TopicInfo("t", ID, (LED,)))])
+    fields: dict[str, Any] = {"partition_index": 0, "leader": 2, "replicas": [1, 2], "isr": [2]}
+    if kind == "metadata":
+        metadata = UpdateMetadataRequest(controller_id=1, controller_epoch=1)
+        told = UpdateMetadataRequest.UpdateMetadataPartitionState(
+            leader_epoch=epochs[0], zk_version=epochs[1], **fields
+        )
+        metadata.topic_states = [
+            UpdateMetadataRequest.UpdateMetadataTopicState(
+                topic_name="t", topic_id=ID, partition_states=[told]
+            )
+        ]
+        learned = of_update_metadata(image, metadata, 2, 77)
+    else:
+        request = LeaderAndIsrRequest(controller_id=1, controller_epoch=1)
+        state = LeaderAndIsrRequest.LeaderAndIsrPartitionState(
+            leader_epoch=epochs[0], partition_epoch=epochs[1], is_new=True, **fields
+        )
+        request.topic_states = [
+            LeaderAndIsrRequest.LeaderAndIsrTopicState(topic_name="t", topic_id=ID, partition_states=[state])
+        ]
+        learned = of_leader_and_isr(image, request, 2)
+        assert learned.new == ([("t", 0)] if is_taken else [])
+    (info,) = image.apply(learned.changes).topics["t"].partitions
+    assert info == (PartitionInfo(2, (1, 2), (2,), *epochs) if is_taken else LED)
+
+
+# --- what is there already ----------------------------------------------------------------------------------------
+
+
+async def test_a_znode_is_made_once() -> None:
+    session = SimulatedZooKeeper().session()
+    assert await make_persistent(session, "/a/b", b"first")
+    assert not await make_persistent(session, "/a/b", b"second")
+    assert (await session.get("/a/b"))[0] == b"first"
+
+
+def acl(principal: str) -> AccessControlEntry:
+    allowed = {"principal": principal, "permissionType": "Allow", "operation": "Read", "host": "*"}
+    (entry,) = acl_znodes.entries_of(PATTERN, json.dumps({"version": 1, "acls": [allowed]}).encode())[0]
+    return entry
+
+
+def test_acls_of_a_znode_are_added_and_removed() -> None:
+    one, other = acl("User:a"), acl("User:b")
+    data = acl_znodes.updated(PATTERN, None, {one: True})
+    assert data is not None
+    assert acl_znodes.updated(PATTERN, data, {one: True}) is data
+    assert acl_znodes.updated(PATTERN, data, {other: False}) is data
+    assert acl_znodes.updated(PATTERN, data, {one: False}) is None
+    assert acl_znodes.updated(PATTERN, None, {one: False}) is None
+    both = acl_znodes.updated(PATTERN, data, {other: True})
+    assert both is not None
+    assert acl_znodes.entries_of(PATTERN, both)[0] == [one, other]
+    left = acl_znodes.updated(PATTERN, None, {other: True})
+    assert acl_znodes.updated(PATTERN, both, {one: False, other: True}) == left
+
+
+def topic(*partitions: PartitionInfo, id: bytes = ID) -> TopicInfo:
+    return TopicInfo("t", id, partitions)
+
+
+@pytest.mark.parametrize(
+    ("known", "found", "changes"),
+    [
+        (None, None, []),
+        (None, topic(LED), [TopicCreated(topic(LED))]),
+        (topic(LED), None, [TopicDeleted("t")]),
+        (topic(LED), topic(LED), []),
+        (topic(LED, LED), topic(LED), []),
+        (topic(LED), topic(LED, LED), [PartitionsAdded("t", (LED,))]),
+        (topic(LED), topic(LED, id=OTHER_ID), [TopicDeleted("t"), TopicCreated(topic(LED, id=OTHER_ID))]),
+        (topic(LED), topic(LED, id=NO_TOPIC_ID), []),
+    ],
+)
+def test_an_image_is_made_to_agree_with_what_was_found(
+    known: TopicInfo | None, found: TopicInfo | None, changes: list[Any]
+) -> None:
+    image = ClusterImage("c").apply([TopicCreated(known)] if known else [])
+    truth = Truth({"t": found})
+    assert list(truth.changes(image)) == changes
+    after = image.apply(changes)
+    truth.forget_known(after)
+    assert truth.topics == {}
+    if found is not None and known is not None and changes:
+        truth.topics = {"t": found}
+        truth.forget_known(image)
+        assert truth.topics == {"t": found}  # the image knows less, or another one
+
+
+def test_settings_and_producer_ids_are_made_to_agree_too() -> None:
+    image = ClusterImage("c").apply([ConfigChanged(TOPIC, "t", (("a", "1"),)), ProducerIdsAllocated(1000)])
+    same = Truth(configs={(TOPIC, "t"): {"a": "1"}}, next_producer_id=1000)
+    assert list(same.changes(image)) == []
+    other = Truth(configs={(TOPIC, "t"): {"a": "2"}}, next_producer_id=2000)
+    assert list(other.changes(image)) == [
+        ConfigChanged(TOPIC, "t", (("a", "2"),)),
+        ProducerIdsAllocated(2000),
+    ]
+    assert not other.add(Truth())
+    assert not other.add(Truth(next_producer_id=2000))
+    assert other.add(Truth(next_producer_id=3000))
+    assert other.next_producer_id == 3000

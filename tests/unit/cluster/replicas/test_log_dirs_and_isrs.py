@@ -1,0 +1,308 @@
+"""Log dirs that fail, fill up or are lost, with the replicas in them; and ISRs that this broker decides on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from barnabas.cluster.metadata.changes import (
+    BrokerRegistered,
+    LogDirsRegistered,
+    TopicCreated,
+)
+from barnabas.cluster.metadata.image import (
+    NO_TOPIC_ID,
+    BrokerInfo,
+    Change,
+    ClusterImage,
+    PartitionInfo,
+    TopicInfo,
+)
+from barnabas.cluster.replicas import in_sync
+from barnabas.cluster.replicas import lost_dirs as lost
+from barnabas.cluster.replicas.failures import FULL_INTERVAL_MS, LogDirFailures
+from barnabas.cluster.replicas.in_sync import LocalAlterPartition
+from barnabas.cluster.replicas.lost_dirs import LOST, LostDirs
+from barnabas.cluster.replication.roles import Role
+from barnabas.errors import StorageError
+from barnabas.wire.generated.errors import ErrorCode
+from tests.support.logs import NOW_MS, TOPIC_ID
+from tests.support.replicas import Node
+
+OTHER_ID = b"another topic id"
+LED = PartitionInfo(1, (1, 2), (1, 2), 5, 7)
+SOLE = PartitionInfo(1, (1,), (1,), 5, 7)
+
+
+def topic(*partitions: PartitionInfo, name: str = "t", id: bytes = TOPIC_ID) -> TopicCreated:
+    return TopicCreated(TopicInfo(name, id, partitions))
+
+
+def brokers() -> list[Change]:
+    return [BrokerRegistered(BrokerInfo(one, None, {})) for one in (1, 2)]
+
+
+# --- disks that fail ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("operation", ["open", "write"])
+async def test_logs_are_made_in_a_dir_that_works(operation: str) -> None:
+    node = Node(1, dirs=("/d", "/e"))
+    await node.apply([topic(SOLE, name="first", id=OTHER_ID)])
+    bad = "/e" if node.replicas.local("first", 0).log.log_dir == "/d" else "/d"
+
+    def fault(asked: str, path: str) -> OSError | None:
+        return OSError(5, "broken", path) if path.startswith(bad) and asked == operation else None
+
+    node.disk.fault = fault
+    await node.apply([topic(*[SOLE] * 3)])
+    node.disk.fault = None
+    if node.logs.offline:
+        assert list(node.logs.offline) == [bad]
+    assert [node.replicas.role("t", index) for index in range(3)] == [Role.LEADER] * 3
+
+
+async def test_without_a_log_dir_partitions_are_offline() -> None:
+    node = Node(1)
+    node._storage_failed(StorageError("/d", OSError(5, "broken")))
+    await node.apply([topic(SOLE, SOLE)])
+    assert [node.replicas.role("t", index) for index in range(2)] == [Role.OFFLINE] * 2
+
+
+async def test_logs_that_cannot_be_deleted_are_named() -> None:
+    node = Node(1, dirs=("/d", "/e"))
+    await node.apply([topic(*[SOLE] * 4)])
+    dirs = {index: node.replicas.local("t", index).log.log_dir for index in range(4)}
+    bad = dirs[0]
+
+    def fault(asked: str, path: str) -> OSError | None:
+        return OSError(5, "broken", path) if asked == "rename" and path.startswith(bad) else None
+
+    node.disk.fault = fault
+    errors = await node.replicas.delete_logs([("t", index) for index in range(5)], NOW_MS)
+    node.disk.fault = None
+    assert errors == {
+        ("t", index): ErrorCode.KAFKA_STORAGE_ERROR for index, path in dirs.items() if path == bad
+    }
+    assert list(node.logs.offline) == [bad]
+
+
+def failures(node: Node, *, has_other_replicas: bool = False) -> tuple[LogDirFailures, list[Any]]:
+    happened: list[Any] = []
+    found = LogDirFailures(
+        node.logs, lambda: node.now_ms, lambda: happened.append("all"), has_other_replicas=has_other_replicas
+    )
+    found.on_lost.append(lambda logs: happened.append([one.name for one in logs]))
+    found.on_lost.append(lambda _: happened.append("second"))
+    return found, happened
+
+
+FULL, NO_FILES, BROKEN = OSError(28, "full"), OSError(24, "too many open files"), OSError(5, "broken")
+
+
+@pytest.mark.parametrize(
+    ("cause", "has_others", "goes"),
+    [(BROKEN, False, True), (BROKEN, True, True), (FULL, False, False), (FULL, True, True),
+     (NO_FILES, False, False), (NO_FILES, True, False)],
+)  # fmt: skip
+async def test_a_dir_that_is_only_full_goes_offline_where_others_have_room(
+    cause: OSError, has_others: bool, goes: bool
+) -> None:
+    node = Node(1, dirs=("/d", "/e"))
+    await node.apply([topic(SOLE)])
+    log = node.replica.log
+    found, happened = failures(node, has_other_replicas=has_others)
+    error = found.failed(StorageError(log.log_dir, cause))
+    assert error.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (log.log_dir in node.logs.offline) is goes
+    assert happened == ([[log.name], "second"] if goes else [])
+    found.failed(StorageError(log.log_dir, cause))  # what meets it afterwards is answered alike
+    assert len(happened) == (2 if goes else 0)
+
+
+async def test_the_last_dir_that_fails_is_told_once() -> None:
+    node = Node(1, dirs=("/d", "/e"))
+    found, happened = failures(node)
+    found.failed(StorageError("/d", BROKEN))
+    assert "all" not in happened
+    for _ in range(2):
+        found.failed(StorageError("/e", BROKEN))
+    assert happened.count("all") == 1
+
+
+async def test_a_full_disk_is_told_of_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    node = Node(1)
+    found, _ = failures(node)
+    said = []
+    for now_ms in (
+        1_000,
+        1_001,
+        1_000 + FULL_INTERVAL_MS - 1,
+        1_000 + FULL_INTERVAL_MS,
+        1_001 + FULL_INTERVAL_MS,
+    ):
+        node.now_ms = now_ms
+        found.failed(StorageError("/d", FULL))
+        said.append(caplog.text.count("until there is room again"))
+    assert said == [1, 1, 1, 2, 2]
+    node.now_ms = 10 * FULL_INTERVAL_MS
+    found.failed(StorageError("/d", NO_FILES))
+    assert "allow more open files" in caplog.text
+
+
+# --- log dirs that are lost ---------------------------------------------------------------------------------------
+
+
+class Store:
+    """Keeps an image."""
+
+    def __init__(self, image: ClusterImage) -> None:
+        self.image = image
+        self.error: StorageError | None = None
+
+    async def change(self, decide: Any) -> None:
+        if self.error is not None:
+            raise self.error
+        self.image = self.image.apply(decide(self.image))
+
+
+def kept(node: Node, *known: bytes) -> tuple[LostDirs, Store]:
+    image = node.image.apply([LogDirsRegistered(1, frozenset(known))]) if known else node.image
+    store = Store(image)
+    return LostDirs(1, node.logs, node.replicas, store), store  # type: ignore[arg-type]
+
+
+async def two_dirs() -> tuple[Node, bytes, bytes]:
+    node = Node(1, dirs=("/d", "/e"))
+    await node.apply([topic(SOLE, SOLE)])
+    node.logs.write_meta("c", 1)
+    one, other = (node.logs.meta[path].directory_id for path in ("/d", "/e"))
+    assert one is not None
+    assert other is not None
+    return node, one, other
+
+
+@pytest.mark.parametrize("known", ["nothing", "one", "both", "more"])
+async def test_the_dirs_that_a_broker_has_are_remembered(known: str) -> None:
+    node, one, other = await two_dirs()
+    ids = {"nothing": (), "one": (one,), "both": (one, other), "more": (one, other, OTHER_ID)}[known]
+    dirs, store = kept(node, *ids)
+    both = frozenset({one, other})
+    assert lost.present_dirs(node.logs) == both
+    assert lost.lost_dirs(node.logs, 1, store.image) == ({OTHER_ID} if known == "more" else set())
+    assert lost.lost_dirs(node.logs, 2, store.image) == set()
+    assert dirs.register(store.image) == ([] if known == "both" else [LogDirsRegistered(1, both)])
+
+
+async def test_a_single_dir_need_not_be_remembered() -> None:
+    node = Node(1)
+    node.logs.write_meta("c", 1)
+    dirs, store = kept(node)
+    assert dirs.register(store.image) == []
+    dirs, store = kept(node, OTHER_ID)
+    assert dirs.register(store.image) == [LogDirsRegistered(1, lost.present_dirs(node.logs))]
+
+
+@pytest.mark.parametrize("is_missing", [False, True])
+async def test_a_lost_dir_is_forgotten_once_nothing_is_missing(
+    is_missing: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    node, one, other = await two_dirs()
+    dirs, store = kept(node, one, other, OTHER_ID)
+    node.replicas.own_logs.lost_dirs = frozenset({OTHER_ID})
+    if is_missing:
+        node.replicas._close("t", 1)
+    changes = dirs.register(store.image)
+    assert changes == ([] if is_missing else [LogDirsRegistered(1, frozenset({one, other}))])
+    assert node.replicas.own_logs.lost_dirs == ({OTHER_ID} if is_missing else frozenset())
+    assert ("1 partitions stay offline: t-1." in caplog.text) is is_missing
+
+
+async def test_a_dir_of_which_nothing_is_known_is_told_of_without_an_id(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    node, *_ = await two_dirs()
+    dirs, store = kept(node)
+    node.replicas.own_logs.lost_dirs = frozenset({LOST})
+    node.replicas._close("t", 0)
+    dirs.register(store.image)
+    assert "a log dir is lost: 1 partitions" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("why", "is_possible"),
+    [
+        ("nothing", False),
+        ("lost dir", True),
+        ("missing log", True),
+        ("another topic's", True),
+        ("offline dir", False),
+    ],
+)
+async def test_what_is_lost_may_be_given_up_and_what_may_come_back_may_not(
+    why: str, is_possible: bool
+) -> None:
+    node, one, other = await two_dirs()
+    dirs, store = kept(node, one, other)
+    if why in ("lost dir", "offline dir"):
+        node.replicas.own_logs.lost_dirs = frozenset({OTHER_ID})
+    if why == "missing log":
+        node.logs.missing["t", 0] = "/d/t-0"
+    if why == "another topic's":
+        await node.apply([topic(SOLE, SOLE, id=NO_TOPIC_ID)])
+        node.logs.get("t", 0).topic_id = OTHER_ID  # type: ignore[union-attr]
+        node.replicas._image = node.image.apply([topic(SOLE, SOLE)])
+    if why == "offline dir":
+        node._storage_failed(StorageError("/e", BROKEN))
+    assert await dirs.begin_again("t", 0) is is_possible
+    info = store.image.topics["t"].partitions[0]
+    assert info == (SOLE.with_sole_leader(1) if is_possible else SOLE)
+
+
+# --- the ISR, decided here ----------------------------------------------------------------------------------------
+
+
+async def test_a_proposal_that_is_decided_here_is_answered() -> None:
+    node = Node(1)
+    await node.create(LED._replace(isr=(1,)))
+    store = Store(node.image)
+    alter = LocalAlterPartition(1, store)  # type: ignore[arg-type]
+    node.replica.follower_fetched(2, 0, log_start_offset=0)
+    [(replica, change)] = node.proposals
+    await alter._carry_out([(replica, change._replace(leader_epoch=4)), (replica, change)])
+    assert replica.in_sync_replicas == {1, 2}
+    assert store.image.topics["t"].partitions[0] == LED._replace(isr=(1, 2), partition_epoch=8)
+
+
+async def test_a_proposal_that_could_not_be_kept_is_taken_back(autojump_clock: Any) -> None:
+    node = Node(1)
+    await node.create(LED._replace(isr=(1,)))
+    store = Store(node.image)
+    store.error = StorageError("/d", BROKEN)
+    alter = LocalAlterPartition(1, store)  # type: ignore[arg-type]
+    node.replica.follower_fetched(2, 0, log_start_offset=0)
+    await alter._carry_out(node.proposals[:1])
+    assert node.replica.in_sync_replicas == {1}
+    node.replica.follower_fetched(2, 0, log_start_offset=0)
+    assert len(node.proposals) == 2  # it is made again
+
+
+async def test_proposals_are_decided_on_until_none_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_sync, "CHANGES_AT_ONCE", 2)
+    node = Node(1)
+    await node.apply([*brokers(), topic(*[LED._replace(isr=(1,))] * 5)])
+    store = Store(node.image)
+    alter = LocalAlterPartition(1, store)  # type: ignore[arg-type]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(alter.run)
+        for count in (3, 5):  # those that come later too
+            for index in range(len(node.proposals), count):
+                node.replicas.leader("t", index).follower_fetched(2, 0, log_start_offset=0)
+                alter.propose(*node.proposals[-1])
+            await trio.testing.wait_all_tasks_blocked()
+            in_sync_now = [info.isr for info in store.image.topics["t"].partitions]
+            assert in_sync_now == [(1, 2)] * count + [(1,)] * (5 - count)
+        nursery.cancel_scope.cancel()

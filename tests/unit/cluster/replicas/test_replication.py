@@ -1,0 +1,335 @@
+"""Whole brokers that follow each other, in simulated worlds: what reaches followers, and what is left after failures."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+import trio
+
+from barnabas.client import ClientError
+from barnabas.cluster.metadata.changes import TopicCreated
+from barnabas.cluster.metadata.image import NO_TOPIC_ID
+from barnabas.cluster.replication.roles import Role
+from barnabas.errors import StorageError
+from barnabas.testing.simulation.world import World
+from barnabas.wire.generated.delete_records import DeleteRecordsRequest
+from tests.support.effort import examples
+from tests.support.replicating import ReplicatingCluster, consume, in_world, produce, replicating
+
+
+def test_followers_have_what_was_acknowledged_byte_for_byte() -> None:
+    async def program(world: World) -> None:
+        async with replicating(world) as cluster:
+            await cluster.start(1, 2, 3)
+            cluster.metadata.create("t", (1, 2, 3))
+            async with cluster.client() as client:
+                for n in range(50):
+                    assert await produce(client, b"%d" % n, b"x" * n) == 2 * n
+                    assert cluster.replica(2).log.log_end_offset == 2 * n + 2
+                    assert cluster.replica(3).log.log_end_offset == 2 * n + 2
+                assert len(await cluster.until_equal()) > 50 * 61
+                assert len(await consume(client)) == 100
+
+    in_world(program)
+
+
+def test_a_follower_that_comes_back_catches_up_and_joins_the_isr() -> None:
+    async def program(world: World) -> None:
+        async with replicating(world) as cluster:
+            await cluster.start(1, 2)
+            cluster.metadata.create("t", (1, 2))
+            async with cluster.client() as client:
+                await produce(client, b"before")
+                cluster.kill(2)
+                await produce(
+                    client, b"while it is away", timeout_ms=30_000
+                )  # once the leader does without it
+                assert cluster.metadata.partition("t").isr == (1,)
+                cluster.metadata.broker_failed(2)
+                await cluster.start(2)
+                await cluster.until(lambda: cluster.metadata.partition("t").isr == (1, 2))
+                await produce(client, b"after")
+                await cluster.until_equal()
+                assert await consume(client) == [b"before", b"while it is away", b"after"]
+
+    in_world(program)
+
+
+def test_what_only_a_dead_leader_had_is_truncated_when_it_follows() -> None:
+    async def program(world: World) -> None:
+        async with replicating(world) as cluster:
+            await cluster.start(1, 2, 3)
+            cluster.metadata.create("t", (1, 2, 3))
+            async with cluster.client() as client:
+                await produce(client, b"kept")
+                await cluster.until_equal()
+                world.network.cut("broker-1", "broker-2")
+                world.network.cut("broker-1", "broker-3")
+                await produce(client, b"lost", b"lost too", acks=1)
+                cluster.kill(1)
+                cluster.metadata.broker_failed(1)
+                world.network.heal()
+                assert cluster.metadata.partition("t").leader == 2
+                await produce(client, b"new")
+                await cluster.start(1)
+                await cluster.until(lambda: cluster.metadata.partition("t").isr == (1, 2, 3))
+                await cluster.until_equal()
+                assert await consume(client) == [b"kept", b"new"]
+                cluster.metadata.elect("t", 0, 1)
+                await produce(client, b"newest")
+                await cluster.until_equal()
+                assert await consume(client) == [b"kept", b"new", b"newest"]
+
+    in_world(program)
+
+
+def test_deleted_records_are_deleted_on_followers_before_the_answer() -> None:
+    async def program(world: World) -> None:
+        async with replicating(world) as cluster:
+            await cluster.start(1, 2)
+            cluster.metadata.create("t", (1, 2))
+            async with cluster.client() as client:
+                await produce(client, *[b"x"] * 10)
+                await produce(client, *[b"y"] * 10)
+                partition = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=15)
+                topic = DeleteRecordsRequest.DeleteRecordsTopic(name="t", partitions=[partition])
+                response = await client.ask_leader(
+                    "t", 0, DeleteRecordsRequest(topics=[topic], timeout_ms=10_000)
+                )
+                (answer,) = response.topics[0].partitions
+                assert (answer.error_code, answer.low_watermark) == (0, 15)
+                assert cluster.replica(2).log.log_start_offset == 15
+                await cluster.start(3)
+                cluster.metadata.create("u", (1, 2), topic_id=b"another topic id")  # others go on
+                await produce(client, b"z", topic="u")
+
+    in_world(program)
+
+
+def test_a_new_replica_begins_where_the_leader_does() -> None:
+    async def program(world: World) -> None:
+        async with replicating(world) as cluster:
+            await cluster.start(1, 2)
+            cluster.metadata.create("t", (1,))
+            async with cluster.client() as client:
+                await produce(client, *[b"x"] * 10)
+                await produce(client, *[b"y"] * 10)
+                cluster.replica(1).log.delete_records_before(15)
+                cluster.metadata.reassign("t", 0, (1, 2))
+                await cluster.until(lambda: cluster.metadata.partition("t").isr == (1, 2))
+                await cluster.until(lambda: cluster.replica(2).log.log_start_offset == 15)
+                await produce(client, b"z")
+                await cluster.until_equal()
+
+    in_world(program)
+
+
+SEEDS = range(examples(2))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nothing_acknowledged_is_lost_when_brokers_fail_at_random(seed: int) -> None:
+    async def program(world: World) -> None:
+        random = Random(seed)
+        async with replicating(world, min_insync_replicas="2") as cluster, trio.open_nursery() as nursery:
+            await cluster.start(1, 2, 3)
+            cluster.metadata.create("t", (1, 2, 3), (2, 3, 1))
+            history = History(cluster, random)
+            for index in (0, 1):
+                nursery.start_soon(history.produce, index)
+            for _ in range(3):
+                await history.disturb()
+            history.is_over = True
+            with trio.fail_after(120):
+                await history.ended()
+            nursery.cancel_scope.cancel()
+            await history.check()
+
+    in_world(program, seed)
+
+
+class History:
+    """A producer for each partition, and what happens to brokers; at most one of them is away at a time."""
+
+    def __init__(self, cluster: ReplicatingCluster, random: Random) -> None:
+        self.cluster = cluster
+        self.random = random
+        self.is_over = False
+        self.acknowledged: dict[int, dict[int, bytes]] = {0: {}, 1: {}}
+        self._left = 2
+
+    async def produce(self, index: int) -> None:
+        """Produce single records, and remember those that were acknowledged."""
+        async with self.cluster.client(request_timeout_ms=3_000, retries=0) as client:
+            number = 0
+            while not self.is_over:
+                number += 1
+                value = b"%d/%d" % (index, number)
+                try:
+                    offset = await produce(client, value, index=index, timeout_ms=2_000)
+                except ClientError:
+                    client.forget()
+                    await trio.sleep(0.05)
+                else:
+                    assert self.acknowledged[index].setdefault(offset, value) == value, (
+                        "one offset, two records"
+                    )
+                await trio.sleep(self.random.uniform(0, 0.02))
+        self._left -= 1
+
+    async def ended(self) -> None:
+        """Wait until the producers have ended."""
+        while self._left:
+            await trio.sleep(0.1)
+
+    async def disturb(self) -> None:
+        """Let something happen, and wait until all replicas are in sync again."""
+        random, cluster = self.random, self.cluster
+        metadata = cluster.metadata
+        await trio.sleep(random.uniform(0, 0.5))
+        kind = random.choice(("kill", "power", "elect", "cut", "lag"))
+        broker_id = random.choice((1, 2, 3))
+        print(f"{trio.current_time():.3f} {kind} {broker_id}")
+        if kind in ("kill", "power"):
+            cluster.kill(broker_id, power=random if kind == "power" else None)
+            await trio.sleep(random.uniform(0, 0.5))
+            metadata.broker_failed(broker_id)
+            await trio.sleep(random.uniform(0, 3))
+            await cluster.start(broker_id)
+            metadata.broker_came(broker_id)
+        elif kind == "elect":
+            for _ in range(random.randrange(1, 4)):
+                index = random.randrange(2)
+                metadata.elect("t", index, random.choice(metadata.partition("t", index).isr))
+                await trio.sleep(random.choice((0, 0.05)))
+        elif kind == "cut":
+            cluster.world.network.cut(
+                f"broker-{broker_id}", f"broker-{broker_id % 3 + 1}", both_ways=random.random() < 0.5
+            )
+            await trio.sleep(random.uniform(0, 10))
+            cluster.world.network.heal()
+        else:
+            view = metadata.views[broker_id]
+            view.hold()
+            for index in (0, 1):
+                metadata.elect("t", index, random.choice(metadata.partition("t", index).isr))
+            await trio.sleep(random.uniform(0, 2))
+            view.hold(is_held=False)
+        await cluster.until(
+            lambda: all(len(metadata.partition("t", index).isr) == 3 for index in (0, 1)), seconds=120
+        )
+
+    async def check(self) -> None:
+        """See that all replicas are equal, and have what was acknowledged where it was."""
+        for index in (0, 1):
+            await self.cluster.until_equal("t", index)
+            async with self.cluster.client() as client:
+                values = await consume(client, index=index)
+            for offset, value in self.acknowledged[index].items():
+                assert values[offset] == value, (index, offset, value)
+            assert len(self.acknowledged[index]) > 10
+
+
+def test_a_partition_that_comes_while_a_fetch_waits_is_not_held_up_by_it() -> None:
+    async def program(world: World) -> None:
+        async with replicating(world, replica_fetch_wait_max_ms="4000") as cluster:
+            await cluster.start(1, 2)
+            cluster.metadata.create("t", (1, 2))
+            async with cluster.client() as client:
+                await produce(client, b"x")
+                await cluster.until_equal()
+                await trio.sleep(0.5)  # the follower's fetch waits now
+                before = trio.current_time()
+                for n in range(3):
+                    cluster.metadata.create(f"u{n}", (1, 2), topic_id=b"another topic %02d" % n)
+                    await produce(client, b"y", topic=f"u{n}")
+                    await produce(client, b"z", topic=f"u{n}")
+                assert trio.current_time() - before < 1
+                for n in range(3):
+                    await produce(client, b"y", topic=f"u{n}")
+                assert trio.current_time() - before < 1.5
+                await trio.sleep(10)
+                before = trio.current_time()
+                await produce(client, b"x")
+                for n in range(3):
+                    await produce(client, b"y", topic=f"u{n}")
+                assert trio.current_time() - before < 0.1
+
+    in_world(program)
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_a_replica_whose_log_may_be_in_a_failed_log_dir_is_not_made_empty(is_new: bool) -> None:
+    async def program(world: World) -> None:
+        async with replicating(world, log_dirs="/data,/other") as cluster:
+            await cluster.start(1, 2)
+            broker = cluster.machines[2].broker
+            assert broker is not None
+            logs, replicas = broker.services.logs, broker.services.replicas
+            logs.take_offline("/other", StorageError("/other", OSError(5, "broken")))
+            if is_new:  # as the controller says in LeaderAndIsr
+                replicas.begin_empty("t", 0)
+            cluster.metadata.create("t", (1, 2))
+            await cluster.until(lambda: "t" in broker.services.metadata.image.topics)
+            assert replicas.role("t", 0) is (Role.FOLLOWER if is_new else Role.OFFLINE)
+
+    in_world(program)
+
+
+def test_a_topic_without_an_id_is_replicated_by_name_and_gets_its_id_later() -> None:
+    async def program(world: World) -> None:
+        async with replicating(world) as cluster:
+            await cluster.start(1, 2)
+            cluster.metadata.create("t", (1, 2), topic_id=NO_TOPIC_ID)
+            async with cluster.client() as client:
+                await produce(client, b"x")
+                assert cluster.replica(2).log.topic_id is None
+                topic = cluster.metadata.image.topics["t"]
+                cluster.metadata.change(TopicCreated(topic._replace(id=b"0123456789abcdef")))
+                await produce(client, b"y")
+                await cluster.until_equal()
+                assert await consume(client) == [b"x", b"y"]
+
+    in_world(program)
+
+
+def test_a_follower_syncs_what_it_acknowledges_where_that_is_asked_for() -> None:
+    async def program(world: World) -> None:
+        async with replicating(world, log_flush_interval_messages="1") as cluster:
+            await cluster.start(1, 2)
+            cluster.metadata.create("t", (1, 2))
+            async with cluster.client() as client:
+                for n in range(10):
+                    await produce(client, b"%d" % n)
+                for broker_id in (1, 2):
+                    cluster.kill(broker_id, power=Random(broker_id))
+                    cluster.metadata.unregister(broker_id)
+                await cluster.start(1, 2)
+                cluster.metadata.elect("t", 0, 2, isr=(1, 2))
+                await cluster.until_equal()
+                assert await consume(client) == [b"%d" % n for n in range(10)]
+
+    in_world(program)
+
+
+def test_a_follower_is_moved_to_another_log_dir_while_it_follows() -> None:
+    async def program(world: World) -> None:
+        async with replicating(world, log_dirs="/data,/other") as cluster:
+            await cluster.start(1, 2)
+            cluster.metadata.create("t", (1, 2))
+            async with cluster.client() as client:
+                for n in range(10):
+                    await produce(client, b"%d" % n)
+                broker = cluster.machines[2].broker
+                assert broker is not None
+                before = cluster.replica(2).log.log_dir
+                broker.services.log_mover.start("t", 0, "/other" if before == "/data" else "/data")
+                for n in range(10):
+                    await produce(client, b"%d" % n)
+                await cluster.until(lambda: cluster.replica(2).log.log_dir != before)
+                await produce(client, b"after")
+                await cluster.until_equal()
+                assert len(await consume(client)) == 21
+
+    in_world(program)

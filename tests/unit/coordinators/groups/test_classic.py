@@ -1,0 +1,525 @@
+"""A classic group, event by event, without a broker."""
+
+from __future__ import annotations
+
+from itertools import chain
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.cluster.metadata.image import ClusterImage
+from barnabas.config.features import RecordVersions
+from barnabas.coordinators.groups.group import Committer
+from barnabas.coordinators.groups.member import Joining, Member, Members, State
+from barnabas.coordinators.groups.records import CommittedOffset
+from barnabas.coordinators.groups.settings import TOGETHER_MS, GroupSettings
+from barnabas.coordinators.groups.shard import GroupShard
+from barnabas.coordinators.statemachine.decision import Decision
+from barnabas.wire.codec import encode_versioned
+from barnabas.wire.generated.data.consumer_protocol_subscription import CODEC as SUBSCRIPTION
+from barnabas.wire.generated.data.consumer_protocol_subscription import ConsumerProtocolSubscription
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.join_group import JoinGroupRequest, JoinGroupResponse
+from barnabas.wire.generated.leave_group import LeaveGroupRequest
+from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
+from barnabas.wire.generated.sync_group import SyncGroupRequest, SyncGroupResponse
+from tests.support.refusals import code_of
+
+NO_DELAY = GroupSettings(initial_rebalance_delay_ms=0)
+NAMES = ("range", "uniform", "sticky")
+
+NO_TOPICS = SimpleNamespace(image=ClusterImage(""))
+
+
+class Harness:
+    """A shard with one group; keeps the answers by waiter and replays what is decided."""
+
+    def __init__(self, settings: GroupSettings = NO_DELAY) -> None:
+        self.shard = GroupShard(settings, NO_TOPICS)
+        self.answers: dict[int, JoinGroupResponse | SyncGroupResponse] = {}
+        self.journal: list[tuple[bytes, bytes | None]] = []
+        self.timers: dict[object, int] = {}
+        self.waiter = 0
+        self.client_id = "c"
+
+    def settle(self, out: Decision) -> None:
+        for key, value in out.records:
+            self.journal.append((key, value))
+            self.shard.replay(key, value, loading=False)
+        self.answers.update(out.replies)
+        for to, reply in out.many_replies:
+            self.answers.update({waiter: reply(member_id) for member_id, waiter in to.items()})
+        for timer, at_ms in (*chain.from_iterable(out.many_timers), *out.timers.items()):
+            if at_ms is None:
+                self.timers.pop(timer, None)
+            else:
+                self.timers[timer] = at_ms
+
+    def gather(self, now: int) -> None:
+        """Let a group that waits for nobody begin its first generation."""
+        if self.timers.get(("join", "g")) == now + TOGETHER_MS:
+            self.expire("join", "g", now=now)
+
+    def join(
+        self, new_id: str, member_id: str = "", *, now: int = 0, known: bool = False, **fields: object
+    ) -> int:
+        self.waiter += 1
+        out = Decision()
+        request = JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=30_000,
+            member_id=member_id,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"m")],
+        )
+        for name, value in fields.items():
+            setattr(request, name, value)
+        joining = Joining(
+            request,
+            self.client_id,
+            "/h",
+            self.waiter,
+            new_id,
+            known_id_required=known,
+            can_skip_assignment=True,
+        )
+        self.shard.join(joining, now, out)
+        self.settle(out)
+        self.gather(now)
+        return self.waiter
+
+    def sync(self, member_id: str, generation: int, now: int = 0, **assignments: bytes) -> int:
+        self.waiter += 1
+        out = Decision()
+        entries = [
+            SyncGroupRequest.SyncGroupRequestAssignment(member_id=name, assignment=value)
+            for name, value in assignments.items()
+        ]
+        request = SyncGroupRequest(
+            group_id="g", generation_id=generation, member_id=member_id, assignments=entries
+        )
+        self.shard.group("g").sync(request, self.waiter, now, out)
+        self.settle(out)
+        return self.waiter
+
+    def leave(self, *member_ids: str) -> list[int]:
+        out = Decision()
+        members = [LeaveGroupRequest.MemberIdentity(member_id=member_id) for member_id in member_ids]
+        codes = self.shard.leave("g", members, 5, out)
+        self.settle(out)
+        return codes
+
+    def expire(self, *timer: object, now: int) -> None:
+        out = Decision()
+        self.shard.expire(timer, now, out)
+        self.settle(out)
+
+    def stable_pair(self) -> None:
+        """Members a (leader) and b in a stable generation 2."""
+        self.join("a")
+        self.join("b")
+        self.join("", "a")
+        self.sync("b", 2)
+        self.sync("a", 2, a=b"1", b=b"2")
+        assert self.group.state is State.STABLE
+
+    @property
+    def group(self):  # type: ignore[no-untyped-def]
+        return self.shard.groups["g"]
+
+
+def test_a_first_member_leads_and_a_second_makes_all_join_again() -> None:
+    h = Harness()
+    first = h.join("a")
+    assert h.answers[first].generation_id == 1
+    assert h.answers[first].leader == "a"
+    second = h.join("b")
+    assert second not in h.answers
+    again = h.join("", "a")
+    assert h.answers[again].generation_id == h.answers[second].generation_id == 2
+    assert [member.member_id for member in h.answers[again].members] == ["a", "b"]
+    assert h.answers[second].members == []
+
+
+def test_members_are_told_their_assignment_when_the_leader_has_synced() -> None:
+    h = Harness()
+    h.join("a")
+    h.join("b")
+    h.join("", "a")
+    waiting = h.sync("b", 2)
+    assert waiting not in h.answers
+    leading = h.sync("a", 2, a=b"1", b=b"2")
+    assert h.answers[waiting].assignment == b"2"
+    assert h.answers[leading].assignment == b"1"
+
+
+def test_what_is_written_restores_the_group() -> None:
+    h = Harness()
+    h.stable_pair()
+    other = GroupShard(NO_DELAY, NO_TOPICS)
+    for key, value in h.journal:
+        other.replay(key, value, loading=True)
+    restored = other.groups["g"]
+    assert restored.record() == h.group.record()
+    assert restored.state is State.STABLE
+    out = Decision()
+    other.loaded(0, out)
+    assert set(out.timers) == {("session", "g", "a"), ("session", "g", "b")}
+
+
+@pytest.mark.parametrize(("group_version", "offset_version"), [(0, 1), (1, 1), (2, 2), (3, 3)])
+def test_groups_and_offsets_are_written_in_the_versions_of_the_release(
+    group_version: int, offset_version: int
+) -> None:
+    versions = RecordVersions(group_metadata=group_version, offset_commit=offset_version)
+    h = Harness(GroupSettings(initial_rebalance_delay_ms=0, record_versions=versions))
+    h.stable_pair()
+    of_group = [value for _, value in h.journal if value is not None]
+    assert {int.from_bytes(value[:2], "big") for value in of_group} == {group_version}
+    out = Decision()
+    offsets = [
+        (("t", 0), OffsetCommitValue(offset=5, leader_epoch=3, commit_timestamp=7)),
+        (("t", 1), OffsetCommitValue(offset=6, leader_epoch=3, commit_timestamp=7, expire_timestamp=9)),
+    ]
+    h.shard.commit("g", offsets, out)
+    assert [int.from_bytes((value or b"")[:2], "big") for _, value in out.records] == [offset_version, 1]
+    h.settle(out)
+    other = GroupShard(NO_DELAY, NO_TOPICS)
+    for key, value in h.journal:
+        other.replay(key, value, loading=True)
+    assert list(other.group("g").members) == list(h.group.members)
+    assert other.group("g").generation == h.group.generation
+    assert other.offsets == h.shard.offsets
+    assert other.offsets["g"]["t", 0].leader_epoch == (3 if offset_version == 3 else -1)
+
+
+def test_a_silent_member_is_dropped_and_the_others_must_join_again() -> None:
+    h = Harness()
+    h.stable_pair()
+    h.expire("session", "g", "b", now=10_000)
+    assert h.group.state is State.PREPARING_REBALANCE
+    again = h.join("", "a", now=10_000)
+    assert h.answers[again].generation_id == 3
+    assert [member.member_id for member in h.answers[again].members] == ["a"]
+
+
+def test_who_does_not_join_again_in_time_is_dropped() -> None:
+    h = Harness()
+    h.stable_pair()
+    waiting = h.join("", "a", now=1)
+    assert waiting not in h.answers
+    h.expire("join", "g", now=30_001)
+    assert h.answers[waiting].generation_id == 3
+    assert set(h.group.members) == {"a"}
+
+
+def test_who_does_not_sync_in_time_is_dropped() -> None:
+    h = Harness()
+    h.join("a")
+    h.join("b")
+    h.join("", "a")
+    h.sync("a", 2, a=b"1", b=b"2")
+    h.expire("sync", "g", now=30_000)
+    assert set(h.group.members) == {"a"}
+    assert h.group.state is State.PREPARING_REBALANCE
+
+
+def test_who_syncs_after_the_leader_has_assigned_is_in_time() -> None:
+    h = Harness()
+    h.join("a")
+    h.join("b")
+    h.join("", "a")
+    h.sync("a", 2, a=b"1", b=b"2")
+    h.sync("b", 2)
+    assert ("sync", "g") not in h.timers
+    h.expire("sync", "g", now=30_000)
+    assert set(h.group.members) == {"a", "b"}
+    assert h.group.state is State.STABLE
+
+
+def test_the_last_member_leaves_an_empty_group() -> None:
+    h = Harness()
+    h.join("a")
+    assert h.leave("a") == [0]
+    assert h.group.state is State.EMPTY
+    assert h.group.generation == 2
+    assert h.timers.keys() == set()
+
+
+def test_members_that_leave_together_are_gone_before_the_others_share() -> None:
+    h = Harness()
+    h.stable_pair()
+    waiting = h.join("c")
+    assert h.leave("a", "c", "nobody", "b") == [0, 0, ErrorCode.UNKNOWN_MEMBER_ID, 0]
+    assert h.answers[waiting] == JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+    assert h.group.state is State.EMPTY
+    assert h.group.generation == 3
+
+
+def test_an_id_that_was_given_and_is_given_back_rebalances_as_a_member_does() -> None:
+    h = Harness()
+    h.stable_pair()
+    h.join("c-1", known=True)
+    assert h.leave("c-1") == [0]
+    assert h.group.state is State.PREPARING_REBALANCE
+
+
+def test_a_group_without_delay_begins_without_who_is_about_to_join() -> None:
+    h = Harness()
+    h.join("c-1", known=True)
+    joined = h.join("s-1", group_instance_id="s", known=True)
+    assert h.answers[joined].generation_id == 1
+    assert h.group.pending == {"c-1"}
+
+
+def test_a_full_group_says_so_first_and_names_no_member() -> None:
+    h = Harness(GroupSettings(initial_rebalance_delay_ms=0, size_max=2))
+    h.stable_pair()
+    refused = h.join("c", "nobody", protocol_type="connect")
+    assert h.answers[refused] == JoinGroupResponse(error_code=ErrorCode.GROUP_MAX_SIZE_REACHED)
+
+
+def test_a_static_member_that_comes_back_is_described_with_the_client_that_it_was() -> None:
+    h = Harness()
+    h.client_id = "the first"
+    h.join("s-1", group_instance_id="s")
+    h.sync("s-1", 1)
+    h.client_id = "the second"
+    h.join("s-2", group_instance_id="s")
+    assert h.group.members["s-2"].client_id == "the first"
+
+
+def test_a_negative_rebalance_timeout_is_over_at_once() -> None:
+    h = Harness()
+    h.join("a", rebalance_timeout_ms=-1)
+    assert h.timers["sync", "g"] == -1
+    h.expire("sync", "g", now=0)
+    assert h.group.state is State.EMPTY
+
+
+def test_who_names_a_member_of_a_group_that_only_keeps_offsets_is_told_of_its_protocols_first() -> None:
+    h = Harness()
+    h.shard.offsets["g"] = {("t", 0): OffsetCommitValue()}
+    assert code_of(h.join, "x", "nobody", protocols=[]) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert code_of(h.join, "x", "nobody") == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_member_id_is_required_first_where_the_version_says_so() -> None:
+    h = Harness()
+    asked = h.join("a-1", known=True)
+    assert h.answers[asked].error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert h.answers[asked].member_id == "a-1"
+    joined = h.join("", "a-1", known=True)
+    assert h.answers[joined].generation_id == 1
+
+
+def test_a_static_member_comes_back_with_a_new_id_and_the_old_one_is_fenced() -> None:
+    h = Harness()
+    h.join("s-1", group_instance_id="s")
+    h.sync("s-1", 1, **{"s-1": b"mine"})
+    back = h.join("s-2", group_instance_id="s")
+    assert h.answers[back].generation_id == 1
+    assert h.answers[back].skip_assignment
+    assert h.group.state is State.STABLE
+    assert code_of(h.group.heartbeat, "s-1", "s", 1, 0, Decision()) == ErrorCode.FENCED_INSTANCE_ID
+    synced = h.sync("s-2", 1)
+    assert h.answers[synced].assignment == b"mine"
+
+
+def test_the_first_generation_waits_for_more_members() -> None:
+    h = Harness(GroupSettings(initial_rebalance_delay_ms=3000))
+    first = h.join("a")
+    assert first not in h.answers
+    second = h.join("b", now=1000)
+    h.expire("join", "g", now=3000)
+    assert second not in h.answers
+    assert h.timers["join", "g"] == 6000
+    h.expire("join", "g", now=6000)
+    assert h.answers[first].generation_id == h.answers[second].generation_id == 1
+
+
+def test_without_a_delay_a_first_generation_waits_for_who_comes_within_milliseconds(monkeypatch) -> None:
+    h = Harness(NO_DELAY)
+    monkeypatch.setattr(h, "gather", lambda now: None)
+    first, second = h.join("a"), h.join("b", now=TOGETHER_MS - 1)
+    h.expire("join", "g", now=TOGETHER_MS)
+    assert h.timers["join", "g"] == 2 * TOGETHER_MS
+    third = h.join("c", now=TOGETHER_MS + 1)
+    h.expire("join", "g", now=2 * TOGETHER_MS)
+    assert h.answers == {}
+    h.expire("join", "g", now=3 * TOGETHER_MS)
+    assert {h.answers[one].generation_id for one in (first, second, third)} == {1}
+
+
+def test_members_that_keep_coming_do_not_hold_up_a_first_generation_for_longer_than_they_may_take(
+    monkeypatch,
+) -> None:
+    h = Harness(NO_DELAY)
+    monkeypatch.setattr(h, "gather", lambda now: None)
+    first, now = h.join("m0", rebalance_timeout_ms=10), 0
+    while first not in h.answers:
+        now = h.timers["join", "g"]
+        h.join(f"m{now}", now=now - 1, rebalance_timeout_ms=10)
+        h.expire("join", "g", now=now)
+    assert now == 10
+
+
+def test_errors_of_members() -> None:
+    h = Harness()
+    h.stable_pair()
+    assert code_of(h.join, "", "nobody") == ErrorCode.UNKNOWN_MEMBER_ID
+    assert code_of(h.join, "c", session_timeout_ms=1) == ErrorCode.INVALID_SESSION_TIMEOUT
+    assert code_of(h.join, "c", protocol_type="connect") == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert code_of(h.join, "c", protocols=[]) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert code_of(h.sync, "a", 1) == ErrorCode.ILLEGAL_GENERATION
+    assert code_of(h.sync, "nobody", 2) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert code_of(h.group.heartbeat, "a", None, 1, 0, Decision()) == ErrorCode.ILLEGAL_GENERATION
+    assert code_of(h.group.heartbeat, "nobody", None, 2, 0, Decision()) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert code_of(h.group.leave, "nobody", None, Decision()) == ErrorCode.UNKNOWN_MEMBER_ID
+    h.join("c", now=1)
+    assert code_of(h.sync, "a", 2) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_who_may_commit() -> None:
+    h = Harness()
+    check = h.shard.check_commit
+    assert code_of(check, "g", Committer("", 3), 0, Decision()) == ErrorCode.ILLEGAL_GENERATION
+    check("g", Committer("", -1), 0, Decision())
+    h.stable_pair()
+    assert code_of(check, "g", Committer("", -1), 0, Decision()) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert code_of(check, "g", Committer("a", 1), 0, Decision()) == ErrorCode.ILLEGAL_GENERATION
+    check("g", Committer("a", 2), 0, Decision())
+    h.join("c", now=1)
+    h.join("", "a", now=1)
+    h.join("", "b", now=1)
+    assert h.group.state is State.COMPLETING_REBALANCE
+    assert code_of(check, "g", Committer("a", 3), 0, Decision()) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_offsets_are_kept_deleted_and_expire_when_nobody_reads() -> None:
+    h = Harness(GroupSettings(initial_rebalance_delay_ms=0, offsets_retention_ms=1000))
+    out = Decision()
+    h.shard.commit("g", [(("t", 0), OffsetCommitValue(offset=5, commit_timestamp=100))], out)
+    h.settle(out)
+    assert h.shard.offsets["g"]["t", 0].offset == 5
+    for now_ms, is_left in ((1099, True), (1100, False)):
+        for event in h.shard.expiring(now_ms):
+            out = Decision()
+            event(h.shard, out)
+            h.settle(out)
+        assert h.shard.exists("g") == is_left
+    assert not h.shard.exists("g")
+    assert code_of(h.shard.delete_group, "g", Decision()) == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_a_group_with_members_is_not_deleted() -> None:
+    h = Harness()
+    h.stable_pair()
+    assert code_of(h.shard.delete_group, "g", Decision()) == ErrorCode.NON_EMPTY_GROUP
+
+
+# --- what members read, and offsets of transactions ------------------------------------------------------------
+
+
+def subscription(*topics: str) -> bytes:
+    return encode_versioned(SUBSCRIPTION, ConsumerProtocolSubscription(topics=list(topics)), 0)
+
+
+def test_what_members_read_is_found_out_once_and_again_when_one_of_them_is_another() -> None:
+    h = Harness()
+    h.stable_pair()
+    members = h.group.members
+    for member_id, topics in (("a", ("x", "y")), ("b", ("y",))):
+        members.put(members[member_id].again(member_id, [("range", subscription(*topics))], 1, 1))
+    assert h.shard.subscription_size("g") >= 2
+    topics = h.group.subscribed_topics()
+    assert topics == {"x", "y"}
+    assert h.group.subscribed_topics() is topics
+    assert h.shard.subscription_size("g") == 0
+    members.put(members["a"].again("a", [("range", subscription("z"))], 1, 1))
+    assert h.shard.subscription_size("g") >= 2
+    assert h.group.subscribed_topics() == {"y", "z"}
+
+
+def test_a_transaction_that_ends_overrules_what_others_have_not_yet_committed() -> None:
+    h = Harness()
+    for producer_id, partitions, offset in ((1, range(4), 10), (2, range(2), 20), (3, range(3, 9), 30)):
+        for partition in partitions:
+            value = OffsetCommitValue(offset=offset)
+            h.shard.replay_commit(CommittedOffset("g", ("t", partition), value), producer_id)
+    h.shard.replay_commit(CommittedOffset("other", ("t", 0), OffsetCommitValue(offset=1)), 1)
+    h.shard.transaction_ended(1, committed=True)
+    assert {p: value.offset for (_, p), value in h.shard.offsets["g"].items()} == dict.fromkeys(range(4), 10)
+    assert h.shard.offsets["other"]["t", 0].offset == 1
+    assert h.shard.pending.topic_partitions("g") == {("t", p) for p in range(4, 9)}
+    h.shard.transaction_ended(2, committed=True)
+    h.shard.transaction_ended(3, committed=False)
+    assert len(h.shard.offsets["g"]) == 4
+    assert not h.shard.pending.has("g")
+
+
+# --- counting ---------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["put", "drop", "drop all", "wait"]),
+            st.sampled_from("abc"),
+            st.lists(st.sampled_from(NAMES), min_size=1, max_size=3),
+        ),
+        max_size=40,
+    )
+)
+def test_what_is_counted_of_members_is_what_they_are(steps: list[tuple[str, str, list[str]]]) -> None:
+    members = Members()
+    for step, member_id, names in steps:
+        protocols = [(name, b"") for name in names]
+        if step == "put":
+            members.put(Member(member_id, None, "", "", 1, len(names), protocols))
+        elif step == "drop all":
+            members.drop([member for member in members.values() if member.id not in members.joining])
+        elif member_id in members:
+            if step == "drop":
+                member = members[member_id]
+                assert members.take(member_id) is member
+            else:
+                members.joining[member_id] = 1
+        assert members.joining.keys() <= members.keys()
+        assert members.longest_rebalance_ms == max(
+            (member.rebalance_timeout_ms for member in members.values()), default=0
+        )
+        if members and any(members.shares([name]) for name in NAMES):
+            assert members.shares([members.choose_protocol()])
+        for name in NAMES:
+            known = [name in dict(member.protocols) for member in members.values()]
+            assert members.shares([name]) == all(known)
+
+
+def test_a_group_that_was_left_by_all_waits_for_more_members_as_a_new_one() -> None:
+    h = Harness(GroupSettings())
+    h.join("a")
+    h.expire("join", "g", now=3_000)
+    h.leave("a")
+    h.expire("join", "g", now=3_000)
+    assert (h.group.state, h.group.generation) == (State.EMPTY, 2)
+    first = h.join("b", now=10_000)
+    second = h.join("c", now=11_000)
+    h.expire("join", "g", now=13_000)
+    assert h.answers.keys().isdisjoint({first, second})
+    assert h.timers["join", "g"] == 16_000
+    h.expire("join", "g", now=16_000)
+    assert h.answers[first].generation_id == h.answers[second].generation_id == 3
+
+
+def test_another_protocol_type_cannot_join_while_a_group_gathers_even_if_all_have_left() -> None:
+    h = Harness(GroupSettings())
+    h.join("a")
+    h.leave("a")
+    assert (h.group.state, len(h.group.members)) == (State.PREPARING_REBALANCE, 0)
+    assert code_of(lambda: h.join("b", protocol_type="connect")) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    h.join("b")
+    assert list(h.group.members) == ["b"]

@@ -1,0 +1,167 @@
+"""Offsets of a classic group: who may commit and delete them, and since when nobody is there to read them."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.coordinators.groups.classic import ClassicGroup
+from barnabas.coordinators.groups.group import Committer
+from barnabas.coordinators.groups.member import State
+from barnabas.coordinators.groups.records import group_record
+from barnabas.coordinators.statemachine.decision import Decision
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.records.group_metadata import GroupMetadataValue
+from tests.support.refusals import code_of
+
+from .test_classic import NO_DELAY, Harness
+from .test_classic_times import SESSION_MS, protocols, session, stable
+
+OTHER = protocols("range", metadata=b"other")
+
+
+@pytest.mark.parametrize(
+    ("committer", "code"),
+    [
+        (Committer("", -1), ErrorCode.UNKNOWN_MEMBER_ID),
+        (Committer("", -1, transactional=True), 0),
+        (Committer("", -1, instance_id="s"), ErrorCode.UNKNOWN_MEMBER_ID),
+        (Committer("", -1, instance_id="s", transactional=True), ErrorCode.UNKNOWN_MEMBER_ID),
+        (Committer("a", -1), ErrorCode.ILLEGAL_GENERATION),
+        (Committer("a", -1, transactional=True), ErrorCode.ILLEGAL_GENERATION),
+        (Committer("nobody", 2), ErrorCode.UNKNOWN_MEMBER_ID),
+        (Committer("", 2), ErrorCode.UNKNOWN_MEMBER_ID),
+        (Committer("a", 2), 0),
+        (Committer("a", 2, transactional=True), 0),
+    ],
+)
+def test_who_may_commit_to_a_group_with_members(committer, code):
+    h = stable("a", "b")
+    if code:
+        assert code_of(h.shard.check_commit, "g", committer, 0, Decision()) == code
+    else:
+        h.shard.check_commit("g", committer, 0, Decision())
+
+
+@pytest.mark.parametrize("transactional", [True, False])
+@pytest.mark.parametrize("state", [State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE])
+def test_offsets_are_not_committed_between_two_generations_but_in_transactions(state, transactional):
+    """While members gather the former generation still counts."""
+    h = stable("a", "b")
+    h.join("", "a", protocols=OTHER)
+    if state is State.COMPLETING_REBALANCE:
+        h.join("", "b")
+    assert h.group.state is state
+    committer = Committer("b", h.group.generation, transactional=transactional)
+    if state is State.COMPLETING_REBALANCE and not transactional:
+        refused = code_of(h.shard.check_commit, "g", committer, 0, Decision())
+        assert refused == ErrorCode.REBALANCE_IN_PROGRESS
+    else:
+        out = Decision()
+        h.shard.check_commit("g", committer, 2_000, out)
+        assert out.timers == {session("b"): 2_000 + SESSION_MS}
+
+
+@pytest.mark.parametrize(("member_id", "code"), [("", 0), ("a", 0)])
+def test_a_group_without_members_keeps_offsets_for_who_names_no_generation(member_id, code):
+    h = stable("a")
+    h.leave("a")
+    h.shard.check_commit("g", Committer(member_id, -1), 0, Decision())
+    for generation in (0, h.group.generation):
+        refused = code_of(h.shard.check_commit, "g", Committer(member_id, generation), 0, Decision())
+        assert refused == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+# --- offsets that are kept ------------------------------------------------------------------------------------------
+
+
+def test_offsets_are_deleted_of_groups_of_consumers_and_of_those_without_members():
+    h = stable("a")
+    h.group.check_offset_deletion()
+    w = Harness()
+    w.join("w", protocol_type="connect")
+    assert code_of(w.group.check_offset_deletion) == ErrorCode.NON_EMPTY_GROUP
+    w.leave("w")
+    w.group.check_offset_deletion()
+
+
+def test_offsets_are_kept_since_the_last_member_has_left():
+    h = stable("a")
+    h.group.leave("a", None, out := Decision())
+    h.group.members_left(7_000, out)
+    h.settle(out)
+    retention = h.group.offset_retention()
+    assert retention is not None
+    assert retention.empty_since_ms == 7_000
+    other = Harness()
+    for key, value in h.journal:
+        other.shard.replay(key, value, loading=True)
+    assert (other.group.state, other.group.state_since_ms) == (State.EMPTY, 7_000)
+    assert (other.group.leader, other.group.protocol) == (None, None)
+
+
+def test_a_group_that_gathers_and_is_left_is_empty_since_nobody_is_waited_for():
+    h = stable("a")
+    h.join("given", known=True, now=2_000)
+    h.join("", "a", protocols=OTHER, now=2_000)
+    h.leave("a")
+    assert (h.group.state, h.group.state_since_ms) == (State.PREPARING_REBALANCE, 2_000)
+    h.expire("session", "g", "given", now=12_000)
+    other = Harness()
+    for key, value in h.journal:
+        other.shard.replay(key, value, loading=True)
+    for group in (h.group, other.group):
+        assert (group.state, group.state_since_ms, group.leader) == (State.EMPTY, 12_000, None)
+
+
+def test_a_group_that_has_never_had_members_is_not_empty_since_a_time():
+    h = Harness()
+    h.join("given", known=True)
+    retention = h.group.offset_retention()
+    assert retention is not None
+    assert retention.empty_since_ms == 0
+    assert not h.group.is_unused, "somebody is about to join"
+    assert not h.group.is_written
+    out = Decision()
+    h.group.end(out)
+    assert out.timers == {session("given"): None}
+
+
+def test_while_members_join_no_offset_expires():
+    h = stable("a")
+    h.join("b")
+    assert h.group.offset_retention() is None
+
+
+def test_a_group_is_stable_since_its_leader_has_assigned_and_that_is_written():
+    h = Harness(NO_DELAY)
+    h.join("a", now=100)
+    h.sync("a", 1, now=200, a=b"1")
+    other = Harness()
+    for key, value in h.journal:
+        other.shard.replay(key, value, loading=True)
+    assert (other.group.state, other.group.state_since_ms, other.group.assignments) == (
+        State.STABLE,
+        200,
+        {"a": b"1"},
+    )
+
+
+def test_a_group_without_members_reads_nothing_whatever_its_protocol_is():
+    h = stable("a")
+    h.leave("a")
+    for protocol_type in ("consumer", "connect"):
+        h.group.protocol_type = protocol_type
+        assert h.group.subscribed_topics() == set()
+
+
+def test_members_of_a_group_without_a_protocol_are_read_as_knowing_none():
+    member = GroupMetadataValue.MemberMetadata(member_id="a", session_timeout=9, subscription=b"said")
+    value = GroupMetadataValue(protocol_type="consumer", generation=5, protocol=None, members=[member])
+    group = ClassicGroup.restored("g", NO_DELAY, value)
+    assert group.members["a"].protocol_names == ("",)
+    assert group.subscribed_topics() is None
+    assert group.record() == group_record(
+        "g",
+        group.metadata_of(group.state_since_ms, [group.members["a"].record("", b"")]),
+        NO_DELAY.record_versions,
+    )

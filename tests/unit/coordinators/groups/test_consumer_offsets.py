@@ -1,0 +1,143 @@
+"""Offsets of a consumer group (KIP-848): who may commit and fetch them, and how long they are kept."""
+
+from __future__ import annotations
+
+from barnabas.coordinators.groups.group import Committer
+from barnabas.coordinators.statemachine.decision import Decision
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
+from tests.support.consumers import Client, Coordinator, converge, joined, partitions_of, with_topic
+from tests.support.refusals import code_of
+
+
+def check_commit(
+    coordinator: Coordinator, member_id: str, epoch: int, *partitions: int, version: int = 9
+) -> None:
+    coordinator.shard.check_commit(
+        "g",
+        Committer(
+            member_id,
+            epoch,
+            topic_partitions=[("t", partition) for partition in partitions],
+            api_version=version,
+        ),
+        0,
+        Decision(),
+    )
+
+
+def test_commits_are_checked_against_the_member_epoch() -> None:
+    coordinator = with_topic()
+    a, _ = joined(coordinator, "a", "b")
+    kept = partitions_of(a)
+    lost = [partition for partition in range(4) if partition not in kept]
+    check_commit(coordinator, "a", 3, *range(4))
+    assert code_of(check_commit, coordinator, "a", 4, *kept) == ErrorCode.STALE_MEMBER_EPOCH
+    assert code_of(check_commit, coordinator, "c", 3) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert code_of(check_commit, coordinator, "", -1) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert code_of(check_commit, coordinator, "a", 3, version=8) == ErrorCode.UNSUPPORTED_VERSION
+    # What it has had since then may be committed late (KIP-1251), what it has no more may not.
+    check_commit(coordinator, "a", 2, *kept)
+    assert code_of(check_commit, coordinator, "a", 2, *lost) == ErrorCode.STALE_MEMBER_EPOCH
+
+
+def test_what_a_member_gives_up_is_its_to_commit_until_it_has_said_so() -> None:
+    """Each answer is that of Apache Kafka 4.3.1: epochs are compared, and only for an older one is asked who has what."""
+    coordinator = with_topic()
+    (a,) = joined(coordinator, "a")
+    b, before = Client(coordinator, "b"), a.epoch
+    b.join()
+    a.beat()
+    lost = sorted(partition for _, partition in a.owned - a.told)
+    assert (a.epoch, len(lost)) == (before, 2)
+    a.settle()  # it has given them up, and its last commit is on its way: nobody else has them before it has said so
+    check_commit(coordinator, "a", before, *lost)
+    b.beat()
+    assert not b.told
+    check_commit(coordinator, "a", before, *lost)
+
+    a.beat()
+    assert a.epoch == before + 1
+    for _ in range(2):
+        assert code_of(check_commit, coordinator, "a", before, *lost) == ErrorCode.STALE_MEMBER_EPOCH
+        check_commit(coordinator, "a", before, *partitions_of(a))
+        check_commit(coordinator, "a", before + 1, *lost)
+        b.beat()
+        b.settle()
+    assert partitions_of(b) == lost
+
+    a.leave()
+    for epoch in (before, before + 1, -1):
+        assert code_of(check_commit, coordinator, "a", epoch, *lost) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_static_member_that_has_come_back_commits_for_all_that_it_kept_in_any_epoch() -> None:
+    coordinator = with_topic()
+    (a,) = joined(coordinator, "a")
+    b = Client(coordinator, "b", instance_id="i")
+    b.join()
+    converge(a, b)
+    kept, epoch = partitions_of(b), b.epoch
+    assert code_of(check_commit, coordinator, "b", epoch - 1, *kept) == ErrorCode.STALE_MEMBER_EPOCH
+    b.leave(for_a_while=True)
+    b.join()
+    assert b.epoch == epoch
+    check_commit(coordinator, "b", epoch - 1, *kept)
+
+
+def test_anybody_may_commit_while_nobody_is_in() -> None:
+    coordinator = with_topic()
+    (a,) = joined(coordinator, "a")
+    a.leave()
+    check_commit(coordinator, "", -1, 0)
+    assert code_of(check_commit, coordinator, "a", 1, 0) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_group_that_is_not_there_is_told_by_version() -> None:
+    coordinator = with_topic()
+    assert code_of(check_commit, coordinator, "a", 1) == ErrorCode.GROUP_ID_NOT_FOUND
+    assert code_of(check_commit, coordinator, "a", 1, version=8) == ErrorCode.ILLEGAL_GENERATION
+
+
+def test_who_fetches_offsets_as_a_member_must_be_one() -> None:
+    coordinator = with_topic()
+    joined(coordinator, "a")
+    coordinator.shard.check_fetch("g", "a", 2)
+    coordinator.shard.check_fetch("g", None, -1)
+    assert code_of(coordinator.shard.check_fetch, "g", "a", 3) == ErrorCode.STALE_MEMBER_EPOCH
+    assert code_of(coordinator.shard.check_fetch, "g", "b", 1) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_offsets_of_subscribed_topics_are_kept_and_the_rest_goes_with_the_group() -> None:
+    coordinator = with_topic()
+    (a,) = joined(coordinator, "a")
+    committed = OffsetCommitValue(offset=7, commit_timestamp=0)
+    topic_partitions = [(("t", 0), committed), (("other", 0), committed)]
+    coordinator.write(lambda shard, out: shard.commit("g", topic_partitions, out))
+    later_ms = coordinator.settings.offsets_retention_ms
+
+    def expire() -> None:
+        for event in coordinator.shard.expiring(later_ms):
+            coordinator.write(event)
+
+    expire()
+    assert list(coordinator.shard.offsets["g"]) == [("t", 0)]
+    a.leave()
+    expire()
+    assert coordinator.shard.groups == coordinator.shard.offsets == {}
+    assert coordinator.reloaded().groups == {}
+
+
+def test_a_group_with_members_is_not_deleted() -> None:
+    coordinator = with_topic()
+    (a,) = joined(coordinator, "a", regex="x.*")
+
+    def delete() -> None:
+        coordinator.write(lambda shard, out: shard.delete_group("g", out))
+
+    assert code_of(delete) == ErrorCode.NON_EMPTY_GROUP
+    a.leave()
+    delete()
+    assert coordinator.shard.groups == {}
+    last = dict(coordinator.journal)
+    assert all(value is None for value in last.values())

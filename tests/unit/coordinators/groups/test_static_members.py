@@ -1,0 +1,226 @@
+"""A static member of a classic group that comes back without its member id: what it takes over, and what others notice."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.coordinators.groups.classic import NEW_MEMBER_JOIN_TIMEOUT_MS
+from barnabas.coordinators.groups.group import Committer
+from barnabas.coordinators.groups.member import Joining, State
+from barnabas.coordinators.groups.shard import GroupShard
+from barnabas.coordinators.statemachine.decision import Decision
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.join_group import JoinGroupRequest, JoinGroupResponse
+from tests.support.refusals import code_of
+
+from .test_classic import NO_DELAY, NO_TOPICS, Harness
+from .test_classic_times import REBALANCE_MS, SESSION_MS, protocols, session
+
+
+class World(Harness):
+    """A group with two static members, s and t, whose member ids are s-1 and t-1 at first, and a dynamic one, d."""
+
+    def came(self, new_id: str, member_id: str = "", *, now: int = 5_000, **fields: object) -> int:
+        """A JoinGroup of who `new_id` begins with, if that is static."""
+        name = (member_id or new_id)[0]
+        instance = {} if name == "d" else {"group_instance_id": name}
+        return self.join(new_id, member_id, now=now, **instance, **fields)
+
+    def old_client(self, new_id: str, instance_id: str) -> JoinGroupResponse:
+        """The answer to a JoinGroup of a version that cannot be told to skip the assignment."""
+        out, self.waiter = Decision(), self.waiter + 1
+        request = JoinGroupRequest(
+            group_id="g", session_timeout_ms=SESSION_MS, rebalance_timeout_ms=REBALANCE_MS,
+            protocol_type="consumer", protocols=protocols("range"), group_instance_id=instance_id,
+        )  # fmt: skip
+        joining = Joining(
+            request, "c", "/h", self.waiter, new_id, known_id_required=True, can_skip_assignment=False
+        )
+        self.shard.join(joining, 5_000, out)
+        self.settle(out)
+        return self.answers[self.waiter]  # type: ignore[return-value]
+
+    def restored(self) -> Harness:
+        """The group as another coordinator reads it."""
+        other = Harness()
+        other.shard = GroupShard(NO_DELAY, NO_TOPICS)
+        for key, value in self.journal:
+            other.shard.replay(key, value, loading=True)
+        return other
+
+
+@pytest.fixture
+def world() -> World:
+    """They are stable in generation 1, s-1 leads, and each has been assigned its own name."""
+    world = World()
+    world.gather = lambda now: None  # type: ignore[method-assign]
+    for member_id in ("s-1", "t-1", "d-1"):
+        world.came(member_id, now=0)
+    world.expire("join", "g", now=3)
+    world.expire("join", "g", now=6)
+    for member_id in ("d-1", "t-1", "s-1"):
+        world.sync(member_id, 1, **{"s-1": b"s", "t-1": b"t", "d-1": b"d"})
+    assert (world.group.state, world.group.leader, world.group.generation) == (State.STABLE, "s-1", 1)
+    del world.gather
+    return world
+
+
+def members(answer: JoinGroupResponse) -> list[str]:
+    return [member.member_id for member in answer.members]
+
+
+# --- a stable group -----------------------------------------------------------------------------------------------
+
+
+def test_a_follower_takes_over_its_part_in_the_same_generation(world):
+    records = len(world.journal)
+    answer = world.answers[world.came("t-2")]
+    assert (answer.error_code, answer.generation_id, answer.member_id) == (0, 1, "t-2")
+    assert (answer.leader, answer.skip_assignment, members(answer)) == ("s-1", False, [])
+    assert (world.group.state, world.group.leader) == (State.STABLE, "s-1")
+    assert sorted(world.group.members) == ["d-1", "s-1", "t-2"]
+    assert world.answers[world.sync("t-2", 1)].assignment == b"t"
+    assert len(world.journal) == records + 1, "its new id is written down"
+    other = world.restored().group
+    assert other.static_ids == world.group.static_ids == {"s": "s-1", "t": "t-2"}
+    assert sorted(other.members) == ["d-1", "s-1", "t-2"]
+    assert other.assignments["t-2"] == b"t"
+
+
+def test_the_leader_is_told_the_members_and_to_assign_nothing(world):
+    answer = world.answers[world.came("s-2")]
+    assert (answer.leader, answer.member_id, answer.skip_assignment) == ("s-2", "s-2", True)
+    assert sorted(members(answer)) == ["d-1", "s-2", "t-1"]
+    assert world.group.leader == "s-2"
+    assert world.answers[world.sync("s-2", 1)].assignment == b"s"
+
+
+@pytest.mark.parametrize(("instance_id", "leader"), [("s", "s-1"), ("t", "s-1")])
+def test_an_old_client_is_told_of_the_leader_that_was_so_that_it_assigns_nothing(world, instance_id, leader):
+    answer = world.old_client(f"{instance_id}-2", instance_id)
+    assert (answer.error_code, answer.leader, members(answer)) == (0, leader, [])
+    assert (answer.member_id, answer.skip_assignment) == (f"{instance_id}-2", False)
+    assert world.group.leader == ("s-2" if instance_id == "s" else "s-1")
+
+
+def test_nobody_waits_for_the_former_id_any_more_and_the_new_one_has_a_whole_session(world):
+    world.came("t-2", now=5_000, session_timeout_ms=7_000)
+    assert world.timers == {
+        session("s-1"): SESSION_MS, session("d-1"): SESSION_MS, session("t-2"): 5_000 + 7_000,
+    }  # fmt: skip
+    world.expire("session", "g", "t-1", now=20_000)
+    assert world.group.state is State.STABLE
+
+
+def test_who_still_has_the_former_id_is_fenced_in_everything(world):
+    world.came("t-2")
+    fenced = ErrorCode.FENCED_INSTANCE_ID
+    assert code_of(world.group.heartbeat, "t-1", "t", 1, 0, Decision()) == fenced
+    assert code_of(world.group.leave, "t-1", "t", Decision()) == fenced
+    assert code_of(world.came, "x", "t-1") == fenced
+    commit = Committer("t-1", 1, instance_id="t")
+    assert code_of(world.shard.check_commit, "g", commit, 0, Decision()) == fenced
+    assert code_of(world.group.heartbeat, "t-1", None, 1, 0, Decision()) == ErrorCode.UNKNOWN_MEMBER_ID
+    unknown = code_of(world.group.heartbeat, "t-2", "another", 1, 0, Decision())
+    assert unknown == ErrorCode.UNKNOWN_MEMBER_ID
+    assert sorted(world.group.members) == ["d-1", "s-1", "t-2"]
+
+
+def test_who_leaves_by_its_instance_id_leaves_whatever_its_member_id_is(world):
+    world.came("t-2")
+    out = Decision()
+    world.group.leave("", "t", out)
+    assert sorted(world.group.members) == ["d-1", "s-1"]
+    assert world.group.static_ids == {"s": "s-1"}
+    assert code_of(world.group.leave, "", "t", Decision()) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_who_would_have_another_protocol_chosen_has_all_join_again(world):
+    """One that merely says more of itself has not."""
+    waiter = world.came("t-2", protocols=protocols("range", metadata=b"more"))
+    assert world.group.state is State.STABLE
+    assert waiter in world.answers
+    for member_id in ("s-1", "t-2", "d-1"):
+        world.came("", member_id, protocols=protocols("range", "sticky"))
+    assert (world.group.state, world.group.protocol, world.group.generation) == (
+        State.COMPLETING_REBALANCE, "range", 2,
+    )  # fmt: skip
+    for member_id in ("t-2", "d-1", "s-1"):
+        world.sync(member_id, 2)
+    records = len(world.journal)
+    waiter = world.came("t-3", now=8_000, protocols=protocols("sticky"))
+    assert world.group.state is State.PREPARING_REBALANCE
+    assert waiter not in world.answers
+    assert len(world.journal) == records
+    assert world.timers[session("t-3")] == 8_000 + NEW_MEMBER_JOIN_TIMEOUT_MS
+    assert session("t-2") not in world.timers
+    assert world.timers["join", "g"] == 8_000 + REBALANCE_MS
+
+
+# --- a group that is not stable -----------------------------------------------------------------------------------
+
+
+def rebalanced(world: World) -> None:
+    """All have joined again, and nobody has synced."""
+    for member_id in ("s-1", "t-1", "d-1"):
+        world.came("", member_id, protocols=protocols("range", metadata=b"2"))
+    assert (world.group.state, world.group.generation) == (State.COMPLETING_REBALANCE, 2)
+
+
+@pytest.mark.parametrize("has_synced", [True, False])
+def test_who_comes_back_while_members_wait_for_their_parts_has_all_join_again(world, has_synced):
+    rebalanced(world)
+    waiting = world.sync("d-1", 2)
+    former = world.sync("t-1", 2) if has_synced else 0
+    back = world.came("t-2")
+    assert world.group.state is State.PREPARING_REBALANCE
+    assert world.answers[waiting].error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    if has_synced:
+        assert world.answers[former].error_code == ErrorCode.FENCED_INSTANCE_ID
+    assert back not in world.answers
+    assert ("sync", "g") not in world.timers
+    world.came("", "s-1")
+    world.came("", "d-1")
+    assert world.answers[back].generation_id == 3
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_who_comes_back_while_members_gather_takes_the_place_of_who_it_was(world, leads):
+    name = "s" if leads else "t"
+    world.came("", "d-1", protocols=protocols("range", metadata=b"2"))
+    former = world.came("", f"{name}-1")
+    back = world.came(f"{name}-2")
+    fenced = JoinGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID, member_id=f"{name}-1")
+    assert world.answers[former] == fenced
+    assert back not in world.answers
+    assert session(f"{name}-1") not in world.timers
+    assert world.timers[session(f"{name}-2")] == 5_000 + NEW_MEMBER_JOIN_TIMEOUT_MS
+    world.came("", "t-1" if leads else "s-1")
+    answer = world.answers[back]
+    assert (answer.error_code, answer.generation_id) == (0, 2)
+    assert answer.leader == world.group.leader == ("s-2" if leads else "s-1")
+    assert bool(answer.members) is leads
+
+
+@pytest.mark.parametrize("has_synced", [True, False])
+def test_whether_it_has_its_part_is_known_of_who_comes_back(world, has_synced):
+    """A member that has not fetched its part in time leaves, whoever it is by now."""
+    rebalanced(world)
+    world.sync("s-1", 2, **{"s-1": b"s", "t-1": b"t", "d-1": b"d"})
+    world.sync("d-1", 2)
+    if has_synced:
+        world.sync("t-1", 2)
+    assert world.group.state is State.STABLE
+    world.came("t-2", protocols=protocols("range", metadata=b"2"))
+    assert world.group.state is State.STABLE
+    world.expire("sync", "g", now=50_000)
+    assert sorted(world.group.members) == (["d-1", "s-1", "t-2"] if has_synced else ["d-1", "s-1"])
+    assert world.group.state is (State.STABLE if has_synced else State.PREPARING_REBALANCE)
+    assert world.group.synced <= set(world.group.members)
+
+
+def test_an_instance_id_that_nobody_has_is_that_of_a_new_member(world):
+    new = world.came("u-1")
+    assert new not in world.answers
+    assert (world.group.state, world.group.static_ids["u"]) == (State.PREPARING_REBALANCE, "u-1")
+    assert world.group.leader == "s-1"

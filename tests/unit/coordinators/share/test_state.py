@@ -1,0 +1,200 @@
+"""The share coordinator's shard: what is written of share partitions, and how it is read again."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.cluster.metadata.changes import TopicCreated
+from barnabas.cluster.metadata.image import ClusterImage, PartitionInfo, TopicInfo
+from barnabas.coordinators.share.batches import StateBatch, combine
+from barnabas.coordinators.share.records import ShareState, StateKey
+from barnabas.coordinators.share.settings import OffsetReset, duration_ms, offset_reset
+from barnabas.coordinators.share.state import ShareStateShard, StateWrite
+from barnabas.coordinators.statemachine.decision import Decision
+from barnabas.wire.codec import record_type_id
+from barnabas.wire.generated.errors import ErrorCode
+from tests.support.refusals import code_of
+
+TOPIC = bytes(range(16))
+KEY: StateKey = ("group", TOPIC, 1)
+IMAGE = ClusterImage("cluster").apply(
+    [TopicCreated(TopicInfo("topic", TOPIC, tuple(PartitionInfo(1, (1,), (1,)) for _ in range(2))))]
+)
+SNAPSHOT, UPDATE = 0, 1
+
+
+class Coordinator:
+    """A shard with a log of what it has written."""
+
+    def __init__(self, updates_max: int = 3) -> None:
+        self.shard = ShareStateShard(updates_max, lambda: IMAGE)
+        self.log: list[tuple[bytes, bytes | None]] = []
+
+    def apply(self, out: Decision) -> None:
+        self.log += out.records
+        for key, value in out.records:
+            self.shard.replay(key, value, loading=False)
+
+    def initialize(self, state_epoch: int = 0, start: int = -1, key: StateKey = KEY) -> None:
+        out = Decision()
+        self.shard.initialize(key, state_epoch, start, 1000, out)
+        self.apply(out)
+
+    def write(self, write: StateWrite) -> None:
+        out = Decision()
+        self.shard.write(KEY, write, 2000, out)
+        self.apply(out)
+
+    def read(self, leader_epoch: int = 0) -> ShareState:
+        out = Decision()
+        state = self.shard.read(KEY, leader_epoch, 3000, out)
+        self.apply(out)
+        return state
+
+    @property
+    def kinds(self) -> list[int]:
+        return [record_type_id(key) for key, _ in self.log]
+
+    def reloaded(self) -> ShareStateShard:
+        shard = ShareStateShard(3, lambda: IMAGE)
+        for key, value in self.log:
+            shard.replay(key, value, loading=True)
+        return shard
+
+
+def test_nothing_is_read_or_written_before_it_is_initialized() -> None:
+    coordinator = Coordinator()
+    assert code_of(coordinator.read) == ErrorCode.INVALID_REQUEST
+    assert code_of(coordinator.write, StateWrite(0, 0, 5)) == ErrorCode.INVALID_REQUEST
+    assert coordinator.shard.summary(KEY) is None
+    coordinator.initialize()
+    state = coordinator.read()
+    assert (state.start_offset, state.complete_count, state.batches) == (-1, -1, ())
+
+
+def test_writes_add_up() -> None:
+    coordinator = Coordinator()
+    coordinator.initialize()
+    coordinator.write(StateWrite(0, 0, 0, 5, (StateBatch(5, 9, 2, 1),)))
+    coordinator.write(StateWrite(0, 0, 5, 3, (StateBatch(7, 12, 0, 1),)))
+    state = coordinator.read()
+    assert (state.start_offset, state.complete_count) == (5, 3)
+    assert state.batches == (StateBatch(5, 9, 2, 1), StateBatch(10, 12, 0, 1))
+    assert coordinator.reloaded().states == coordinator.shard.states
+
+
+def test_the_start_offset_never_goes_back() -> None:
+    coordinator = Coordinator()
+    coordinator.initialize(start=10)
+    coordinator.write(StateWrite(0, 0, 20, 4))
+    coordinator.write(StateWrite(0, 0, 15, 9, (StateBatch(12, 21, 2, 1),)))
+    state = coordinator.read()
+    assert (state.start_offset, state.complete_count) == (20, 4)
+    assert state.batches == (StateBatch(20, 21, 2, 1),)
+
+
+def test_after_some_updates_comes_a_snapshot() -> None:
+    coordinator = Coordinator(updates_max=2)
+    coordinator.initialize(start=0)
+    for offset in range(5):
+        coordinator.write(StateWrite(0, 0, 0, offset, (StateBatch(offset, offset, 2, 1),)))
+    assert coordinator.kinds == [SNAPSHOT, UPDATE, UPDATE, SNAPSHOT, UPDATE, UPDATE]
+    state = coordinator.read()
+    assert (state.snapshot_epoch, state.batches) == (1, (StateBatch(0, 4, 2, 1),))
+    assert coordinator.reloaded().states == coordinator.shard.states
+
+
+def test_an_older_leader_may_not_write_any_more() -> None:
+    coordinator = Coordinator()
+    coordinator.initialize()
+    coordinator.read(leader_epoch=3)
+    assert coordinator.kinds == [SNAPSHOT, UPDATE]
+    coordinator.read(leader_epoch=3)
+    assert coordinator.kinds == [SNAPSHOT, UPDATE]
+    assert code_of(coordinator.read, 2) == ErrorCode.FENCED_LEADER_EPOCH
+    assert code_of(coordinator.write, StateWrite(0, 2, 0)) == ErrorCode.FENCED_LEADER_EPOCH
+
+
+def test_who_begins_anew_fences_who_was_there() -> None:
+    coordinator = Coordinator()
+    coordinator.initialize(state_epoch=1, start=5)
+    coordinator.write(StateWrite(1, 0, 7, 0, (StateBatch(8, 9, 2, 1),)))
+    coordinator.initialize(state_epoch=4, start=0)
+    assert code_of(coordinator.write, StateWrite(1, 0, 9)) == ErrorCode.FENCED_STATE_EPOCH
+    assert code_of(coordinator.initialize, 3) == ErrorCode.FENCED_STATE_EPOCH
+    state = coordinator.read()
+    assert (state.state_epoch, state.start_offset, state.batches) == (4, 0, ())
+    assert state.snapshot_epoch == 1
+
+
+def test_only_partitions_that_exist_have_a_state() -> None:
+    coordinator = Coordinator()
+    assert code_of(coordinator.initialize, 0, 0, ("group", TOPIC, 2)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (
+        code_of(coordinator.initialize, 0, 0, ("group", bytes(16), 0)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    )
+    assert code_of(coordinator.initialize, 0, 0, ("group", TOPIC, -1)) == ErrorCode.INVALID_REQUEST
+
+
+def test_who_does_not_know_an_epoch_is_not_fenced_for_it() -> None:
+    coordinator = Coordinator()
+    coordinator.initialize(state_epoch=2)
+    coordinator.read(leader_epoch=3)
+    coordinator.write(StateWrite(-1, -1, 5))
+    assert coordinator.read(leader_epoch=-1).leader_epoch == 3
+    coordinator.initialize(state_epoch=-1, start=7)
+    state = coordinator.read(leader_epoch=3)
+    assert (state.state_epoch, state.leader_epoch, state.start_offset) == (2, 3, 7)
+
+
+def test_a_state_ends_with_a_tombstone() -> None:
+    coordinator = Coordinator()
+    coordinator.initialize()
+    out = Decision()
+    coordinator.shard.delete(KEY, out)
+    coordinator.apply(out)
+    assert coordinator.shard.states == coordinator.reloaded().states == {}
+    out = Decision()
+    coordinator.shard.delete(KEY, out)
+    assert not out.records
+
+
+def test_snapshots_of_everything_make_the_rest_redundant() -> None:
+    coordinator = Coordinator()
+    coordinator.initialize()
+    coordinator.write(StateWrite(0, 0, 0, 0, (StateBatch(5, 9, 2, 1),)))
+    out = Decision()
+    coordinator.shard.snapshot([KEY], 4000, out)
+    coordinator.log.clear()
+    coordinator.apply(out)
+    assert coordinator.reloaded().states == coordinator.shard.states
+    assert coordinator.read().batches == (StateBatch(5, 9, 2, 1),)
+
+
+@pytest.mark.parametrize(
+    ("known", "news", "start", "combined"),
+    [
+        ([], [], -1, []),
+        ([(0, 9, 0, 1)], [(3, 5, 2, 1)], -1, [(0, 2, 0, 1), (3, 5, 2, 1), (6, 9, 0, 1)]),
+        ([(3, 5, 2, 1)], [(0, 9, 0, 1)], -1, [(0, 2, 0, 1), (3, 5, 2, 1), (6, 9, 0, 1)]),
+        ([(3, 5, 2, 1)], [(0, 9, 0, 2)], -1, [(0, 9, 0, 2)]),
+        ([(0, 4, 2, 1)], [(5, 9, 2, 1)], 3, [(3, 9, 2, 1)]),
+        ([(0, 4, 2, 1)], [(6, 9, 2, 1)], -1, [(0, 4, 2, 1), (6, 9, 2, 1)]),
+        ([(0, 4, 2, 1)], [], 5, []),
+    ],
+)
+def test_batches_are_combined(known: list, news: list, start: int, combined: list) -> None:  # type: ignore[type-arg]
+    made = combine([StateBatch(*batch) for batch in known], [StateBatch(*batch) for batch in news], start)
+    assert made == combined
+
+
+def test_where_groups_begin() -> None:
+    assert offset_reset("Earliest") == OffsetReset("earliest")
+    assert offset_reset("by_duration:P1DT1H1M1.5S") == OffsetReset("by_duration", 90_061_500)
+    assert duration_ms("PT0S") == 0
+    for bad in ("", "none", "by_duration", "by_duration:", "latest:P1D", "by_duration:1h"):
+        with pytest.raises(ValueError, match="is not"):
+            offset_reset(bad)
+    for bad in ("P", "PT", "P1H", "PT1D", "PT1M1H", "P1M", "PT1.2.3S", "PT-1S", "PT1SS"):
+        with pytest.raises(ValueError, match="is not a duration"):
+            duration_ms(bad)

@@ -1,0 +1,85 @@
+"""Directories in memory: locked while they are in use, removed at the end, swept when their process is gone."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from barnabas.environment.ephemeral import END_SIGNALS, PREFIX, ephemeral_directory, sweep
+
+
+@pytest.fixture
+def signals():
+    before = [signal.getsignal(number) for number in END_SIGNALS]
+    yield before
+    assert [signal.getsignal(number) for number in END_SIGNALS] == before
+
+
+def test_a_directory_lasts_as_long_as_the_block(tmp_path: Path, signals) -> None:
+    with ephemeral_directory(str(tmp_path)) as path:
+        Path(path, "file").write_text("x")
+        assert os.path.basename(path).startswith(PREFIX)
+        assert os.stat(path).st_mode & 0o777 == 0o700
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_goes_with_a_block_that_fails(tmp_path: Path, signals) -> None:
+    def fail() -> None:
+        with ephemeral_directory(str(tmp_path)):
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", END_SIGNALS)
+def test_a_signal_before_the_broker_handles_it_removes_the_directory(
+    tmp_path: Path, signals, number: signal.Signals
+) -> None:
+    def hit() -> None:
+        with ephemeral_directory(str(tmp_path)):
+            os.kill(os.getpid(), number)
+            signal.sigtimedwait([], 0)  # the handler runs before the next statement at the latest
+
+    with pytest.raises(SystemExit) as ended:
+        hit()
+    assert ended.value.code == 128 + number
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_what_nobody_uses_is_swept(tmp_path: Path, signals) -> None:
+    left = tmp_path / f"{PREFIX}left"
+    left.mkdir()
+    (left / "file").write_text("x")
+    other = tmp_path / "other"
+    other.mkdir()
+    (tmp_path / f"{PREFIX}file").write_text("x")
+    (tmp_path / f"{PREFIX}link").symlink_to(other)
+    with ephemeral_directory(str(tmp_path)) as path:
+        assert sweep(str(tmp_path)) == []
+        assert os.path.isdir(path)
+    assert not left.exists()
+    assert other.exists()
+    assert {entry.name for entry in tmp_path.iterdir()} == {"other", f"{PREFIX}file", f"{PREFIX}link"}
+
+
+def test_a_directory_that_is_swept_before_it_is_locked_is_made_again(tmp_path, signals, monkeypatch) -> None:
+    locked = []
+    flock = fcntl.flock
+
+    def sweep_first(descriptor: int, operation: int) -> None:
+        if not locked:
+            locked.append(descriptor)
+            monkeypatch.setattr(fcntl, "flock", flock)
+            assert len(sweep(str(tmp_path))) == 1
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", sweep_first)
+    with ephemeral_directory(str(tmp_path)) as path:
+        assert os.path.isdir(path)
+        assert [entry.name for entry in tmp_path.iterdir()] == [os.path.basename(path)]

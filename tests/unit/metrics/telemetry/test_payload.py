@@ -1,0 +1,245 @@
+"""Reading what clients push: every kind of metric, every compression, and whatever else may come."""
+
+import contextlib
+from random import Random
+
+import pytest
+
+from barnabas.errors import RequestError
+from barnabas.metrics.telemetry.elements import has_more_elements
+from barnabas.metrics.telemetry.payload import (
+    COUNTER,
+    ELEMENTS_MAX,
+    GAUGE,
+    HISTOGRAM,
+    LABELS_MAX,
+    NAME_CHARS_MAX,
+    POINTS_MAX,
+    STEPS_MAX,
+    SUMMARY,
+    Distribution,
+    Point,
+    read,
+)
+from barnabas.records import compression
+from barnabas.wire.generated.errors import ErrorCode
+
+pytest.importorskip(
+    "opentelemetry.proto.metrics.v1.metrics_pb2", reason="opentelemetry-proto is not installed"
+)
+
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue
+from opentelemetry.proto.metrics.v1 import metrics_pb2 as otlp
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+
+BYTES_MAX = 1024 * 1024
+
+
+def attributes(**values):
+    return [KeyValue(key=key, value=AnyValue(**value)) for key, value in values.items()]
+
+
+def data(*metrics, resource=()):
+    scope = otlp.ScopeMetrics(metrics=metrics)
+    return otlp.MetricsData(
+        resource_metrics=[otlp.ResourceMetrics(resource=Resource(attributes=resource), scope_metrics=[scope])]
+    ).SerializeToString()
+
+
+def number(value, **labels):
+    kind = "as_int" if isinstance(value, int) else "as_double"
+    labels = attributes(**{key: {"string_value": text} for key, text in labels.items()})
+    return otlp.NumberDataPoint(attributes=labels, **{kind: value})
+
+
+SAMPLE = data(otlp.Metric(name="m", gauge=otlp.Gauge(data_points=[number(1.5, node="1")])))
+
+
+def test_numbers():
+    def total(monotonic, temporality):
+        return otlp.Sum(data_points=[number(7)], is_monotonic=monotonic, aggregation_temporality=temporality)
+
+    pushed = read(
+        0,
+        data(
+            otlp.Metric(name="g", gauge=otlp.Gauge(data_points=[number(1.5, b="2", a="1"), number(3)])),
+            otlp.Metric(name="delta", sum=total(True, 1)),
+            otlp.Metric(name="total", sum=total(True, 2)),
+            otlp.Metric(name="up and down", sum=total(False, 2)),
+            otlp.Metric(name="nothing"),
+            resource=attributes(group_id={"string_value": "g"}, client_rack={"string_value": "r"}),
+        ),
+        BYTES_MAX,
+    )
+    assert pushed.points == (
+        Point("g", GAUGE, (("a", "1"), ("b", "2")), 1.5),
+        Point("g", GAUGE, (), 3.0),
+        Point("delta", COUNTER, (), 7.0, True),
+        Point("total", COUNTER, (), 7.0),
+        Point("up and down", GAUGE, (), 7.0),
+    )
+    assert pushed.resource == (("group_id", "g"), ("client_rack", "r"))
+
+
+def test_distributions():
+    histogram = otlp.HistogramDataPoint(count=6, sum=9.5, bucket_counts=[1, 2, 3], explicit_bounds=[1.0, 5.0])
+    bare = otlp.HistogramDataPoint(count=6, sum=9.5)
+    exponential = otlp.ExponentialHistogramDataPoint(count=4, sum=2.0, scale=1)
+    quantile = otlp.SummaryDataPoint.ValueAtQuantile
+    summary = otlp.SummaryDataPoint(
+        count=2,
+        sum=3.0,
+        quantile_values=[quantile(quantile=0.99, value=2.0), quantile(quantile=0.5, value=1.0)],
+    )
+    pushed = read(
+        0,
+        data(
+            otlp.Metric(
+                name="h", histogram=otlp.Histogram(data_points=[histogram, bare], aggregation_temporality=1)
+            ),
+            otlp.Metric(
+                name="e",
+                exponential_histogram=otlp.ExponentialHistogram(
+                    data_points=[exponential], aggregation_temporality=2
+                ),
+            ),
+            otlp.Metric(name="s", summary=otlp.Summary(data_points=[summary])),
+        ),
+        BYTES_MAX,
+    )
+    assert pushed.points == (
+        Point("h", HISTOGRAM, (), Distribution(6, 9.5, ((1.0, 1.0), (5.0, 3.0))), True),
+        Point("h", HISTOGRAM, (), Distribution(6, 9.5), True),
+        Point("e", HISTOGRAM, (), Distribution(4, 2.0)),
+        Point("s", SUMMARY, (), Distribution(2, 3.0, ((0.5, 1.0), (0.99, 2.0)))),
+    )
+
+
+def test_attributes_of_every_type_become_words():
+    several = ArrayValue(values=[AnyValue(int_value=1)])
+    labels = attributes(
+        text={"string_value": "a"},
+        whole={"int_value": 7},
+        real={"double_value": 0.5},
+        flag={"bool_value": True},
+        many={"array_value": several},
+        nothing={},
+    )
+    point = otlp.NumberDataPoint(attributes=labels, as_int=1)
+    (read_back,) = read(
+        0, data(otlp.Metric(name="m", gauge=otlp.Gauge(data_points=[point]))), BYTES_MAX
+    ).points
+    words = dict(read_back.labels)
+    assert "int_value: 1" in words.pop("many")
+    assert words == {"text": "a", "whole": "7", "real": "0.5", "flag": "true", "nothing": ""}
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_every_compression(codec):
+    assert read(codec, compression.compress(codec, SAMPLE), BYTES_MAX) == read(0, SAMPLE, BYTES_MAX)
+
+
+@pytest.mark.parametrize("codec", range(5))
+@pytest.mark.parametrize("damage", [b"\xff" * 40, SAMPLE[:-3] + b"\xff\xff\xff", b"\x0a"])
+def test_what_cannot_be_read_is_an_invalid_record(codec, damage):
+    for bad in (damage, compression.compress(codec, damage)):
+        with pytest.raises(RequestError) as refused:
+            read(codec, bad, BYTES_MAX)
+        assert refused.value.code == ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("codec", range(1, 5))
+def test_a_push_that_grows_too_large_is_too_large(codec):
+    bomb = compression.compress(codec, bytes(10 * BYTES_MAX))
+    assert len(bomb) < BYTES_MAX
+    with pytest.raises(RequestError) as refused:
+        read(codec, bomb, BYTES_MAX)
+    assert refused.value.code == ErrorCode.TELEMETRY_TOO_LARGE
+
+
+def test_random_damage_is_never_worse_than_an_invalid_record():
+    codes = set()
+    for at in range(len(SAMPLE)):
+        for value in (0, 1, 127, 128, 255):
+            with contextlib.suppress(RequestError), recorded(codes):
+                read(0, SAMPLE[:at] + bytes([value]) + SAMPLE[at + 1 :], BYTES_MAX)
+    assert codes == {ErrorCode.INVALID_RECORD}
+
+
+@contextlib.contextmanager
+def recorded(codes):
+    """Note the codes of the errors that come by."""
+    try:
+        yield
+    except RequestError as error:
+        codes.add(error.code)
+        raise
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        data(otlp.Metric(name="m", gauge=otlp.Gauge(data_points=[number(1)] * (POINTS_MAX + 1)))),
+        data(otlp.Metric(name="m" * (NAME_CHARS_MAX + 1), gauge=otlp.Gauge(data_points=[number(1)]))),
+        data(
+            otlp.Metric(
+                name="m", gauge=otlp.Gauge(data_points=[number(1, **{"k" * (NAME_CHARS_MAX + 1): "v"})])
+            )
+        ),
+        data(
+            otlp.Metric(
+                name="m",
+                gauge=otlp.Gauge(data_points=[number(1, **{f"k{n}": "v" for n in range(LABELS_MAX + 1)})]),
+            )
+        ),
+        data(resource=attributes(**{f"k{n}": {"string_value": "v"} for n in range(LABELS_MAX + 1)})),
+        b"\n\0" * (ELEMENTS_MAX + 1),
+    ],
+    ids=["points", "name", "label's name", "labels", "labels of the resource", "elements"],
+)
+def test_a_push_that_would_take_too_long_to_look_at_is_too_large(message):
+    with pytest.raises(RequestError) as refused:
+        read(0, message, BYTES_MAX)
+    assert refused.value.code == ErrorCode.TELEMETRY_TOO_LARGE
+
+
+def test_elements_are_counted_at_every_depth():
+    message = data(
+        otlp.Metric(name="g", gauge=otlp.Gauge(data_points=[number(1, a="1", b="2")] * 10)),
+        otlp.Metric(name="h", histogram=otlp.Histogram(data_points=[otlp.HistogramDataPoint(count=3)] * 10)),
+        resource=attributes(group_id={"string_value": "g"}),
+    )
+    descriptor = otlp.MetricsData.DESCRIPTOR
+    # One of each: resource metrics, resource, its attribute (3), scope; two metrics with name and data; ten points of
+    # a value and two attributes (3 each), ten points of a count.
+    count = 1 + 1 + 1 + 3 + 1 + 2 * 3 + 10 * (1 + 1 + 2 * 4) + 10 * 2
+    assert has_more_elements(message, descriptor, count - 1)
+    assert not has_more_elements(message, descriptor, count)
+
+
+def test_counting_elements_ends_for_any_bytes():
+    seed = Random().randrange(1 << 32)
+    print(f"{seed = }")
+    random = Random(seed)
+    message = bytearray(SAMPLE * 20)
+    for _ in range(2000):
+        message[random.randrange(len(message))] = random.randrange(256)
+        has_more_elements(bytes(message), otlp.MetricsData.DESCRIPTOR, 10_000)
+
+
+def test_a_distribution_with_very_many_buckets_is_kept_without_them():
+    count = STEPS_MAX + 1
+    point = otlp.HistogramDataPoint(
+        count=count, sum=2.0, bucket_counts=[1] * count, explicit_bounds=range(count - 1)
+    )
+    message = data(otlp.Metric(name="h", histogram=otlp.Histogram(data_points=[point])))
+    assert read(0, message, BYTES_MAX).points[0].value == Distribution(count, 2.0)
+
+
+def test_a_large_label_that_is_no_plain_value_is_only_described():
+    value = AnyValue(array_value=ArrayValue(values=[AnyValue(int_value=n) for n in range(5000)]))
+    point = otlp.NumberDataPoint(as_int=1, attributes=[KeyValue(key="list", value=value)])
+    message = data(otlp.Metric(name="m", gauge=otlp.Gauge(data_points=[point])))
+    assert read(0, message, BYTES_MAX).points[0].labels == (
+        ("list", f"array_value of {value.ByteSize()} bytes"),
+    )

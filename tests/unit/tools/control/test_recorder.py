@@ -1,0 +1,140 @@
+"""A recorder keeps requests without records and secrets, and shows the last of them."""
+
+from __future__ import annotations
+
+import weakref
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import trio
+
+from barnabas.errors import RequestError
+from barnabas.serving.context import RequestContext
+from barnabas.tools.control.recorder import KEPT_ENTRIES_MAX, Filter, Recorded, Recorder
+from barnabas.wire import registry
+from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
+from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
+from barnabas.wire.generated.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from barnabas.wire.generated.produce import ProduceRequest, ProduceResponse
+from barnabas.wire.generated.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+
+
+def context_of(api: str) -> RequestContext:
+    connection = SimpleNamespace(connection_id=7, principal="User:alice")
+    found = SimpleNamespace(
+        now_ms=5, connection=connection, client_id="app", api_key=registry.key_of(api), api_version=3, correlation_id=9,
+    )  # fmt: skip
+    return cast("RequestContext", found)
+
+
+async def record(recorder: Recorder, api: str, request: Any, response: Any) -> Recorded:
+    async def handler(_context: RequestContext, _request: Any) -> Any:
+        if isinstance(response, Exception):
+            raise response
+        return response
+
+    try:
+        answer = await recorder.around(None)(context_of(api), request, handler)
+        assert answer is response
+    except RequestError:
+        pass
+    return recorder.find()[-1]
+
+
+def produce(records: bytes) -> ProduceRequest:
+    data = ProduceRequest.PartitionProduceData(index=2, records=memoryview(records))
+    return ProduceRequest(
+        acks=-1, topic_data=[ProduceRequest.TopicProduceData(name="t", partition_data=[data])]
+    )
+
+
+async def test_records_are_counted_and_only_the_request_has_them() -> None:
+    request = produce(b"abc")
+    records = request.topic_data[0].partition_data[0].records
+    assert isinstance(records, memoryview)
+    kept = weakref.ref(records)
+    answer = ProduceResponse(responses=[ProduceResponse.TopicProduceResponse(name="t")])
+    found = await record(Recorder(), "Produce", request, answer)
+    assert found.request["topic_data"][0]["partition_data"] == [{"index": 2, "records": {"bytes": 3}}]
+    assert (
+        request.topic_data[0].partition_data[0].records is records
+    )  # whoever stands around the recorder has them
+    del request, records
+    assert kept() is None
+    assert (found.api, found.topics, found.error_codes) == ("Produce", {"t"}, ())
+    assert found.as_json()["principal"] == "User:alice"
+
+
+async def test_an_answer_with_records_is_sent_as_it_is_and_kept_without_them() -> None:
+    data = FetchResponse.PartitionData(partition_index=1, records=memoryview(b"abcd"), high_watermark=4)
+    answer = FetchResponse(responses=[FetchResponse.FetchableTopicResponse(topic="t", partitions=[data])])
+    found = await record(Recorder(), "Fetch", FetchRequest(), answer)
+    assert data.records == b"abcd"
+    assert found.response is not None
+    (partition,) = found.response["responses"][0]["partitions"]
+    assert (partition["records"], partition["high_watermark"]) == ({"bytes": 4}, 4)
+
+
+async def test_errors_are_found_wherever_they_stand() -> None:
+    partition = OffsetCommitResponse.OffsetCommitResponsePartition(error_code=22)
+    topic = OffsetCommitResponse.OffsetCommitResponseTopic(name="t", partitions=[partition])
+    recorder = Recorder()
+    found = await record(
+        recorder, "OffsetCommit", OffsetCommitRequest(group_id="g"), OffsetCommitResponse(topics=[topic])
+    )
+    assert found.error_codes == (22,)
+    refused = await record(recorder, "OffsetCommit", OffsetCommitRequest(group_id="h"), RequestError(25))
+    assert (refused.error_codes, refused.response) == ((25,), None)
+    assert recorder.find(Filter(group="g", error_code=22)) == [found]
+    assert recorder.find(Filter(api="offsetcommit", since=1)) == [refused]
+
+
+async def test_what_is_large_is_cut_at_once() -> None:
+    topics = [MetadataResponse.MetadataResponseTopic(name=f"t{n}") for n in range(2000)]
+    found = await record(
+        Recorder(), "Metadata", MetadataRequest(topics=None), MetadataResponse(topics=topics)
+    )
+    topics.clear()
+    assert found.response is not None
+    assert KEPT_ENTRIES_MAX < len(found.response["topics"]) <= 1001
+
+
+async def test_secrets_are_masked_at_once() -> None:
+    request = SaslAuthenticateRequest(auth_bytes=b"\0alice\0wonder land")
+    found = await record(Recorder(), "SaslAuthenticate", request, SaslAuthenticateResponse())
+    assert found._request == found.request
+    assert "wonder" not in repr(found.request)
+
+
+async def test_who_waits_hears_of_a_request_when_it_is_answered(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    recorder = Recorder()
+    heard: list[Recorded | None] = []
+
+    async def wait(**how: Any) -> None:
+        heard.append(await recorder.wait(Filter(api="Metadata"), timeout_s=30, **how))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        await trio.testing.wait_all_tasks_blocked()
+        await record(recorder, "Fetch", FetchRequest(), FetchResponse())
+        last = await record(recorder, "Metadata", MetadataRequest(), MetadataResponse())
+    assert heard == [last]
+
+
+async def test_the_last_so_many_are_kept() -> None:
+    recorder = Recorder(2)
+    for _ in range(3):
+        await record(recorder, "Fetch", FetchRequest(), FetchResponse())
+    assert [one.id for one in recorder.find()] == [2, 3]
+    assert recorder.last_id == 3
+    assert [one.id for one in recorder.find(limit=1)] == [3]
+    recorder.clear()
+    assert recorder.find() == []
+
+
+@pytest.mark.parametrize("timeout_s", [0.0, 0.01])
+async def test_nothing_comes(timeout_s: float) -> None:
+    assert await Recorder().wait(Filter(), timeout_s=timeout_s) is None
