@@ -6,7 +6,7 @@ later. What only some brokers need is made by the first who asks for it (`lazy.L
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,12 +15,14 @@ import trio
 
 from barnabas.broker.app import Broker, Stopping
 from barnabas.broker.authorization import authorizer_of
-from barnabas.broker.coordination_parts import coordination_parts
+from barnabas.broker.basis import Basis
+from barnabas.broker.coordinator_parts import coordinator_parts
 from barnabas.broker.handlers import Handlers
 from barnabas.broker.housekeeping import Housekeeping
 from barnabas.broker.image_follower import ImageFollower
 from barnabas.broker.interpreter import give_back_memory
 from barnabas.broker.open_files import allow_open_files, connections_max
+from barnabas.broker.optional_parts import optional_parts
 from barnabas.broker.quotas import broker_quotas
 from barnabas.broker.securing import Securing
 from barnabas.broker.services import Services
@@ -28,15 +30,12 @@ from barnabas.broker.startup import advertised_endpoints, open_listeners, parse_
 from barnabas.broker.storage import opened_storage
 from barnabas.broker.storage_parts import Membership, Storage
 from barnabas.cluster.controller.single_node import EmbeddedController
-from barnabas.cluster.metadata.internal_topics import SHARE_TOPIC
 from barnabas.cluster.replicas.in_sync import shrink_periodically
 from barnabas.cluster.replicas.moving import LogMover
 from barnabas.config import broker as settings
-from barnabas.config.authorizer import token_secret_key
 from barnabas.config.cluster import is_clustered
 from barnabas.coordinators.runtime.image_events import CoordinatorEvents
 from barnabas.coordinators.runtime.locator import ImageLocator
-from barnabas.environment.lazy import Lazy
 from barnabas.serving.channel import SECRET_BYTES, LoginParts
 from barnabas.serving.connection_limits import ConnectionLimits
 from barnabas.serving.connection_parts import ConnectionParts
@@ -51,24 +50,26 @@ from barnabas.serving.loop_budget import LoopBudget
 from barnabas.serving.memory import REQUEST_BYTES_MAX, Memory
 from barnabas.serving.release import ReleaseProfile, profile_of
 from barnabas.serving.request import Request
-from barnabas.serving.request_parts import Pipeline
+from barnabas.serving.request_parts import RequestParts
 from barnabas.serving.seams import NO_SEAMS, Seams
 from barnabas.serving.stalls import StallMeter
 from barnabas.serving.step_runner import StepRunner
 from barnabas.serving.unauthenticated import UnauthenticatedConnections
 
 if TYPE_CHECKING:
+    from barnabas.broker.coordinator_parts import CoordinatorParts
     from barnabas.broker.joining import Connect
     from barnabas.broker.membership import MembershipParts
-    from barnabas.broker.metrics_endpoint import MetricsAddress
-    from barnabas.cluster.metadata.credentials import ClusterCredentials
-    from barnabas.cluster.metadata.delegation_tokens import DelegationTokens
+    from barnabas.broker.metrics_endpoint import MetricsAddress, MetricsEndpoint
+    from barnabas.broker.optional_parts import OptionalParts
+    from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
-    from barnabas.coordinators.runtime.shares import Shares
     from barnabas.environment import Environment
-    from barnabas.metrics.client_telemetry import Telemetry
     from barnabas.security.authorizer import Authorizer
+    from barnabas.serving.apis import Api
     from barnabas.serving.listener import Listener
+    from barnabas.serving.meter import RequestMeter
+    from barnabas.serving.request_quotas import BrokerQuotas
 
 
 @asynccontextmanager
@@ -115,16 +116,11 @@ async def assembled(
         )
         async with trio.open_nursery() as background:
             with budget:
-                yield _assemble(
-                    config,
-                    release,
-                    environment,
-                    budget,
-                    stopping,
-                    storage,
+                yield _broker(
+                    Basis(config, release, environment, budget, storage, background),
                     listeners,
                     metrics_address,
-                    background,
+                    stopping,
                     authorizer or authorizer_of(config, storage.metadata),
                     _in_cluster(config, environment, budget, storage, endpoints, membership),
                     seams,
@@ -158,222 +154,205 @@ def _in_cluster(
     return membership_parts(config, environment, budget, storage, endpoints, membership)
 
 
-def _assemble(
-    config: BrokerConfig,
-    release: ReleaseProfile,
-    environment: Environment,
-    budget: LoopBudget,
-    stopping: Stopping,
-    storage: Storage,
+def _broker(
+    basis: Basis,
     listeners: list[Listener],
     metrics_address: MetricsAddress | None,
-    background: trio.Nursery,
+    stopping: Stopping,
     authorizer: Authorizer,
     in_cluster: MembershipParts | None,
     seams: Seams,
 ) -> Broker:
-    now_ms, threads = environment.wall_clock_ms, environment.threads
-    metadata, logs, replicas = storage.metadata, storage.logs, storage.replicas
-    queued = config.get(settings.QUEUED_MAX_REQUEST_BYTES)
-    memory = Memory(
-        queued if queued > 0 else REQUEST_BYTES_MAX,
-        clock=environment.monotonic,
-        give_back=lambda: threads.run(give_back_memory),
-    )
+    """Make all other parts, each from those before it, and start their periodic work."""
+    config, release, environment, budget, storage, _ = basis
     log_limit = LogLimit(environment.monotonic)
     stalls = StallMeter(log_limit)
     budget.on_long_turn = stalls.long_turn
-    step_runner = StepRunner(budget, threads)
-
-    # --- coordinators ---------------------------------------------------------------------------------------
-    coordination = coordination_parts(config, release, environment, budget, storage)
-    groups, transactions = coordination.groups, coordination.transactions
-
-    # --- what not every broker needs ------------------------------------------------------------------------
-    def make_shares() -> Shares:
-        from barnabas.coordinators.runtime.shares import Shares
-
-        made = Shares(
-            config, coordination.internal(SHARE_TOPIC), groups=groups, metadata=metadata, replicas=replicas, budget=budget,
-            step_runner=step_runner, now_ms=now_ms, steady_ms=environment.monotonic_ms, elsewhere=coordination.share_state,
-            high_watermarks=coordination.high_watermarks,
-        )  # fmt: skip
-        background.start_soon(made.run)
-        return made
-
-    def make_telemetry() -> Telemetry:
-        from barnabas.metrics.client_telemetry import Telemetry
-
-        made = Telemetry(config, metadata.image.configs, threads, budget, now_ms, environment.entropy)
-        background.start_soon(made.run)
-        return made
-
-    shares = Lazy(
-        make_shares,
-        "barnabas.coordinators.runtime.shares",
-        "barnabas.coordinators.runtime.entries",
-        "encodings.utf_16_be",
-        beside=threads.run,
-    )
-    telemetry = Lazy(
-        make_telemetry, "barnabas.metrics.client_telemetry", "barnabas.metrics.telemetry.payload"
-    )
-
+    memory, step_runner = _memory(basis), StepRunner(budget, environment.threads)
+    coordinators = coordinator_parts(basis)
+    optional = optional_parts(basis, coordinators, step_runner)
     served = release.served_by(config)
     quotas = broker_quotas(config, served, budget, environment.monotonic)
-    quotas.follow(metadata.image.quotas, metadata.image.quotas)
     limits = ConnectionLimits(
         config, {one.name: one.security_protocol for one in listeners}, environment.monotonic, log_limit
     )
-    limits.quotas_changed(metadata.image.quotas, metadata.image.quotas)
-
-    # --- what follows the metadata and the clock ------------------------------------------------------------
-    metadata.subscribe(
-        ImageFollower(
-            config,
-            storage.broker_id,
-            logs,
-            replicas,
-            telemetry=telemetry,
-            quotas=quotas,
-            limits=limits,
-            now_ms=now_ms,
-        )
-    )
-    coordinator_events = CoordinatorEvents(
-        groups=groups, transactions=transactions, shares=shares, now_ms=now_ms
-    )
-    for subscriber in (coordinator_events, *coordination.ports.subscribers):
-        metadata.subscribe(subscriber)
-    mover = LogMover(config, logs, replicas, storage.failures, environment)
+    mover = LogMover(config, storage.logs, storage.replicas, storage.failures, environment)
     housekeeping = Housekeeping(
-        config, logs, storage.failures, groups, transactions, budget, environment,
-        is_served=replicas.is_served,
-    )  # fmt: skip
-
-    # --- who logs in ----------------------------------------------------------------------------------------
-    def make_credentials() -> ClusterCredentials:
-        from barnabas.cluster.metadata.credentials import ClusterCredentials
-
-        return ClusterCredentials(
-            metadata,
-            token_secret_key(config),
-            clock_ms=now_ms,
-            entropy=environment.entropy,
-            threads=threads,
-            budget=budget,
-        )
-
-    def make_delegation_tokens() -> DelegationTokens:
-        from barnabas.cluster.metadata.delegation_tokens import DelegationTokens
-
-        made = DelegationTokens(
-            metadata,
-            credentials.get(),
-            lifetime_max_ms=config.get(settings.DELEGATION_TOKEN_MAX_LIFETIME_MS),
-            expiry_ms=config.get(settings.DELEGATION_TOKEN_EXPIRY_TIME_MS),
-            per_owner_max=config.get(settings.DELEGATION_TOKEN_MAX_PER_OWNER),
-            check_interval_ms=config.get(settings.DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS),
-            clock_ms=now_ms,
-            entropy=environment.entropy,
-        )
-        background.start_soon(made.run)
-        return made
-
-    credentials = Lazy(make_credentials, "barnabas.cluster.metadata.credentials")
-    delegation_tokens = Lazy(
-        make_delegation_tokens,
-        "barnabas.cluster.metadata.credentials",
-        "barnabas.cluster.metadata.delegation_tokens",
+        config,
+        storage.logs,
+        storage.failures,
+        coordinators.groups,
+        coordinators.transactions,
+        budget,
+        environment,
+        is_served=storage.replicas.is_served,
     )
-    if token_secret_key(config) is not None:  # those that have expired are removed, whoever asks for them
-        delegation_tokens.get()
+    events = _follow_metadata(basis, coordinators, optional, quotas, limits)
+    securing = _securing(basis, listeners, optional)
+    services = _services(basis, served, coordinators, optional, step_runner, mover, securing, in_cluster)
+    meter = _meter(storage.metadata) if metrics_address is not None else None
+    request_parts = RequestParts(
+        served,
+        Handlers(services),
+        Shared(memory, log_limit, authorizer, quotas),
+        CodecWorker(environment.threads, config.get(settings.MAX_REQUEST_ENTRIES)),
+        budget=budget,
+        failures=storage.failures,
+        release=release,
+        clock_ms=environment.wall_clock_ms,
+        meter=meter,
+        interceptor=seams.interceptor,
+        sender=seams.sender,
+        now_s=environment.monotonic,
+    )
+    connections = _connections(basis, request_parts, limits, stalls, optional, seams)
+    metrics = None
+    if metrics_address is not None and meter is not None:
+        metrics = _metrics(
+            basis, metrics_address, meter, request_parts.shared, listeners, limits, quotas, optional, coordinators,
+            housekeeping, stalls,
+        )  # fmt: skip
+    _start(
+        basis,
+        (memory.run, log_limit.run, housekeeping.run, mover.run, events.run),
+        coordinators,
+        in_cluster,
+    )
+    participation = in_cluster.participation if in_cluster is not None else None
+    return Broker(services, memory, listeners, connections, metrics_address, metrics, stopping, participation)
+
+
+def _memory(basis: Basis) -> Memory:
+    queued = basis.config.get(settings.QUEUED_MAX_REQUEST_BYTES)
+    return Memory(
+        queued if queued > 0 else REQUEST_BYTES_MAX,
+        clock=basis.environment.monotonic,
+        give_back=lambda: basis.environment.threads.run(give_back_memory),
+    )
+
+
+def _follow_metadata(
+    basis: Basis,
+    coordinators: CoordinatorParts,
+    optional: OptionalParts,
+    quotas: BrokerQuotas,
+    limits: ConnectionLimits,
+) -> CoordinatorEvents:
+    """Have quotas, limits, replicas and coordinators follow the metadata; return what tells coordinators."""
+    storage, now_ms = basis.storage, basis.environment.wall_clock_ms
+    metadata = storage.metadata
+    quotas.follow(metadata.image.quotas, metadata.image.quotas)
+    limits.quotas_changed(metadata.image.quotas, metadata.image.quotas)
+    events = CoordinatorEvents(
+        groups=coordinators.groups,
+        transactions=coordinators.transactions,
+        shares=optional.shares,
+        now_ms=now_ms,
+    )
+    image_follower = ImageFollower(
+        basis.config,
+        storage.broker_id,
+        storage.logs,
+        storage.replicas,
+        telemetry=optional.telemetry,
+        quotas=quotas,
+        limits=limits,
+        now_ms=now_ms,
+    )
+    metadata.subscribe(image_follower)
+    for subscriber in (events, *coordinators.ports.subscribers):
+        metadata.subscribe(subscriber)
+    return events
+
+
+def _securing(basis: Basis, listeners: list[Listener], optional: OptionalParts) -> Securing:
+    """Secure the listeners, and have them follow their settings."""
+    environment = basis.environment
     securing = Securing(
         listeners,
-        config,
-        LoginParts(credentials.get, environment, environment.entropy.token_bytes(SECRET_BYTES)),
+        basis.config,
+        LoginParts(optional.credentials.get, environment, environment.entropy.token_bytes(SECRET_BYTES)),
     )
     securing.begin()
-    metadata.subscribe(securing)
+    basis.storage.metadata.subscribe(securing)
+    return securing
 
-    # --- requests -------------------------------------------------------------------------------------------
-    services = Services(
+
+def _services(
+    basis: Basis,
+    served: Mapping[int, Api],
+    coordinators: CoordinatorParts,
+    optional: OptionalParts,
+    step_runner: StepRunner,
+    mover: LogMover,
+    securing: Securing,
+    in_cluster: MembershipParts | None,
+) -> Services:
+    config, release, environment, budget, storage, _ = basis
+    groups, transactions = coordinators.groups, coordinators.transactions
+    return Services(
         config=config,
         release=release,
         broker_id=storage.broker_id,
-        clock_ms=now_ms,
+        clock_ms=environment.wall_clock_ms,
         entropy=environment.entropy,
-        threads=threads,
+        threads=environment.threads,
         served=served,
         budget=budget,
         step_runner=step_runner,
-        metadata=metadata,
+        metadata=storage.metadata,
         controller=in_cluster.controller
         if in_cluster is not None
-        else EmbeddedController(metadata, replicas, storage.lost_dirs, budget),
-        topic_creation=coordination.ports.topic_creation,
-        logs=logs,
-        replicas=replicas,
+        else EmbeddedController(storage.metadata, storage.replicas, storage.lost_dirs, budget),
+        topic_creation=coordinators.ports.topic_creation,
+        logs=storage.logs,
+        replicas=storage.replicas,
         failures=storage.failures,
         log_mover=mover,
         fetch_sessions=FetchSessions(
             config.get(settings.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS),
             lambda: environment.entropy.below(2**31),
         ),
-        producer_ids=coordination.ports.producer_ids,
-        coordinator_locator=ImageLocator(metadata, groups=groups, transactions=transactions, shares=shares),
+        producer_ids=coordinators.ports.producer_ids,
+        coordinator_locator=ImageLocator(
+            storage.metadata, groups=groups, transactions=transactions, shares=optional.shares
+        ),
         group_coordinator=groups,
-        markers=coordination.markers,
-        transaction_verifier=coordination.verifier,
+        markers=coordinators.markers,
+        transaction_verifier=coordinators.verifier,
         transaction_coordinator=transactions,
         feature_levels=storage.features,
         consumer_offsets=storage.consumer_offsets,
-        lazy_delegation_tokens=delegation_tokens,
-        lazy_shares=shares,
-        lazy_telemetry=telemetry,
+        lazy_delegation_tokens=optional.delegation_tokens,
+        lazy_shares=optional.shares,
+        lazy_telemetry=optional.telemetry,
         security=securing,
         membership=in_cluster.member if in_cluster is not None else None,
     )
-    meter = None
-    if metrics_address is not None:
-        from barnabas.serving.meter import RequestMeter
 
-        meter = RequestMeter(lambda topic_id: metadata.image.topic_name(topic_id))
 
-    def connection_closed(connection_id: int) -> None:
-        """End the share sessions and the client instance that began on a connection."""
-        if shares.if_made is not None:
-            shares.if_made.connection_closed(connection_id)
-        if telemetry.if_made is not None:
-            telemetry.if_made.instances.connection_closed(connection_id)
-
-    pipeline = Pipeline(
-        served,
-        Handlers(services),
-        Shared(memory, log_limit, authorizer, quotas),
-        CodecWorker(threads, config.get(settings.MAX_REQUEST_ENTRIES)),
-        budget=budget,
-        failures=storage.failures,
-        release=release,
-        clock_ms=now_ms,
-        meter=meter,
-        interceptor=seams.interceptor,
-        sender=seams.sender,
-        now_s=environment.monotonic,
-    )
-    connections = Connections(
-        background,
+def _connections(
+    basis: Basis,
+    request_parts: RequestParts,
+    limits: ConnectionLimits,
+    stalls: StallMeter,
+    optional: OptionalParts,
+    seams: Seams,
+) -> Connections:
+    config, environment = basis.config, basis.environment
+    return Connections(
+        basis.background,
         ConnectionParts(
-            begin=partial(Request, pipeline),
-            memory=memory,
+            begin=partial(Request, request_parts),
+            memory=request_parts.shared.memory,
             pool=BufferPool(),
-            budget=budget,
+            budget=basis.budget,
             stalls=stalls,
-            log_limit=log_limit,
-            handshakes=Handshakes(threads),
+            log_limit=request_parts.shared.log_limit,
+            handshakes=Handshakes(environment.threads),
             frame_bytes_max=config.get(settings.SOCKET_REQUEST_MAX_BYTES),
             now_s=environment.monotonic,
-            on_closed=connection_closed,
+            on_closed=optional.connection_closed,
         ),
         limits,
         idle_seconds_max=config.get(settings.CONNECTIONS_MAX_IDLE_MS) / 1000,
@@ -384,44 +363,80 @@ def _assemble(
         ),
         doorkeeper=seams.doorkeeper,
     )
-    metrics = None
-    if metrics_address is not None and meter is not None:
-        from barnabas.broker.metrics_endpoint import MetricsEndpoint
-        from barnabas.metrics.exposition import Exposition
-        from barnabas.metrics.of_broker import Sources
 
-        sources = Sources(
-            broker_id=storage.broker_id,
-            metadata=metadata,
-            logs=logs,
-            replicas=replicas,
-            connections=limits,
-            quotas=quotas,
-            authorizer=authorizer,
-            listener_names=[listener.name for listener in listeners],
-            telemetry=telemetry,
-            cleaner=lambda: housekeeping.cleaner,
-            budget=budget,
-            stall_counts=stalls.counts,
-            log_limit=log_limit,
-            memory=memory,
-        )
-        metrics = MetricsEndpoint(metrics_address, Exposition(sources, meter, groups.machines, threads))
 
-    for run in (
-        storage.flusher.run, storage.alter_partition.run, housekeeping.run, memory.run, log_limit.run, mover.run,
-        groups.run, transactions.run, coordinator_events.run, *coordination.ports.runs,
-        *(in_cluster.runs if in_cluster is not None else ()),
-    ):  # fmt: skip
-        background.start_soon(run)
-    if storage.features is not None:
-        background.start_soon(storage.features.run)
-    if storage.peers is not None and storage.fetchers is not None:
-        for member in (storage.peers, storage.fetchers):
-            metadata.subscribe(member)
-            background.start_soon(member.run)
-    background.start_soon(
-        shrink_periodically, replicas, budget, lambda: config.get(settings.REPLICA_LAG_TIME_MAX_MS)
+def _meter(metadata: MetadataStore) -> RequestMeter:
+    from barnabas.serving.meter import RequestMeter
+
+    return RequestMeter(lambda topic_id: metadata.image.topic_name(topic_id))
+
+
+def _metrics(
+    basis: Basis,
+    address: MetricsAddress,
+    meter: RequestMeter,
+    shared: Shared,
+    listeners: list[Listener],
+    limits: ConnectionLimits,
+    quotas: BrokerQuotas,
+    optional: OptionalParts,
+    coordinators: CoordinatorParts,
+    housekeeping: Housekeeping,
+    stalls: StallMeter,
+) -> MetricsEndpoint:
+    from barnabas.broker.metrics_endpoint import MetricsEndpoint
+    from barnabas.metrics.exposition import Exposition
+    from barnabas.metrics.of_broker import Sources
+
+    storage = basis.storage
+    sources = Sources(
+        broker_id=storage.broker_id,
+        metadata=storage.metadata,
+        logs=storage.logs,
+        replicas=storage.replicas,
+        connections=limits,
+        quotas=quotas,
+        authorizer=shared.authorizer,
+        listener_names=[listener.name for listener in listeners],
+        telemetry=optional.telemetry,
+        cleaner=lambda: housekeeping.cleaner,
+        budget=basis.budget,
+        stall_counts=stalls.counts,
+        log_limit=shared.log_limit,
+        memory=shared.memory,
     )
-    participation = in_cluster.participation if in_cluster is not None else None
-    return Broker(services, memory, listeners, connections, metrics_address, metrics, stopping, participation)
+    exposition = Exposition(sources, meter, coordinators.groups.machines, basis.environment.threads)
+    return MetricsEndpoint(address, exposition)
+
+
+def _start(
+    basis: Basis,
+    periodic: tuple[Callable[[], Awaitable[None]], ...],
+    coordinators: CoordinatorParts,
+    in_cluster: MembershipParts | None,
+) -> None:
+    """Start the periodic work of all parts."""
+    config, storage, background = basis.config, basis.storage, basis.background
+    runs = [
+        storage.flusher.run,
+        storage.alter_partition.run,
+        *periodic,
+        coordinators.groups.run,
+        coordinators.transactions.run,
+        *coordinators.ports.runs,
+        *(in_cluster.runs if in_cluster is not None else ()),
+    ]
+    if storage.features is not None:
+        runs.append(storage.features.run)
+    if storage.peers is not None and storage.fetchers is not None:
+        for follower in (storage.peers, storage.fetchers):
+            storage.metadata.subscribe(follower)
+            runs.append(follower.run)
+    for run in runs:
+        background.start_soon(run)
+    background.start_soon(
+        shrink_periodically,
+        storage.replicas,
+        basis.budget,
+        lambda: config.get(settings.REPLICA_LAG_TIME_MAX_MS),
+    )

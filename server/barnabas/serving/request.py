@@ -36,7 +36,7 @@ from barnabas.wire.regions import Chunk, FileRegion
 if TYPE_CHECKING:
     from barnabas.network.transport import Transport
     from barnabas.serving.context import ConnectionInfo
-    from barnabas.serving.request_parts import Pipeline
+    from barnabas.serving.request_parts import RequestParts
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class Request(RequestContext):
         "_is_handling",
         "_is_responded",
         "_last",
-        "_pipeline",
+        "_parts",
         "_stage",
         "_started_s",
         "api",
@@ -79,10 +79,10 @@ class Request(RequestContext):
     )
 
     def __init__(
-        self, pipeline: Pipeline, connection: ConnectionInfo, transport: Transport, frame: memoryview
+        self, parts: RequestParts, connection: ConnectionInfo, transport: Transport, frame: memoryview
     ) -> None:
-        super().__init__(pipeline.shared, connection, NOT_READ, NOT_READ, 0, None, 0)
-        self._pipeline = pipeline
+        super().__init__(parts.shared, connection, NOT_READ, NOT_READ, 0, None, 0)
+        self._parts = parts
         self._stage = 0  # the next one
         self._header = NO_HEADER
         self._started_s = 0.0
@@ -205,7 +205,7 @@ class Request(RequestContext):
     async def _answer_token(self) -> None:
         """Answer a token with one, if any; a login that has failed ends the connection."""
         answer, is_alive = await answer_token(
-            self.connection, bytes(self.frame), self._pipeline.clock_ms, self.shared.log_limit
+            self.connection, bytes(self.frame), self._parts.clock_ms, self.shared.log_limit
         )
         self._end(is_alive=is_alive)
         if answer is not None:
@@ -213,17 +213,17 @@ class Request(RequestContext):
 
     def _read_header(self) -> None:
         """Read which API it is, in which version. Raises PeerError for what is not served, or not before a login."""
-        pipeline, connection = self._pipeline, self.connection
+        parts, connection = self._parts, self.connection
         last = connection.last_request
         if last is not None and last.is_repeated_by(self.frame):
             self._last, self.message, header = last, last.message, last.header
-            if pipeline.interceptor is None and not (self.shared.quotas and self.shared.quotas.is_set):
+            if parts.interceptor is None and not (self.shared.quotas and self.shared.quotas.is_set):
                 self.last_response = last.response  # which nobody changes on its way
         else:
             header = parse_request_header(self.frame)
         if connection.login is not None:
             self._error = out_of_turn(connection.login, header)
-        api = pipeline.served.get(header.api_key)
+        api = parts.served.get(header.api_key)
         if api is None or not api.min_version <= header.api_version <= api.max_version:
             self._answer_unserved(header)
             return
@@ -232,34 +232,34 @@ class Request(RequestContext):
         self.api_version = header.api_version
         self.correlation_id = header.correlation_id
         self.client_id = header.client_id
-        self.now_ms = pipeline.clock_ms()
+        self.now_ms = parts.clock_ms()
         self._header = header
-        if pipeline.meter is not None:
-            self._started_s = pipeline.now_s()
+        if parts.meter is not None:
+            self._started_s = parts.now_s()
         connection.request = self
 
     def _answer_unserved(self, header: RequestHeader) -> None:
         """Tell which versions of ApiVersions there are, and nothing else. Raises PeerError for any other API."""
-        if header.api_key != apis.API_VERSIONS or header.api_key not in self._pipeline.served:
+        if header.api_key != apis.API_VERSIONS or header.api_key not in self._parts.served:
             client = f"client {shown_client(header.client_id)}"
-            reason = apis.refusal(self._pipeline.served, header.api_key, header.api_version, client)
+            reason = apis.refusal(self._parts.served, header.api_key, header.api_version, client)
             raise PeerError(f"{reason} (correlation id {header.correlation_id})")
         from barnabas.serving.error_responses import unsupported_version
 
-        response = unsupported_version(self._pipeline.served[header.api_key], self._pipeline.release)
+        response = unsupported_version(self._parts.served[header.api_key], self._parts.release)
         self.chunks = encode_response(header.api_key, 0, header.correlation_id, response)
         self.is_alive = self._error is None
         self._stage = STAGES.index(Request._send)
 
     def _find_handler(self) -> Deferred[None] | None:
         """Find the handler, also of a request that is refused: it is decoded with what is loaded then."""
-        self._handle = self._pipeline.handlers.made.get(self.api_key)
+        self._handle = self._parts.handlers.made.get(self.api_key)
         return None if self._handle is not None else Deferred(self._make_handler)
 
     async def _make_handler(self) -> None:
         """Make the handler. Where the API is not served yet the connection is reset, which is no SASL error to franz-go."""
-        if self._pipeline.handlers.is_served(self.api):
-            self._handle = await self._pipeline.handlers.make(self.api)
+        if self._parts.handlers.is_served(self.api):
+            self._handle = await self._parts.handlers.make(self.api)
         else:
             self.transport.reset()
             self._end(is_alive=False)
@@ -295,7 +295,7 @@ class Request(RequestContext):
 
     async def _decode_aside(self) -> None:
         try:
-            self.message = await self._pipeline.codecs.decode(
+            self.message = await self._parts.codecs.decode(
                 self.api, self, self.frame, self._header.body_position
             )
         except TooManyEntriesError as error:
@@ -315,7 +315,7 @@ class Request(RequestContext):
         from barnabas.serving.error_responses import top_level_response
 
         problem = (
-            f"{self.size:,} bytes with more than {self._pipeline.codecs.entries_max:,} entries, "
+            f"{self.size:,} bytes with more than {self._parts.codecs.entries_max:,} entries, "
             "which max.request.entries allows"
         )
         response = top_level_response(self.api, self.api_version, ErrorCode.INVALID_REQUEST, problem)
@@ -327,7 +327,7 @@ class Request(RequestContext):
 
     def _intercept(self) -> Deferred[Any] | None:
         """Let an interceptor answer, if there is one: it may have the request checked and handled."""
-        interceptor = self._pipeline.interceptor
+        interceptor = self._parts.interceptor
         if interceptor is None:
             return None
         self._is_handling = True
@@ -337,7 +337,7 @@ class Request(RequestContext):
         """Check and handle a request for an interceptor, which may have changed it. Raises RequestError."""
         if self._error is not None:
             raise self._error
-        return await self._pipeline.handlers.answer(self.api, context, message)
+        return await self._parts.handlers.answer(self.api, context, message)
 
     def _check(self) -> Deferred[None] | None:
         """Refuse the whole request where its login, a feature, the authorizer or the controller's place demands it."""
@@ -347,7 +347,7 @@ class Request(RequestContext):
         try:
             if self._error is not None:
                 raise self._error
-            self._pipeline.handlers.check(api, self, self.message)
+            self._parts.handlers.check(api, self, self.message)
         except Exception as error:
             return self._refuse(error)
         return None
@@ -374,7 +374,7 @@ class Request(RequestContext):
         An error that is no refusal is our own, and logged.
         """
         if isinstance(error, StorageError):
-            error = self._pipeline.failures.failed(error)
+            error = self._parts.failures.failed(error)
         code, text = int(ErrorCode.UNKNOWN_SERVER_ERROR), ""
         if isinstance(error, RequestError):
             code, text = error.code, error.message
@@ -386,7 +386,7 @@ class Request(RequestContext):
         return None
 
     async def _refuse_aside(self, code: int, text: str) -> None:
-        self._respond(await self._pipeline.codecs.run(lambda: self._failed(code, text)))
+        self._respond(await self._parts.codecs.run(lambda: self._failed(code, text)))
 
     def _failed(self, code: int, text: str) -> object:
         """Return the API's own response with the error in every place where a client looks for it."""
@@ -422,9 +422,9 @@ class Request(RequestContext):
         except Exception:
             self._encode_failure()
         else:
-            if self._pipeline.meter is not None:
+            if self._parts.meter is not None:
                 if self.api_key == apis.FETCH:
-                    self._pipeline.meter.fetched(response)
+                    self._parts.meter.fetched(response)
                 self.codes = count_error_codes(response)
             if last is not None:
                 last.keep(response, bytes(self.chunks[0])[AFTER_CORRELATION_ID:], self.codes)  # type: ignore[arg-type]
@@ -434,16 +434,16 @@ class Request(RequestContext):
     async def _encode_aside(self) -> None:
         response = self.response
         try:
-            self.chunks, self.codes = await self._pipeline.codecs.encode(self, response)
+            self.chunks, self.codes = await self._parts.codecs.encode(self, response)
         except Exception:
             self._encode_failure()
         else:
-            if self._pipeline.meter is not None and self.api_key == apis.FETCH:
-                for _ in self._pipeline.meter.fetched_in_steps(response):
-                    await self._pipeline.budget.checkpoint()
+            if self._parts.meter is not None and self.api_key == apis.FETCH:
+                for _ in self._parts.meter.fetched_in_steps(response):
+                    await self._parts.budget.checkpoint()
         del response  # to drop all of it takes a while, and so does the request after it
         self.response = None
-        await self._pipeline.budget.checkpoint()
+        await self._parts.budget.checkpoint()
         self._keep_bytes_alone()
 
     def _encode_failure(self) -> None:
@@ -454,7 +454,7 @@ class Request(RequestContext):
             self._end(is_alive=False)
             return
         self.chunks = encode_response(self.api_key, self.api_version, self.correlation_id, response)
-        if self._pipeline.meter is not None:
+        if self._parts.meter is not None:
             self.codes = count_error_codes(response)
 
     def _keep_bytes_alone(self) -> None:
@@ -468,7 +468,7 @@ class Request(RequestContext):
     def _send(self) -> Deferred[None] | None:
         """Send the answer, if there is any. Raises OSError."""
         login = self.connection.login
-        if (login is not None and login.has_failed) or self._pipeline.sender is not None:
+        if (login is not None and login.has_failed) or self._parts.sender is not None:
             return Deferred(self._send_slowly)
         if not self.chunks:
             return None
@@ -486,22 +486,22 @@ class Request(RequestContext):
         if login is not None and login.has_failed:
             self.close_after_response = True
             await wait_after_failure(self.connection)
-        if self._pipeline.sender is not None:
-            if not await self._pipeline.sender(self, self.transport, self.chunks):
+        if self._parts.sender is not None:
+            if not await self._parts.sender(self, self.transport, self.chunks):
                 self._end(is_alive=False)
         elif self.chunks:
             await self.transport.send(self.chunks)
 
     def _count(self) -> None:
         """Count the request, where somebody reads the counts."""
-        if self._pipeline.meter is not None and self.api_key != NOT_READ:
-            self._pipeline.meter.answered(
+        if self._parts.meter is not None and self.api_key != NOT_READ:
+            self._parts.meter.answered(
                 self.api.name,
                 self.api_version,
                 self.codes,
                 self.size,
                 sum([len(chunk) for chunk in self.chunks]),
-                self._pipeline.now_s() - self._started_s,
+                self._parts.now_s() - self._started_s,
             )
         if self.close_after_response:
             self.is_alive = False

@@ -60,7 +60,7 @@ class Failures(Protocol):
         """Take a log directory out of service; return the error for its clients."""
 
 
-class Pipeline:
+class RequestParts:
     """Parts of one broker with which its requests are answered."""
 
     def __init__(

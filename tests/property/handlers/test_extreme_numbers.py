@@ -26,7 +26,7 @@ from tests.support.effort import examples
 from tests.support.logs import batch
 from tests.support.messages import EDGES, Builder, all_messages, codec_of
 from tests.support.newest_release import NEWEST, only_newest
-from tests.support.pipelines import answered, pipeline_of
+from tests.support.request_parts import answered, request_parts_of
 
 SETTINGS = {
     "telemetry.enable": "true",
@@ -142,7 +142,7 @@ async def check_numbers(api, settings, tmp_path, caplog):
     print(f"seed {seed}")
     random = Random(seed)
     async with broker_to_ask(tmp_path, settings, threads=SimulatedThreads(random)) as ask:
-        services, pipeline = ask.services, pipeline_of(ask.services, ask.broker.memory)
+        services, pipeline = ask.services, request_parts_of(ask.services, ask.broker.memory)
         await trio.testing.wait_all_tasks_blocked()
         await populate(ask)
         for version in range(api.min_version, api.max_version + 1):

@@ -32,7 +32,7 @@ from barnabas.serving.memory import Memory
 from barnabas.serving.pacing import UNCOUNTED_BYTES_MAX
 from barnabas.serving.release import KAFKA_4
 from barnabas.serving.request import Request
-from barnabas.serving.request_parts import Pipeline
+from barnabas.serving.request_parts import RequestParts
 from barnabas.wire.generated.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.wire.headers import decode_response, encode_request
 from tests.support.connection_parts import connection_parts
@@ -90,11 +90,11 @@ class Handler:
         return Deferred(result) if callable(result) else HeartbeatResponse()
 
 
-def pipeline_of(handler: Handler, clock_ms: Any) -> Pipeline:
+def request_parts_of(handler: Handler, clock_ms: Any) -> RequestParts:
     environment = real_environment()
     nothing: Any = SimpleNamespace()
     handlers: Any = SimpleNamespace(made={HEARTBEAT: handler.handle}, check=lambda *_: None)
-    return Pipeline(
+    return RequestParts(
         apis.BY_KEY,
         handlers,
         Shared(Memory(), LogLimit(), AllowEverything()),
@@ -147,7 +147,7 @@ async def waiting() -> AsyncIterator[Client]:
     info = ConnectionInfo(1, "PLAINTEXT", "PLAINTEXT", ("127.0.0.1", 9092), ("127.0.0.1", 50_000))
     handler, steps = Handler(), Steps()
     clock: list[Any] = [lambda: 0]
-    parts = connection_parts(begin=partial(Request, pipeline_of(handler, lambda: clock[0]())))
+    parts = connection_parts(begin=partial(Request, request_parts_of(handler, lambda: clock[0]())))
     connection = Connection(parts, PlainTransport(ours, wait_sets=WaitSets()), info)
 
     async def serve() -> None:

@@ -29,7 +29,7 @@ from barnabas.wire.headers import encode_request
 from tests.support.broker import ask_for_topic, broker_to_ask
 from tests.support.connection_parts import connection_parts
 
-from .test_requests_that_wait import fetched, joining, pipeline_of, produced, version_of
+from .test_requests_that_wait import fetched, joining, produced, request_parts_of, version_of
 
 PRODUCE, FETCH, METADATA, OFFSET_COMMIT, FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT = 0, 1, 3, 8, 10, 11, 12
 DELAY_MS = 40
@@ -118,7 +118,7 @@ async def logged_in(asked: Any) -> AsyncIterator[Peer]:
     info = ConnectionInfo(1, "SASL", "SASL_PLAINTEXT", ("127.0.0.1", 9092), ("127.0.0.1", 50_000))
     info.login = login
     connection = Connection(
-        connection_parts(begin=partial(Request, pipeline_of(asked))),
+        connection_parts(begin=partial(Request, request_parts_of(asked))),
         PlainTransport(ours, wait_sets=WaitSets()),
         info,
     )

@@ -12,7 +12,7 @@ import pytest
 from barnabas.serving import apis
 from barnabas.serving.last_request import BYTES_MAX
 from barnabas.serving.request import Request
-from barnabas.serving.request_parts import Pipeline
+from barnabas.serving.request_parts import RequestParts
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.heartbeat import HeartbeatRequest
@@ -21,9 +21,9 @@ from barnabas.wire.generated.leave_group import LeaveGroupRequest
 from barnabas.wire.generated.sync_group import SyncGroupRequest
 from barnabas.wire.headers import decode_response, encode_request
 from tests.support.broker import ask_for_topic, broker_to_ask
-from tests.support.pipelines import Transport, answered, frame_of, new_connection
+from tests.support.request_parts import Transport, answered, frame_of, new_connection
 from tests.unit.broker.test_requests_that_wait import beat as first_beat
-from tests.unit.broker.test_requests_that_wait import joining, pipeline_of
+from tests.unit.broker.test_requests_that_wait import joining, request_parts_of
 
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, CONSUMER_GROUP_HEARTBEAT = 11, 12, 13, 14, 68
 INCREMENTAL_ALTER_CONFIGS = 44
@@ -34,8 +34,8 @@ GROUP = 32
 class Client:
     """Sends requests on one connection, with a correlation id of its own each."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
-        self.pipeline = pipeline
+    def __init__(self, request_parts: RequestParts) -> None:
+        self.request_parts = request_parts
         self.connection = new_connection()
         self.correlation_id = -3
         self.sent = b""
@@ -45,7 +45,7 @@ class Client:
         self.correlation_id += 1
         data = b"".join(map(bytes, encode_request(key, version, self.correlation_id, client_id, request)))
         transport = Transport()
-        assert await answered(self.pipeline, self.connection, transport, memoryview(bytearray(data[4:])))
+        assert await answered(self.request_parts, self.connection, transport, memoryview(bytearray(data[4:])))
         self.sent = transport.now + transport.later
         correlation_id, response = decode_response(self.sent[4:], key, version)
         assert correlation_id == self.correlation_id
@@ -62,7 +62,7 @@ async def client(tmp_path: Any) -> AsyncIterator[Client]:
     settings = {"group.initial.rebalance.delay.ms": "0", "group.consumer.assignment.interval.ms": "0"}
     async with broker_to_ask(tmp_path, settings) as asked:
         await ask_for_topic(asked, "t", partitions=2)
-        client = Client(pipeline_of(asked))
+        client = Client(request_parts_of(asked))
         # The first request of an API binds its handler, which is waited for.
         await client.ask(HEARTBEAT, HeartbeatRequest())
         await client.ask(CONSUMER_GROUP_HEARTBEAT, ConsumerGroupHeartbeatRequest())
@@ -108,8 +108,8 @@ async def test_a_repeated_heartbeat_of_a_classic_member_learns_that_it_must_join
     beat = await joined_classic(client)
     assert [(await client.ask(HEARTBEAT, beat)).error_code for _ in range(3)] == [ErrorCode.NONE] * 3
     kept = client.last
-    other = Client(client.pipeline)
-    joins = Request(client.pipeline, other.connection, Transport(), frame_of(JOIN_GROUP, 3, joining()))  # type: ignore[arg-type]
+    other = Client(client.request_parts)
+    joins = Request(client.request_parts, other.connection, Transport(), frame_of(JOIN_GROUP, 3, joining()))  # type: ignore[arg-type]
     joins.advance()
     answers = [await client.ask(HEARTBEAT, beat) for _ in range(2)]
     assert [answer.error_code for answer in answers] == [ErrorCode.REBALANCE_IN_PROGRESS] * 2
@@ -122,7 +122,7 @@ async def test_a_throttled_heartbeat_is_told_so_and_the_next_one_is_not(client: 
     told = [await client.ask(CONSUMER_GROUP_HEARTBEAT, beat) for _ in range(2)]
     assert [one.throttle_time_ms for one in told] == [0, 0]
     charged: Any = SimpleNamespace(throttle_ms=lambda _request, _size: 700, end=lambda: None)
-    shared: Any = client.pipeline.shared
+    shared: Any = client.request_parts.shared
     shared.quotas = SimpleNamespace(is_set=True, begin=lambda *_: charged)
     assert (await client.ask(CONSUMER_GROUP_HEARTBEAT, beat)).throttle_time_ms == 700
     shared.quotas = None
@@ -134,7 +134,7 @@ async def test_what_a_member_is_told_anew_is_not_what_it_was_told_before(client:
     told = [(await client.ask(CONSUMER_GROUP_HEARTBEAT, beat)) for _ in range(2)]
     kept, response = client.last, client.last.response
     assert told[0].heartbeat_interval_ms == 5_000
-    other = Client(client.pipeline)
+    other = Client(client.request_parts)
     setting = Alter.AlterableConfig(name="consumer.heartbeat.interval.ms", value="7000")
     configured = Alter.AlterConfigsResource(resource_type=GROUP, resource_name="c", configs=[setting])
     altered = await other.ask(INCREMENTAL_ALTER_CONFIGS, Alter(resources=[configured]))
@@ -154,7 +154,7 @@ async def test_a_repeated_heartbeat_of_a_classic_member_that_is_gone_is_told_so(
     beat = await joined_classic(client)
     assert [(await client.ask(HEARTBEAT, beat)).error_code for _ in range(3)] == [ErrorCode.NONE] * 3
     leave = LeaveGroupRequest(group_id="g", member_id=beat.member_id)
-    assert (await Client(client.pipeline).ask(LEAVE_GROUP, leave, 0)).error_code == ErrorCode.NONE
+    assert (await Client(client.request_parts).ask(LEAVE_GROUP, leave, 0)).error_code == ErrorCode.NONE
     answers = [await client.ask(HEARTBEAT, beat) for _ in range(3)]
     assert [answer.error_code for answer in answers] == [ErrorCode.UNKNOWN_MEMBER_ID] * 3
 
@@ -162,7 +162,7 @@ async def test_a_repeated_heartbeat_of_a_classic_member_that_is_gone_is_told_so(
 async def test_a_repeated_heartbeat_of_a_consumer_learns_of_its_new_assignment(client: Client) -> None:
     beat = await joined_consumer(client)
     assert (await client.ask(CONSUMER_GROUP_HEARTBEAT, beat)).assignment is None
-    await joined_consumer(Client(client.pipeline), "another")
+    await joined_consumer(Client(client.request_parts), "another")
     assignment = (await client.ask(CONSUMER_GROUP_HEARTBEAT, beat)).assignment
     assert [len(topic.partitions) for topic in assignment.topic_partitions] == [1], "one is for the other"
     assert (await client.ask(CONSUMER_GROUP_HEARTBEAT, beat)).assignment is None

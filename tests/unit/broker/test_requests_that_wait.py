@@ -14,7 +14,7 @@ import trio.testing
 from barnabas.errors import PeerError
 from barnabas.serving import apis
 from barnabas.serving.request import Request
-from barnabas.serving.request_parts import Pipeline
+from barnabas.serving.request_parts import RequestParts
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest
@@ -26,8 +26,8 @@ from barnabas.wire.generated.sync_group import SyncGroupRequest
 from barnabas.wire.headers import decode_response
 from tests.support.broker import ask_for_topic, broker_to_ask
 from tests.support.logs import batch
-from tests.support.pipelines import Transport, answered, frame_of, new_connection, start
-from tests.support.pipelines import pipeline_of as make_pipeline
+from tests.support.request_parts import Transport, answered, frame_of, new_connection, start
+from tests.support.request_parts import request_parts_of as make_request_parts
 
 PRODUCE, FETCH, OFFSET_COMMIT, JOIN_GROUP, HEARTBEAT, SYNC_GROUP, CONSUMER_GROUP_HEARTBEAT = (
     0,
@@ -110,8 +110,8 @@ async def asked(tmp_path: Any) -> AsyncIterator[Any]:
         yield asked
 
 
-def pipeline_of(asked: Any, **parts: Any) -> Pipeline:
-    return make_pipeline(asked.services, asked.broker.memory, **parts)
+def request_parts_of(asked: Any, **parts: Any) -> RequestParts:
+    return make_request_parts(asked.services, asked.broker.memory, **parts)
 
 
 def version_of(key: int) -> int:
@@ -119,7 +119,7 @@ def version_of(key: int) -> int:
     return {OFFSET_COMMIT: 9, PRODUCE: 12, FETCH: 12}.get(key, apis.BY_KEY[key].max_version)
 
 
-async def ready(pipeline: Pipeline) -> Pipeline:
+async def ready(request_parts: RequestParts) -> RequestParts:
     """Have all handlers bound, which their first request does."""
     for key in AT_ONCE:
         name = apis.BY_KEY[key].name
@@ -133,9 +133,9 @@ async def ready(pipeline: Pipeline) -> Pipeline:
             "ConsumerGroupHeartbeat": beat(group_id=""),
         }[name]
         assert await answered(
-            pipeline, new_connection(), Transport(), frame_of(key, version_of(key), request)
+            request_parts, new_connection(), Transport(), frame_of(key, version_of(key), request)
         )
-    return pipeline
+    return request_parts
 
 
 def test_these_handlers_answer_without_waiting_where_they_can() -> None:
@@ -190,9 +190,9 @@ REQUESTS: dict[str, tuple[int, Callable[[], Any], int]] = {
 @pytest.mark.parametrize("what", REQUESTS)
 async def test_a_request_to_a_coordinator_is_answered_without_waiting(asked: Any, what: str) -> None:
     key, request_of, code = REQUESTS[what]
-    pipeline = await ready(pipeline_of(asked))
+    request_parts = await ready(request_parts_of(asked))
     version, transport = version_of(key), Transport()
-    done = start(pipeline, new_connection(), transport, frame_of(key, version, request_of()))
+    done = start(request_parts, new_connection(), transport, frame_of(key, version, request_of()))
     if done is not True:
         assert what == "a wrong expression"
         assert await done  # type: ignore[misc]
@@ -250,9 +250,9 @@ def ends(asked: Any) -> list[int]:
 @pytest.mark.parametrize("what", PRODUCES)
 async def test_records_are_appended_once(asked: Any, what: str) -> None:
     request_of, codes, is_at_once = PRODUCES[what]
-    pipeline = await ready(pipeline_of(asked))
+    request_parts = await ready(request_parts_of(asked))
     before, transport = ends(asked), Transport()
-    done = start(pipeline, new_connection(), transport, frame_of(PRODUCE, 12, request_of()))
+    done = start(request_parts, new_connection(), transport, frame_of(PRODUCE, 12, request_of()))
     assert (done is True) is is_at_once
     assert done is True or await done  # type: ignore[misc]
     answer = decode_response(transport.sent[4:], PRODUCE, 12)[1]
@@ -290,12 +290,12 @@ FETCHES: dict[str, tuple[Callable[[], FetchRequest], int, list[tuple[int, bool]]
 @pytest.mark.parametrize("what", FETCHES)
 async def test_a_fetch_is_answered(asked: Any, what: str) -> None:
     request_of, version, wanted, is_at_once, is_sent = FETCHES[what]
-    pipeline = await ready(pipeline_of(asked))
+    request_parts = await ready(request_parts_of(asked))
     for index, value in [(1, b"v"), (2, b"w"), (4, b"x" * 30_000)]:
         request = frame_of(PRODUCE, 12, produced(index, records=bytes(batch(value))))
-        assert await answered(pipeline, new_connection(), Transport(), request)
+        assert await answered(request_parts, new_connection(), Transport(), request)
     transport = Transport()
-    done = start(pipeline, new_connection(), transport, frame_of(FETCH, version, request_of()))
+    done = start(request_parts, new_connection(), transport, frame_of(FETCH, version, request_of()))
     assert (done is True) is (is_at_once and is_sent)
     assert done is True or await done  # type: ignore[misc]
     answer = decode_response(transport.sent[4:], FETCH, version)[1]
@@ -305,17 +305,17 @@ async def test_a_fetch_is_answered(asked: Any, what: str) -> None:
 
 
 async def test_a_session_goes_on_at_once_and_waits_for_what_comes(asked: Any) -> None:
-    pipeline = await ready(pipeline_of(asked))
+    request_parts = await ready(request_parts_of(asked))
 
     async def ask(request: FetchRequest) -> tuple[bool, Any]:
         transport = Transport()
-        rest = start(pipeline, new_connection(), transport, frame_of(FETCH, 12, request))
+        rest = start(request_parts, new_connection(), transport, frame_of(FETCH, 12, request))
         assert rest is True or await rest  # type: ignore[misc]
         return rest is True, decode_response((transport.now or transport.later)[4:], FETCH, 12)[1]
 
     async def append(index: int) -> None:
         frame = frame_of(PRODUCE, 12, produced(index))
-        assert await answered(pipeline, new_connection(), Transport(), frame)
+        assert await answered(request_parts, new_connection(), Transport(), frame)
 
     def told(answer: Any) -> list[int]:
         return [one.partition_index for topic in answer.responses for one in topic.partitions]
@@ -354,19 +354,21 @@ async def test_a_produce_that_wants_no_answer_gets_none(asked: Any) -> None:
         answered=lambda name, version, codes, request_bytes, size, seconds: counted.append((name, size)),
         fetched=lambda response: None,
     )
-    pipeline, before = await ready(pipeline_of(asked, meter=meter)), ends(asked)
+    request_parts, before = await ready(request_parts_of(asked, meter=meter)), ends(asked)
     counted.clear()
     transport = Transport()
-    assert start(pipeline, new_connection(), transport, frame_of(PRODUCE, 12, produced(3, acks=0))) is True
+    assert (
+        start(request_parts, new_connection(), transport, frame_of(PRODUCE, 12, produced(3, acks=0))) is True
+    )
     many: Any = start(
-        pipeline, new_connection(), transport, frame_of(PRODUCE, 12, produced(*range(40), acks=0))
+        request_parts, new_connection(), transport, frame_of(PRODUCE, 12, produced(*range(40), acks=0))
     )
     assert await many
     after = [end + 1 for end in before]
     after[3] += 1
     assert ends(asked) == after
     refused = frame_of(PRODUCE, 12, produced(99, acks=0))
-    assert start(pipeline, new_connection(), transport, refused) is False, (
+    assert start(request_parts, new_connection(), transport, refused) is False, (
         "the client is to look for the leader"
     )
     assert transport.now + transport.later == b""
@@ -374,10 +376,10 @@ async def test_a_produce_that_wants_no_answer_gets_none(asked: Any) -> None:
 
 
 async def test_what_the_socket_does_not_take_is_awaited(asked: Any) -> None:
-    pipeline = await ready(pipeline_of(asked))
+    request_parts = await ready(request_parts_of(asked))
     for room in (0, 3):
         transport = Transport(room)
-        rest = start(pipeline, new_connection(), transport, frame_of(OFFSET_COMMIT, 8, commit()))
+        rest = start(request_parts, new_connection(), transport, frame_of(OFFSET_COMMIT, 8, commit()))
         assert not isinstance(rest, bool)
         assert len(transport.now) == room
         assert await rest  # type: ignore[misc]
@@ -386,8 +388,8 @@ async def test_what_the_socket_does_not_take_is_awaited(asked: Any) -> None:
 
 
 async def test_many_offsets_are_awaited(asked: Any) -> None:
-    pipeline, transport = await ready(pipeline_of(asked)), Transport()
-    rest = start(pipeline, new_connection(), transport, frame_of(OFFSET_COMMIT, 8, commit(count=40)))
+    request_parts, transport = await ready(request_parts_of(asked)), Transport()
+    rest = start(request_parts, new_connection(), transport, frame_of(OFFSET_COMMIT, 8, commit(count=40)))
     assert not isinstance(rest, bool)
     assert await rest  # type: ignore[misc]
     _, answer = decode_response(transport.sent[4:], OFFSET_COMMIT, 8)
@@ -398,8 +400,8 @@ async def test_an_interceptor_is_awaited_and_has_the_request_handled(asked: Any)
     async def around(context: Any, request: Any, handler: Any) -> Any:
         return await handler(context, request)
 
-    pipeline, transport = await ready(pipeline_of(asked, interceptor=around)), Transport()
-    done = start(pipeline, new_connection(), transport, frame_of(OFFSET_COMMIT, 8, commit()))
+    request_parts, transport = await ready(request_parts_of(asked, interceptor=around)), Transport()
+    done = start(request_parts, new_connection(), transport, frame_of(OFFSET_COMMIT, 8, commit()))
     assert not isinstance(done, bool)
     assert await done
     assert transport.sent
@@ -409,10 +411,10 @@ async def test_quotas_are_charged_without_waiting(asked: Any) -> None:
     ended = []
     charged = SimpleNamespace(throttle_ms=lambda _request, _size: 700, end=lambda: ended.append(1))
     quotas = SimpleNamespace(is_set=True, begin=lambda *_: charged)
-    pipeline = await ready(pipeline_of(asked, quotas=quotas))
+    request_parts = await ready(request_parts_of(asked, quotas=quotas))
     ended.clear()
     info, transport = new_connection(), Transport()
-    assert start(pipeline, info, transport, frame_of(OFFSET_COMMIT, 8, commit())) is True
+    assert start(request_parts, info, transport, frame_of(OFFSET_COMMIT, 8, commit())) is True
     assert (info.muted_ms, ended) == (700, [1])
     assert decode_response(transport.now[4:], OFFSET_COMMIT, 8)[1].throttle_time_ms == 700
 
@@ -425,25 +427,30 @@ async def test_requests_are_counted_where_somebody_reads_the_counts(asked: Any) 
         ),
         fetched=lambda response: None,
     )
-    pipeline = await ready(pipeline_of(asked, meter=meter))
+    request_parts = await ready(request_parts_of(asked, meter=meter))
     counted.clear()
     frame, sizes = frame_of(OFFSET_COMMIT, 8, commit()), []
     for room in (1 << 20, 3):
         transport = Transport(room)
-        rest = start(pipeline, new_connection(), transport, frame)
+        rest = start(request_parts, new_connection(), transport, frame)
         assert rest is True or await rest  # type: ignore[misc]
         sizes.append(len(transport.now + transport.later))
     assert counted == [("OffsetCommit", len(frame), size) for size in sizes]
 
 
 async def test_what_cannot_be_understood_is_refused(asked: Any) -> None:
-    pipeline, frame = await ready(pipeline_of(asked)), frame_of(HEARTBEAT, 4, HeartbeatRequest(group_id="g"))
+    request_parts, frame = (
+        await ready(request_parts_of(asked)),
+        frame_of(HEARTBEAT, 4, HeartbeatRequest(group_id="g")),
+    )
     with pytest.raises(PeerError, match="Heartbeat v4"):
-        start(pipeline, new_connection(), Transport(), frame[:-1])
+        start(request_parts, new_connection(), Transport(), frame[:-1])
     with pytest.raises(PeerError, match="Heartbeat"):
-        start(pipeline, new_connection(), Transport(), memoryview(bytearray(b"\0\x0c\0\x63" + frame[4:])))
+        start(
+            request_parts, new_connection(), Transport(), memoryview(bytearray(b"\0\x0c\0\x63" + frame[4:]))
+        )
     with pytest.raises(PeerError):
-        start(pipeline, new_connection(), Transport(), memoryview(b""))
+        start(request_parts, new_connection(), Transport(), memoryview(b""))
 
 
 async def test_a_defect_of_a_handler_is_an_error_of_its_request(
@@ -452,24 +459,24 @@ async def test_a_defect_of_a_handler_is_an_error_of_its_request(
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    pipeline, transport = await ready(pipeline_of(asked)), Transport()
-    made: Any = pipeline.handlers.made
+    request_parts, transport = await ready(request_parts_of(asked)), Transport()
+    made: Any = request_parts.handlers.made
     made[HEARTBEAT] = broken
     frame = frame_of(HEARTBEAT, 4, HeartbeatRequest(group_id="g"))
-    assert start(pipeline, new_connection(), transport, frame) is True
+    assert start(request_parts, new_connection(), transport, frame) is True
     assert decode_response(transport.now[4:], HEARTBEAT, 4)[1].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert "internal error in Heartbeat v4" in caplog.text
 
 
 @pytest.mark.parametrize("what", ["answered", "awaited", "refused", "not understood", "cancelled"])
 async def test_a_connection_keeps_nothing_of_a_request_but_what_it_was(asked: Any, what: str) -> None:
-    pipeline, info = await ready(pipeline_of(asked)), new_connection()
+    request_parts, info = await ready(request_parts_of(asked)), new_connection()
     message: Any = {
         "awaited": lambda: produced(*range(40)), "refused": lambda: produced(99),
         "cancelled": lambda: fetched((3, 0), max_wait_ms=60_000),
     }.get(what, lambda: produced(3))()  # fmt: skip
     frame = frame_of(FETCH if what == "cancelled" else PRODUCE, 12, message)
-    request = Request(pipeline, info, Transport(), frame[:-3] if what == "not understood" else frame)  # type: ignore[arg-type]
+    request = Request(request_parts, info, Transport(), frame[:-3] if what == "not understood" else frame)  # type: ignore[arg-type]
     if what == "not understood":
         with pytest.raises(PeerError):
             request.advance()

@@ -1,4 +1,4 @@
-"""The stages of the request pipeline beside authorisation and handler: connection state, quotas, throttling."""
+"""The stages of the request request_parts beside authorisation and handler: connection state, quotas, throttling."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from barnabas.security.sasl.server import SaslOffer, SaslServer
 from barnabas.serving.connection import Connection
 from barnabas.serving.context import ConnectionInfo
 from barnabas.serving.request import Request
-from barnabas.serving.request_parts import Pipeline
+from barnabas.serving.request_parts import RequestParts
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.metadata import MetadataRequest
 from barnabas.wire.headers import decode_response
 from tests.support.broker import broker_to_ask
 from tests.support.connection_parts import copied
-from tests.support.pipelines import answered, frame_of
-from tests.support.pipelines import pipeline_of as make_pipeline
+from tests.support.request_parts import answered, frame_of
+from tests.support.request_parts import request_parts_of as make_request_parts
 
 CREATE_TOPICS, METADATA, THROTTLE_MS = 19, 3, 700
 
@@ -112,8 +112,8 @@ async def asked(tmp_path):
         yield asked
 
 
-def pipeline_of(asked: Any, quotas: FixedQuotas | None = None) -> Pipeline:
-    return make_pipeline(asked.services, asked.broker.memory, quotas=quotas)
+def request_parts_of(asked: Any, quotas: FixedQuotas | None = None) -> RequestParts:
+    return make_request_parts(asked.services, asked.broker.memory, quotas=quotas)
 
 
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
@@ -123,7 +123,7 @@ async def test_only_two_apis_are_answered_before_a_mechanism_is_chosen(asked, pr
         frame = frame_of(METADATA, 1, MetadataRequest())
         frame[:4] = key.to_bytes(2, "big") + api.min_version.to_bytes(2, "big")
         try:
-            await answered(pipeline_of(asked), connection_info(protocol), sent, frame)
+            await answered(request_parts_of(asked), connection_info(protocol), sent, frame)
         except PeerError as error:
             if f"{api.name} (correlation id 7) before authentication" in str(error):
                 continue
@@ -135,7 +135,7 @@ async def test_only_two_apis_are_answered_before_a_mechanism_is_chosen(asked, pr
 async def test_everything_is_answered_where_nobody_authenticates(asked, protocol):
     sent = Sent()
     assert await answered(
-        pipeline_of(asked), connection_info(protocol), sent, frame_of(METADATA, 1, MetadataRequest())
+        request_parts_of(asked), connection_info(protocol), sent, frame_of(METADATA, 1, MetadataRequest())
     )
     assert sent.data
 
@@ -144,7 +144,7 @@ async def test_a_client_over_its_quota_is_answered_at_once_and_then_not_read_fro
     quotas, frame = FixedQuotas(), frame_of(METADATA, 9, MetadataRequest())
     sent, parts = Sent(frame, frame), asked.broker.connections.parts
     await Connection(
-        copied(parts, begin=partial(Request, pipeline_of(asked, quotas))), sent, connection_info()
+        copied(parts, begin=partial(Request, request_parts_of(asked, quotas))), sent, connection_info()
     ).serve()
     # From the answers on: until there is one, the clock also jumps while a thread of the broker is at work.
     pauses = [read - answered for answered, read in zip(sent.sent_at, sent.read_at[1:], strict=True)]
@@ -158,7 +158,7 @@ async def test_a_client_over_its_quota_is_answered_at_once_and_then_not_read_fro
 async def test_a_version_without_a_throttle_time_is_muted_all_the_same(asked):
     info, sent = connection_info(), Sent()
     await answered(
-        pipeline_of(asked, FixedQuotas()), info, sent, frame_of(METADATA, 0, MetadataRequest(topics=[]))
+        request_parts_of(asked, FixedQuotas()), info, sent, frame_of(METADATA, 0, MetadataRequest(topics=[]))
     )
     assert info.muted_ms == THROTTLE_MS
     decode_response(sent.data[4:], METADATA, 0)
@@ -168,7 +168,7 @@ async def test_a_request_that_a_quota_refuses_does_nothing(asked):
     topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
     sent = Sent()
     frame = frame_of(CREATE_TOPICS, 6, CreateTopicsRequest(topics=[topic], timeout_ms=60_000))
-    await answered(pipeline_of(asked, FixedQuotas()), connection_info(), sent, frame)
+    await answered(request_parts_of(asked, FixedQuotas()), connection_info(), sent, frame)
     (answer,) = decode_response(sent.data[4:], CREATE_TOPICS, 6)[1].topics
     assert answer.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
     assert "t" not in asked.services.metadata.image.topics
@@ -178,7 +178,7 @@ async def test_a_request_that_a_quota_refuses_does_nothing(asked):
 async def test_a_long_client_id_makes_no_long_line_of_the_log(asked, request_of):
     frame = bytes(frame_of(METADATA, 1, MetadataRequest(), client_id="ü" * 10_000))
     frame = frame[:-1] if request_of.startswith("a body") else b"\x7f\xff" + frame[2:]
-    pipeline = pipeline_of(asked)
+    request_parts = request_parts_of(asked)
     with pytest.raises(PeerError, match=r"client 'ü+'\.\.\. \(10000 characters\)") as refused:
-        await answered(pipeline, connection_info(), Sent(), memoryview(bytearray(frame)))
+        await answered(request_parts, connection_info(), Sent(), memoryview(bytearray(frame)))
     assert len(str(refused.value)) < 500

@@ -21,7 +21,7 @@ from compat.kit.wire import decode, encode, message
 from compat.security.requests import REQUESTS, Names
 from tests.support.broker import NOW_MS, Asked, broker_to_ask
 from tests.support.newest_release import NEWEST, only_newest
-from tests.support.pipelines import Transport, answered, pipeline_of
+from tests.support.request_parts import Transport, answered, request_parts_of
 
 SECRET = b"a secret"
 OPEN_TO_ALL = frozenset(
@@ -89,10 +89,10 @@ class World:
         body = encode(request, version, {**REQUESTS[api](names), **fields})
         frame = struct.pack(">hhih", request.api_key, version, 1, 1) + b"b"
         frame += (b"\0" if version in request.flexible else b"") + body
-        pipeline = pipeline_of(self.services, self.memory, authorizer=authorizer)
+        request_parts = request_parts_of(self.services, self.memory, authorizer=authorizer)
         connection = ConnectionInfo(1, "SASL_PLAINTEXT", "SASL_PLAINTEXT", ("127.0.0.1", 1), ("127.0.0.1", 2))
         transport = Transport()
-        await answered(pipeline, connection, transport, memoryview(frame))
+        await answered(request_parts, connection, transport, memoryview(frame))
         answer = transport.sent
         if not answer:
             return None

@@ -12,7 +12,7 @@ from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
 from barnabas.serving.context import ConnectionInfo
 from barnabas.serving.quotas.entities import QuotaEntity
-from barnabas.serving.request_parts import Pipeline
+from barnabas.serving.request_parts import RequestParts
 from barnabas.wire.generated.create_partitions import CreatePartitionsRequest
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.delete_topics import DeleteTopicsRequest
@@ -22,7 +22,7 @@ from barnabas.wire.generated.metadata import MetadataRequest
 from barnabas.wire.generated.produce import ProduceRequest
 from barnabas.wire.headers import decode_response
 from tests.support.broker import NOW_MS, broker_to_ask
-from tests.support.pipelines import Transport, answered, frame_of, pipeline_of
+from tests.support.request_parts import Transport, answered, frame_of, request_parts_of
 
 PRODUCE, FETCH, METADATA, CREATE, DELETE, GROW = 0, 1, 3, 19, 20, 37
 EVERYBODY = QuotaEntity("")
@@ -30,9 +30,9 @@ EVERYBODY = QuotaEntity("")
 
 @dataclass
 class Client:
-    """A connection of its own to a broker's pipeline, with a clock that stands until it is moved."""
+    """A connection of its own to a broker's request_parts, with a clock that stands until it is moved."""
 
-    pipeline: Pipeline
+    request_parts: RequestParts
     info: ConnectionInfo
     seconds: list[float]
     client_id: str = "app"
@@ -43,7 +43,7 @@ class Client:
         frame, transport = frame_of(key, version, request, self.client_id), Transport()
         self.info.muted_ms = 0
         self.request_bytes = len(frame)
-        assert await answered(self.pipeline, self.info, transport, frame)
+        assert await answered(self.request_parts, self.info, transport, frame)
         return decode_response(transport.sent[4:], key, version)[1] if transport.sent else None
 
     @property
@@ -57,7 +57,7 @@ class World:
 
     asked: Any
     quotas: Any
-    pipeline: Pipeline
+    request_parts: RequestParts
     seconds: list[float]
     now: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
 
@@ -68,7 +68,7 @@ class World:
     def client(self, principal: str = "User:alice", client_id: str = "app") -> Client:
         addresses = ("127.0.0.1", 9092), ("127.0.0.1", 50_000)
         info = ConnectionInfo(1, "PLAINTEXT", "PLAINTEXT", *addresses, principal=principal)
-        return Client(self.pipeline, info, self.seconds, client_id)
+        return Client(self.request_parts, info, self.seconds, client_id)
 
 
 @pytest.fixture
@@ -80,8 +80,8 @@ async def world(tmp_path):
 
     async with broker_to_ask(tmp_path, {"num.partitions": "2"}) as asked:
         quotas = broker_quotas(asked.services.config, asked.services.served, asked.services.budget, clock)
-        pipeline = pipeline_of(asked.services, asked.broker.memory, quotas=quotas)
-        world = World(asked, quotas, pipeline, seconds)
+        request_parts = request_parts_of(asked.services, asked.broker.memory, quotas=quotas)
+        world = World(asked, quotas, request_parts, seconds)
         await world.client()(CREATE, 7, creation("t", partitions=2))
         yield world
 

@@ -24,6 +24,7 @@ from barnabas.coordinators.runtime.verification import LocalVerifier
 from barnabas.coordinators.transactions.settings import TransactionSettings
 
 if TYPE_CHECKING:
+    from barnabas.broker.basis import Basis
     from barnabas.broker.storage_parts import Storage
     from barnabas.cluster.metadata.store import Subscriber
     from barnabas.cluster.metadata.topic_creation import TopicCreation
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     )
     from barnabas.coordinators.runtime.share_state import ShareStateCoordinator
     from barnabas.environment import Environment
-    from barnabas.serving.loop_budget import LoopBudget
-    from barnabas.serving.release import ReleaseProfile
 
 
 class Ports(NamedTuple):
@@ -50,7 +49,7 @@ class Ports(NamedTuple):
     subscribers: list[Subscriber]
 
 
-class CoordinationParts(NamedTuple):
+class CoordinatorParts(NamedTuple):
     """The coordinators of groups and transactions with what they need."""
 
     ports: Ports
@@ -65,14 +64,9 @@ class CoordinationParts(NamedTuple):
     high_watermarks: HighWatermarks
 
 
-def coordination_parts(
-    config: BrokerConfig,
-    release: ReleaseProfile,
-    environment: Environment,
-    budget: LoopBudget,
-    storage: Storage,
-) -> CoordinationParts:
+def coordinator_parts(basis: Basis) -> CoordinatorParts:
     """Make the coordinators of groups and transactions."""
+    config, release, environment, budget, storage, _ = basis
     metadata, replicas, now_ms = storage.metadata, storage.replicas, environment.wall_clock_ms
     steady_ms = environment.monotonic_ms
     ports = _ports(config, environment, storage)
@@ -110,7 +104,7 @@ def coordination_parts(
         threads=environment.threads,
     )
     verifier = _verifier(config, storage, LocalVerifier(transactions), ports)
-    return CoordinationParts(
+    return CoordinatorParts(
         ports,
         groups,
         transactions,

@@ -1,4 +1,4 @@
-"""Requests through the pipeline of a broker, from their frames on, without a socket."""
+"""Requests through the request_parts of a broker, from their frames on, without a socket."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from barnabas.serving.context import ConnectionInfo, Shared
 from barnabas.serving.encoding import CodecWorker
 from barnabas.serving.log_limit import LogLimit
 from barnabas.serving.request import Request
-from barnabas.serving.request_parts import Pipeline
+from barnabas.serving.request_parts import RequestParts
 from barnabas.wire.headers import encode_request
 from barnabas.wire.regions import FileRegion
 
@@ -47,12 +47,12 @@ class Transport:
         self.is_reset = True
 
 
-def pipeline_of(
+def request_parts_of(
     services: Any, memory: Any, *, authorizer: Any = None, quotas: Any = None, **parts: Any
-) -> Pipeline:
-    """Return a pipeline with handlers of its own; `parts` are meter, interceptor and sender."""
+) -> RequestParts:
+    """Return a request_parts with handlers of its own; `parts` are meter, interceptor and sender."""
     environment = real_environment()
-    return Pipeline(
+    return RequestParts(
         services.served,
         Handlers(services),
         Shared(memory, LogLimit(), AllowEverything() if authorizer is None else authorizer, quotas),
@@ -78,15 +78,17 @@ def frame_of(key: int, version: int, request: Any, client_id: str = "client", nu
 
 
 def start(
-    pipeline: Pipeline, connection: ConnectionInfo, transport: Any, frame: memoryview
+    request_parts: RequestParts, connection: ConnectionInfo, transport: Any, frame: memoryview
 ) -> bool | Awaitable[bool]:
     """Run a request until it must wait; return whether its connection goes on, or what is awaited for that."""
-    request = Request(pipeline, connection, transport, frame)
+    request = Request(request_parts, connection, transport, frame)
     wait = request.advance()
     return request.is_alive if wait is None else request.finish(wait)
 
 
-async def answered(pipeline: Pipeline, connection: ConnectionInfo, transport: Any, frame: memoryview) -> bool:
+async def answered(
+    request_parts: RequestParts, connection: ConnectionInfo, transport: Any, frame: memoryview
+) -> bool:
     """Answer a request; return whether its connection goes on."""
-    done = start(pipeline, connection, transport, frame)
+    done = start(request_parts, connection, transport, frame)
     return done if isinstance(done, bool) else await done

@@ -1,0 +1,143 @@
+"""Parts that only some brokers need: each is made, with its task, by the first who asks for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.cluster.metadata.internal_topics import SHARE_TOPIC
+from barnabas.config import broker as settings
+from barnabas.config.authorizer import token_secret_key
+from barnabas.environment.lazy import Lazy
+
+if TYPE_CHECKING:
+    from barnabas.broker.basis import Basis
+    from barnabas.broker.coordinator_parts import CoordinatorParts
+    from barnabas.cluster.metadata.credentials import ClusterCredentials
+    from barnabas.cluster.metadata.delegation_tokens import DelegationTokens
+    from barnabas.coordinators.runtime.shares import Shares
+    from barnabas.metrics.client_telemetry import Telemetry
+    from barnabas.serving.step_runner import StepRunner
+
+
+class OptionalParts(NamedTuple):
+    """Share groups, client telemetry, users and delegation tokens."""
+
+    shares: Lazy[Shares]
+    telemetry: Lazy[Telemetry]
+    credentials: Lazy[ClusterCredentials]
+    delegation_tokens: Lazy[DelegationTokens]
+
+    def connection_closed(self, connection_id: int) -> None:
+        """End the share sessions and the client instance that began on a connection."""
+        if self.shares.if_made is not None:
+            self.shares.if_made.connection_closed(connection_id)
+        if self.telemetry.if_made is not None:
+            self.telemetry.if_made.instances.connection_closed(connection_id)
+
+
+def optional_parts(basis: Basis, coordinators: CoordinatorParts, step_runner: StepRunner) -> OptionalParts:
+    """Say how each of them is made."""
+    credentials = _credentials(basis)
+    delegation_tokens = _delegation_tokens(basis, credentials)
+    if (
+        token_secret_key(basis.config) is not None
+    ):  # those that have expired are removed, whoever asks for them
+        delegation_tokens.get()
+    return OptionalParts(
+        _shares(basis, coordinators, step_runner), _telemetry(basis), credentials, delegation_tokens
+    )
+
+
+def _shares(basis: Basis, coordinators: CoordinatorParts, step_runner: StepRunner) -> Lazy[Shares]:
+    config, environment, storage = basis.config, basis.environment, basis.storage
+
+    def make() -> Shares:
+        from barnabas.coordinators.runtime.shares import Shares
+
+        made = Shares(
+            config,
+            coordinators.internal(SHARE_TOPIC),
+            groups=coordinators.groups,
+            metadata=storage.metadata,
+            replicas=storage.replicas,
+            budget=basis.budget,
+            step_runner=step_runner,
+            now_ms=environment.wall_clock_ms,
+            steady_ms=environment.monotonic_ms,
+            elsewhere=coordinators.share_state,
+            high_watermarks=coordinators.high_watermarks,
+        )
+        basis.background.start_soon(made.run)
+        return made
+
+    return Lazy(
+        make,
+        "barnabas.coordinators.runtime.shares",
+        "barnabas.coordinators.runtime.entries",
+        "encodings.utf_16_be",
+        beside=environment.threads.run,
+    )
+
+
+def _telemetry(basis: Basis) -> Lazy[Telemetry]:
+    environment, metadata = basis.environment, basis.storage.metadata
+
+    def make() -> Telemetry:
+        from barnabas.metrics.client_telemetry import Telemetry
+
+        made = Telemetry(
+            basis.config,
+            metadata.image.configs,
+            environment.threads,
+            basis.budget,
+            environment.wall_clock_ms,
+            environment.entropy,
+        )
+        basis.background.start_soon(made.run)
+        return made
+
+    return Lazy(make, "barnabas.metrics.client_telemetry", "barnabas.metrics.telemetry.payload")
+
+
+def _credentials(basis: Basis) -> Lazy[ClusterCredentials]:
+    environment = basis.environment
+
+    def make() -> ClusterCredentials:
+        from barnabas.cluster.metadata.credentials import ClusterCredentials
+
+        return ClusterCredentials(
+            basis.storage.metadata,
+            token_secret_key(basis.config),
+            clock_ms=environment.wall_clock_ms,
+            entropy=environment.entropy,
+            threads=environment.threads,
+            budget=basis.budget,
+        )
+
+    return Lazy(make, "barnabas.cluster.metadata.credentials")
+
+
+def _delegation_tokens(basis: Basis, credentials: Lazy[ClusterCredentials]) -> Lazy[DelegationTokens]:
+    config, environment = basis.config, basis.environment
+
+    def make() -> DelegationTokens:
+        from barnabas.cluster.metadata.delegation_tokens import DelegationTokens
+
+        made = DelegationTokens(
+            basis.storage.metadata,
+            credentials.get(),
+            lifetime_max_ms=config.get(settings.DELEGATION_TOKEN_MAX_LIFETIME_MS),
+            expiry_ms=config.get(settings.DELEGATION_TOKEN_EXPIRY_TIME_MS),
+            per_owner_max=config.get(settings.DELEGATION_TOKEN_MAX_PER_OWNER),
+            check_interval_ms=config.get(settings.DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS),
+            clock_ms=environment.wall_clock_ms,
+            entropy=environment.entropy,
+        )
+        basis.background.start_soon(made.run)
+        return made
+
+    return Lazy(
+        make,
+        "barnabas.cluster.metadata.credentials",
+        "barnabas.cluster.metadata.delegation_tokens",
+    )
