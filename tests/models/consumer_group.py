@@ -2,8 +2,7 @@
 
 Written from those rules, and without any code of the broker's. The assignment itself is not predicted: when the group
 assigns, `assign` gives what the broker has chosen, and the model says if it may be (each partition to one who wants it).
-Left out: members in the group that take over an instance id of another, regular expressions, racks, members of the
-classic protocol, changes of topics.
+Left out: regular expressions, racks, members of the classic protocol, changes of topics.
 """
 
 from __future__ import annotations
@@ -76,13 +75,14 @@ class ConsumerGroup:
             member = self.known(member_id, instance)
             self.check_epoch(member, epoch, owned)
         self.exists = True
+        was = self.members.get(member_id) if former is not None else None
         if former is not None:
             del self.members[former.id]
             self.target[member_id] = self.target.pop(former.id, frozenset())
         self.members[member_id] = member
         before = member.assigned
-        if topics is not None and topics != member.topics:
-            member.topics = topics
+        if (topics is not None and topics != member.topics) or was is not None:
+            member.topics = member.topics if topics is None else topics
             self.epoch += 1
         if instance is not None:
             member.instance = instance
@@ -90,7 +90,8 @@ class ConsumerGroup:
             member.rebalance_ms = rebalance_ms
         if self.epoch > self.assignment_epoch:
             self.target, self.assignment_epoch = self.checked(self.assign()), self.epoch
-        self.reconcile(member, owned, now_ms)
+        had = was.assigned | was.revoking if was is not None else frozenset()
+        self.reconcile(member, owned, had, now_ms)
         member.session_due_ms = now_ms + SESSION_MS
         says_all = rebalance_ms != -1 and topics is not None and owned is not None
         is_told = joins or says_all or member.assigned != before
@@ -143,8 +144,13 @@ class ConsumerGroup:
             is_behind = epoch < member.epoch and epoch == member.previous_epoch
             refuse_unless(is_behind and owned is not None and owned <= member.assigned, "FENCED_MEMBER_EPOCH")
 
-    def reconcile(self, member: Member, owned: frozenset[Partition] | None, now_ms: int) -> None:
-        """One step towards the target: first gives up what is not in it, then takes what nobody else has."""
+    def reconcile(
+        self, member: Member, owned: frozenset[Partition] | None, had: frozenset[Partition], now_ms: int
+    ) -> None:
+        """One step towards the target: first gives up what is not in it, then takes what nobody else has.
+
+        `had` is what a member had until now that replaces a static one: it is free from its next step on.
+        """
         if member.is_reconciled and member.epoch == self.assignment_epoch and not member.revoking:
             return
         epoch = member.epoch
@@ -159,7 +165,7 @@ class ConsumerGroup:
             return
         # What it has just given up counts as free from its next step on.
         others = [other for other in self.members.values() if other is not member]
-        taken = member.revoking.union(*(other.assigned | other.revoking for other in others))
+        taken = had | member.revoking.union(*(other.assigned | other.revoking for other in others))
         given = target - kept - taken
         for one in given:
             member.since[one] = self.assignment_epoch

@@ -201,8 +201,14 @@ class StreamsGroup:
             )
 
     def matters(self, before: Member, after: Member) -> bool:
-        """Tell if the group must be assigned anew: of a static member only what the tasks depend on counts."""
-        if self.static(after.instance) is not None:
+        """Tell if the group must be assigned anew: of a static member only what the tasks depend on counts.
+
+        A member that replaces another one, and was in the group by itself, has left as what it was.
+        """
+        former = self.static(after.instance)
+        if former is not None and former.id != after.id and after.id in self.members:
+            return True
+        if former is not None:
             return (before.topology_epoch, before.process) != (after.topology_epoch, after.process)
         return after.id not in self.members or before != after
 

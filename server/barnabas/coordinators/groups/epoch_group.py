@@ -191,17 +191,34 @@ class ReconciledGroup(EpochGroup[E, K]):
         """Return the member with these ids. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
         return self.member(member_id) if instance_id is None else self.static_member(instance_id, member_id)
 
+    def replaced_by(self, member: E) -> str | None:
+        """Return the id of the other member whose instance id this one has taken over, if there is one."""
+        holder = self.static_ids.get(member.instance_id) if member.instance_id is not None else None
+        return None if holder == member.id else holder
+
+    def was_another(self, member: E) -> bool:
+        """Return whether a member that replaces a static one was in the group by itself: as such it has left."""
+        return member.id in self.members and self.replaced_by(member) is not None
+
     def target_of(self, member: E) -> frozenset[K]:
         """Return a member's target; one that replaces a static member takes over what that one should have had."""
-        former = None if member.instance_id is None else self.static_ids.get(member.instance_id)
-        return self.target.get(member.id if former is None else former, frozenset())
+        replaced = self.replaced_by(member)
+        return self.target.get(member.id if replaced is None else replaced, frozenset())
+
+    def target_with(self, member: E) -> dict[str, frozenset[K]]:
+        """Return the target with this member in it, and without the one that it replaces."""
+        target = self.target.copy()
+        replaced = self.replaced_by(member)
+        if replaced is not None:
+            target[member.id] = target.pop(replaced, frozenset())
+        return target
 
     def members_with(self, member: E) -> list[E]:
-        """Return all members, with this one as it is now, and without the one whose instance id it has taken over."""
-        former = self.static_ids.get(member.instance_id) if member.instance_id is not None else None
+        """Return all members, with this one as it is now, and without the one that it replaces."""
         after = self.members.copy()
-        if former is not None and former != member.id:
-            del after[former]
+        replaced = self.replaced_by(member)
+        if replaced is not None:
+            del after[replaced]
         after[member.id] = member
         return list(after.values())
 

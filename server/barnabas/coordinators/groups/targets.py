@@ -29,9 +29,13 @@ def write_target(
     target: Mapping[str, frozenset[K]],
     records: TargetRecords[K],
     context: EventContext,
+    before: dict[str, frozenset[K]] | None = None,
 ) -> None:
-    """Write what is different in a target, and its epoch."""
-    _write_members(group, target.items(), records, context)
+    """Write what is different in a target, and its epoch.
+
+    `before` is the target that it comes after, where the event that writes it has moved a member's to another.
+    """
+    _write_members(group.id, group.target if before is None else before, target.items(), records, context)
     context.out.records.append(records.target_epoch_record(group.id, epoch, context.now_ms))
 
 
@@ -48,7 +52,8 @@ def write_part(
     """
     if not group.epoch == epoch > group.assignment_epoch:
         return False
-    _write_members(group, ((id_, one) for id_, one in part if id_ in group.members), records, context)
+    of_members = ((id_, one) for id_, one in part if id_ in group.members)
+    _write_members(group.id, group.target, of_members, records, context)
     return True
 
 
@@ -74,12 +79,12 @@ def target_computed(
 
 
 def _write_members(
-    group: EpochGroup[Any, K],
+    group_id: str,
+    known: dict[str, frozenset[K]],
     part: Iterable[tuple[str, frozenset[K]]],
     records: TargetRecords[K],
     context: EventContext,
 ) -> None:
-    known = group.target
     for member_id, assigned in part:
         before = known.get(member_id)
         if before is assigned:
@@ -87,4 +92,4 @@ def _write_members(
         if before == assigned:
             known[member_id] = assigned  # the same from now on, so that the next comparison is short
         else:
-            context.out.records.append(records.target_record(group.id, member_id, assigned))
+            context.out.records.append(records.target_record(group_id, member_id, assigned))

@@ -90,7 +90,7 @@ class ShardLog(Generic[M]):
 
     async def wait_committed(self, shard: Shard[M], end_offset: int) -> None:
         """Wait for the high watermark. Raises RequestError as for a client."""
-        if not end_offset or self.is_committed(shard, end_offset):
+        if self.is_committed(shard, end_offset):
             return
         shard.check()
         with trio.move_on_after(self._commit_seconds) as scope:

@@ -206,12 +206,22 @@ class Requests(RuleBasedStateMachine):
         self.send(Beat(member.id, epoch, instance, stops_all=stops_all))
 
     @precondition(lambda self: any(one.epoch == AWAY for one in self.model.members.values()))
-    @rule(data=st.data())
-    def take_over(self, data) -> None:
+    @rule(data=st.data(), process=st.none() | PROCESSES)
+    def take_over(self, data, process) -> None:
         """A member that is known takes over the instance id of one that has left for a while."""
         away = next(one for one in self.model.members.values() if one.epoch == AWAY)
         self.has_moved = True
-        self.send(Beat(self.member(data).id, 0, away.instance, away.process, 10_000, TOPOLOGIES[0], NOTHING))
+        self.send(
+            Beat(
+                self.member(data).id,
+                0,
+                away.instance,
+                process or away.process,
+                10_000,
+                TOPOLOGIES[0],
+                NOTHING,
+            )
+        )
 
     @precondition(lambda self: any(one.revoking for one in self.model.members.values()))
     @rule()

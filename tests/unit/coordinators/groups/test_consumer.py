@@ -366,7 +366,8 @@ def test_a_member_that_takes_an_instance_id_over_has_what_belongs_to_that() -> N
     b.instance_id = "i"
     b.join()
     assert b.told == its_own
-    assert coordinator.group().target["b"] == its_own
+    converge(b)
+    assert len(b.owned) == 4, "what it had before is nobody's now"
 
 
 def test_a_static_member_that_stays_away_is_removed() -> None:

@@ -9,6 +9,7 @@ import pytest
 from barnabas.cluster.metadata.changes import TopicCreated
 from barnabas.cluster.metadata.image import ClusterImage, PartitionInfo, TopicInfo
 from barnabas.coordinators.groups.streams import answers, membership
+from barnabas.coordinators.groups.streams.assignor import Worker, assign_tasks
 from barnabas.coordinators.groups.streams.member import StreamsMember
 from barnabas.coordinators.groups.streams.requests import check_heartbeat, topology_value
 from barnabas.coordinators.groups.streams.tasks import ACTIVE, STANDBY, WARMUP
@@ -292,3 +293,19 @@ def test_each_thing_that_is_unusual_is_told_by_itself(
         Configured(problem=problem), delayed_by,
     )  # fmt: skip
     assert [one.status_code for one in told] == codes
+
+
+# --- the assignor -------------------------------------------------------------------------------------------------
+
+
+def test_not_everybody_keeps_the_larger_share_where_another_has_nothing():
+    """Six tasks of four members: two have two each, and the other two one each."""
+    had = {"a": (0, 1), "b": (2, 3), "c": (4, 5), "d": ()}
+    workers = [
+        Worker(name, name, frozenset((ACTIVE, "0", number) for number in numbers))
+        for name, numbers in had.items()
+    ]
+    target = assign_tasks(workers, {"0": Shape(6, False, frozenset())}, 0)
+    assert sorted(len(tasks) for tasks in target.values()) == [1, 1, 2, 2]
+    moved = [task for worker in workers for task in worker.assigned - target[worker.id]]
+    assert len(moved) == 1

@@ -22,6 +22,7 @@ from barnabas.cluster.metadata.image import (
 )
 from barnabas.cluster.metadata.partitioning import partition_for
 from barnabas.cluster.metadata.peers import PeerUnavailableError, VersionedRequest
+from barnabas.coordinators.runtime import broker_batches
 from barnabas.coordinators.runtime.broker_batches import BrokerBatches
 from barnabas.coordinators.runtime.cluster_markers import ClusterMarkers
 from barnabas.coordinators.runtime.cluster_verification import ClusterVerifier
@@ -152,6 +153,23 @@ async def test_who_goes_away_keeps_nobody_from_an_answer(autojump_clock) -> None
         may_answer.set()
 
 
+async def test_a_request_has_so_many_items_at_most_and_the_rest_goes_with_the_next(
+    autojump_clock, monkeypatch
+) -> None:
+    monkeypatch.setattr(broker_batches, "ITEMS_MAX", 3)
+    sent: list[list[int]] = []
+
+    async def send(broker_id, items):
+        sent.append(list(items))
+        return items
+
+    async with running(BrokerBatches(send, lambda item: item)) as batches, trio.open_nursery() as nursery:
+        for item in range(7):
+            nursery.start_soon(batches.ask, TWO, item)
+    assert [len(items) for items in sent] == [3, 3, 1]
+    assert sorted(item for items in sent for item in items) == list(range(7))
+
+
 # --- markers ------------------------------------------------------------------------------------------------
 
 
@@ -251,6 +269,12 @@ async def test_who_leads_is_looked_up_each_time(autojump_clock) -> None:
 async def test_what_a_leader_answers_is_told(code, autojump_clock) -> None:
     async with markers_in(cluster(topic("a", TWO)), {("a", 0): code}) as (writer, _, _):
         assert await code_of(writer.write, ("a", 0), PRODUCER, 5, True, 2) == code
+
+
+async def test_a_marker_of_which_the_leader_says_nothing_may_not_be_there(autojump_clock) -> None:
+    async with markers_in(cluster(topic("a", TWO))) as (writer, _, peers):
+        peers.answer = lambda broker_id, request: WriteTxnMarkersResponse()
+        assert await code_of(writer.write, ("a", 0), PRODUCER, 5, True, 2) == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 async def test_a_leader_that_cannot_be_reached_is_asked_again_later(autojump_clock) -> None:
@@ -397,6 +421,7 @@ async def test_an_error_of_the_whole_answer_is_that_of_each_partition(error, tol
     ((), 5, False, ErrorCode.COORDINATOR_NOT_AVAILABLE),
     ((TWO,), 3, True, ErrorCode.NETWORK_EXCEPTION),
     ((TWO,), 3, False, 0),
+    ((TWO,), 4, True, 0),
 ])  # fmt: skip
 async def test_a_coordinator_that_cannot_be_asked(
     leaders, version, implicit, expected, autojump_clock

@@ -74,12 +74,14 @@ async def test_nothing_is_waited_for_where_nothing_was_written_or_all_of_it_is_c
     await world.log.wait_committed(world.shard, world.shard.end_offset)
 
 
-async def test_a_shard_that_is_out_of_service_says_so_to_who_waits(world):
+@pytest.mark.parametrize("end_offset", [0, 1])
+async def test_a_shard_that_is_out_of_service_says_so_to_who_waits(world, end_offset):
+    """Also where nothing was in it: another coordinator may have written something since."""
     world.append()
     world.shard.failure = RequestError(ErrorCode.NOT_COORDINATOR)
-    assert not world.log.is_committed(world.shard, 1)
+    assert not world.log.is_committed(world.shard, end_offset)
     with pytest.raises(RequestError) as refused:
-        await world.log.wait_committed(world.shard, 1)
+        await world.log.wait_committed(world.shard, end_offset)
     assert refused.value.code == ErrorCode.NOT_COORDINATOR
 
 

@@ -201,7 +201,8 @@ async def test_a_heartbeat_is_large_by_what_it_names_and_what_its_member_goes_th
 
 
 @pytest.mark.parametrize(
-    ("epoch", "topics", "says_more"), [(0, ["t"], True), (2, ["t"], True), (2, None, False), (-1, None, True)]
+    ("epoch", "topics", "says_more"),
+    [(0, ["t"], True), (2, ["t"], True), (2, None, False), (-1, None, True)],
 )
 async def test_a_heartbeat_says_more_if_its_member_comes_goes_or_wants_something_else(
     epoch, topics, says_more
@@ -210,6 +211,17 @@ async def test_a_heartbeat_says_more_if_its_member_comes_goes_or_wants_something
     await world.beat(0, "t")
     world.size_of = SizeOf(says_more=says_more)
     await world.beat(epoch, *(topics or ()))
+
+
+async def test_who_is_behind_in_the_first_epoch_says_no_more_than_others():
+    world = World()
+    await world.beat(0, "t")
+    world.size_of = SizeOf(says_more=False)
+    count = len(world.sizes)
+    with pytest.raises(RequestError) as refused:
+        await world.beat(1)
+    assert refused.value.code == ErrorCode.FENCED_MEMBER_EPOCH
+    assert world.sizes[count:] == [False]
 
 
 @pytest.mark.parametrize("more", [0, 1])

@@ -291,6 +291,18 @@ async def test_a_marker_that_cannot_be_written_is_tried_again_less_and_less_ofte
         assert world.state is State.COMPLETE_COMMIT
 
 
+async def test_a_marker_that_is_tried_again_and_again_is_warned_of_once(autojump_clock, caplog):
+    async with running() as world:
+        producer = await world.begun()
+        world.markers.failures = [RequestError(ErrorCode.NETWORK_EXCEPTION)] * 4
+        await world.end(producer)
+        await trio.sleep(60)
+    lines = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert [line.partition(":")[0] for line in lines] == [
+        "the end of transaction 'x' in t-0 is tried again until it can be written"
+    ]
+
+
 @pytest.mark.parametrize(
     "code",
     [
@@ -396,6 +408,11 @@ async def test_a_partition_that_is_missing_in_a_transaction_can_only_be_aborted(
         assert await verifier.verify("x", producer, frozenset({A, B}), implicit=True) == {}
         assert await verifier.verify("x", producer, frozenset({A, B}), implicit=False) == {}
         assert not world.coordinator.is_open("x", producer, frozenset({("t", 2)}))
+        known = world.coordinator._known("x")
+        assert known is not None
+        assert known.client_version == 2, (
+            "who writes without adding partitions has the second version of transactions"
+        )
 
 
 async def test_each_new_transactional_id_and_each_that_is_used_up_gets_an_id_of_its_own(autojump_clock):

@@ -167,6 +167,9 @@ def heartbeat(group: ConsumerGroup, beat: Heartbeat, context: EventContext) -> C
         said = before.after_heartbeat(request, beat.client_id, beat.client_host)
     after = advance(group, before, said, reported, context)
     watch_session(group, after, context)
+    former = group.members.get(after.id)
+    if former is not None and former.classic is not None:
+        expect_nothing(group, after.id, context)
     response = ConsumerGroupHeartbeatResponse(
         member_id=after.id,
         member_epoch=after.epoch,
@@ -296,12 +299,12 @@ def advance(
     Raises INVALID_REGULAR_EXPRESSION.
     """
     out = context.out
-    changed = before.topics != after.topics or before.regex != after.regex
+    changed = before.topics != after.topics or before.regex != after.regex or group.was_another(after)
     if (after is not before and after != before) or after.id not in group.members:
         records.write_member(out, group.id, after)
     epoch, seen = max(group.epoch, EPOCH_OF_NEW), group
     if changed or group.epoch == 0 or group.topics_seen is not context.image.topics:
-        subscriptions = group.subscriptions_after(_replaced(group, after), after)
+        subscriptions = _subscriptions_with(group, after)
         regexes = _refresh_regexes(group, subscriptions, context)
         if regexes != group.regexes:
             seen = replace(group, regexes=regexes)
@@ -322,7 +325,7 @@ def advance(
                 out.records.append(records.target_epoch_record(group.id, EPOCH_OF_NEW, 0))
         else:
             computed = needed.compute()
-            write_target(group, epoch, computed, records, context)
+            write_target(group, epoch, computed, records, context, needed.group.target)
             target, target_epoch = computed[after.id], epoch
     moved = reconcile(after, target_epoch, target, group.owners, reported)
     if moved is not after:
@@ -357,10 +360,10 @@ def _hash(group: ConsumerGroup, names: frozenset[str], context: EventContext) ->
     return known[2]
 
 
-def _replaced(group: ConsumerGroup, member: ConsumerMember) -> tuple[str, ...]:
-    """The id of the member whose instance id this one has taken over; its own, if it had that before."""
-    former = group.static_ids.get(member.instance_id) if member.instance_id is not None else None
-    return () if former is None else (former,)
+def _subscriptions_with(group: ConsumerGroup, member: ConsumerMember) -> set[Subscription]:
+    """The members' subscriptions, with this one as it is now, and without the one that it replaces."""
+    replaced = group.replaced_by(member)
+    return group.subscriptions_after(() if replaced is None else (replaced,), member)
 
 
 def _topics_in(subscriptions: Iterable[Subscription], regexes: Mapping[str, Resolved]) -> frozenset[str]:
@@ -403,17 +406,11 @@ def _target_needed(
     group: ConsumerGroup, member: ConsumerMember, epoch: int, context: EventContext
 ) -> TargetNeeded:
     members = tuple(group.members_with(member))
-    subscriptions = group.subscriptions_after(_replaced(group, member), member)
+    subscriptions = _subscriptions_with(group, member)
     counts = partition_counts(
         topic_ids(_topics_in(subscriptions, group.regexes), context.image), context.image
     )
-    known = ConsumerGroup(
-        group.id,
-        group.settings,
-        target=dict(group.target),
-        static_ids=dict(group.static_ids),
-        regexes=group.regexes,
-    )
+    known = ConsumerGroup(group.id, group.settings, target=group.target_with(member), regexes=group.regexes)
     return TargetNeeded(group.id, epoch, members, known, context.image, counts)
 
 
@@ -463,7 +460,15 @@ def watch_revocation(group: ConsumerGroup, member: ConsumerMember, context: Even
 
 def forget_timers(group: ConsumerGroup, member_id: str, context: EventContext) -> None:
     """Nobody waits for this member any more."""
-    for name in ("session", "revocation", "rejoin", "resync"):
+    for name in ("session", "revocation"):
+        context.out.timers[name, group.id, member_id] = None
+    expect_nothing(group, member_id, context)
+
+
+def expect_nothing(group: ConsumerGroup, member_id: str, context: EventContext) -> None:
+    """A member need not join again or ask for its partitions by the classic protocol any more."""
+    group.rejoins_due_ms.pop(member_id, None)
+    for name in ("rejoin", "resync"):
         context.out.timers[name, group.id, member_id] = None
 
 

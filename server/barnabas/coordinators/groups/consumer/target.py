@@ -11,7 +11,7 @@ from barnabas.coordinators.groups.assignors.subscriber import Subscriber
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.groups.consumer.member import ConsumerMember
 from barnabas.coordinators.groups.topics import topic_ids
-from barnabas.wire.topic_partitions import TopicIdPartitions
+from barnabas.wire.topic_partitions import NO_PARTITIONS, TopicIdPartitions
 
 COMPUTED_ASIDE_FROM = 2_000
 """So many members and partitions together are assigned aside, not within an event: some milliseconds' worth."""
@@ -25,7 +25,7 @@ class TargetNeeded:
     epoch: int
     members: tuple[ConsumerMember, ...]
     group: ConsumerGroup
-    """The group as it was: its expressions, the target until now, and the members that have instance ids."""
+    """The group as it was: its expressions, and the target until now of its members."""
     image: ClusterImage
     partition_counts: Mapping[bytes, int]
 
@@ -38,7 +38,12 @@ class TargetNeeded:
         """Return the partitions by member id."""
         group, ids = self.group, _IdsOf(self.image)
         subscribers = [
-            Subscriber(member.id, ids[group.topics_of(member)], member.instance_id, group.target_of(member))
+            Subscriber(
+                member.id,
+                ids[group.topics_of(member)],
+                member.instance_id,
+                group.target.get(member.id, NO_PARTITIONS),
+            )
             for member in self.members
         ]
         return ASSIGNORS[group.assignor_name(self.members)](subscribers, self.partition_counts)

@@ -50,8 +50,8 @@ class TargetNeeded:
     group_id: str
     epoch: int
     members: tuple[StreamsMember, ...]
-    group: StreamsGroup
-    """The target until now, and who has which instance id."""
+    target: dict[str, Tasks]
+    """The target of these members until now."""
     shapes: Mapping[str, Shape]
     standby_replicas: int
 
@@ -64,7 +64,8 @@ class TargetNeeded:
     def compute(self) -> dict[str, Tasks]:
         """Return the tasks by member id."""
         workers = [
-            Worker(member.id, member.process_id, self.group.target_of(member)) for member in self.members
+            Worker(member.id, member.process_id, self.target.get(member.id, NO_TASKS))
+            for member in self.members
         ]
         return assign_tasks(workers, self.shapes, self.standby_replicas)
 
@@ -233,7 +234,8 @@ def _settle_epoch(
     is_new = after.id not in group.members and not is_static
     if is_new or after != before:
         out.records.append(records.member_record(group.id, after))
-    changed = is_new or (not after.wants_the_same(before) if is_static else after != before)
+    changed = is_new or group.was_another(after)
+    changed = changed or (not after.wants_the_same(before) if is_static else after != before)
     new_hash = group.topics_hash
     if group.topics_seen is not context.image.topics or group.topology is not topology:
         new_hash = topics_hash(required_topics(topology), context.image)
@@ -262,8 +264,7 @@ def _settle_target(
         return group.assignment_epoch, known, ""
     if group.was_assigned_within(settings.assignment_interval_ms, context.now_ms):
         return group.assignment_epoch, known, INTERVAL
-    members = () if group.assigning_epoch else tuple(group.members_with(member))
-    target = _assign(group, members, configured, settings.standby_replicas, epoch, context)
+    target = _assign(group, member, configured, settings.standby_replicas, epoch, context)
     if target is None:
         return group.assignment_epoch, known, ""
     return epoch, target[member.id], ""
@@ -271,29 +272,27 @@ def _settle_target(
 
 def _assign(
     group: StreamsGroup,
-    members: tuple[StreamsMember, ...],
+    member: StreamsMember,
     configured: Configured,
     standby_replicas: int,
     epoch: int,
     context: EventContext,
 ) -> Mapping[str, Tasks] | None:
-    """Let the assignor decide again; nothing runs while the topology does not fit.
+    """Let the assignor decide again, with this member as it is now; nothing runs while the topology does not fit.
 
     A large assignment is computed aside, one at a time for a group: then there is none yet.
     """
     if group.assigning_epoch:
         return None
     shapes = configured.shapes if configured.is_ready else {}
-    known = StreamsGroup(
-        group.id, group.settings, target=dict(group.target), static_ids=dict(group.static_ids)
-    )
+    members, known = tuple(group.members_with(member)), group.target_with(member)
     needed = TargetNeeded(group.id, epoch, members, known, shapes, standby_replicas)
     if needed.is_large:
         group.assigning_epoch = epoch
         context.out.effects.append(needed)
         return None
     target = needed.compute()
-    write_target(group, epoch, target, records, context)
+    write_target(group, epoch, target, records, context, known)
     return target
 
 
@@ -366,8 +365,8 @@ def _assign_after_delay(group: StreamsGroup, context: EventContext) -> None:
     group.waits_for_members = False
     if group.members and group.configured is not None and group.epoch > group.assignment_epoch:
         standby_replicas = int(group.settings_used.get("num.standby.replicas", "0"))
-        members = tuple(group.members.values())
-        _assign(group, members, group.configured, standby_replicas, group.epoch, context)
+        member = next(iter(group.members.values()))
+        _assign(group, member, group.configured, standby_replicas, group.epoch, context)
 
 
 def watch_all(group: StreamsGroup, context: EventContext) -> None:

@@ -1,0 +1,260 @@
+"""A member of a group that takes over the instance id of a static member that is away: the member that it was is gone.
+
+The target is that of the members that are left. Apache Kafka 4.0 to 4.3 keeps the epoch where the topics are those of the
+member that is away, and writes no target for a member that is to have what it had before the other's was moved to it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from barnabas.coordinators.groups.streams.tasks import ACTIVE
+from tests.support.classic_consumers import ClassicClient
+from tests.support.consumers import Client, Coordinator, converge
+from tests.support.streams import ALL, Member, Streams, topology
+from tests.support.streams import converge as converge_streams
+
+from .test_large_assignments import Aside
+from .test_migration import go_on
+
+
+def two_topics(coordinator: Coordinator | None = None) -> tuple[Coordinator, bytes, bytes]:
+    """A coordinator with topics t of 3 partitions and u of 2."""
+    coordinator = coordinator or Coordinator()
+    return coordinator, coordinator.create("t", 3), coordinator.create("u", 2)
+
+
+def all_of(topic_id: bytes, count: int) -> set[tuple[bytes, int]]:
+    return {(topic_id, partition) for partition in range(count)}
+
+
+def takes_over(client: Client, away: Client, **said: Any) -> None:
+    """`away` leaves for a while, and a member of its group joins with its instance id."""
+    away.leave(for_a_while=True)
+    client.instance_id = away.instance_id
+    for name, value in said.items():
+        setattr(client, name, value)
+    client.join()
+
+
+def come_to_rest(aside: Aside, *clients: Client) -> None:
+    """All beat and do as they are told, and what they ask for is computed."""
+    for _ in range(6):
+        for client in clients:
+            client.beat()
+            client.settle()
+        while aside.needed:
+            aside.compute()
+
+
+def target(coordinator: Coordinator) -> dict[str, set[tuple[bytes, int]]]:
+    """The target, which is the same for a broker that reads it."""
+    assert coordinator.reloaded().groups == coordinator.shard.groups
+    return {member_id: set(part) for member_id, part in coordinator.group().target.items()}
+
+
+@pytest.mark.parametrize("instance_id", [None, "j"])
+def test_it_has_the_target_that_is_computed_for_what_it_reads(instance_id):
+    """It is the one that it had before, as if nothing had happened."""
+    coordinator, t, u = two_topics()
+    a, b = Client(coordinator, "a", ["u"], instance_id="i"), Client(coordinator, "b", instance_id=instance_id)
+    a.join()
+    b.join()
+    converge(a, b)
+    assert target(coordinator) == {"a": all_of(u, 2), "b": all_of(t, 3)}
+    takes_over(b, a)
+    assert target(coordinator) == {"b": all_of(t, 3)}
+    converge(b)
+    assert b.owned == all_of(t, 3)
+    assert coordinator.group().static_ids == {"i": "b"}
+    assert coordinator.state() == "Stable"
+
+
+def test_no_partition_is_given_to_it_and_to_another():
+    coordinator, t, u = two_topics()
+    a, b, c = (Client(coordinator, name, ["u"], instance_id=name) for name in "abc")
+    b.topics = ["t"]
+    for client in (a, b, c):
+        client.join()
+    converge(a, b, c)
+    takes_over(b, a)
+    assert target(coordinator) == {"b": all_of(t, 3), "c": all_of(u, 2)}
+    converge(b, c)
+    assert (b.owned, c.owned) == (all_of(t, 3), all_of(u, 2))
+
+
+def test_what_it_had_goes_to_who_wants_it_though_it_wants_what_the_other_did():
+    coordinator, t, _ = two_topics()
+    a, b, c = (Client(coordinator, name, instance_id=name) for name in "abc")
+    for client in (a, b, c):
+        client.join()
+    converge(a, b, c)
+    epoch = coordinator.group().epoch
+    takes_over(b, a)
+    assert coordinator.group().epoch == epoch + 1
+    assert set().union(*target(coordinator).values()) == all_of(t, 3)
+    converge(b, c)
+    assert b.owned | c.owned == all_of(t, 3)
+    assert not b.owned & c.owned
+
+
+def test_what_it_had_goes_to_who_wants_it_where_the_next_assignment_has_to_wait():
+    coordinator, t, _ = two_topics()
+    a, b = (Client(coordinator, name, instance_id=name) for name in "ab")
+    a.join()
+    b.join()
+    converge(a, b)
+    coordinator.configure("g", consumer_assignment_interval_ms="1000")
+    takes_over(b, a)
+    coordinator.advance(1_000)
+    converge(b)
+    assert b.owned == all_of(t, 3)
+
+
+def test_the_topics_and_the_expression_that_only_it_wanted_are_forgotten():
+    coordinator, t, _ = two_topics()
+    a = Client(coordinator, "a", instance_id="i")
+    b = Client(coordinator, "b", [], regex="u.*")
+    a.join()
+    b.join()
+    converge(a, b)
+    takes_over(b, a, topics=["t"], regex="")
+    assert coordinator.group().regexes == {}
+    assert coordinator.group().subscribed_topics() == {"t"}
+    converge(b)
+    assert b.owned == all_of(t, 3)
+
+
+def test_an_expression_that_it_changes_is_looked_at():
+    coordinator, t, u = two_topics()
+    a = Client(coordinator, "a", [], regex="t.*", instance_id="i")
+    b = Client(coordinator, "b", [], regex="u.*")
+    a.join()
+    b.join()
+    converge(a, b)
+    takes_over(b, a, regex="t|u")
+    assert {name: one.topics for name, one in coordinator.group().regexes.items()} == {
+        "t|u": frozenset({"t", "u"})
+    }
+    assert target(coordinator) == {"b": all_of(t, 3) | all_of(u, 2)}
+    converge(b)
+    assert b.owned == all_of(t, 3) | all_of(u, 2)
+
+
+@pytest.mark.parametrize("topics", [["t"], ["u"]])
+def test_a_target_that_is_being_computed_meanwhile_is_that_of_the_members_before(monkeypatch, topics):
+    monkeypatch.setattr("barnabas.coordinators.groups.consumer.target.COMPUTED_ASIDE_FROM", 0)
+    aside = Aside()
+    _, t, u = two_topics(aside)
+    a, b, c = Client(aside, "a", instance_id="i"), Client(aside, "b"), Client(aside, "c")
+    a.join()
+    b.join()
+    come_to_rest(aside, a, b)
+    c.join()
+    (needed,) = aside.needed
+    computed = needed.compute()
+    takes_over(b, a, topics=topics)
+    aside.write(lambda shard, out: shard.write_part_of_target(needed, computed.items(), aside.now_ms, out))
+    aside.compute()
+    assert aside.group().assignment_epoch < aside.group().epoch
+    come_to_rest(aside, b, c)
+    wanted = all_of(t, 3) | (all_of(u, 2) if "u" in topics else set())
+    assert sorted(one for part in target(aside).values() for one in part) == sorted(wanted)
+    assert b.owned | c.owned == wanted
+    assert aside.state() == "Stable"
+
+
+@pytest.mark.parametrize("instance_id", [None, "i"])
+def test_a_member_of_the_classic_protocol_need_not_join_again_in_time_once_it_is_one_of_the_other(
+    instance_id,
+):
+    """By itself, or as the one whose instance id it has taken over."""
+    coordinator = Coordinator()
+    coordinator.create("t", 4)
+    a, c = (
+        ClassicClient(coordinator, "a", rebalance_timeout_ms=3_000),
+        Client(coordinator, "c", instance_id="i"),
+    )
+    c.join()
+    go_on(a, c)
+    a.dawdles = True
+    Client(coordinator, "d").join()
+    a.step()
+    if instance_id is not None:
+        c.leave(for_a_while=True)
+    changed = Client(coordinator, a.member_id, instance_id=instance_id)
+    changed.join()
+    coordinator.advance(3_000)
+    assert changed.beat() == 0
+    assert coordinator.group().rejoins_due_ms == {}
+
+
+def joins_as(coordinator: Coordinator, member_id: str, instance_id: str) -> Client:
+    """A member with this id joins by the consumer protocol, and does what it is told."""
+    client = Client(coordinator, member_id, instance_id=instance_id)
+    client.join()
+    client.settle()
+    return client
+
+
+def test_the_place_of_a_classic_member_can_be_taken_over_though_it_is_here():
+    """As in Kafka: the process that had it has been replaced by one with the other protocol."""
+    coordinator = Coordinator()
+    t = coordinator.create("t", 4)
+    a, c = ClassicClient(coordinator, "a", instance_id="i"), Client(coordinator, "c")
+    c.join()
+    go_on(a, c)
+    again = joins_as(coordinator, "c", "i")
+    assert target(coordinator) == {"c": all_of(t, 4)}
+    assert coordinator.group().classic_members == 0
+    converge(again)
+    assert again.owned == all_of(t, 4)
+
+
+def test_a_group_that_becomes_a_consumer_group_by_it_has_the_target_of_who_is_left():
+    coordinator = Coordinator()
+    t = coordinator.create("t", 4)
+    a, b = ClassicClient(coordinator, "a", instance_id="i"), ClassicClient(coordinator, "b", instance_id="j")
+    go_on(a, b)
+    again = joins_as(coordinator, b.member_id, "i")
+    assert target(coordinator) == {b.member_id: all_of(t, 4)}
+    assert coordinator.group().static_ids == {"i": b.member_id}
+    converge(again)
+    assert again.owned == all_of(t, 4)
+
+
+@pytest.mark.parametrize("process_id", ["p", "q"])
+def test_the_tasks_of_a_streams_member_that_takes_over_go_to_who_is_left(process_id):
+    """Whether it is another process than the one that is away, or the same."""
+    coordinator = Streams()
+    a = Member(coordinator, "a", instance_id="i")
+    b, c = Member(coordinator, "b", process_id="q"), Member(coordinator, "c", process_id="r")
+    converge_streams(a, b, c)
+    coordinator.streams_heartbeat("a", -2, instance_id="i")
+    b.instance_id, b.process_id, b.epoch = "i", process_id, 0
+    b.beat()
+    given = [task[1:] for part in coordinator.streams().target.values() for task in part if task[0] == ACTIVE]
+    assert sorted(given) == ALL
+    assert coordinator.reloaded().groups == coordinator.shard.groups
+    converge_streams(b, c)
+    assert sorted(b.active() + c.active()) == ALL
+
+
+def test_a_streams_member_that_takes_over_keeps_the_only_task_where_the_other_had_none():
+    """It is the target that it had before, and the one that it takes over gives it nothing."""
+    coordinator = Streams(partitions=1)
+    one_part = topology()
+    one_part.subtopologies = one_part.subtopologies[1:]
+    a = Member(coordinator, "a", instance_id="i", topology=one_part)
+    b = Member(coordinator, "b", process_id="q", instance_id="j", topology=one_part)
+    converge_streams(a, b)
+    idle, busy = sorted((a, b), key=lambda one: len(one.tasks))
+    assert (idle.active(), busy.active()) == ([], [("0", 0)])
+    coordinator.streams_heartbeat(idle.id, -2, instance_id=idle.instance_id)
+    busy.instance_id, busy.epoch = idle.instance_id, 0
+    busy.beat()
+    assert coordinator.streams().target == {busy.id: frozenset({(ACTIVE, "0", 0)})}
+    converge_streams(busy)
+    assert busy.active() == [("0", 0)]
