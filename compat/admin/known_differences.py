@@ -140,7 +140,10 @@ KNOWN: tuple[KnownDifference, ...] = (
         accepts=both(is_path),
     ),
     KnownDifference(
-        f"{MUTATED}DescribeLogDirs v.*", ".*/UsableBytes", "the same disk at another time", accepts=near
+        f"({MUTATED}DescribeLogDirs|log dirs) v.*",
+        ".*/UsableBytes",
+        "the same disk at another time",
+        accepts=near,
     ),
     KnownDifference(
         f"{MUTATED}DescribeAcls v.* 0",

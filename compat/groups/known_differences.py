@@ -21,6 +21,13 @@ GIVES_WAY = (
 )
 FENCED = "a static member that was fenced may come back at once with the id it had"
 ASSIGNMENT = "(/.*)?/((Target)?Assignment/TopicPartitions|Assignment)(/.*)?"
+CARLS_ENDPOINT = [
+    {
+        "UserEndpoint": {"Host": "h", "Port": 7},
+        "ActivePartitions": [{"Topic": "groups-of-members", "Partitions": [0, 1, 2]}],
+        "StandbyPartitions": [],
+    }
+]
 EPOCHS_APART_MAX = 2
 """Largest number of assignments that one side may have made more than the other."""
 
@@ -132,22 +139,35 @@ def served(one: Difference) -> bool:
     if asked[0] != INVALID_REQUEST or asked[1] not in (0, UNKNOWN_MEMBER):
         return False
     name = one.path.rpartition("/")[2]
+    if one.step.endswith(" listed") and name == "":
+        (ours,) = one.ours
+        listed = {"ProtocolType": "streams", "GroupState": "Stable", "GroupType": "streams"}
+        return bool(one.theirs == [] and ours == listed | {"GroupId": ours["GroupId"]})
+    if name == "Topology":
+        return one.theirs is None and one.ours["Epoch"] == 1 and bool(one.ours["Subtopologies"])
     if name == "Members" or name in TASKS:
         given = [held(one.answers[1], one.step)] if name in TASKS else told(one.whole[1]).values()
         return isinstance(one.ours, list) and all(_are_apart(list(members.values())) for members in given)
     if name == "":
         said = {"ThrottleTimeMs": 0, "ErrorCode": 0, "ErrorMessage": None, "HeartbeatIntervalMs": 5000}
         return (
-            one.theirs == "nothing" and said.items() <= one.ours.items() and one.ours["MemberEpoch"] in (3, 4)
+            one.theirs == "nothing"
+            and said.items() <= one.ours.items()
+            and one.ours["MemberEpoch"] in (2, 3, 4)
         )
     if name.endswith("Epoch"):
         return near(one) or (one.theirs, one.ours) in ((0, 3), (0, 4), (0, -1))
     return (one.theirs, one.ours) in {
-        "ErrorCode": ((INVALID_REQUEST, 0), (INVALID_REQUEST, UNKNOWN_MEMBER), (UNKNOWN_MEMBER, 0)),
+        "ErrorCode": (
+            (INVALID_REQUEST, 0),
+            (INVALID_REQUEST, UNKNOWN_MEMBER),
+            (UNKNOWN_MEMBER, 0),
+            (NOT_FOUND, 0),
+        ),
         "ErrorMessage": (("words", None),),
         "MemberId": (("", "id-of-carl"), ("", "id-of-anna")),
         "HeartbeatIntervalMs": ((0, 5000),),
-        "GroupState": (("Stable", "Reconciling"), ("Empty", "Stable")),
+        "GroupState": (("Stable", "Reconciling"), ("Empty", "Stable"), ("", "Stable")),
         "ClientId": (("anna", "carl"),),
     }.get(name, ())
 
@@ -270,6 +290,12 @@ KNOWN: tuple[KnownDifference, ...] = (
         accepts=pair(-1, INVALID_TOPOLOGY),
     ),
     KnownDifference(
+        ".*: StreamsGroupHeartbeat carl joins, bad copartition.*: asked",
+        "/ErrorCode",
+        f"a copartition group of a source topic that is not there: {STUMBLES}",
+        accepts=pair(-1, INVALID_REQUEST),
+    ),
+    KnownDifference(
         ".*: StreamsGroupHeartbeat .* a tag twice.*: asked",
         "/ErrorCode",
         f"a tag twice: {STUMBLES}",
@@ -285,7 +311,19 @@ KNOWN: tuple[KnownDifference, ...] = (
         "static members and warm-up tasks are served; Kafka 4.3 refuses what belongs to them",
         accepts=served,
     ),
+    KnownDifference(
+        "absent: StreamsGroupHeartbeat carl joins with an endpoint.*",
+        ("/EndpointInformationEpoch", "/PartitionsByUserEndpoint"),
+        "the first member of a new group has an endpoint: Kafka loses count of that with the group, not kept yet",
+        accepts=pairs((0, 1), (None, CARLS_ENDPOINT)),
+    ),
     # --- transactions
+    KnownDifference(
+        (".*: Produce .*: asked.*", "filters: producers of unknown partition"),
+        (".*/PartitionResponses/0/ErrorMessage", "/Topics/0/Partitions/[01]/ErrorMessage"),
+        "words for people, of a partition, where Kafka has none",
+        accepts=pair(None, "words"),
+    ),
     KnownDifference(
         "filters: add to no transaction",
         ".*",
@@ -293,7 +331,7 @@ KNOWN: tuple[KnownDifference, ...] = (
         accepts=nothing_to_add,
     ),
     KnownDifference(
-        tuple(f"{state}.*" for state in ("consumer", "stable", "preparing", "pending")),
+        tuple(f"{state}.*" for state in ("consumer", "preparing")),
         ASSIGNMENT,
         ODD_ONE,
         accepts=other_members,

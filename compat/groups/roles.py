@@ -16,12 +16,14 @@ from compat.groups.classic import TOPIC, leaving, syncing
 from compat.groups.epochs import CONSUMER, SHARE, STREAMS, EpochGroupFixture, enter, quiet, settle
 from compat.groups.members import describe
 from compat.kit.records import record_batch
-from compat.kit.scenarios import ScenarioRun
+from compat.kit.scenarios import ScenarioError, ScenarioRun
 from compat.kit.wire import Connection, Values
 
 LONG_MS = 600_000
 NOT_LEADER_OR_FOLLOWER = 6
 """Kafka's error code while it starts."""
+PARTITIONS = 3
+SETTLING_REQUESTS_MAX = 200
 OTHER = "groups-of-others"
 STREAM = "groups-of-streams"
 
@@ -183,7 +185,20 @@ def streams(run: ScenarioRun) -> EpochGroupFixture:
         host = {"Host": f"host-of-{who}", "Port": 7}
         enter(run, fixture, who, Topology=epochs.topology(1, part), UserEndpoint=host, RackId="r1")
         settle(run, fixture, *sorted(fixture.members))
+    while not _has_all_tasks(
+        run, fixture
+    ):  # the topics are made, and may not be known to the coordinator yet
+        settle(run, fixture, *sorted(fixture.members))
     return fixture
+
+
+def _has_all_tasks(run: ScenarioRun, fixture: EpochGroupFixture) -> bool:
+    """Say whether a group of Kafka Streams is stable, with its three tasks."""
+    if run.requests > SETTLING_REQUESTS_MAX:
+        raise ScenarioError(f"{fixture.group} does not settle")
+    group = run.look("StreamsGroupDescribe", 0, GroupIds=[fixture.group])["Groups"][0]
+    tasks = [task for member in group["Members"] for task in member["Assignment"]["ActiveTasks"]]
+    return group["GroupState"] == "Stable" and sum(len(task["Partitions"]) for task in tasks) == PARTITIONS
 
 
 def epochs_go_on(run: ScenarioRun, fixture: EpochGroupFixture) -> None:

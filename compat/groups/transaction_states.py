@@ -16,6 +16,8 @@ TOPICS = 64
 """So many share the work, lest lists of producers grow long."""
 TIMEOUT_MS = 600_000
 CONCURRENT_TRANSACTIONS = 51
+NOT_THERE_YET = (3, 6, 100)
+"""UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_ID, of a topic that has just been made."""
 
 
 def topic_of(transactional_id: str) -> str:
@@ -120,12 +122,21 @@ def ongoing(run: ScenarioRun) -> TransactionFixture:
     return fixture
 
 
+def _write(run: ScenarioRun, fixture: TransactionFixture) -> None:
+    """Write the first record of a transaction, once the topic is there."""
+    topic_id = run.topic(topic_of(run.group))
+    run.until(
+        "set-up: write", "Produce",
+        lambda answer: answer["Responses"][0]["PartitionResponses"][0]["ErrorCode"] not in NOT_THERE_YET,
+        **producing(run, fixture, topic_id),
+    )  # fmt: skip
+    fixture.sequence = 1
+
+
 def ongoing_written(run: ScenarioRun) -> TransactionFixture:
     """A transaction with a record, and offsets of a group."""
     fixture = ongoing(run)
-    topic_id = run.topic(topic_of(run.group))
-    run.ask("set-up: write", "Produce", **producing(run, fixture, topic_id))
-    fixture.sequence = 1
+    _write(run, fixture)
     run.ask("set-up: add offsets", "AddOffsetsToTxn", **producer(fixture), GroupId=fixture.group)
     run.ask("set-up: commit offsets", "TxnOffsetCommit", **committing(fixture))
     return fixture
@@ -134,9 +145,7 @@ def ongoing_written(run: ScenarioRun) -> TransactionFixture:
 def ongoing_at_once(run: ScenarioRun) -> TransactionFixture:
     """As version 2 of the protocol has it: what is written is part of the transaction without being added."""
     fixture = empty(run)
-    topic_id = run.topic(topic_of(run.group))
-    run.ask("set-up: write", "Produce", **producing(run, fixture, topic_id))
-    fixture.sequence = 1
+    _write(run, fixture)
     run.ask("set-up: commit offsets", "TxnOffsetCommit", **committing(fixture))
     return fixture
 

@@ -18,7 +18,7 @@ from types import TracebackType
 from compat.kafka.process import LIGHT_JVM, JavaProcess, java_command
 from compat.kafka.releases import KafkaError, Release, release
 
-READY_TIMEOUT_S = 90
+READY_TIMEOUT_S = 240
 READY_POLL_S = 0.05
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
 COMMON_SETTINGS = {

@@ -29,7 +29,7 @@ KEYS = (
 SETS = ("SubscribedTopicNames", "SourceTopics", "TopicPartitions")
 """Lists whose order means nothing; that of topics is that of their random ids."""
 READS = ("Describe", "List", "Metadata", "Find")
-SETTLE_S = 3.0
+SETTLE_S = 10.0
 """Time that a change may take until it is seen: Kafka's brokers learn of it from their controller."""
 
 Seen = dict[str, Values]

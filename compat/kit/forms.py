@@ -17,7 +17,7 @@ TEXTS = ("ErrorMessage", "Documentation", "StatusDetail", "BatchIndexErrorMessag
 NO_ERROR = "NONE"
 TIMES = re.compile(r"TransactionStartTimeMs|LastTimestamp|LogAppendTimeMs|IssueTimestampMs|MaxTimestamp")
 """Fields with the time of what has just been asked."""
-NEAR_MS = 600_000
+NEAR_MS = 3_000_000
 """Distance from now, before or after, that still counts as the time of a run."""
 CLUSTER_ID = re.compile(r"[A-Za-z0-9_-]{22}")
 _NAMES = ("Name", "TopicName", "Topic")

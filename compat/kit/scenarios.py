@@ -17,6 +17,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -286,12 +287,13 @@ def compare(
 def _act(scenario: Scenario, run: ScenarioRun) -> None:
     try:
         scenario.act(run)
-    except (KeyError, IndexError, TypeError, ConnectionError, ScenarioError) as error:
+    except (KeyError, IndexError, TypeError, ConnectionError, WireError, ScenarioError) as error:
         run.note("the scenario breaks off", f"{type(error).__name__}: {error}")
     finally:
         run.close()
-        # Lists of all groups are to stay short.
-        run.look("DeleteGroups", 1, GroupsNames=[run.group])
+        with suppress(WireError):  # a broker that is busy answers too late, and nothing depends on it
+            # Lists of all groups are to stay short.
+            run.look("DeleteGroups", 1, GroupsNames=[run.group])
 
 
 def _compare(label: str, theirs: ScenarioRun, ours: ScenarioRun) -> Iterable[Difference]:

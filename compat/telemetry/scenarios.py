@@ -20,7 +20,7 @@ NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 SETTLE_S = 5.0
 DISCONNECTED_S = 0.5  # until Kafka has heard of it
 BYTES_MAX = 4000
-INTERVAL_S = 0.4
+INTERVAL_S = 1.5
 
 
 def _field(number: int, data: bytes) -> bytes:

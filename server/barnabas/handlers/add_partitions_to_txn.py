@@ -53,7 +53,6 @@ class AddPartitionsToTxn:
             context.require(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
             response = AddPartitionsToTxnResponse()
             for asked in request.transactions:
-                asked.topics = await _merged(asked.topics, budget=self.budget)
                 results = await _answer(
                     context,
                     asked,
@@ -86,7 +85,7 @@ class AddPartitionsToTxn:
 
 
 async def _merged(topics: list[Topic], *, budget: LoopBudget) -> list[Topic]:
-    """Return topics with each partition once, without those of which none is named: brokers get one answer for each."""
+    """Return topics with each partition once, without those of which none is named."""
     named: dict[str, dict[int, None]] = {}
     for topic in topics:
         await budget.checkpoint()
@@ -108,7 +107,9 @@ async def _answer(
     transaction_coordinator: TransactionCoordinator,
     budget: LoopBudget,
 ) -> list[TopicResult]:
-    codes: dict[TopicPartition, int]
+    """Return a result for each partition: once where each has a code of its own, as asked where one is that of all."""
+    codes: dict[TopicPartition, int] | None = None
+    code_of_all = 0
     topic_partitions: list[TopicPartition] = []
     for topic in asked.topics:
         await budget.checkpoint()
@@ -125,18 +126,21 @@ async def _answer(
             budget=budget,
         )
     except RequestError as error:
-        code = error.code
-        if code == ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_KNOWN_SINCE:
-            code = ErrorCode.INVALID_PRODUCER_EPOCH
-        codes = dict.fromkeys(topic_partitions, code)
+        code_of_all = error.code
+        if code_of_all == ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_KNOWN_SINCE:
+            code_of_all = ErrorCode.INVALID_PRODUCER_EPOCH
+    is_of_each = codes is not None or asked.verify_only
+    topics = await _merged(asked.topics, budget=budget) if is_of_each else asked.topics
+    codes = codes or {}
     results = []
-    for topic in asked.topics:
+    for topic in topics:
         await budget.checkpoint()
         of_topic: list[PartitionResult] = []
         for some in slices(topic.partitions, PARTITIONS_AT_ONCE):
             of_topic += [
                 PartitionResult(
-                    partition_index=partition, partition_error_code=codes.get((topic.name, partition), 0)
+                    partition_index=partition,
+                    partition_error_code=codes.get((topic.name, partition), code_of_all),
                 )
                 for partition in some
             ]
@@ -153,12 +157,10 @@ async def _join(
     metadata: MetadataStore,
     transaction_coordinator: TransactionCoordinator,
     budget: LoopBudget,
-) -> dict[TopicPartition, int]:
-    """Add or verify; returns the partitions' error codes. Raises RequestError for all of them."""
+) -> dict[TopicPartition, int] | None:
+    """Add or verify; returns error codes of single partitions, None once all are added. Raises RequestError for all."""
     if context.api_version < MANY_TRANSACTIONS_SINCE:
         context.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, asked.transactional_id)
-    if not asked.transactional_id:
-        raise RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
     transactions = transaction_coordinator
     producer = Producer(asked.producer_id, asked.producer_epoch)
     impossible = await _impossible(context, topic_partitions, metadata=metadata, budget=budget)
@@ -167,6 +169,8 @@ async def _join(
             impossible.setdefault(topic_partition, ErrorCode.OPERATION_NOT_ATTEMPTED)
             await budget.checkpoint()
         return impossible
+    if not asked.transactional_id:
+        raise RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
     if asked.verify_only:
         known = await transactions.verify_partitions(asked.transactional_id, producer)
         codes: dict[TopicPartition, int] = {}
@@ -179,7 +183,7 @@ async def _join(
     await transactions.add_partitions(
         asked.transactional_id, producer, frozenset(topic_partitions), client_version
     )
-    return {}
+    return None
 
 
 async def _impossible(

@@ -9,8 +9,9 @@ import pytest
 from compat.kit import compare
 from compat.kit.compare import Step, compared
 from compat.kit.forms import Forms
-from compat.kit.scenarios import ScenarioRun, _compare
+from compat.kit.scenarios import Scenario, ScenarioRun, _act, _compare
 from compat.kit.sides import Side
+from compat.kit.wire import WireError
 
 THEIRS, OURS = Side("Kafka", 9092, 9093), Side("Barnabas", 9192, 9193)
 
@@ -95,3 +96,13 @@ def test_a_difference_of_a_scenario_knows_its_answers() -> None:
     (found,) = _compare("scenario", theirs, ours)
     assert (found.step, found.whole) == ("asked", ({"a": 1}, {"a": 2}))
     assert list(found.answers[1]) == ["first", "asked"]
+
+
+def test_a_scenario_that_is_not_answered_in_time_breaks_off_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def look(*_: Any, **__: Any) -> dict[str, Any]:
+        raise WireError("no answer in 15 s")
+
+    monkeypatch.setattr(ScenarioRun, "look", look)
+    run = _run(THEIRS)
+    _act(Scenario("a scenario", lambda run: run.topic("t") and None), run)
+    assert run.answers == {"the scenario breaks off": "WireError: no answer in 15 s"}

@@ -11,10 +11,12 @@ import pytest
 
 from compat.admin.known_differences import KNOWN as ADMIN
 from compat.configs.known_differences import KNOWN as CONFIGS
+from compat.groups.handover import KNOWN as HANDOVER
 from compat.groups.known_differences import KNOWN as GROUPS
 from compat.kit.examples import kept
 from compat.kit.known import Difference, KnownDifference
 from compat.quotas.known_differences import KNOWN as QUOTAS
+from compat.security import kerberos_known
 from compat.security import known_differences as security
 from compat.security.mechanisms.known_differences import KNOWN as MECHANISMS
 from compat.telemetry.known_differences import KNOWN as TELEMETRY
@@ -23,6 +25,8 @@ LISTS = {
     "admin": ADMIN,
     "configs": CONFIGS,
     "groups": GROUPS,
+    "groups-handover": HANDOVER,
+    "kerberos": kerberos_known.of(of_kafka_3=False),
     "mechanisms": MECHANISMS,
     "quotas": QUOTAS,
     "security": security.of(of_kafka_3=False, mode="kraft"),

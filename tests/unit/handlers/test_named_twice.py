@@ -8,6 +8,7 @@ from barnabas.wire.generated.alter_replica_log_dirs import AlterReplicaLogDirsRe
 from barnabas.wire.generated.delete_records import DeleteRecordsRequest
 from barnabas.wire.generated.elect_leaders import ElectLeadersRequest
 from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.init_producer_id import InitProducerIdRequest
 from barnabas.wire.generated.list_offsets import ListOffsetsRequest
 from barnabas.wire.generated.offset_commit import OffsetCommitRequest
 from barnabas.wire.generated.offset_delete import OffsetDeleteRequest
@@ -91,17 +92,55 @@ async def test_replicas_move_to_the_last_log_dir(ask, version):
     assert codes == {ErrorCode.LOG_DIR_NOT_FOUND}
 
 
-@pytest.mark.parametrize("version", [4, 5])
-async def test_brokers_are_told_of_each_partition_of_a_transaction_once(ask, version):
+async def added(ask, version, **about):
+    """Topics with partitions and codes in the answer about one transaction."""
     topics = [
         AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=name, partitions=partitions)
-        for name, partitions in NAMED
+        for name, partitions in about.pop("named", NAMED)
     ]
-    one = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(
-        transactional_id="txn", producer_id=1, verify_only=True, topics=topics
-    )
-    (answer,) = (await ask(AddPartitionsToTxnRequest(transactions=[one]), version)).results_by_transaction
-    assert indexes(answer.topic_results, partitions="results_by_partition") == ONCE
+    if version < 4:
+        old = {f"v3_and_below_{name}": value for name, value in about.items()}
+        answer = await ask(AddPartitionsToTxnRequest(v3_and_below_topics=topics, **old), version)
+        results = answer.results_by_topic_v3_and_below
+    else:
+        one = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(topics=topics, **about)
+        (found,) = (await ask(AddPartitionsToTxnRequest(transactions=[one]), version)).results_by_transaction
+        results = found.topic_results
+    return [
+        (one.name, [(part.partition_index, part.partition_error_code) for part in one.results_by_partition])
+        for one in results
+    ]
+
+
+def with_code(code, named=NAMED):
+    return [(name, [(index, code) for index in partitions]) for name, partitions in named]
+
+
+@pytest.mark.parametrize("version", [4, 5])
+async def test_brokers_that_verify_are_told_of_each_partition_of_a_transaction_once(ask, version):
+    found = await added(ask, version, transactional_id="txn", producer_id=1, verify_only=True)
+    assert found == with_code(ErrorCode.INVALID_PRODUCER_ID_MAPPING, [*ONCE.items()])
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_partitions_that_are_added_or_refused_together_are_answered_as_they_are_named(ask, version):
+    found = await added(ask, version, transactional_id="txn", producer_id=1)
+    assert found == with_code(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    begun = await ask(InitProducerIdRequest(transactional_id="txn", transaction_timeout_ms=1000), 4)
+    who = {"producer_id": begun.producer_id, "producer_epoch": begun.producer_epoch}
+    assert await added(ask, version, transactional_id="txn", **who) == with_code(0)
+    assert await added(ask, version, transactional_id="") == with_code(ErrorCode.INVALID_REQUEST)
+
+
+@pytest.mark.parametrize("transactional_id", ["txn", ""])
+@pytest.mark.parametrize("version", range(6))
+async def test_partitions_beside_one_that_is_not_there_are_answered_once(ask, version, transactional_id):
+    named = [*NAMED, ("nowhere", [0, 0])]
+    found = await added(ask, version, transactional_id=transactional_id, named=named)
+    assert found == [
+        *with_code(ErrorCode.OPERATION_NOT_ATTEMPTED, [*ONCE.items()]),
+        ("nowhere", [(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]),
+    ]
 
 
 async def test_a_quota_that_is_altered_twice_is_refused_once(ask):

@@ -36,13 +36,17 @@ async def ask(tmp_path):
         yield asked
 
 
-async def produced(ask, version, sequence=0, topic="t", producer=PRODUCER):
+async def produced(ask, version, **about):
+    return (await answered(ask, version, **about)).error_code
+
+
+async def answered(ask, version, sequence=0, topic="t", producer=PRODUCER, transactional=True):
     records = batch(
         b"v",
         producer_id=producer.id,
         producer_epoch=producer.epoch,
         base_sequence=sequence,
-        transactional=True,
+        transactional=transactional,
     )
     data = ProduceRequest.TopicProduceData(
         name=topic,
@@ -52,7 +56,7 @@ async def produced(ask, version, sequence=0, topic="t", producer=PRODUCER):
     answer = await ask(
         ProduceRequest(transactional_id="id", acks=1, timeout_ms=1000, topic_data=[data]), version
     )
-    return answer.responses[0].partition_responses[0].error_code
+    return answer.responses[0].partition_responses[0]
 
 
 async def committed(ask, version, producer=PRODUCER):
@@ -115,6 +119,42 @@ async def test_a_transaction_whose_own_end_has_come_lets_nothing_in(ask, version
     assert await produced(ask, version) == ErrorCode.INVALID_PRODUCER_EPOCH
     partition = ask.services.replicas.leader(*PLACE)
     assert partition.log.log_end_offset == 1, "the marker alone"
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS),
+    ],
+)
+async def test_what_the_coordinator_refuses_tells_no_start_of_the_log(ask, found, told):
+    ask.services = ask.services._replace(transaction_verifier=Verifier(codes={PLACE: found}))
+    answer = await answered(ask, 8)
+    assert (answer.error_code, answer.log_start_offset) == (told, -1)
+
+
+async def test_an_old_epoch_tells_the_start_of_the_log_only_after_a_look_into_the_records(ask):
+    async def end():
+        await ask.services.markers.write(PLACE, Producer(PRODUCER.id, PRODUCER.epoch + 1), 0, False, 2)
+
+    ask.services = ask.services._replace(transaction_verifier=Verifier(meanwhile=end))
+    for log_start_offset in (
+        0,
+        -1,
+    ):  # the second time the partition knows the epoch before the coordinator is asked
+        answer = await answered(ask, 12)
+        assert (answer.error_code, answer.log_start_offset) == (
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            log_start_offset,
+        )
+
+
+async def test_a_record_outside_of_an_open_transaction_tells_the_start_of_the_log(ask):
+    ask.services = ask.services._replace(transaction_verifier=Verifier())
+    assert await produced(ask, 8) == 0
+    answer = await answered(ask, 8, sequence=1, transactional=False)
+    assert (answer.error_code, answer.log_start_offset) == (ErrorCode.INVALID_TXN_STATE, 0)
 
 
 async def test_offsets_are_let_in_by_the_same_rule(ask, caplog):

@@ -49,6 +49,7 @@ _TELLS_LOG_START: Final = frozenset(
         ErrorCode.INVALID_TIMESTAMP,
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TXN_STATE,
         ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
         ErrorCode.INVALID_RECORD,
     )
@@ -78,9 +79,12 @@ class Refusals:
             self.has_moved = True
 
     def response(
-        self, topic: str, index: int, error: RequestError
+        self, topic: str, index: int, error: RequestError, *, by_coordinator: bool = False
     ) -> ProduceResponse.PartitionProduceResponse:
-        """Return the answer of a partition, with what the client may look at, and log why."""
+        """Return the answer of a partition, with what the client may look at, and log why.
+
+        `by_coordinator`: it was not let into its transaction, so that nobody has looked into the records.
+        """
         self.note(error)
         self._context.log(
             log, logging.INFO, "refused produce requests", "produce to %s-%d refused: %s", topic, index, error
@@ -92,7 +96,8 @@ class Refusals:
             ProduceResponse.BatchIndexAndErrorMessage(batch_index=record, batch_index_error_message=message)
             for record, message in getattr(error, "record_errors", ())
         ]
-        if error.code in _TELLS_LOG_START and not isinstance(error, NotOneBatchError):
+        is_looked_into = error.code in _TELLS_LOG_START and not by_coordinator
+        if is_looked_into and not isinstance(error, NotOneBatchError):
             partition = self._replicas.find(topic, index)
             if partition is not None:
                 response.log_start_offset = partition.log.log_start_offset
@@ -347,7 +352,8 @@ class Appender:
         try:
             response = await self._append_alone(self._name, data)
         except RequestError as error:
-            response = self.refusals.response(self._name, data.index, error)
+            by_coordinator = error is self._refused.get((self._name, data.index))
+            response = self.refusals.response(self._name, data.index, error, by_coordinator=by_coordinator)
         responses.append(response)
 
     def _name_of(self, topic: ProduceRequest.TopicProduceData) -> str:
