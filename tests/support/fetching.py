@@ -17,7 +17,6 @@ from barnabas.cluster.replicas.fetching import ReplicaFetchers
 from barnabas.cluster.replicas.ports import NoThrottle
 from barnabas.cluster.replicas.replica import Replica
 from barnabas.config.loading import BrokerConfig
-from barnabas.records.batch import rebase
 from barnabas.serving.loop_budget import LoopBudget
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
@@ -26,7 +25,7 @@ from barnabas.wire.generated.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
-from tests.support.logs import NOW_MS, batch
+from tests.support.logs import NOW_MS, batch, rebase
 from tests.support.replicas import Node
 
 BACKOFF_S = 1.0

@@ -14,7 +14,7 @@ from barnabas.log.format import names
 from barnabas.log.manager import LogManager
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.workers import Workers
-from barnabas.records.batch import iter_batches, read_records
+from barnabas.records.batch import iter_batches, place_batch, read_header, read_records
 from barnabas.records.building import encode_batch
 from barnabas.records.control import encode_end_marker
 from barnabas.records.record import Record
@@ -27,6 +27,13 @@ def batch(*values: bytes, timestamp: int = NOW_MS, key: bytes | None = b"k", **o
     """A producer's batch, writable as a request's memory is."""
     records = [Record(n, timestamp, key, value) for n, value in enumerate(values or (b"v",))]
     return bytearray(encode_batch(records, **options))
+
+
+def rebase(buf: bytearray | memoryview, pos: int, base_offset: int, leader_epoch: int) -> None:
+    """Give the batch (magic 2) at `pos` its place in the log, as a leader does; outside of the checksum."""
+    header = read_header(buf, pos)
+    header.base_offset, header.leader_epoch = base_offset, leader_epoch
+    place_batch(memoryview(buf)[pos:], header)
 
 
 def marker(

@@ -16,7 +16,6 @@ T = TypeVar("T")
 NODE_ID_DEFAULT = 1
 
 # Where a value comes from, as DescribeConfigs tells it.
-UNKNOWN_SOURCE = 0
 DYNAMIC_TOPIC_CONFIG = 1
 DYNAMIC_BROKER_CONFIG = 2
 DYNAMIC_DEFAULT_BROKER_CONFIG = 3

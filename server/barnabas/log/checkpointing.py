@@ -135,11 +135,6 @@ class Checkpointer:
         """Note that a log is no longer in that log dir, whose files may still say something of it."""
         self._removed.setdefault(path, {})[key] = self._number
 
-    @property
-    def is_writing(self) -> bool:
-        """True while checkpoint files are being written, for which any other writer waits."""
-        return self._writing.locked()
-
     def forget(self, path: str) -> None:
         """Write nothing to a log dir any more, which is offline.
 

@@ -89,7 +89,7 @@ class DurableLog(ReadableLog):
     @property
     def wants_flush(self) -> bool:
         """True if flush.messages asks for a flush now, before anybody is told that the records are safe."""
-        return self.appended_messages - self._flushed_messages >= self.config.flush_after_messages
+        return self.unflushed_messages >= self.config.flush_after_messages
 
     @guarded
     def begin_flush(self) -> FlushTask | None:

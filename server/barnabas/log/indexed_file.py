@@ -369,6 +369,8 @@ class IndexedFile:
 
     def _find(self, offset: int) -> tuple[int, BatchHeader] | None:
         indexed_offset, start = self.offset_index.floor(offset)
+        if start and not 0 < start < self.size:
+            raise CorruptRecordsError(f"the index says {indexed_offset} is at {start} of {self.size} bytes")
         for position, header in iter_headers(self.file, start, self.size):
             last_offset = header.base_offset + header.last_offset_delta
             if position == start and start and not self.base_offset <= last_offset <= indexed_offset:

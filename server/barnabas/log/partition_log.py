@@ -281,6 +281,7 @@ class PartitionLog(DurableLog):
         return AppendResult(first.base_offset, last_offset, -1, self.log_start_offset, count, size)
 
     def _update_producers(self, header: BatchHeader, marker: EndMarker | None) -> None:
+        """Take in a batch at the log end; the last stable offset moves with the high watermark, which is not there yet."""
         producers = self.producers
         if marker is not None:
             completed = producers.append_marker(header, marker)
@@ -294,8 +295,6 @@ class PartitionLog(DurableLog):
                     raise in_doubt(error) from error
         elif not is_end_marker(header):
             producers.append(header)
-        if marker is not None or header.is_transactional:
-            self._update_last_stable()
 
     def _assign_epoch(self, epoch: int, start_offset: int) -> None:
         if self.epochs.assign(epoch, start_offset):

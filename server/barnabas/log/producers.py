@@ -314,13 +314,6 @@ class ProducerState:
         if self._ended:
             self._ended = {first: last for first, last in self._ended.items() if last >= high_watermark}
 
-    def has_late_transaction(self, now_ms: int, transaction_ms_max: int) -> bool:
-        """Say whether the oldest open transaction has been silent for longer than any may take (KIP-664)."""
-        if not self._ongoing:
-            return False
-        producer = self._producers.get(next(iter(self._ongoing.values())))
-        return producer is not None and 0 < producer.last_timestamp < now_ms - transaction_ms_max
-
     # --- keeping --------------------------------------------------------------------------------------------
 
     def expire(self, now_ms: int) -> int:

@@ -307,12 +307,6 @@ def check_crc(buf: Buffer, pos: int, header: BatchHeader) -> bool:
     return len(buf) - pos >= header.size and compute_crc(buf, pos, header) == header.crc
 
 
-def rebase(buf: bytearray | memoryview, pos: int, base_offset: int, leader_epoch: int) -> None:
-    """Give the batch (magic 2) at `pos` its place in the log; the checksum does not cover these fields."""
-    _INT64.pack_into(buf, pos, base_offset)
-    _INT32.pack_into(buf, pos + LEADER_EPOCH_OFFSET, leader_epoch)
-
-
 def place_batch(buf: bytearray | memoryview, header: BatchHeader) -> None:
     """Write the place in the log that `header` says into the batch (magic 2) at the start of `buf`, which it describes."""
     _pack_place(buf, 0, header.base_offset, header.batch_length, header.leader_epoch)

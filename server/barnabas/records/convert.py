@@ -85,7 +85,7 @@ def up_convert_steps(
         if message.magic != magic:
             raise InvalidRecordsError(f"a message of magic {message.magic} is inside of one of {magic}")
         timestamp = message.timestamp
-        if wrapper is not None and magic and wrapper.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        if wrapper is not None and wrapper.timestamp_type is TimestampType.LOG_APPEND_TIME:
             timestamp = wrapper.timestamp
         if judge(index, message.key, timestamp):
             if not count:
@@ -100,7 +100,7 @@ def up_convert_steps(
         index += 1
         if not index % RECORDS_PER_STEP:
             yield None
-    if not count and not index:
+    if not index:
         raise InvalidRecordsError("there are no records to make a batch of")
     header.records_count = count
     header.last_offset_delta = count - 1

@@ -17,12 +17,6 @@ def read_varint(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
     return raw >> 1 ^ -(raw & 1), pos
 
 
-def read_varlong(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
-    """Read an int64 at `pos`, not beyond `end`: (value, next position). Raises InvalidRecordsError."""
-    raw, pos = read_unsigned(buf, pos, end, 64)
-    return raw >> 1 ^ -(raw & 1), pos
-
-
 def read_unsigned(buf: Buffer, pos: int, end: int, bits: int) -> tuple[int, int]:
     """Read the unsigned number that a varint is before the zigzag: (number below 2**bits, next position)."""
     raw = shift = 0
@@ -43,11 +37,6 @@ def encode_varint(value: int) -> bytes:
     if -1 <= value < SMALL_COUNT:
         return SMALL[value]
     return _encode(value)
-
-
-def size_of_varint(value: int) -> int:
-    """Return how many bytes `encode_varint(value)` takes."""
-    return max(1, -(-(_zigzag(value).bit_length()) // 7))
 
 
 def _zigzag(value: int) -> int:

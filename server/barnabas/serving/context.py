@@ -215,17 +215,11 @@ class RequestContext:
         """Reserve memory of `size` bytes until the response has been sent; waits while there is not enough.
 
         To be called before the memory is taken. Only the first reservation of a request waits: reserve what is needed
-        at least in one piece, and ask `try_reserve` for more.
+        at least in one piece.
         """
         if self.reservation is None:
             self.reservation = Reservation(self.shared.memory)
         await self.reservation.add(size)
-
-    def try_reserve(self, size: int) -> bool:
-        """Reserve `size` more bytes if they are free now; otherwise the answer must do without them."""
-        if self.reservation is None:
-            self.reservation = Reservation(self.shared.memory)
-        return self.reservation.try_add(size)
 
     def unreserve(self, size: int) -> None:
         """Give back `size` bytes of what was reserved, for memory that is no longer held."""

@@ -8,8 +8,7 @@ nothing in the same pool, so no two can wait for each other; and a request that 
 when it is alone. Small amounts have a pool of their own: those who hold much never keep out those who need little.
 
 For handlers: `await context.reserve(size)` before records are converted or decompressed or a long answer is built,
-`context.try_reserve(size)` for each further part that the answer may also do without, `context.unreserve(size)` for
-what has been dropped. What is still reserved is released when the response has been sent.
+`context.unreserve(size)` for what has been dropped. What is still reserved is released when the response has been sent.
 """
 
 from __future__ import annotations
@@ -377,8 +376,8 @@ class Memory:
 class Reservation:
     """Bytes that one request has reserved for its response, in one pool.
 
-    The first part may have to wait. Further parts never wait, since whoever waits must hold nothing: `add` counts them
-    at once, `try_add` only if there is room.
+    The first part may have to wait. Further parts never wait, since whoever waits must hold nothing: they are counted
+    at once.
     """
 
     __slots__ = ("_memory", "_pool", "size")
@@ -397,15 +396,6 @@ class Reservation:
             await pool.acquire(size)
             self._pool = pool
         self.size += size
-
-    def try_add(self, size: int) -> bool:
-        """Reserve `size` bytes if they are free."""
-        pool = self._pool if self.size else self._memory.for_response(size)
-        if not pool.try_acquire(size):
-            return False
-        self._pool = pool
-        self.size += size
-        return True
 
     def reduce(self, size: int) -> None:
         """Give back `size` bytes, at most what is reserved."""

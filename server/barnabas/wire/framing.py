@@ -59,23 +59,6 @@ def check_message_size(frame: Buffer, size: int) -> None:
         )
 
 
-def frame_prefix(size: int) -> bytes:
-    """Return the size field of a frame of `size` bytes."""
-    return _SIZE.pack(size)
-
-
-def next_frame(buf: Buffer, pos: int, bytes_max: int = FRAME_BYTES_MAX) -> tuple[int, int] | None:
-    """Find the whole frame at `pos`: (start, stop) of its content; None until all of it is there.
-
-    Raises DecodeError as soon as the size field is there and bad.
-    """
-    if len(buf) - pos < SIZE_BYTES:
-        return None
-    start = pos + SIZE_BYTES
-    stop = start + check_frame_size(buf, pos, bytes_max)
-    return (start, stop) if stop <= len(buf) else None
-
-
 def _explain(start: bytes, size: int, bytes_max: int) -> str:
     if start[:2] == b"\x16\x03":
         return "looks like the start of a TLS handshake on a plaintext listener"

@@ -69,13 +69,6 @@ class RequestHeader:
         )
 
 
-def request_header_version(key: int, version: int) -> int:
-    """0: no client id. 1: with client id. 2: with tagged fields. Unknown keys have version 1."""
-    if key == CONTROLLED_SHUTDOWN and version == 0:
-        return 0
-    return 2 if is_flexible(key, version) else 1
-
-
 def response_header_version(key: int, version: int) -> int:
     """0: the correlation id. 1: with tagged fields."""
     return 0 if key == API_VERSIONS or not is_flexible(key, version) else 1

@@ -486,7 +486,7 @@ class DeferredTasks(RuleBasedStateMachine):
             nonlocal left
             left -= 1
             # For checkpoints that are written the owner of the logs would wait.
-            if left < 0 and not self.manager.checkpoints.is_writing:
+            if left < 0 and not self.manager.checkpoints._writing.locked():
                 self.disk.fault = None
                 change(topic)
 

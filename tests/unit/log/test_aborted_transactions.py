@@ -10,10 +10,10 @@ from barnabas.log.cleaner.transactions import TransactionTracker
 from barnabas.log.format import names
 from barnabas.log.format.txn_index import AbortedTransaction
 from barnabas.log.partition_log import PartitionLog
-from barnabas.records.batch import BatchHeader, read_header, rebase
+from barnabas.records.batch import BatchHeader, read_header
 from barnabas.records.control import ControlType
 from barnabas.records.validate import Origin
-from tests.support.logs import Broker, append, batch, marker
+from tests.support.logs import Broker, append, batch, marker, rebase
 
 # Offsets: transactions of producers 1 to 3, and what is written outside of any.
 #   0 a1   1 b2   2 plain   3 abort 2   4 a1   5 abort 1   6 c3   7 commit 3   8 d1   9 abort 1

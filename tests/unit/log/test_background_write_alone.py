@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.log.background_write import BackgroundWrite
-from barnabas.records.batch import rebase
-from tests.support.logs import batch
+from tests.support.logs import batch, rebase
 
 
 class Written:

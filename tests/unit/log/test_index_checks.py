@@ -143,3 +143,26 @@ def test_aborted_transactions_are_not_missed_for_a_damaged_index(directory):
         wanted = {3 * n for n in range(60) if offset <= 3 * n and 3 * n + 2 < offset + 12}
         assert wanted <= {entry.first_offset for entry in known}
     broker.manager.close()
+
+
+@pytest.mark.parametrize("slot", [0, 1, 20, -2])
+@pytest.mark.parametrize("bit", [0x80, 0x40], ids=["negative", "beyond the end"])
+@pytest.mark.parametrize("max_bytes", [400, 1 << 20])
+def test_a_position_outside_of_the_segment_hides_no_record_and_takes_no_log_dir_offline(
+    broker, directory, slot, bit, max_bytes
+):
+    """Neither in a segment that is full, after which readers would go on in the next one, nor in the active one."""
+    paths = sorted((directory / "t-0").glob(f"*{names.OFFSET_INDEX}"))
+    sound = [path.read_bytes() for path in paths]
+    for path, data in zip(paths, sound, strict=True):
+        damaged = bytearray(data)
+        damaged[slot * 8 + 4 if slot >= 0 else len(data) + slot * 8 + 4] ^= bit
+        path.write_bytes(damaged)
+    broker.start()
+    log = broker.log()
+    assert log.log_end_offset == 2 * BATCHES
+    log.advance_high_watermark(log.log_end_offset)
+    for n in range(BATCHES):
+        read = log.read(2 * n + 1, max_bytes=max_bytes, upper_offset=log.high_watermark)
+        assert int.from_bytes(read.to_bytes()[:8], "big") == 2 * n
+    broker.manager.close()

@@ -10,8 +10,8 @@ from barnabas.log.disk import OsDisk
 from barnabas.log.format.offset_index import OffsetIndex
 from barnabas.log.format.time_index import TimeIndex
 from barnabas.log.index_checks import offset_entry_holds, time_entry_holds
-from barnabas.records.batch import BatchHeader, iter_batches, rebase
-from tests.support.logs import NOW_MS, batch
+from barnabas.records.batch import BatchHeader, iter_batches
+from tests.support.logs import NOW_MS, batch, rebase
 
 BASE = 100
 

@@ -11,13 +11,12 @@ from barnabas.log.format import names
 from barnabas.log.format.checkpoints import decode_epochs, decode_offsets
 from barnabas.log.partition_log import PartitionLog
 from barnabas.records import legacy
-from barnabas.records.batch import rebase
 from barnabas.records.building import encode_batch
 from barnabas.records.compression import Codec
 from barnabas.records.record import Record
 from barnabas.records.validate import Origin
 from barnabas.testing.memory_disk import MemoryDisk
-from tests.support.logs import NOW_MS, Broker, append, batch, marker, read_all
+from tests.support.logs import NOW_MS, Broker, append, batch, marker, read_all, rebase
 
 SIZE = len(batch(b"v"))
 
@@ -393,16 +392,6 @@ def test_producers_expire_that_are_silent_and_have_nothing_open(
     assert (log.producers.get(1) is None) is expected
 
 
-@pytest.mark.parametrize(("after_ms", "is_late"), [(1_000, False), (1_001, True)])
-def test_an_open_transaction_is_late_after_the_longest_that_any_may_take(
-    broker: Broker, after_ms: int, is_late: bool
-) -> None:
-    log = broker.log()
-    assert not log.producers.has_late_transaction(NOW_MS + after_ms, 1_000)
-    append(log, transactional(1))
-    assert log.producers.has_late_transaction(NOW_MS + after_ms, 1_000) is is_late
-
-
 @pytest.mark.parametrize(("high_watermark", "unstable"), [(2, 1), (3, 1), (4, None)])
 def test_a_transaction_is_undecided_until_its_marker_is_committed(
     broker: Broker, high_watermark: int, unstable: int | None
@@ -416,3 +405,56 @@ def test_a_transaction_is_undecided_until_its_marker_is_committed(
     log.advance_high_watermark(high_watermark)
     assert log.producers.first_unstable_offset == unstable
     assert log.last_stable_offset == (high_watermark if unstable is None else unstable)
+
+
+# --- who appends --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sequence", [-1, 5])
+def test_coordinators_write_in_transactions_without_sequences(broker: Broker, sequence: int) -> None:
+    """Offsets that are committed in a transaction: they come from no client, whose first sequence must be 0."""
+    log = broker.log()
+    records = batch(b"v", producer_id=7, producer_epoch=0, base_sequence=sequence, transactional=True)
+    with pytest.raises(RequestError):
+        append(log, bytearray(records if sequence > 0 else transactional(7, 5)))
+    assert append(log, bytearray(records), origin=Origin.COORDINATOR).base_offset == 0
+    assert append(log, bytearray(records), origin=Origin.COORDINATOR).base_offset == 1
+
+
+@pytest.mark.parametrize(("api_version", "is_refused"), [(11, False), (12, True), (13, True)])
+def test_transactions_of_version_2_begin_with_sequence_0(
+    broker: Broker, api_version: int, is_refused: bool
+) -> None:
+    log = broker.log()
+    if is_refused:
+        with pytest.raises(RequestError):
+            append(log, transactional(7, 5), api_version=api_version)
+    else:
+        append(log, transactional(7, 5), api_version=api_version)
+    append(log, transactional(8, 0), api_version=api_version)
+    plain = batch(b"v", producer_id=9, producer_epoch=0, base_sequence=5)
+    append(log, plain, api_version=api_version)
+
+
+def test_every_result_says_where_the_log_begins(broker: Broker) -> None:
+    log = filled(broker)
+    log.delete_records_before(4)
+    log.clean_offset = 3
+    results = [
+        append(log, batch(b"a", b"b", producer_id=7, producer_epoch=0, base_sequence=0)),
+        append(log, batch(b"a", b"b", producer_id=7, producer_epoch=0, base_sequence=0)),
+        log.append_as_follower(at(12, batch(b"c")), now_ms=NOW_MS),
+        append(log, b""[:0], api_version=2),  # type: ignore[arg-type]
+    ]
+    found = [
+        (one.base_offset, one.last_offset, one.log_start_offset, one.record_count, one.duplicate)
+        for one in results
+    ]
+    assert found == [
+        (10, 11, 4, 2, False),
+        (10, 11, 4, 0, True),
+        (12, 12, 4, 1, False),
+        (-1, -1, 4, 0, False),
+    ]
+    assert [one.size for one in results] == [len(batch(b"a", b"b")), 0, SIZE, 0]
+    assert results[1].log_append_time_ms == NOW_MS

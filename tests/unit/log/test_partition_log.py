@@ -6,11 +6,11 @@ import pytest
 
 from barnabas.errors import RequestError
 from barnabas.log.errors import Code
-from barnabas.records.batch import iter_batches, read_header, read_records, rebase
+from barnabas.records.batch import iter_batches, read_header, read_records
 from barnabas.records.building import encode_batch
 from barnabas.records.errors import CorruptRecordsError
 from barnabas.records.record import Record
-from tests.support.logs import NOW_MS, Broker, append, batch, read_all
+from tests.support.logs import NOW_MS, Broker, append, batch, read_all, rebase
 
 
 @pytest.fixture

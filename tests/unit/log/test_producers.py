@@ -5,10 +5,11 @@ import pytest
 from barnabas.errors import RequestError
 from barnabas.log.errors import Code
 from barnabas.log.producers import ProducerState, is_end_marker
-from barnabas.records.batch import SEQUENCE_MAX, read_header, rebase
+from barnabas.records.batch import SEQUENCE_MAX, read_header
 from barnabas.records.building import encode_batch
 from barnabas.records.control import ControlType, EndMarker
 from barnabas.records.record import Record
+from tests.support.logs import rebase
 
 PID = 7
 
@@ -213,13 +214,6 @@ def test_idle_producers_expire_unless_a_transaction_is_open(partition):
     assert partition.producers.expire(10_999) == 0
     assert partition.producers.expire(11_000) == 1
     assert [producer.producer_id for producer in partition.producers.active()] == [2, 3]
-
-
-def test_a_transaction_that_lasts_too_long_is_noticed(partition):
-    assert not partition.producers.has_late_transaction(10**12, 60_000)
-    partition.append(data(0, txn=True, timestamp=1_000))
-    assert not partition.producers.has_late_transaction(61_000, 60_000)
-    assert partition.producers.has_late_transaction(61_001, 60_000)
 
 
 def test_a_snapshot_keeps_the_last_batch_and_open_transactions(partition):

@@ -10,6 +10,7 @@ from barnabas.records.compression import CODECS_BY_NAME
 from barnabas.records.record import Record
 from barnabas.records.rules import AppendRules
 from barnabas.records.validate import validate_produce
+from tests.support.logs import rebase
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "records"
 T = 1_700_000_000_000
@@ -122,7 +123,7 @@ def test_our_bytes_are_those_of_the_java_client(path):
         delete_horizon_ms=header.delete_horizon_ms,
     )
     moved = bytearray(ours)
-    batch.rebase(moved, 0, header.base_offset, 7)
+    rebase(moved, 0, header.base_offset, 7)
     assert moved == raw
 
 

@@ -27,8 +27,8 @@ ENCODED = {
 def test_known_encodings(value, encoded):
     raw = bytes.fromhex(encoded)
     assert varint.encode_varint(value) == raw
-    assert varint.size_of_varint(value) == len(raw)
-    assert varint.read_varlong(b"?" + raw + b"!", 1, len(raw) + 1) == (value, len(raw) + 1)
+    zigzag = value << 1 if value >= 0 else -2 * value - 1
+    assert varint.read_unsigned(b"?" + raw + b"!", 1, len(raw) + 1, 64) == (zigzag, len(raw) + 1)
     if -(2**31) <= value < 2**31:
         assert varint.read_varint(raw, 0, len(raw)) == (value, len(raw))
 
@@ -52,7 +52,7 @@ def test_int32_that_is_cut_short_or_too_long(encoded):
 def test_int64_that_is_cut_short_or_too_long(encoded):
     raw = bytes.fromhex(encoded)
     with pytest.raises(InvalidRecordsError):
-        varint.read_varlong(raw, 0, len(raw))
+        varint.read_unsigned(raw, 0, len(raw), 64)
 
 
 def test_reading_stops_at_the_given_end():

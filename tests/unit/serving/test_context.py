@@ -192,7 +192,7 @@ async def test_a_request_holds_what_it_has_reserved_until_it_gives_it_back():
     info.request = context
     assert info.reserved == 0
     await context.reserve(100)
-    assert context.try_reserve(50)
+    await context.reserve(50)
     assert (info.reserved, memory.small_responses.held) == (150, 150)
     context.unreserve(30)
     assert (info.reserved, memory.held) == (120, 120)
@@ -200,7 +200,7 @@ async def test_a_request_holds_what_it_has_reserved_until_it_gives_it_back():
     assert (info.reserved, memory.held) == (0, 0)
     other = context_of()
     other.shared = context.shared
-    assert other.try_reserve(SMALL_BYTES_MAX + 1)
+    await other.reserve(SMALL_BYTES_MAX + 1)
     assert memory.large_responses.held == SMALL_BYTES_MAX + 1
 
 

@@ -104,9 +104,7 @@ async def test_further_parts_of_a_response_never_wait() -> None:
     memory = Memory(response_bytes_max=1 << 20)
     one = Reservation(memory)
     await one.add(900_000)
-    assert not one.try_add(200_000)
-    assert one.try_add(100_000)
-    await one.add(500_000)
+    await one.add(600_000)
     assert memory.large_responses.held == one.size == 1_500_000
     one.reduce(2_000_000)
     assert memory.large_responses.held == one.size == 0
@@ -279,7 +277,7 @@ async def hold_briefly(memory: Memory, which: str) -> None:
                 await reservation.add(1)
                 await reservation.add(size - 1)
             else:
-                assert reservation.try_add(size)
+                await reservation.add(size)
         reservation.reduce(size)
 
 
@@ -372,7 +370,7 @@ async def test_a_reservation_is_in_one_pool_and_given_back_to_it() -> None:
     reservation = Reservation(memory)
     await reservation.add(SMALL_BYTES_MAX)
     await reservation.add(SMALL_BYTES_MAX)
-    assert reservation.try_add(5)
+    await reservation.add(5)
     assert (memory.small_responses.held, memory.large_responses.held) == (2 * SMALL_BYTES_MAX + 5, 0)
     reservation.reduce_to(3 * SMALL_BYTES_MAX)
     assert reservation.size == 2 * SMALL_BYTES_MAX + 5
@@ -380,7 +378,7 @@ async def test_a_reservation_is_in_one_pool_and_given_back_to_it() -> None:
     assert (reservation.size, memory.small_responses.held) == (7, 7)
     reservation.reduce(100)
     assert (reservation.size, memory.small_responses.held) == (0, 0)
-    assert reservation.try_add(SMALL_BYTES_MAX + 1)
+    await reservation.add(SMALL_BYTES_MAX + 1)
     assert (memory.small_responses.held, memory.large_responses.held) == (0, SMALL_BYTES_MAX + 1)
 
 

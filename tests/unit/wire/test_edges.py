@@ -16,8 +16,6 @@ from barnabas.wire.framing import (
     api_key_of,
     check_frame_size,
     check_message_size,
-    frame_prefix,
-    next_frame,
 )
 from barnabas.wire.generated.data import consumer_protocol_subscription
 from barnabas.wire.generated.fetch import FetchRequest
@@ -164,17 +162,6 @@ def test_the_size_of_a_frame(size: int, is_fine: bool, before: bytes) -> None:
     else:
         with pytest.raises(DecodeError, match=f"is {size}, outside of 0 to 100"):
             check_frame_size(data, len(before), 100)
-
-
-def test_frames_of_no_bytes_are_frames() -> None:
-    data = frame_prefix(0) + frame_prefix(1) + b"x"
-    assert next_frame(data, 0) == (4, 4)
-    assert next_frame(data, 4) == (8, 9)
-    assert next_frame(data, 9) is None
-    for end in range(4, 9):
-        assert next_frame(data[:end], 4) is None
-    with pytest.raises(DecodeError):
-        next_frame(frame_prefix(2), 0, 1)
 
 
 @pytest.mark.parametrize("start", [b"PUT ", b"HEAD", b"OPTI", b"GET ", b"POST"])

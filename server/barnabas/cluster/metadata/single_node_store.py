@@ -88,7 +88,6 @@ class EmbeddedStore:
         self._budget = budget or LoopBudget()
         self.image = ClusterImage("")
         """The newest image whose subscribers are ready for it."""
-        self._changes_read: list[Change] = []
         self._subscribers: list[Subscriber] = []
         self.patience_ms = PATIENCE_MS
         self._waiting: list[_PendingChange] = []
@@ -106,7 +105,6 @@ class EmbeddedStore:
         content = self._journal.read()
         replayed = replay(content.changes)
         self._content = content
-        self._changes_read = replayed.changes
         self.deleted_topics = frozenset(replayed.deleted)
         self.lost_lines = len(content.lost)
         if content.lost or replayed.left_out:

@@ -53,8 +53,6 @@ class Replicas:
         self._prepared: list[tuple[Replica, PartitionInfo]] = []
         self.own_logs = OwnLogs(logs, context)
         self._has_imported = False
-        self.change_count = 0
-        """Grows with each replica that comes or goes."""
         self._replicas: dict[tuple[str, int], Replica] = {}
         self._replicated: dict[tuple[str, int], Replica] = {}  # those of them that other brokers have too
         self._image: ClusterImage | None = None
@@ -271,7 +269,6 @@ class Replicas:
             if self._logs.get(*key) is not replica.log:
                 continue  # its log dir has failed meanwhile
             self._replicas[key] = replica
-            self.change_count += 1
             if replica.role is Role.LEADER:
                 self._note_replicas(replica, info)
             else:
@@ -414,7 +411,6 @@ class Replicas:
 
     def _close(self, name: str, index: int, why: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
         replica = self._replicas.pop((name, index), None)
-        self.change_count += 1
         self._replicated.pop((name, index), None)
         if replica is not None:
             self._context.fetchers.stop(replica)

@@ -37,7 +37,6 @@ EXTENDED_ACL_CHANGES = "/kafka-acl-extended-changes"
 ACL_CHANGE_PREFIX = "acl_changes_"
 FEATURE = "/feature"
 CONSUMERS = "/consumers"
-DELEGATION_TOKENS = "/delegation_token"
 TOKENS = "/delegation_token/tokens"
 TOKEN_CHANGES = "/delegation_token/token_changes"
 TOKEN_CHANGE_PREFIX = "token_change_"
@@ -265,24 +264,9 @@ def decode_token(name: str, data: bytes) -> Token:
     )
 
 
-def offsets_path(group: str, topic: str) -> str:
-    """The parent of a group's offsets of a topic, as consumers before 0.9 and OffsetCommit v0 keep them."""
-    return f"{CONSUMERS}/{group}/offsets/{topic}"
-
-
 def offset_path(group: str, topic: str, index: int) -> str:
     """The znode of a group's offset of a partition."""
     return f"{CONSUMERS}/{group}/offsets/{topic}/{index}"
-
-
-def owner_path(group: str, topic: str, index: int) -> str:
-    """The znode of the consumer thread that owns a partition."""
-    return f"{CONSUMERS}/{group}/owners/{topic}/{index}"
-
-
-def members_path(group: str) -> str:
-    """The parent of a group's members."""
-    return f"{CONSUMERS}/{group}/ids"
 
 
 def encode_offset(offset: int) -> bytes:
@@ -295,32 +279,3 @@ def decode_offset(path: str, data: bytes) -> int:
     if not data.removeprefix(b"-").isdigit() or not -(2**63) <= int(data) < 2**63:
         raise ZnodeError(path, "an offset is expected", data)
     return int(data)
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerRegistration:
-    """Subscription of an old consumer: threads by topic, or by one filter (`white_list`, `black_list`)."""
-
-    subscription: Mapping[str, int]
-    pattern: str = "static"
-    timestamp_ms: int = -1
-
-
-def encode_consumer(consumer: ConsumerRegistration) -> bytes:
-    """The JSON of an old consumer."""
-    return encode(
-        {
-            "version": 1,
-            "subscription": dict(consumer.subscription),
-            "pattern": consumer.pattern,
-            "timestamp": str(consumer.timestamp_ms),
-        }
-    )
-
-
-def decode_consumer(path: str, data: bytes) -> ConsumerRegistration:
-    """Decode the subscription of an old consumer."""
-    fields = read(path, data)
-    subscription = fields.object("subscription")
-    threads = {name: subscription.int32(name) for name in subscription.names()}
-    return ConsumerRegistration(threads, fields.text("pattern", "static"), fields.integer("timestamp", -1))

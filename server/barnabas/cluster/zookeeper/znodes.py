@@ -29,7 +29,6 @@ ISR_CHANGE_PREFIX = "isr_change_"
 LOG_DIR_EVENTS = "/log_dir_event_notification"
 LOG_DIR_EVENT_PREFIX = "log_dir_event_"
 PRODUCER_IDS = "/latest_producer_id_block"
-MIGRATION = "/migration"
 
 DEFAULT_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PARTITIONS_MAX = 1_000_000
@@ -388,11 +387,6 @@ def decode_log_dir_event(name: str, data: bytes) -> int:
     return read(f"{LOG_DIR_EVENTS}/{name}", data).int32("broker")
 
 
-def encode_preferred_election(partitions: TopicPartitions) -> bytes:
-    """The JSON of an order to elect preferred leaders."""
-    return encode({"version": 1, "partitions": _partitions_json(partitions)})
-
-
 def decode_preferred_election(data: bytes) -> list[tuple[str, int]]:
     """The partitions whose preferred replicas are to lead them."""
     return _partitions(read(PREFERRED_REPLICA_ELECTION, data))
@@ -418,24 +412,3 @@ def decode_reassignment(data: bytes) -> dict[tuple[str, int], tuple[int, ...]]:
         (one.text("topic"), one.int32("partition")): one.ids("replicas")
         for one in fields.objects("partitions")
     }
-
-
-@dataclass(frozen=True, slots=True)
-class Migration:
-    """Progress of a migration to KRaft (KIP-866)."""
-
-    controller_id: int
-    controller_epoch: int
-    metadata_offset: int
-    metadata_epoch: int
-
-
-def decode_migration(data: bytes) -> Migration:
-    """Decode the progress of a migration to KRaft."""
-    fields = read(MIGRATION, data)
-    return Migration(
-        fields.int32("kraft_controller_id"),
-        fields.int32("kraft_controller_epoch"),
-        fields.integer("kraft_metadata_offset"),
-        fields.int32("kraft_metadata_epoch"),
-    )

@@ -40,7 +40,7 @@ class OffsetIndex:
         if data:
             offset, position = _ENTRY.unpack_from(data, len(data) - ENTRY_SIZE)
             first_offset, first_position = _ENTRY.unpack_from(data)
-            if offset < first_offset or first_offset < 0 or not first_position <= position < log_size:
+            if offset < first_offset or first_offset < 0 or not 0 <= first_position <= position < log_size:
                 raise CorruptFileError(
                     f"the last offset index entry, {base_offset + offset} at {position}, "
                     f"does not fit a segment of {log_size} bytes"
@@ -71,11 +71,6 @@ class OffsetIndex:
         """Return the last entry up to `offset`, or (-1, 0): nothing at its position is after its offset."""
         slot = self.slots_up_to(offset)
         return self.entry(slot - 1) if slot else (-1, 0)
-
-    def upper_bound(self, position: int) -> int | None:
-        """Return the offset of the first entry at or after `position`: nothing before it reaches that far."""
-        slot = self.slots_before(position)
-        return self.entry(slot)[0] if slot < len(self) else None
 
     def slots_before(self, position: int) -> int:
         """Return how many entries are for positions before `position`."""

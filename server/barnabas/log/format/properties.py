@@ -7,6 +7,7 @@ The rule: keys that are not known here are kept as they are; a broker of another
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
 from collections.abc import Mapping
+from string import hexdigits
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -159,10 +160,10 @@ def _unescape(text: str) -> str:
             char = text[at]
             at += 1
             if char == "u":
-                try:
-                    char = chr(int(text[at : at + 4], 16))
-                except ValueError:
-                    raise CorruptFileError(f"malformed \\u escape in {text!r}") from None
+                digits = text[at : at + 4]
+                if len(digits) < 4 or not set(digits) <= set(hexdigits):
+                    raise CorruptFileError(f"malformed \\u escape in {text!r}")
+                char = chr(int(digits, 16))
                 at += 4
             else:
                 char = _ESCAPES.get(char, char)

@@ -151,10 +151,6 @@ class Snapshots:
                     f"{directory}/{name}" for name in os.listdir(directory) if name.startswith(".old-")
                 )
 
-    def remove_all(self) -> None:
-        """Remove all snapshots, with their directories."""
-        copying.remove(log_dir + DIRECTORY for log_dir in self._dirs)
-
     def _new_aside(self, log_dir: str) -> str:
         """Return a name for what is to be removed."""
         os.makedirs(log_dir + DIRECTORY, exist_ok=True)

@@ -25,8 +25,6 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.headers import API_VERSIONS, decode_response, encode_request
 
 ANSWER_BYTES_MAX = 128 << 20
-KEPT_BYTES_MAX = 4096
-"""So much of a request or an answer is kept for a report."""
 PRODUCE = 0
 UNSUPPORTED_VERSION = (35).to_bytes(2, "big")
 
@@ -199,21 +197,6 @@ class Wire:
             raise self._failed(exchange, SilentError(f"no answer in {self.timeout_s:g} s")) from None
         except ClosedByBrokerError as error:
             raise self._failed(exchange, error) from None
-
-    async def expect_close(self, exchange: Exchange | None = None) -> bytes:
-        """Wait until the broker closes; return what it sent before. Raises SilentError."""
-        data = self._received
-        self._received = b""
-        try:
-            with trio.fail_after(self.timeout_s):
-                while part := await self.stream.receive_some(65536):
-                    data += part
-        except trio.TooSlowError:
-            raise self._failed(exchange, SilentError(f"still open after {self.timeout_s:g} s")) from None
-        except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
-            pass
-        self.is_open = False
-        return data
 
     async def _exactly(self, size: int) -> bytes:
         parts = [self._received]

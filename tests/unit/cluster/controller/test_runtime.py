@@ -316,9 +316,8 @@ async def test_orders_in_znodes_are_obeyed_and_removed(autojump_clock):
         await cluster.admin.create(znodes.REASSIGN_PARTITIONS, order)
         await cluster.until(lambda: znodes.REASSIGN_PARTITIONS not in cluster.zookeeper.dump())
         assert cluster.assignment("t").replicas == (1,)
-        await cluster.admin.create(
-            znodes.PREFERRED_REPLICA_ELECTION, znodes.encode_preferred_election([("t", 0)])
-        )
+        election = b'{"version":1,"partitions":[{"topic":"t","partition":0}]}'
+        await cluster.admin.create(znodes.PREFERRED_REPLICA_ELECTION, election)
         await cluster.until(lambda: znodes.PREFERRED_REPLICA_ELECTION not in cluster.zookeeper.dump())
         await cluster.admin.create(znodes.REASSIGN_PARTITIONS, b"{")
         await cluster.until(lambda: znodes.REASSIGN_PARTITIONS not in cluster.zookeeper.dump())

@@ -128,18 +128,12 @@ def test_notifications_and_orders():
     assert znodes.decode_isr_change("isr_change_0000000001", change) == partitions
     assert json.loads(znodes.encode_isr_change(partitions)) == json.loads(change)
     assert znodes.decode_preferred_election(change) == partitions
-    assert json.loads(znodes.encode_preferred_election(partitions)) == json.loads(change)
     event = b'{"version":1,"broker":2,"event":1}'
     assert znodes.decode_log_dir_event("log_dir_event_0000000000", event) == 2
     assert json.loads(znodes.encode_log_dir_event(2)) == json.loads(event)
     moves = b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]}]}'
     assert znodes.decode_reassignment(moves) == {("t", 0): (1, 2)}
     assert json.loads(znodes.encode_reassignment({("t", 0): [1, 2]})) == json.loads(moves)
-    migration = (
-        b'{"version":0,"kraft_controller_id":3000,"kraft_controller_epoch":1,'
-        b'"kraft_metadata_offset":100,"kraft_metadata_epoch":1}'
-    )
-    assert znodes.decode_migration(migration) == znodes.Migration(3000, 1, 100, 1)
 
 
 def test_settings_and_their_changes():
@@ -218,13 +212,8 @@ def test_delegation_tokens_of_all_versions():
     assert resources.decode_token("id", resources.encode_token(token)) == token
 
 
-def test_old_consumers():
-    data = b'{"version":1,"subscription":{"t.*":2},"pattern":"white_list","timestamp":"1400000000000"}'
-    consumer = resources.ConsumerRegistration({"t.*": 2}, "white_list", 1400000000000)
-    assert resources.decode_consumer("/consumers/g/ids/c", data) == consumer
-    assert json.loads(resources.encode_consumer(consumer)) == json.loads(data)
+def test_offsets_of_old_consumers():
     assert resources.offset_path("g", "t", 0) == "/consumers/g/offsets/t/0"
-    assert resources.owner_path("g", "t", 0) == "/consumers/g/owners/t/0"
     assert resources.decode_offset("p", resources.encode_offset(42)) == 42
 
 
@@ -240,14 +229,12 @@ DECODERS = {
     "log dir event": lambda data: znodes.decode_log_dir_event("log_dir_event_1", data),
     "reassignment": znodes.decode_reassignment,
     "election": znodes.decode_preferred_election,
-    "migration": znodes.decode_migration,
     "config": lambda data: resources.decode_config("/config/topics/t", data),
     "config change": lambda data: resources.decode_config_change("config_change_1", data),
     "acls": lambda data: resources.decode_acls("/kafka-acl/Topic/t", data),
     "acl change": lambda data: resources.decode_acl_change("/kafka-acl-extended-changes/1", data),
     "features": resources.decode_features,
     "token": lambda data: resources.decode_token("x", data),
-    "consumer": lambda data: resources.decode_consumer("/consumers/g/ids/c", data),
     "offset": lambda data: resources.decode_offset("/consumers/g/offsets/t/0", data),
 }
 SAMPLES = [

@@ -16,8 +16,7 @@ from barnabas.cluster.replicas.following import (
     slices,
 )
 from barnabas.cluster.replication.follower import EpochEnd
-from barnabas.records.batch import rebase
-from tests.support.logs import NOW_MS, batch
+from tests.support.logs import NOW_MS, batch, rebase
 from tests.support.replicas import Node
 
 INFO = PartitionInfo(2, (1, 2), (1, 2), 5, 7)
