@@ -11,10 +11,12 @@ from barnabas.cluster.controller.state import Assignment, Broker, ControllerStat
 from barnabas.cluster.controller.steps import (
     CreateStates,
     GiveWay,
+    ReadReassignments,
     ReadStates,
     ReadUnclean,
     Send,
     WriteAssignment,
+    WriteReassignments,
     WriteStates,
     Written,
 )
@@ -51,6 +53,8 @@ class Shell:
         self.conflicts = conflicts if found is not None else 0
         self.steps: list[Any] = []
         self.unclean: set[str] = set()
+        self.order: dict[tuple[str, int], tuple[int, ...]] | None = None
+        """Content of /admin/reassign_partitions."""
 
     def run(self, steps: Any) -> Any:
         outcome = None
@@ -76,6 +80,10 @@ class Shell:
                 return self.unclean
             case WriteAssignment():
                 return True
+            case ReadReassignments():
+                return self.order
+            case WriteReassignments(targets):
+                self.order = dict(targets) or None
         return None
 
     def sent(self) -> Iterator[tuple[int, Any]]:

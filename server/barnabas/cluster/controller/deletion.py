@@ -44,7 +44,7 @@ def proceed(core: Core, topics: Iterable[str] | None = None) -> Steps[None]:
     yield from core.send()
     for topic in list(state.deletions):
         deletion = state.deletions[topic]
-        if deletion.begun and deletion.deleted >= _replicas(core, topic):
+        if deletion.deleted >= _replicas(core, topic):
             yield DeleteTopic(topic)
             state.remove_topic(topic)
 

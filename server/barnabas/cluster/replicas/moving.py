@@ -96,7 +96,7 @@ class LogMover:
             log.error("%s could not be moved to %s: %s", moved.name, move.target_dir, error)
             self._logs.moves.cancel(move, self._now_ms())
             self._failures.failed(error)
-            if moved.is_closed and self._logs.get(moved.topic, moved.partition) is None:
+            if self._logs.get(moved.topic, moved.partition) is None:
                 self._replicas.lose([moved])
         except Exception:  # the next ones are carried out all the same
             log.exception("%s could not be moved to %s", moved.name, move.target_dir)

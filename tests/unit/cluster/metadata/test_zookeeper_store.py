@@ -167,7 +167,7 @@ def assigned(count: int) -> bytes:
 @pytest.mark.parametrize("name", ["__transaction_state", "t"])
 async def test_a_topic_has_all_partitions_as_soon_as_it_is_there(name):
     cluster = Cluster()
-    async with cluster.store(1) as store:
+    async with cluster.store(1, has_controller=False) as store:
         await cluster.sessions[0].create(topic_path(name), assigned(50))
         await store.follow(lambda _: [topic(name, 1)])
         found = store.image.topics[name].partitions
@@ -176,7 +176,7 @@ async def test_a_topic_has_all_partitions_as_soon_as_it_is_there(name):
 
 async def test_a_topic_that_grows_has_all_partitions_at_once():
     cluster = Cluster()
-    async with cluster.store(1) as store:
+    async with cluster.store(1, has_controller=False) as store:
         await cluster.sessions[0].create(topic_path("t"), assigned(2))
         await store.follow(lambda _: [topic("t", 2)])
         await cluster.sessions[0].set(topic_path("t"), assigned(5))

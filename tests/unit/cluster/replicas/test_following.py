@@ -16,6 +16,7 @@ from barnabas.cluster.replicas.following import (
     slices,
 )
 from barnabas.cluster.replication.follower import EpochEnd
+from barnabas.errors import RequestError
 from tests.support.logs import NOW_MS, batch, rebase
 from tests.support.replicas import Node
 
@@ -225,3 +226,13 @@ def test_what_is_no_batch_is_in_the_last_slice(length: int) -> None:
     bad = bytearray(good)
     bad[8:12] = (length & 0xFFFFFFFF).to_bytes(4, "big")
     assert [bytes(part) for part in slices(good * 100 + bytes(bad) + good)] == [good * 100, bytes(bad) + good]
+
+
+@pytest.mark.parametrize("base", [0, 1, 2])
+async def test_a_batch_that_begins_before_the_end_of_a_log_takes_nothing_from_it(base: int) -> None:
+    node, follower = await following(5, 5, 5, high_watermark=1)
+    before = state(node)
+    with pytest.raises(Exception, match="offset") as caught:
+        follower.fetched(follower.position, Fetched(at(base, b"x", b"y", b"z", b"z"), 7, 0))
+    assert isinstance(caught.value, RequestError | ValueError)
+    assert state(node) == before

@@ -65,6 +65,41 @@ async def test_logs_are_made_in_a_dir_that_works(operation: str) -> None:
     assert [node.replicas.role("t", index) for index in range(3)] == [Role.LEADER] * 3
 
 
+@pytest.mark.parametrize(("fails", "role"), [(1, Role.LEADER), (2, Role.OFFLINE)])
+async def test_logs_that_cannot_be_begun_in_one_dir_are_made_in_another(
+    fails: int, role: Role, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node(1, dirs=("/d", "/e"))
+    begin, bad = node.logs.begin_creation, ["/d", "/e"][:fails]
+
+    def failing(*given: Any) -> Any:
+        if bad:
+            raise StorageError(bad.pop(0), BROKEN)
+        return begin(*given)
+
+    monkeypatch.setattr(node.logs, "begin_creation", failing)
+    await node.apply([topic(SOLE, SOLE)])
+    assert [node.replicas.role("t", index) for index in range(2)] == [role] * 2
+    assert sorted(node.logs.offline) == ["/d", "/e"][:fails]
+
+
+async def test_a_log_dir_that_is_only_full_is_not_tried_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = Node(1, dirs=("/d", "/e"))
+    tried: list[object] = []
+
+    def failing(*given: object) -> None:
+        tried.append(given)
+        raise StorageError("/d", FULL)
+
+    monkeypatch.setattr(node.logs, "begin_creation", failing)
+    monkeypatch.setattr(node.logs, "take_offline", lambda *_: [])
+    await node.apply([topic(SOLE)])
+    assert len(tried) == 1
+    assert node.replicas.role("t", 0) is Role.OFFLINE
+
+
 async def test_without_a_log_dir_partitions_are_offline() -> None:
     node = Node(1)
     node._storage_failed(StorageError("/d", OSError(5, "broken")))

@@ -257,7 +257,12 @@ async def test_alone_what_was_not_here_or_is_given_up_begins_empty_beside_a_fail
     assert (node.replicas.find("t", 0) is not None) is is_made
 
 
-@pytest.mark.parametrize(("info", "is_served"), [(LED, False), (FOLLOWED, False), (BEHIND, True)])
+OF_BROKER_0 = PartitionInfo(0, (0, 1), (0,), 5, 7)
+
+
+@pytest.mark.parametrize(
+    ("info", "is_served"), [(LED, False), (FOLLOWED, False), (BEHIND, True), (OF_BROKER_0, True)]
+)
 async def test_after_a_start_a_log_that_is_gone_is_copied_again_or_its_partition_is_offline(
     info: PartitionInfo, is_served: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -272,7 +277,7 @@ async def test_after_a_start_a_log_that_is_gone_is_copied_again_or_its_partition
     node.image = ClusterImage("c")
     await node.apply([topic(info)])
     assert (node.replicas.find("t", 0) is not None) is is_served
-    assert ("copied again from broker 2" in caplog.text) is is_served
+    assert (f"copied again from broker {info.leader}" in caplog.text) is is_served
     assert (f"is offline: its log is gone from {directory}" in caplog.text) is not is_served
     caplog.clear()
     await node.change(info._replace(partition_epoch=8))
@@ -333,6 +338,7 @@ async def test_a_log_of_another_topic_is_set_aside_only_where_it_is_not_needed(
     await node.apply([topic(info, id=OTHER_ID)])
     replica = node.replicas.find("t", 0)
     kept = [one.name for one in node.disk.list("/d") if one.name.endswith("-stray")]
+    assert "kafka-leader-election" not in caplog.text, "that is for a broker that is alone"
     if is_set_aside:
         assert replica is not None
         assert (replica.log.topic_id, replica.log.log_end_offset, len(kept)) == (OTHER_ID, 0, 1)
@@ -341,11 +347,23 @@ async def test_a_log_of_another_topic_is_set_aside_only_where_it_is_not_needed(
         assert (replica, kept) == (None, [])
         assert node.replicas.why_offline("t", 0) is ErrorCode.INCONSISTENT_TOPIC_ID
         assert caplog.text.count("is offline: topic t has the id") == 1
+        assert 'write "topic_id":"' in caplog.text
+        assert "move /d/t-0 away" in caplog.text
         await node.change(info._replace(partition_epoch=8))
         assert caplog.text.count("is offline: topic t has the id") == 1
         log = node.logs.get("t", 0)
         assert log is not None
         assert (log.topic_id, log.log_end_offset) == (TOPIC_ID, 1)
+
+
+async def test_alone_another_topics_log_is_given_up_by_an_election(caplog: pytest.LogCaptureFixture) -> None:
+    node = Node(1)
+    await node.create(SOLE)
+    await restarted(node, topic(SOLE, id=OTHER_ID))
+    assert node.replicas.role("t", 0) is Role.OFFLINE
+    assert "remove /d/t-0/partition.metadata" in caplog.text
+    assert "kafka-leader-election --election-type unclean" in caplog.text
+    assert "znode" not in caplog.text
 
 
 @pytest.mark.parametrize("deleted", [TOPIC_ID, OTHER_ID, NO_TOPIC_ID], ids=["its own", "another", "none"])

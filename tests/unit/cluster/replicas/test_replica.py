@@ -212,6 +212,15 @@ async def test_the_low_watermark_waits_for_live_replicas_only() -> None:
     assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+@pytest.mark.parametrize("offset", [0, 1])
+async def test_nobody_waits_for_a_low_watermark_that_is_there(offset: int) -> None:
+    node = await leader()
+    fetched(node, 2, node.produce(b"x", b"y"), start=1)
+    fetched(node, 3, 2, start=1)
+    node.replica.delete_records_before(1)
+    assert await outcome(lambda: node.replica.wait_low_watermark(offset)) == [0]
+
+
 async def test_a_low_watermark_is_reached_when_the_slowest_is_a_replica_no_more() -> None:
     node = await leader()
     fetched(node, 2, node.produce(b"x"))

@@ -1,0 +1,483 @@
+"""The controller of a cluster, one event at a time, by the rules of Apache Kafka's controller on ZooKeeper.
+
+Written from those rules (KIP-380, KIP-455, KIP-497, KIP-570, KIP-704, KIP-841), and without any code of the broker's. Each
+event changes the states of partitions and fills `sent`: what each broker is told, and in which groups of requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field, replace
+
+from tests.models.controller_values import DELETES, NOBODY, Move, Partition, Sent, State
+
+
+@dataclass
+class Controller:
+    """Knowledge of the controller, and its answer to each event."""
+
+    brokers: dict[int, int]
+    """Epochs of those that are registered."""
+    moves: dict[Partition, Move]
+    states: dict[Partition, State]
+    stopping: set[int] = field(default_factory=set)
+    refusing: set[int] = field(default_factory=set)
+    lost: set[tuple[int, Partition]] = field(default_factory=set)
+    """Replicas whose log dirs are offline."""
+    unclean: set[str] = field(default_factory=set)
+    """Topics that allow unclean elections."""
+    deleting: set[str] = field(default_factory=set)
+    asked: set[tuple[int, Partition]] = field(default_factory=set)
+    """Replicas that are being deleted, or could not be."""
+    moving: list[Partition] = field(default_factory=list)
+    """Partitions with a reassignment that goes on, in the order of their beginnings."""
+    order: dict[Partition, tuple[int, ...]] | None = None
+    """Reassignments that are asked for in the znode from before KIP-455."""
+    imbalance_percent: int = 10
+    marks_recovery: bool = True
+    """True if brokers know of leaders that recover (KIP-704), since 3.2."""
+    sent: list[Sent] = field(default_factory=list)
+
+    @property
+    def replicas(self) -> dict[Partition, tuple[int, ...]]:
+        """All replicas by partition."""
+        return {one: move.replicas for one, move in self.moves.items()}
+
+    def __post_init__(self) -> None:
+        self._begin_request()
+
+    # --- requests -------------------------------------------------------------------------------------------
+
+    def _begin_request(self) -> None:
+        self._leads: dict[int, dict[Partition, bool]] = {}
+        self._hear: set[int] = set()
+        self._news: set[Partition] = set()
+        self._stops: dict[int, dict[Partition, tuple[int, bool]]] = {}
+
+    def _send(self) -> None:
+        leads = {
+            broker: {one: (self.states[one], new) for one, new in found.items() if one in self.states}
+            for broker, found in self._leads.items()
+            if broker in self.brokers
+        }
+        news = {one: self._as_metadata(one) for one in self._news if one in self.states}
+        sent = Sent(
+            {broker: found for broker, found in leads.items() if found},
+            dict.fromkeys(self._hear & self.brokers.keys(), news),
+            {broker: found for broker, found in self._stops.items() if broker in self.brokers},
+        )
+        if sent != Sent():
+            self.sent.append(replace(sent, brokers=dict(self.brokers), moves=dict(self.moves)))
+        self._begin_request()
+
+    def _as_metadata(self, partition: Partition) -> State:
+        now = self.states[partition]
+        return replace(now, leader=DELETES, epoch=0) if partition[0] in self.deleting else now
+
+    def _tell(self, brokers: Iterable[int], partition: Partition, *, new: bool = False) -> None:
+        """Tell replicas of a state, and everybody as metadata."""
+        for one in brokers:
+            found = self._leads.setdefault(one, {})
+            found[partition] = found.get(partition, False) or new
+        self._hear |= self.brokers.keys()
+        self._news.add(partition)
+
+    def _tell_all_of(self, brokers: Collection[int]) -> None:
+        """Tell brokers all that there is, and their own replicas."""
+        self._hear.update(brokers)
+        for one in self._kept():
+            for broker in set(self.replicas[one]) & set(brokers):
+                self._leads.setdefault(broker, {}).setdefault(one, False)
+            self._news.add(one)
+
+    def _kept(self) -> list[Partition]:
+        """Partitions with a state of topics that are not being deleted."""
+        return [one for one in self.replicas if one in self.states and one[0] not in self.deleting]
+
+    # --- who can do what ------------------------------------------------------------------------------------
+
+    def _is_here(self, broker: int, partition: Partition) -> bool:
+        return broker in self.brokers and (broker, partition) not in self.lost
+
+    def _is_usable(self, broker: int, partition: Partition) -> bool:
+        return self._is_here(broker, partition) and broker not in self.stopping
+
+    def _usable(self, brokers: Iterable[int], partition: Partition) -> tuple[int, ...]:
+        return tuple(one for one in brokers if self._is_usable(one, partition))
+
+    def _is_led(self, partition: Partition) -> bool:
+        return partition in self.states and self._is_here(self.states[partition].leader, partition)
+
+    def _next(self, partition: Partition, leader: int, isr: Iterable[int], **changes: bool) -> None:
+        now = self.states[partition]
+        changed = replace(now, leader=leader, isr=tuple(isr), epoch=now.epoch + 1, **changes)
+        self.states[partition] = changed
+
+    # --- elections ------------------------------------------------------------------------------------------
+
+    def _elect(
+        self, partitions: Iterable[Partition], is_unclean: Callable[[Partition], bool]
+    ) -> dict[Partition, bool]:
+        """Elect where nobody leads: the first replica in sync, or out of sync where that is allowed."""
+        results = {}
+        for one in partitions:
+            if self._is_led(one):
+                continue
+            usable = self._usable(self.replicas[one], one)
+            if one not in self.states:
+                if usable:
+                    self.states[one] = State(usable[0], usable)
+                    self._tell(usable, one, new=True)
+                continue
+            isr = self.states[one].isr
+            in_sync = [broker for broker in usable if broker in isr]
+            if in_sync:
+                self._next(one, in_sync[0], self._usable(isr, one))
+            elif usable and is_unclean(one):
+                recovers = {"recovering": True} if self.marks_recovery else {}
+                self._next(one, usable[0], usable[:1], **recovers)
+            results[one] = self._is_led(one) and self.states[one].leader in usable
+            self._tell(usable, one)
+        return results
+
+    def _elect_offline(
+        self, partitions: Iterable[Partition] | None = None, returning: Collection[int] = ()
+    ) -> None:
+        """Elect as topics allow it; what those who return have is not given up."""
+        wanted = self.replicas if partitions is None else partitions
+        self._elect(
+            [one for one in wanted if one[0] not in self.deleting],
+            lambda one: one[0] in self.unclean and not set(returning) & set(self.states[one].isr),
+        )
+
+    def _shrink(self) -> None:
+        """Take who is lost out of the ISRs where others are; a lost leader is none."""
+        for one in self._kept():
+            now = self.states[one]
+            isr = tuple(broker for broker in now.isr if self._is_here(broker, one)) or now.isr
+            leader = now.leader if self._is_here(now.leader, one) else NOBODY
+            if (leader, isr) != (now.leader, now.isr):
+                self._next(one, leader, isr)
+                self._tell(self._usable(self.replicas[one], one), one)
+
+    def _replicas_lost(self, returning: Collection[int] = ()) -> None:
+        self._elect_offline(returning=returning)
+        self._shrink()
+        self._hear |= self.brokers.keys()
+        self._send()
+
+    # --- events ---------------------------------------------------------------------------------------------
+
+    def starts(self) -> None:
+        """This broker has become the controller, and has read everything."""
+        self._hear |= self.brokers.keys()
+        self._send()
+        for one in self._kept():
+            now = self.states[one]
+            away = {broker for broker in now.isr if self.brokers.get(broker, 0) > now.written > 0}
+            if not away:
+                continue
+            usable = self._usable(now.isr, one)
+            able = [broker for broker in usable if broker not in away] or usable
+            order = [broker for broker in (now.leader, *self.replicas[one]) if broker in able]
+            if order:
+                self._next(one, order[0], able)
+                self._tell(self.replicas[one], one)
+        self._elect_offline()
+        self._shrink()
+        self._tell_all_of(self.brokers)
+        self._send()
+
+    def brokers_are(self, registered: dict[int, int]) -> None:
+        """Other brokers are registered than before, or with newer epochs."""
+        back = {one for one in registered if self.brokers.get(one, registered[one]) < registered[one]}
+        left = self.brokers.keys() - registered.keys() | back
+        new = registered.keys() - self.brokers.keys() | back
+        if left:
+            for one in left:
+                del self.brokers[one]
+            self.stopping -= left
+            self.refusing -= left
+            self.lost = {one for one in self.lost if one[0] not in left}
+            self.asked = {one for one in self.asked if one[0] not in left}
+            self._replicas_lost(back)
+        if new:
+            self.brokers |= {one: registered[one] for one in new}
+            self.lost = {one for one in self.lost if one[0] not in new}
+            self.asked = {one for one in self.asked if one[0] not in new}
+            self._hear |= self.brokers.keys()
+            self._send()
+            self._tell_all_of(new)
+            self._send()
+            self._elect_offline()
+            self._send()
+            for one in list(self.moving):
+                if new & {*self.moves[one].target}:
+                    self._move(one, self.moves[one])
+            self._send()
+            self._go_on_deleting()
+
+    def _go_on_deleting(self) -> None:
+        for one, replicas in self.replicas.items():
+            for broker in replicas:
+                is_due = one[0] in self.deleting and (broker, one) not in self.asked
+                if is_due and self._is_here(broker, one):
+                    self.asked.add((broker, one))
+                    self._stops.setdefault(broker, {})[one] = DELETES, True
+        self._send()
+
+    def log_dirs_fail(self, brokers: Collection[int]) -> None:
+        """Brokers have lost a log dir: they are asked for all their replicas."""
+        self._tell_all_of(self.brokers.keys() & set(brokers))
+        self._send()
+
+    def answers(self, broker: int, epoch: int, broken: set[Partition], fine: set[Partition]) -> None:
+        """A broker has said of replicas that their log dirs are offline, and of others that they are not."""
+        if self.brokers.get(broker) != epoch:
+            return
+        new = {one for one in broken if (broker, one) not in self.lost}
+        self.lost -= {(broker, one) for one in fine}
+        if not new:
+            return
+        self.lost |= {(broker, one) for one in new}
+        stopped = {one for one in new if one[0] not in self.deleting}
+        for one in stopped:
+            epoch = self.states[one].epoch if one in self.states else -1
+            self._stops.setdefault(broker, {})[one] = epoch, False
+        self._replicas_lost()
+
+    def shuts_down(self, broker: int, *, stops: bool = True) -> set[Partition]:
+        """A broker is about to stop; returns what it leads still though others have replicas."""
+        self.stopping.add(broker)
+        if stops:
+            self.refusing.discard(broker)
+        left = set()
+        for one in self._kept():
+            now, replicas = self.states[one], self.replicas[one]
+            if broker not in replicas or len(replicas) == 1:
+                continue
+            if now.leader == broker:
+                able = [other for other in replicas if other in now.isr and self._is_usable(other, one)]
+                if able:
+                    self._next(one, able[0], [other for other in now.isr if other not in self.stopping])
+                    self._tell(replicas, one)
+                else:
+                    left.add(one)
+                continue
+            isr = tuple(other for other in now.isr if other != broker)
+            if isr and isr != now.isr:
+                self._next(one, now.leader, isr)
+                self._tell([other for other in replicas if other != broker], one)
+            if stops:
+                self._stops.setdefault(broker, {})[one] = self.states[one].epoch, False
+        self._send()
+        return left
+
+    def refuses(self, broker: int, epoch: int) -> None:
+        """Nobody listens any more where a broker is registered."""
+        if self.brokers.get(broker) == epoch and broker not in self.stopping:
+            self.refusing.add(broker)
+            self.shuts_down(broker, stops=False)
+
+    def is_reached(self, broker: int, epoch: int) -> None:
+        """A broker that had refused connections has answered."""
+        if self.brokers.get(broker) == epoch and broker in self.refusing:
+            self.refusing.discard(broker)
+            self.stopping.discard(broker)
+            self._tell_all_of({broker})
+            self._elect_offline()
+            self._send()
+
+    def unclean_is_allowed(self, topic: str | None) -> None:
+        """Unclean elections are allowed from now on, in a topic or in all."""
+        self._elect_offline([one for one in self.replicas if topic in (None, one[0])])
+        self._send()
+
+    def elects_unclean(self, partitions: Collection[Partition]) -> dict[Partition, str]:
+        """Somebody asks for elections, also of who is out of sync; returns refusals by name."""
+        results: dict[Partition, str] = {}
+        for one in partitions:
+            results[one] = self._refusal(one) or ("ELECTION_NOT_NEEDED" if self._is_led(one) else "")
+        found = self._elect([one for one in partitions if not results[one]], lambda _: True)
+        results |= {
+            one: "ELIGIBLE_LEADERS_NOT_AVAILABLE" for one, is_elected in found.items() if not is_elected
+        }
+        for one, why in results.items():
+            if not why and one not in self.states:
+                results[one] = "ELIGIBLE_LEADERS_NOT_AVAILABLE"
+        self._send()
+        return results
+
+    def elects_preferred(self, partitions: Collection[Partition]) -> dict[Partition, str]:
+        """Somebody asks for preferred leaders; returns refusals by name."""
+        results: dict[Partition, str] = {}
+        for one in partitions:
+            leader = self.states[one].leader if one in self.states else NOBODY
+            is_led = not self._refusal(one) and leader == self.replicas[one][0]
+            results[one] = self._refusal(one) or ("ELECTION_NOT_NEEDED" if is_led else "")
+            if not results[one] and not self._elect_first(one):
+                results[one] = "PREFERRED_LEADER_NOT_AVAILABLE"
+        self._send()
+        return results
+
+    def _refusal(self, partition: Partition) -> str:
+        if partition not in self.replicas:
+            return "UNKNOWN_TOPIC_OR_PARTITION"
+        return "INVALID_TOPIC_EXCEPTION" if partition[0] in self.deleting else ""
+
+    def _elect_first(self, partition: Partition) -> bool:
+        if partition not in self.states:
+            return False
+        first, isr = self.replicas[partition][0], self.states[partition].isr
+        is_able = first in isr and self._is_usable(first, partition)
+        if is_able:
+            self._next(partition, first, isr)
+        self._tell(self.replicas[partition], partition)
+        return is_able
+
+    def rebalances(self) -> int:
+        """Leaders go back, for brokers that too little of what prefers them is led by; returns how many have."""
+        moved = 0
+        for broker in sorted({replicas[0] for replicas in self.replicas.values()}):
+            prefer = [
+                one
+                for one, replicas in self.replicas.items()
+                if replicas[0] == broker and one[0] not in self.deleting
+            ]
+            away = [one for one in prefer if one in self.states and self.states[one].leader != broker]
+            if len(away) * 100 <= len(prefer) * self.imbalance_percent:
+                continue
+            for one in away:
+                if broker in self.states[one].isr and self._is_usable(broker, one):
+                    moved += self._elect_first(one)
+        self._send()
+        return moved
+
+    # --- reassignments --------------------------------------------------------------------------------------
+
+    def reassigns(
+        self, targets: dict[Partition, tuple[int, ...] | None], *, keeps_factor: bool
+    ) -> dict[Partition, str]:
+        """Somebody asks for replicas, or for none (None); returns refusals by name."""
+        results, accepted = {}, {}
+        for one, target in targets.items():
+            results[one] = self._move_refusal(one, target, keeps_factor=keeps_factor)
+            if not results[one]:
+                move = self.moves[one]
+                accepted[one] = move.to(move.origin if target is None else target)
+        if accepted:
+            self._leave_order(set(accepted))
+            for one, move in accepted.items():
+                results[one] = self._move(one, move)
+            self._send()
+        return results
+
+    def _move_refusal(
+        self, partition: Partition, target: tuple[int, ...] | None, *, keeps_factor: bool
+    ) -> str:
+        move = self.moves.get(partition)
+        if move is None or (target is not None and partition[0] in self.deleting):
+            return "UNKNOWN_TOPIC_OR_PARTITION"
+        if target is None:
+            return "" if move.goes_on else "NO_REASSIGNMENT_IN_PROGRESS"
+        able = move.origin + tuple(self.brokers.keys() - self.stopping)
+        if not target or len({*target}) < len(target) or not {*target} <= {*able}:
+            return "INVALID_REPLICA_ASSIGNMENT"
+        return "INVALID_REPLICATION_FACTOR" if keeps_factor and len(target) != len(move.target) else ""
+
+    def _move(self, partition: Partition, wanted: Move) -> str:
+        """Begin a move, take its next step, or end it; returns why not."""
+        before = self.moves[partition]
+        if partition not in self.states:
+            self._elect([partition], lambda _: False)
+        dropped = [one for one in before.replicas if one not in wanted.replicas]
+        if partition not in self.moving:
+            self.moving.append(partition)
+        if not wanted.goes_on or self._is_complete(partition, wanted):
+            if self._complete(partition, wanted, dropped):
+                return ""
+            if not wanted.goes_on:
+                return self._not_begun(partition) if wanted != before else ""
+        if dropped and partition in self.states and not self._restrict(partition, wanted.replicas):
+            return self._not_begun(partition)
+        self.moves[partition] = wanted
+        if partition in self.states:
+            if not dropped:
+                now = self.states[partition]
+                self._next(partition, now.leader, now.isr)
+            self._tell(wanted.origin, partition)
+            self._tell([one for one in wanted.replicas if one in wanted.adding], partition, new=True)
+        elif dropped:
+            self._tell((), partition)
+        self._delete(dropped, partition)
+        return ""
+
+    def _not_begun(self, partition: Partition) -> str:
+        if not self.moves[partition].goes_on:
+            self.moving.remove(partition)
+        return "INVALID_REPLICA_ASSIGNMENT"
+
+    def _is_complete(self, partition: Partition, move: Move) -> bool:
+        is_in_sync = partition in self.states and {*move.target} <= {*self.states[partition].isr}
+        return is_in_sync and bool(self._usable(move.target, partition))
+
+    def _complete(self, partition: Partition, move: Move, dropped: Iterable[int] = ()) -> bool:
+        """Let the target alone be in sync, delete the other replicas, and write that; False if nobody could lead."""
+        target = move.target
+        if partition in self.states and not self._restrict(partition, target):
+            return False
+        self.moves[partition] = Move(target)
+        self._delete([*(one for one in move.replicas if one in move.removing), *dropped], partition)
+        self._send()
+        if self.order is not None and self.order.get(partition) == target:
+            self._leave_order({partition})
+        elif self.order is not None and not self.order:
+            self.order = None
+        self.moving.remove(partition)
+        self._hear |= self.brokers.keys()
+        self._news.add(partition)
+        return True
+
+    def _restrict(self, partition: Partition, replicas: tuple[int, ...]) -> bool:
+        """Let only these be in sync; who leads stays if it may."""
+        now = self.states[partition]
+        isr = tuple(one for one in now.isr if one in replicas)
+        able = [one for one in self._usable(replicas, partition) if one in isr]
+        if isr:
+            leader = now.leader if now.leader in able else [*able, NOBODY][0]
+            self._next(partition, leader, isr)
+            self._tell(replicas, partition)
+        return bool(isr)
+
+    def _delete(self, brokers: Iterable[int], partition: Partition) -> None:
+        epoch = self.states[partition].epoch if partition in self.states else -1
+        for one in brokers:
+            self._stops.setdefault(one, {})[partition] = epoch, True
+
+    def isr_grows(self, partition: Partition, isr: tuple[int, ...]) -> None:
+        """A leader has put replicas into the ISR, which may end a move."""
+        self.states[partition] = replace(self.states[partition], isr=isr)
+        if partition in self.moving and self._is_complete(partition, self.moves[partition]):
+            self._complete(partition, self.moves[partition])
+        self._send()
+
+    def _leave_order(self, partitions: set[Partition]) -> None:
+        if self.order is not None:
+            left = {one: target for one, target in self.order.items() if one not in partitions}
+            self.order = left or None
+
+    def is_ordered(self) -> list[Partition]:
+        """The znode asks for reassignments: what cannot be done is taken out of it; returns what has begun."""
+        begun, refused = [], set()
+        for one, target in dict(self.order or {}).items():
+            move = self.moves.get(one)
+            if move is None or one[0] in self.deleting or not target:
+                refused.add(one)
+            elif (move.goes_on and move.to(target) == move) or not self._move(one, move.to(target)):
+                begun.append(one)
+            else:
+                refused.add(one)
+        self._send()
+        if refused or not self.order:
+            self._leave_order(refused)
+        return begun

@@ -1,0 +1,62 @@
+"""Plans of writes to ZooKeeper for changes of the metadata, beside znodes that a test says."""
+
+from __future__ import annotations
+
+from barnabas.cluster.metadata.image import Change, ClusterImage, PartitionInfo, TopicInfo
+from barnabas.cluster.zookeeper import resource_znodes as resources
+from barnabas.cluster.zookeeper import writes, znodes
+from barnabas.cluster.zookeeper.session import Operation, Stat
+from barnabas.cluster.zookeeper.writes import Plan, Planner
+from barnabas.cluster.zookeeper.znodes import ReplicaAssignment, TopicAssignment
+
+ID, OTHER_ID = b"i" * 16, b"o" * 16
+EMPTY = ClusterImage("c")
+NONE = b'{"version":1,"config":{}}'
+TOPIC_PATH, DELETE_PATH, CONFIG_PATH = (
+    znodes.topic_path("t"),
+    znodes.delete_topic_path("t"),
+    "/config/topics/t",
+)
+
+
+def info(*replicas: int) -> PartitionInfo:
+    return PartitionInfo(replicas[0], replicas, replicas)
+
+
+def topic(*partitions: PartitionInfo, id: bytes = ID, name: str = "t") -> TopicInfo:
+    return TopicInfo(name, id, partitions)
+
+
+def kept(*replicas: tuple[int, ...], id: bytes | None = ID) -> bytes:
+    parts = {index: ReplicaAssignment(one) for index, one in enumerate(replicas)}
+    return znodes.encode_topic(TopicAssignment(parts, id))
+
+
+def read(*replicas: tuple[int, ...], id: bytes = ID) -> TopicInfo:
+    """A topic as its znode says."""
+    return TopicInfo("t", id, tuple(PartitionInfo(-1, one, ()) for one in replicas))
+
+
+def found(**data: bytes) -> dict[str, tuple[bytes, Stat] | None]:
+    """Znodes of the topic `t` in version 4; those of nothing are not there."""
+    paths = {"topic": TOPIC_PATH, "delete": DELETE_PATH, "config": CONFIG_PATH, "ids": znodes.PRODUCER_IDS}
+    return {path: (data[name], Stat(4, 1)) if name in data else None for name, path in paths.items()}
+
+
+def planned(
+    changes: list[Change], there: writes.Found, image: ClusterImage = EMPTY, *, has_topic_ids: bool = True
+) -> Plan:
+    planner = Planner(image, there, 7, has_topic_ids=has_topic_ids)
+    for change in changes:
+        planner.add(change)
+    for _ in planner.steps():
+        pass
+    return planner.plan
+
+
+def operations(plan: Plan) -> list[Operation]:
+    return [one for part in plan.parts for one in part]
+
+
+def config(**settings: str) -> bytes:
+    return resources.encode_config(settings)

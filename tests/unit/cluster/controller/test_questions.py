@@ -1,0 +1,285 @@
+"""Questions to the controller, and its end: who waits for what, what is broken off, and who stands for election again."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from barnabas.cluster.controller.state import Broker
+from barnabas.cluster.metadata.image import ClusterImage, PartitionInfo, TopicInfo
+from barnabas.cluster.metadata.ports import ElectionType
+from barnabas.cluster.zookeeper import znodes
+from barnabas.cluster.zookeeper.session import ZooKeeperError
+from barnabas.errors import RequestError
+from barnabas.wire.generated.errors import ErrorCode
+from tests.support.controller_cluster import Cluster, running
+
+PREFERRED, UNCLEAN = ElectionType.PREFERRED, ElectionType.UNCLEAN
+
+
+def known(epochs: dict[int, int]) -> ClusterImage:
+    """Knowledge of a topic of these partitions, by leader epoch."""
+    parts = tuple(PartitionInfo(1, (1, 2), (1, 2), epochs[index]) for index in sorted(epochs))
+    return ClusterImage("c", topics={"t": TopicInfo("t", b"i" * 16, parts)})
+
+
+async def led_elsewhere(cluster: Cluster) -> Any:
+    """The controller, with two partitions that broker 2 leads though broker 1 should."""
+    await cluster.create_topic("t", (1, 2), (1, 2))
+    await cluster.until(lambda: cluster.state("t", 1) is not None)
+    runtime = cluster.brokers[1].runtime
+    core = runtime._active.core
+    for index in (0, 1):
+        state = core.state.states["t", index]
+        data = znodes.encode_state(znodes.PartitionState(2, 1, (1, 2), 1))
+        stat = await cluster.admin.set(znodes.state_path("t", index), data)
+        core.state.states["t", index] = state.next_epoch(2, (1, 2))
+        core.state.states["t", index] = type(state)(2, (1, 2), 1, 1, stat.version)
+    return runtime
+
+
+@pytest.mark.parametrize(
+    ("image", "after_s", "timeout_ms", "late"),
+    [
+        (known({0: 2, 1: 2}), 0.0, 1_000, []),
+        (known({0: 5, 1: 2}), 0.5, 1_000, []),
+        (known({0: 2, 1: 2}), 1.5, 1_000, [0, 1]),
+        (known({0: 2, 1: 1}), 0.0, 1_000, [1]),
+        (known({0: 2}), 0.0, 1_000, [1]),
+        (ClusterImage("c"), 0.0, 1_000, [0, 1]),
+        (known({0: 2, 1: 2}), 0.0, 0, []),
+        (known({0: 2, 1: 2}), 0.1, 0, [0, 1]),
+        (None, 0.0, 0, []),
+    ],
+)
+async def test_an_election_is_waited_for_until_this_broker_knows_of_it(
+    image: ClusterImage | None, after_s: float, timeout_ms: int, late: list[int], autojump_clock: Any
+) -> None:
+    async with running(1, 2) as cluster:
+        runtime = await led_elsewhere(cluster)
+        begun = trio.current_time()
+
+        def seen() -> ClusterImage:
+            assert image is not None
+            is_time = trio.current_time() - begun >= after_s
+            return image if is_time else known({0: 1, 1: 1})
+
+        if image is not None:
+            runtime._image = seen
+        results = await runtime.elect_leaders(PREFERRED, [("t", 0), ("t", 1), ("u", 0)], timeout_ms)
+        spent = trio.current_time() - begun
+    codes = {one: error.code if error else 0 for one, error in results.items()}
+    expected = {("t", index): ErrorCode.REQUEST_TIMED_OUT if index in late else 0 for index in (0, 1)}
+    assert codes == expected | {("u", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert spent == pytest.approx(timeout_ms / 1000 if late else min(after_s, 1), abs=0.02)
+
+
+async def test_what_needs_no_election_is_not_waited_for(autojump_clock: Any) -> None:
+    async with running(1, 2) as cluster:
+        await cluster.create_topic("t", (1, 2))
+        await cluster.until(lambda: cluster.state("t") is not None)
+        runtime = cluster.brokers[1].runtime
+        runtime._image = lambda: ClusterImage("c")
+        begun = trio.current_time()
+        results = await runtime.elect_leaders(PREFERRED, None, 10_000)
+        assert trio.current_time() - begun < 1
+        assert [error.code for error in results.values()] == [ErrorCode.ELECTION_NOT_NEEDED]
+
+
+async def test_who_is_not_the_controller_answers_nothing(autojump_clock: Any) -> None:
+    async with running(1, 2) as cluster:
+        other = cluster.brokers[2].runtime
+        assert (other.is_active, other.epoch, other.controller_id) == (False, 0, 1)
+        other.unclean_election_allowed(None)
+        other.controller_gone(2)
+        for ask in (
+            other.elect_leaders(PREFERRED, None, 0), other.alter_reassignments({}, keeps_factor=True),
+            other.reassignments(None), other.alter_partitions(2, 1, []), other.allocate_producer_ids(2, 1),
+            other.controlled_shutdown(2, 1),
+        ):  # fmt: skip
+            with pytest.raises(RequestError) as caught:
+                await ask
+            assert caught.value.code == ErrorCode.NOT_CONTROLLER
+        assert cluster.brokers[1].runtime.is_active
+
+
+async def test_reassignments_are_listed_for_those_that_are_asked_for(autojump_clock: Any) -> None:
+    async with running(1, 2) as cluster:
+        await cluster.create_topic("t", (1,), (1,), (1,))
+        await cluster.until(lambda: cluster.state("t", 2) is not None)
+        await cluster.ask(
+            lambda one: one.alter_reassignments({("t", 0): [2], ("t", 2): [2]}, keeps_factor=True)
+        )
+        for asked, found in (
+            (None, [("t", 0), ("t", 2)]),
+            ([("t", 2), ("t", 1), ("u", 0)], [("t", 2)]),
+            ([], []),
+        ):
+            moving = await cluster.ask(lambda one, asked=asked: one.reassignments(asked))
+            assert list(moving) == found
+
+
+async def test_a_question_that_nobody_waits_for_any_more_is_not_asked(autojump_clock: Any) -> None:
+    async with running(1) as cluster:
+        runtime = cluster.brokers[1].runtime
+        asked: list[str] = []
+
+        async def slow(_: Any) -> None:
+            await trio.sleep(1)
+
+        async def quick(_: Any) -> None:
+            asked.append("quick")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(runtime._call, "slow", slow)
+            await trio.sleep(0.5)
+            with trio.move_on_after(0.1) as scope:
+                await runtime._call("quick", quick)
+            assert scope.cancelled_caught
+        await runtime._call("last", slow)
+        assert asked == []
+
+
+# --- the end ------------------------------------------------------------------------------------------------------
+
+
+async def failing(runtime: Any, error: Exception) -> RequestError | None:
+    """Ask a question in whose answering something fails; returns the error that its asker gets."""
+
+    async def act(_: Any) -> None:
+        raise error
+
+    try:
+        await runtime._call("a question", act)
+    except RequestError as found:
+        return found
+    return None
+
+
+@pytest.mark.parametrize("error", [ZooKeeperError("no"), ValueError("bad"), RuntimeError("bug")])
+async def test_a_controller_that_fails_gives_up_and_stands_again(
+    error: Exception, autojump_clock: Any
+) -> None:
+    async with running(1, 2) as cluster:
+        runtime = cluster.brokers[1].runtime
+        found = await failing(runtime, error)
+        assert found is not None
+        assert (found.code, found.message) == (ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+        await cluster.until(lambda: cluster.brokers[2].runtime.is_active)
+        assert cluster.zookeeper.dump()["/controller_epoch"] == b"2"
+        assert not runtime.is_active
+        await cluster.until(lambda: runtime.controller_id == 2)
+
+
+async def test_an_error_of_the_request_ends_no_controller(autojump_clock: Any) -> None:
+    async with running(1) as cluster:
+        runtime = cluster.brokers[1].runtime
+        refusal = RequestError(ErrorCode.INVALID_REQUEST, "no")
+        assert await failing(runtime, refusal) is refusal
+        assert runtime.is_active
+        assert runtime.epoch == 1
+
+
+async def test_only_the_one_that_is_meant_is_deposed_and_never_by_itself(autojump_clock: Any) -> None:
+    async with running(1, 2, 3) as cluster:
+        one, other = cluster.brokers[1].runtime, cluster.brokers[2].runtime
+        for runtime, gone in ((one, 1), (one, 2), (other, 2), (other, 3)):
+            runtime.controller_gone(gone)
+            await trio.sleep(5)
+            assert one.is_active
+            assert one.epoch == 1
+        other.controller_gone(1)
+        other.controller_gone(1)
+        await cluster.until(lambda: cluster.zookeeper.dump()["/controller_epoch"] == b"2")
+        await trio.sleep(5)
+        assert cluster.zookeeper.dump()["/controller_epoch"] == b"2"
+
+
+async def test_what_is_said_of_other_brokers_is_an_event_and_of_itself_is_not(autojump_clock: Any) -> None:
+    async with running(1, 2) as cluster:
+        await cluster.create_topic("t", (2, 1), (1, 2))
+        await cluster.until(lambda: cluster.state("t", 1) is not None)
+        runtime = cluster.brokers[1].runtime
+        state = runtime._active.core.state
+        contact: Callable[[Broker, bool], None] = runtime._channels.contact
+        contact(state.brokers[1], False)
+        await trio.sleep(1)
+        assert state.refusing == set()
+        contact(state.brokers[2], False)
+        await cluster.until(lambda: cluster.state("t", 0).leader == 1)
+        assert state.refusing == {2}
+        contact(state.brokers[2], True)
+        await cluster.until(lambda: not state.refusing)
+
+
+@pytest.mark.parametrize(("enabled", "moved"), [(True, True), (False, False)])
+async def test_leaders_go_back_by_themselves_soon_and_then_in_intervals(
+    enabled: bool, moved: bool, autojump_clock: Any
+) -> None:
+    async with running(
+        1, 2, auto_leader_rebalance_enable=enabled, leader_imbalance_check_interval_s=100
+    ) as cluster:
+        began = trio.current_time()
+        await cluster.create_topic("t", (1, 2))
+        await cluster.until(lambda: cluster.state("t") is not None)
+        for at_s in (4, 6, 104, 106):
+            if at_s in (4, 104):
+                state = cluster.brokers[1].runtime._active.core.state
+                now = state.states["t", 0]
+                written = znodes.PartitionState(2, now.leader_epoch + 1, (1, 2), 1)
+                stat = await cluster.admin.set(znodes.state_path("t", 0), znodes.encode_state(written))
+                state.states["t", 0] = type(now)(2, (1, 2), now.leader_epoch + 1, 1, stat.version)
+            await trio.sleep(began + at_s - trio.current_time())
+            assert cluster.state("t").leader == (1 if moved and at_s in (6, 106) else 2)
+
+
+async def test_unclean_elections_are_held_once_they_are_allowed(autojump_clock: Any) -> None:
+    async with running(1, 2) as cluster:
+        await cluster.create_topic("t", (2, 1), (2, 1))
+        await cluster.create_topic("u", (2, 1))
+        await cluster.until(lambda: cluster.state("u") is not None and cluster.state("t", 1) is not None)
+        runtime = cluster.brokers[1].runtime
+        for path in ("t", "u"):
+            for index in range(2 if path == "t" else 1):
+                state = runtime._active.core.state
+                now = state.states[path, index]
+                data = znodes.encode_state(znodes.PartitionState(2, 1, (2,), 1))
+                stat = await cluster.admin.set(znodes.state_path(path, index), data)
+                state.states[path, index] = type(now)(2, (2,), 1, 1, stat.version)
+        cluster.brokers[2].stop()
+        await cluster.until(lambda: cluster.state("t", 1).leader == -1 and cluster.state("u").leader == -1)
+        settings: Callable[[Any], bool] = lambda _: True  # noqa: E731
+        runtime._active._allows_unclean = settings
+        runtime.unclean_election_allowed("t")
+        await cluster.until(lambda: cluster.state("t", 0).leader == cluster.state("t", 1).leader == 1)
+        assert cluster.state("u").leader == -1
+        runtime.unclean_election_allowed(None)
+        await cluster.until(lambda: cluster.state("u").leader == 1)
+
+
+async def test_a_stopped_broker_is_the_controller_no_more(autojump_clock: Any) -> None:
+    async with running(1) as cluster:
+        broker = cluster.brokers[1]
+        waits: list[int] = []
+
+        async def forever(_: Any) -> None:
+            await trio.sleep_forever()
+
+        async def ask(act: Callable[[Any], Awaitable[None]]) -> None:
+            try:
+                await broker.runtime._call("a question", act)
+            except RequestError as error:
+                waits.append(error.code)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask, forever)
+            nursery.start_soon(ask, forever)
+            await trio.testing.wait_all_tasks_blocked()
+            broker.stop()
+        assert waits == [ErrorCode.NOT_CONTROLLER] * 2
+        assert not broker.runtime.is_active
+        assert not broker.runtime._channels._scopes

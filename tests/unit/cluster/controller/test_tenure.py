@@ -1,0 +1,497 @@
+"""One controller on its znodes: what it reads again, who is connected, and which answers of brokers are dealt with."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from barnabas.cluster.controller.active_controller import ActiveController
+from barnabas.cluster.controller.core import ControllerSettings
+from barnabas.cluster.controller.election import Elected
+from barnabas.cluster.controller.state import Broker, Deletion, PartitionState
+from barnabas.cluster.controller.steps import Outgoing
+from barnabas.cluster.zookeeper import znodes
+from barnabas.serving.loop_budget import LoopBudget
+from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from barnabas.wire.generated.stop_replica import StopReplicaRequest, StopReplicaResponse
+from barnabas.wire.generated.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from tests.support.controller_cluster import PARENTS, Entropy
+
+ID, OTHER = b"i" * 16, b"o" * 16
+
+
+class Channels:
+    """Notes what is opened, closed and sent."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, int]] = []
+        self.sent: list[Outgoing] = []
+
+    def open(self, broker: Broker) -> None:
+        self.calls.append(("open", broker.id))
+
+    def close(self, broker_id: int) -> None:
+        self.calls.append(("close", broker_id))
+
+    def send(self, request: Outgoing, _answered: object) -> None:
+        self.sent.append(request)
+
+
+class Shell:
+    """A ZooKeeper with two brokers, and a controller that was elected there and is told of events by hand."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.zookeeper = SimulatedZooKeeper()
+        self.session = self.zookeeper.session()
+        self.admin = self.zookeeper.session()
+        self.channels = Channels()
+        self.events: list[str] = []
+        self.acts: list[Callable[[], Awaitable[None]]] = []
+        self.told_ids: dict[str, bytes] = {}
+        self.active = ActiveController(
+            ControllerSettings(broker_id=1, **settings), Elected(1, 4, 0, is_here=True), self.session, self.channels,
+            budget=LoopBudget(), entropy=Entropy(Random(0)), allows_unclean=lambda own: own.get("u") == "yes",
+            known_topic_id=self.told_ids.get, put=self.put,
+        )  # type: ignore[arg-type] # fmt: skip
+
+    def put(self, name: str, act: Callable[[], Awaitable[None]], key: str = "") -> None:
+        assert key in ("", name), "what is about the same thing waits once"
+        self.events.append(name)
+        self.acts.append(act)
+
+    @property
+    def state(self) -> Any:
+        return self.active.core.state
+
+    async def topic(self, name: str, topic_id: bytes | None, *replicas: tuple[int, ...]) -> None:
+        """Write a topic's znode, whatever is there."""
+        parts = {index: znodes.ReplicaAssignment(one) for index, one in enumerate(replicas)}
+        data = znodes.encode_topic(znodes.TopicAssignment(parts, topic_id))
+        path = znodes.topic_path(name)
+        if path in self.zookeeper.dump():
+            await self.admin.set(path, data)
+        else:
+            await self.admin.create(path, data)
+
+    async def register(self, broker: int, port: int = 9) -> None:
+        """Register a broker, once more if it is."""
+        path = znodes.broker_path(broker)
+        if path in self.zookeeper.dump():
+            await self.admin.delete(path)
+        endpoint = znodes.Endpoint("PLAINTEXT", f"h{broker}", port)
+        await self.admin.create(path, znodes.encode_broker(znodes.BrokerRegistration((endpoint,))))
+
+    def stored_id(self, topic: str) -> bytes | None:
+        return znodes.decode_topic(topic, self.zookeeper.dump()[znodes.topic_path(topic)]).topic_id
+
+    def told(self, kind: type) -> list[int]:
+        return [one.broker_id for one in self.channels.sent if isinstance(one.request, kind)]
+
+    async def dealt_with(self) -> None:
+        """Deal with events until there are none."""
+        await self.admin.exists(znodes.TOPICS)
+        while self.acts:
+            await self.acts.pop(0)()
+            await self.admin.exists(znodes.TOPICS)
+        self.clear()
+
+    def clear(self) -> None:
+        self.channels.calls.clear()
+        self.channels.sent.clear()
+        self.events.clear()
+        self.acts.clear()
+
+
+async def started(*, topics: bool = True, **settings: Any) -> Shell:
+    """A controller that has read a topic of two partitions, both led by broker 1."""
+    it = Shell(**settings)
+    for parent in PARENTS:
+        await it.admin.create(parent, parents=True)
+    await it.admin.create(znodes.CONTROLLER_EPOCH, b"4")
+    for broker in (1, 2):
+        await it.register(broker)
+    if topics:
+        await it.topic("t", ID, (1, 2), (1, 2))
+    await it.active.start()
+    return it
+
+
+async def heard(it: Shell) -> list[str]:
+    """The events that watches have added."""
+    await it.admin.exists(znodes.TOPICS)
+    found, it.events[:] = list(it.events), []
+    it.acts.clear()
+    return found
+
+
+# --- the beginning ------------------------------------------------------------------------------------------------
+
+
+async def test_a_controller_reads_everything_and_tells_everybody(autojump_clock: Any) -> None:
+    it = await started()
+    assert it.channels.calls == [("open", 1), ("open", 2)]
+    assert it.state.states.keys() == {("t", 0), ("t", 1)}
+    assert sorted(set(it.told(UpdateMetadataRequest))) == sorted(set(it.told(LeaderAndIsrRequest))) == [1, 2]
+    assert znodes.decode_state("t", 0, it.zookeeper.dump()[znodes.state_path("t", 0)]).leader == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "event"),
+    [
+        (lambda it: it.register(3), "brokers"),
+        (lambda it: it.topic("u", ID, (1,)), "topics"),
+        (lambda it: it.topic("t", ID, (1, 2), (1, 2), (1,)), "topic t"),
+        (lambda it: it.admin.create(znodes.delete_topic_path("t")), "deletions"),
+        (lambda it: it.admin.create(znodes.REASSIGN_PARTITIONS, b"{}"), "reassignments"),
+        (lambda it: it.admin.create(znodes.PREFERRED_REPLICA_ELECTION, b"{}"), "elections"),
+        (lambda it: it.admin.create(f"{znodes.ISR_CHANGES}/isr_change_1"), "ISR notifications"),
+        (lambda it: it.admin.create(f"{znodes.LOG_DIR_EVENTS}/log_dir_event_1"), "log dir notifications"),
+    ],
+)
+async def test_each_change_is_one_event_and_is_heard_of_the_next_time_too(
+    change: Callable[[Shell], Awaitable[object]], event: str, autojump_clock: Any
+) -> None:
+    it = await started()
+    it.clear()
+    await change(it)
+    await it.admin.exists(znodes.TOPICS)
+    assert it.events == [event]
+    await it.dealt_with()
+    for path in (znodes.REASSIGN_PARTITIONS, znodes.PREFERRED_REPLICA_ELECTION):
+        if path in it.zookeeper.dump():
+            await it.admin.delete(path)
+    await it.dealt_with()
+    if event == "topics":
+        await it.topic("v", OTHER, (1,))
+    elif event == "deletions":
+        await it.admin.create(znodes.delete_topic_path("later"))
+    elif event == "brokers":
+        await it.register(4)
+    elif event == "topic t":
+        await it.topic("t", ID, (1, 2), (1, 2), (1,), (2,))
+    elif "notifications" in event:
+        parent = znodes.ISR_CHANGES if "ISR" in event else znodes.LOG_DIR_EVENTS
+        assert not await it.admin.children(parent), "what was read is removed"
+        await it.admin.create(f"{parent}/isr_change_2")
+    else:
+        await change(it)
+    assert event in await heard(it)
+
+
+async def test_notifications_from_before_are_left_out(autojump_clock: Any) -> None:
+    it = Shell()
+    for parent in PARENTS:
+        await it.admin.create(parent, parents=True)
+    await it.admin.create(znodes.CONTROLLER_EPOCH, b"4")
+    for parent in (znodes.ISR_CHANGES, znodes.LOG_DIR_EVENTS):
+        await it.admin.create(f"{parent}/old_1", b"{")
+    await it.active.start()
+    assert not await it.admin.children(znodes.ISR_CHANGES)
+    assert not await it.admin.children(znodes.LOG_DIR_EVENTS)
+
+
+async def test_topics_that_are_to_be_deleted_are_led_by_nobody_any_more(autojump_clock: Any) -> None:
+    it = Shell()
+    for parent in PARENTS:
+        await it.admin.create(parent, parents=True)
+    await it.admin.create(znodes.CONTROLLER_EPOCH, b"4")
+    await it.register(1)
+    await it.topic("t", ID, (1,))
+    for topic in ("t", "unknown"):
+        await it.admin.create(znodes.delete_topic_path(topic))
+    await it.active.start()
+    assert ("t", 0) not in it.state.states
+    assert it.state.deletions["t"].asked == {(0, 1)}
+    assert await it.admin.children(znodes.DELETE_TOPICS) == ["t"]
+
+
+# --- brokers ------------------------------------------------------------------------------------------------------
+
+
+async def test_connections_follow_registrations(autojump_clock: Any) -> None:
+    it = await started()
+    for change, calls in (
+        (lambda: it.register(3), [("open", 3)]),
+        (lambda: it.register(1), [("open", 1)]),
+        (lambda: it.admin.delete(znodes.broker_path(3)), [("close", 3)]),
+        (lambda: it.admin.exists(znodes.BROKER_IDS), []),
+    ):
+        it.clear()
+        await change()
+        await it.active.brokers_changed()
+        assert it.channels.calls == calls
+    assert it.state.brokers.keys() == {1, 2}
+
+
+async def test_everybody_hears_that_a_broker_listens_elsewhere(autojump_clock: Any) -> None:
+    it = await started()
+    it.clear()
+    path = znodes.broker_path(2)
+    data = it.zookeeper.dump()[path]
+    await it.admin.set(path, data.replace(b"h2:9", b"h2:10"))
+    await it.active.brokers_changed()
+    assert it.channels.calls == []
+    assert it.state.brokers[2].endpoints[0].port == 10
+    assert it.told(UpdateMetadataRequest) == [1, 2]
+
+
+# --- topics -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("stored", "has_states", "level", "kept"),
+    [
+        (ID, True, None, ID),
+        (ID, False, None, ID),
+        (OTHER, True, logging.ERROR, ID),
+        (OTHER, False, logging.WARNING, OTHER),
+        (None, True, logging.WARNING, ID),
+        (None, False, None, None),
+    ],
+)
+async def test_a_topic_keeps_its_id_while_its_partitions_are_there(
+    stored: bytes | None, has_states: bool, level: int | None, kept: bytes | None,
+    autojump_clock: Any, caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    it = await started()
+    await it.topic("t", stored, (1, 2), (1, 2), (2, 1))
+    if not has_states:
+        for index in range(2):
+            await it.admin.delete(znodes.state_path("t", index))
+    caplog.clear()
+    caplog.set_level(logging.WARNING)
+    await it.active.partitions_changed("t")
+    assert [one.levelno for one in caplog.records] == ([level] if level else [])
+    assert it.stored_id("t") == kept
+    assert it.state.topic_ids == {"t": OTHER if kept == OTHER else ID}
+    assert it.state.states["t", 2].leader == 2
+
+
+async def test_an_unknown_topic_or_one_that_has_just_gone_is_not_read(autojump_clock: Any) -> None:
+    it = await started()
+    it.clear()
+    await it.active.partitions_changed("u")
+    await it.admin.delete(znodes.state_path("t", 0))
+    for path in ("0", "1"):
+        for state in (znodes.state_path("t", int(path)), znodes.partition_path("t", int(path))):
+            if state in it.zookeeper.dump():
+                await it.admin.delete(state)
+    await it.admin.delete(znodes.partitions_path("t"))
+    await it.admin.delete(znodes.topic_path("t"))
+    await it.active.partitions_changed("t")
+    assert "t" in it.state.assignments
+    await it.active.topics_changed()
+    assert "t" not in it.state.assignments
+    assert it.channels.sent == []
+
+
+@pytest.mark.parametrize(
+    ("has_states", "known", "named"),
+    [(False, None, "new"), (False, OTHER, "new"), (True, OTHER, OTHER), (True, None, None)],
+)
+async def test_a_topic_without_an_id_gets_the_one_that_is_known_or_a_new_one_if_it_is_new(
+    has_states: bool,
+    known: bytes | None,
+    named: object,
+    autojump_clock: Any,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    it = await started(topics=False)
+    if known is not None:
+        it.told_ids["t"] = known
+    await it.topic("t", None, (1, 2))
+    if has_states:
+        data = znodes.encode_state(znodes.PartitionState(1, 3, (1, 2), 2))
+        await it.admin.create(znodes.state_path("t", 0), data, parents=True)
+    caplog.clear()
+    caplog.set_level(logging.WARNING)
+    await it.active.topics_changed()
+    found = it.state.topic_ids.get("t")
+    assert it.stored_id("t") == found
+    assert (found not in (None, OTHER)) is (named == "new")
+    if named != "new":
+        assert found == named
+    assert len(caplog.records) == (named == OTHER)
+    assert it.state.unnamed == ({"t": set()} if named is None else {})
+
+
+async def test_before_28_topics_have_no_ids(autojump_clock: Any) -> None:
+    from barnabas.cluster.metadata.protocol_version import V2_7_IV2
+
+    it = await started(topics=False, protocol=V2_7_IV2)
+    await it.topic("t", None, (1,))
+    await it.active.topics_changed()
+    assert it.stored_id("t") is None
+    assert it.state.unnamed == {}
+
+
+async def test_a_topic_made_just_before_it_is_to_be_deleted_is_deleted(autojump_clock: Any) -> None:
+    it = await started()
+    await it.topic("new", OTHER, (1,))
+    for topic in ("new", "unknown"):
+        await it.admin.create(znodes.delete_topic_path(topic))
+    it.clear()
+    await it.active.deletions_wanted()
+    assert it.state.deletions.keys() == {"new"}
+    assert await it.admin.children(znodes.DELETE_TOPICS) == ["new"]
+    assert it.told(StopReplicaRequest) == [1]
+    it.clear()
+    await it.active.deletions_wanted()
+    assert it.channels.sent == []
+
+
+# --- orders and notifications -------------------------------------------------------------------------------------
+
+
+async def test_an_order_for_preferred_leaders_is_obeyed_once(autojump_clock: Any) -> None:
+    it = await started()
+    it.state.states["t", 0] = it.state.states["t", 0].next_epoch(2, (1, 2))
+    await it.admin.set(
+        znodes.state_path("t", 0), znodes.encode_state(znodes.PartitionState(2, 1, (1, 2), 4)), 0
+    )
+    it.state.states["t", 0] = PartitionState(2, (1, 2), 1, 4, 1)
+    order = znodes.encode_preferred_election([("t", 0)])
+    await it.admin.create(znodes.PREFERRED_REPLICA_ELECTION, order)
+    await it.active.preferred_wanted()
+    assert it.state.states["t", 0].leader == 1
+    assert znodes.PREFERRED_REPLICA_ELECTION not in it.zookeeper.dump()
+    it.clear()
+    await it.admin.create(znodes.PREFERRED_REPLICA_ELECTION, order)
+    assert "elections" in await heard(it)
+
+
+async def test_what_leaders_have_written_is_read_and_told_as_metadata(autojump_clock: Any) -> None:
+    it = await started()
+    await it.admin.set(znodes.state_path("t", 1), znodes.encode_state(znodes.PartitionState(1, 0, (1,), 4)))
+    changes = f"{znodes.ISR_CHANGES}/isr_change_"
+    await it.admin.create(f"{changes}1", znodes.encode_isr_change([("t", 1), ("gone", 0)]))
+    await it.admin.create(f"{changes}2", b"{")
+    it.clear()
+    await it.active.isrs_changed()
+    assert it.state.states["t", 1].isr == (1,)
+    assert it.told(UpdateMetadataRequest) == [1, 2]
+    assert it.told(LeaderAndIsrRequest) == []
+    assert await it.admin.children(znodes.ISR_CHANGES) == []
+    it.clear()
+    await it.admin.create(f"{changes}3", znodes.encode_isr_change([("gone", 0)]))
+    await it.active.isrs_changed()
+    assert it.channels.sent == []
+
+
+async def test_brokers_that_have_lost_a_log_dir_are_asked(autojump_clock: Any) -> None:
+    it = await started()
+    await it.admin.create(f"{znodes.LOG_DIR_EVENTS}/log_dir_event_1", znodes.encode_log_dir_event(2))
+    await it.admin.create(f"{znodes.LOG_DIR_EVENTS}/log_dir_event_2", b"{")
+    it.clear()
+    await it.active.log_dirs_failed()
+    assert it.told(LeaderAndIsrRequest) == [2]
+    assert await it.admin.children(znodes.LOG_DIR_EVENTS) == []
+
+
+# --- answers of brokers -------------------------------------------------------------------------------------------
+
+STORAGE = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def leads(epoch: int, topic_id: bytes = ID) -> Outgoing:
+    topic = LeaderAndIsrRequest.LeaderAndIsrTopicState("t", topic_id, [])
+    return Outgoing(2, epoch, 7, LeaderAndIsrRequest(topic_states=[topic]))
+
+
+def led(code: int, *, by_id: bool, whole: int = 0) -> LeaderAndIsrResponse:
+    one = LeaderAndIsrResponse.LeaderAndIsrPartitionError(
+        topic_name="" if by_id else "t", partition_index=1, error_code=code
+    )
+    topics = [LeaderAndIsrResponse.LeaderAndIsrTopicError(topic_id=ID, partition_errors=[one])]
+    if by_id:
+        return LeaderAndIsrResponse(error_code=whole, topics=topics)
+    return LeaderAndIsrResponse(error_code=whole, partition_errors=[one])
+
+
+@pytest.mark.parametrize("by_id", [False, True])
+@pytest.mark.parametrize(
+    ("code", "whole", "was_lost", "is_news"),
+    [
+        (STORAGE, 0, False, True), (0, 0, False, False), (0, 0, True, True), (STORAGE, 11, False, False),
+        (ErrorCode.STALE_CONTROLLER_EPOCH, 0, False, False),
+    ],
+)  # fmt: skip
+async def test_lost_replicas_are_taken_note_of(
+    code: int, whole: int, was_lost: bool, is_news: bool, by_id: bool, autojump_clock: Any
+) -> None:
+    it = await started()
+    if was_lost:
+        it.state.offline_dirs[2] = {("t", 1)}
+    it.clear()
+    epoch = it.state.brokers[2].epoch
+    it.active._answered(leads(epoch), led(code, by_id=by_id, whole=whole))
+    assert it.events == (["replicas of a broker"] if is_news else [])
+    for act in it.acts:
+        await act()
+    lost = it.state.offline_dirs.get(2, set())
+    assert lost == ({("t", 1)} if code == STORAGE and not whole else set())
+    it.clear()
+    it.active._answered(leads(epoch - 1), led(STORAGE, by_id=by_id))
+    for act in it.acts:
+        await act()
+    assert it.state.offline_dirs.get(2, set()) == lost, "of another registration"
+
+
+@pytest.mark.parametrize(
+    ("code", "whole", "is_done"), [(0, 0, True), (STORAGE, 0, False), (0, 77, False), (None, 0, True)]
+)
+async def test_deleted_replicas_are_taken_note_of(
+    code: int | None, whole: int, is_done: bool, autojump_clock: Any
+) -> None:
+    it = await started()
+    it.state.deletions["t"] = Deletion(begun=True, asked={(0, 2), (1, 2), (0, 1), (1, 1)})
+    it.clear()
+    errors = [] if code is None else [StopReplicaResponse.StopReplicaPartitionError("t", 1, code)]
+    response = StopReplicaResponse(error_code=whole, partition_errors=errors)
+    for epoch, is_heard in ((it.state.brokers[2].epoch - 1, False), (it.state.brokers[2].epoch, True)):
+        asked = Outgoing(2, epoch, 4, StopReplicaRequest(), frozenset({("t", 1), ("other", 0)}))
+        it.active._answered(asked, response)
+        for act in it.acts:
+            await act()
+        deletion = it.state.deletions["t"]
+        assert ((1, 2) in deletion.asked) is not is_heard
+        assert deletion.deleted == ({(1, 2)} if is_heard and is_done else set())
+        assert deletion.failed == ({(1, 2)} if is_heard and not is_done else set())
+
+
+async def test_answers_that_say_nothing_new_are_no_events(autojump_clock: Any) -> None:
+    it = await started()
+    it.clear()
+    epoch = it.state.brokers[2].epoch
+    it.active._answered(Outgoing(2, epoch, 8, UpdateMetadataRequest()), UpdateMetadataResponse(error_code=3))
+    stop = StopReplicaRequest()
+    it.active._answered(Outgoing(2, epoch, 4, stop), StopReplicaResponse())
+    it.active._answered(Outgoing(2, epoch, 4, stop, frozenset({("t", 0)})), StopReplicaResponse())
+    it.active._answered(leads(epoch), led(0, by_id=True))
+    assert it.events == []
+
+
+@pytest.mark.parametrize(
+    ("told", "epoch_off", "is_named"), [(bytes(16), 0, True), (ID, 0, False), (bytes(16), -1, False)]
+)
+async def test_a_topic_that_no_broker_knows_an_id_of_gets_one(
+    told: bytes, epoch_off: int, is_named: bool, autojump_clock: Any
+) -> None:
+    it = await started(topics=False)
+    await it.topic("t", None, (2,))
+    data = znodes.encode_state(znodes.PartitionState(2, 3, (2,), 2))
+    await it.admin.create(znodes.state_path("t", 0), data, parents=True)
+    await it.active.topics_changed()
+    it.clear()
+    it.active._answered(leads(it.state.brokers[2].epoch + epoch_off, told), led(0, by_id=False))
+    assert it.events == ["topics without an id"]
+    await it.acts[0]()
+    assert (it.stored_id("t") is not None) is is_named
+    assert it.state.topic_ids == ({"t": it.stored_id("t")} if is_named else {})
+    assert set(it.told(LeaderAndIsrRequest)) == ({2} if is_named else set())

@@ -1,0 +1,175 @@
+"""A broker's registration: whose znode it finds, how long it waits, and which id it gets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from barnabas.cluster.zookeeper import znodes
+from barnabas.cluster.zookeeper.registration import IdTakenError, Registration, generated_broker_id
+from barnabas.cluster.zookeeper.session import SessionExpiredError
+from barnabas.cluster.zookeeper.succession import wait_for_successors
+from barnabas.cluster.zookeeper.znodes import BrokerRegistration, Endpoint
+from barnabas.serving.loop_budget import LoopBudget
+from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper
+
+PATH = znodes.broker_path(1)
+WAIT_S = 30.0
+
+
+def at(*addresses: tuple[str, int]) -> BrokerRegistration:
+    return BrokerRegistration(tuple(Endpoint(f"L{host}", host, port) for host, port in addresses))
+
+
+OURS = at(("h", 1), ("i", 2))
+
+
+async def other(zookeeper: SimulatedZooKeeper, data: bytes) -> Any:
+    """Another session that has registered."""
+    session = zookeeper.session()
+    await session.create(PATH, data, ephemeral=True, parents=True)
+    return session
+
+
+def registration(session: Any) -> Registration:
+    return Registration(session, 1, OURS, wait_seconds=WAIT_S)
+
+
+@pytest.mark.parametrize(
+    ("there", "is_waited_for", "why"),
+    [
+        (at(("h", 1)), True, "does not end"),
+        (at(("x", 9), ("i", 2)), True, "does not end"),
+        (at(("h", 2)), False, "LH://h:2"),
+        (at(("i", 1)), False, "LI://i:1"),
+        (at(), False, "without endpoints"),
+        (None, False, "its registration cannot be read"),
+    ],
+)
+@pytest.mark.parametrize("how", ["register", "wait_until_free"])
+async def test_only_a_session_with_our_address_is_waited_for(
+    there: BrokerRegistration | None, is_waited_for: bool, why: str, how: str, autojump_clock: Any
+) -> None:
+    zookeeper = SimulatedZooKeeper()
+    await other(zookeeper, znodes.encode_broker(there) if there is not None else b"{")
+    begun = trio.current_time()
+    with pytest.raises(IdTakenError) as caught:
+        await getattr(registration(zookeeper.session()), how)()
+    assert why in str(caught.value)
+    assert "broker.id=1" in str(caught.value)
+    assert trio.current_time() - begun == (WAIT_S if is_waited_for else 0)
+
+
+@pytest.mark.parametrize("how", ["register", "wait_until_free"])
+async def test_the_end_of_the_other_session_is_noticed_at_once(how: str, autojump_clock: Any) -> None:
+    zookeeper = SimulatedZooKeeper()
+    session = await other(zookeeper, znodes.encode_broker(OURS))
+    ours = zookeeper.session()
+    made = registration(ours)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(getattr(made, how))
+        await trio.sleep(20)
+        assert made.session_id == 0
+        zookeeper.end(session.session_id)
+        await trio.sleep(0.1)
+        assert len(nursery.child_tasks) == 0
+    assert (PATH in zookeeper.dump()) is (how == "register")
+    assert made.session_id == (ours.session_id if how == "register" else 0)
+
+
+async def test_a_registration_is_written_in_the_version_that_brokers_know() -> None:
+    zookeeper = SimulatedZooKeeper()
+    session = zookeeper.session()
+    epoch = await Registration(session, 1, OURS, version=4).register()
+    assert zookeeper.dump()[PATH] == znodes.encode_broker(OURS, 4)
+    assert epoch == (await session.get(PATH))[1].created
+    assert (await session.get(PATH))[1].ephemeral_owner == session.session_id
+
+
+async def test_who_is_registered_already_stays_so() -> None:
+    zookeeper = SimulatedZooKeeper()
+    session = zookeeper.session()
+    made = registration(session)
+    assert await made.register() == await made.register()
+    await made.wait_until_free()
+
+
+@pytest.mark.parametrize("lost", ["answer", "request"])
+async def test_a_lost_answer_is_no_other_session(lost: str, autojump_clock: Any) -> None:
+    zookeeper = SimulatedZooKeeper()
+    session = zookeeper.session()
+    await session.create(znodes.BROKER_IDS, parents=True)
+    getattr(session, f"lose_next_{lost}")()
+    await registration(session).register()
+    assert (await session.get(PATH))[1].ephemeral_owner == session.session_id
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+async def test_a_znode_of_an_earlier_session_of_ours_is_replaced(is_ours: bool, autojump_clock: Any) -> None:
+    """A server may still have the znode of a session that it has called expired (KAFKA-7165)."""
+    zookeeper = SimulatedZooKeeper()
+    earlier = await other(zookeeper, znodes.encode_broker(OURS))
+    session = zookeeper.session()
+    made = registration(session)
+    made._own_sessions = {earlier.session_id} if is_ours else {earlier.session_id + 1000}
+    begun = trio.current_time()
+    with trio.move_on_after(5):
+        await made.register()
+    assert (made.session_id == session.session_id) is is_ours
+    assert trio.current_time() - begun == (0 if is_ours else 5)
+
+
+async def test_a_session_that_is_closed_registers_nobody() -> None:
+    zookeeper = SimulatedZooKeeper()
+    session = zookeeper.session()
+    await session.close()
+    with pytest.raises(SessionExpiredError):
+        await registration(session).register()
+
+
+@pytest.mark.parametrize("reserved", [0, 1000])
+async def test_generated_ids_are_above_those_that_are_reserved(reserved: int) -> None:
+    session = SimulatedZooKeeper().session()
+    assert [await generated_broker_id(session, reserved) for _ in range(3)] == [
+        reserved + number for number in (1, 2, 3)
+    ]
+
+
+# --- successors ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("assigned", "isr", "living", "is_needed"),
+    [
+        ((1, 2), (1, 2), ["2"], True),
+        ((1, 2), (1, 2), [], False),
+        ((1, 2), (1, 2), ["3"], False),
+        ((1, 2), (1, 2), ["1"], False),
+        ((1, 2), (1, 2), ["x"], False),
+        ((1, 2), (2,), ["2"], False),
+        ((1, 2), (1,), ["2"], False),
+        ((2, 3), (1, 2), ["2"], False),  # what it has no replica of does not count
+        ((1, 2), None, ["2"], False),
+        ((1, 2), b"{", ["2"], False),
+    ],
+)
+async def test_others_are_needed_where_they_are_in_sync_and_live(
+    assigned: tuple[int, ...], isr: Any, living: list[str], is_needed: bool, autojump_clock: Any
+) -> None:
+    session = SimulatedZooKeeper().session()
+    data = znodes.encode_topic(znodes.TopicAssignment({0: znodes.ReplicaAssignment(assigned)}))
+    await session.create(znodes.topic_path("t"), data, parents=True)
+    if isr is not None:
+        state = isr if isinstance(isr, bytes) else znodes.encode_state(znodes.PartitionState(1, 1, isr, 1))
+        await session.create(znodes.state_path("t", 0), state, parents=True)
+    for name in living:
+        await session.create(f"{znodes.BROKER_IDS}/{name}", parents=True)
+    begun = trio.current_time()
+    assert await wait_for_successors(session, 1, LoopBudget(), wait_seconds=5) is not is_needed
+    assert trio.current_time() - begun == (5 if is_needed else 0)
+
+
+async def test_in_an_empty_cluster_nobody_is_needed() -> None:
+    assert await wait_for_successors(SimulatedZooKeeper().session(), 1, LoopBudget())

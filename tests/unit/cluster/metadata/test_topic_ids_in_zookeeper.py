@@ -1,0 +1,99 @@
+"""Ids of topics that are written back into znodes that have lost them, and into no others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from barnabas.cluster.zookeeper import znodes
+from barnabas.cluster.zookeeper.topic_ids import restore_topic_ids
+from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper
+
+ID, OTHER_ID = b"i" * 16, b"o" * 16
+PARTS = {0: znodes.ReplicaAssignment((1, 2), (2,)), 1: znodes.ReplicaAssignment((2,))}
+
+
+class Session:
+    """A session beside which somebody else writes before its next write."""
+
+    def __init__(self, zookeeper: SimulatedZooKeeper) -> None:
+        self._session = zookeeper.session()
+        self.meanwhile: list[Any] = []
+        self.writes = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+    async def set(self, *given: Any) -> Any:
+        self.writes += 1
+        if self.meanwhile:
+            await self.meanwhile.pop(0)()
+        return await self._session.set(*given)
+
+
+def data(topic_id: bytes | None, parts: Any = PARTS) -> bytes:
+    return znodes.encode_topic(znodes.TopicAssignment(parts, topic_id))
+
+
+async def restored(it: Session, *names: str) -> None:
+    with trio.fail_after(5):
+        await restore_topic_ids(it, dict.fromkeys(names, ID))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("held", "left", "writes", "told"),
+    [
+        (data(None), data(ID), 1, "t had lost its topic_id"),
+        (data(ID), data(ID), 0, ""),
+        (data(OTHER_ID), data(OTHER_ID), 0, ""),
+        (b"{", b"{", 0, "the id of topic t cannot be written back"),
+        (None, None, 0, ""),
+    ],
+)
+async def test_only_what_is_lost_is_written_and_told(
+    held: bytes | None, left: bytes | None, writes: int, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    zookeeper = SimulatedZooKeeper()
+    it = Session(zookeeper)
+    if held is not None:
+        await it.create(znodes.topic_path("t"), held, parents=True)
+    await restored(it, "t")
+    assert zookeeper.dump().get(znodes.topic_path("t")) == left
+    assert it.writes == writes
+    assert (caplog.text == "") is not told
+    assert told in caplog.text
+
+
+async def test_each_topic_is_looked_at() -> None:
+    zookeeper = SimulatedZooKeeper()
+    it = Session(zookeeper)
+    for name, held in (("a", data(OTHER_ID)), ("b", data(None)), ("c", b"{"), ("d", data(None))):
+        await it.create(znodes.topic_path(name), held, parents=True)
+    await restored(it, "a", "gone", "b", "c", "d")
+    found = {name: zookeeper.dump()[znodes.topic_path(name)] for name in "abcd"}
+    assert found == {"a": data(OTHER_ID), "b": data(ID), "c": b"{", "d": data(ID)}
+
+
+@pytest.mark.parametrize(
+    ("other", "left", "writes"), [(data(None, {}), data(ID, {}), 2), (data(OTHER_ID), data(OTHER_ID), 1), (None, None, 1)]
+)  # fmt: skip
+async def test_who_is_quicker_is_not_overwritten(
+    other: bytes | None, left: bytes | None, writes: int
+) -> None:
+    zookeeper = SimulatedZooKeeper()
+    it, admin = Session(zookeeper), zookeeper.session()
+    path = znodes.topic_path("t")
+    await it.create(path, data(None), parents=True)
+
+    async def somebody_else() -> None:
+        if other is None:
+            await admin.delete(path)
+        else:
+            await admin.set(path, other)
+
+    it.meanwhile = [somebody_else]
+    await restored(it, "t")
+    assert zookeeper.dump().get(path) == left
+    assert it.writes == writes

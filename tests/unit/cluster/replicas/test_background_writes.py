@@ -1,0 +1,102 @@
+"""Large appends that a thread writes first: the append takes what is there, and what is not appended is taken back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from barnabas.cluster.replicas.replica import Replica
+from barnabas.errors import RequestError, StorageError
+from barnabas.records.steps import run
+from barnabas.wire.generated.errors import ErrorCode
+from tests.support.logs import NOW_MS, batch
+from tests.support.replicas import FOLLOWED, Node, leader
+
+ACKS = {"api_version": 11, "now_ms": NOW_MS}
+
+
+def validated(replica: Replica, *values: bytes) -> Any:
+    return run(replica.validation(memoryview(batch(*values)), acks=1, **ACKS))
+
+
+def sizes(node: Node, replica: Replica) -> dict[str, int]:
+    directory = replica.log.dir
+    return {one.name: len(node.disk.read(f"{directory}/{one.name}")) for one in node.disk.list(directory)}
+
+
+class Writes:
+    """Counts writes to segments."""
+
+    def __init__(self, node: Node) -> None:
+        self.count = 0
+        node.disk.fault = self
+
+    def __call__(self, operation: str, path: str) -> OSError | None:
+        self.count += operation == "write" and path.endswith(".log")
+        return None
+
+
+async def test_what_a_thread_has_written_is_appended_without_another_write() -> None:
+    node = await leader()
+    node.produce(b"first", acks=1)
+    replica, valid = node.replica, validated(node.replica, b"x", b"y")
+    writes = Writes(node)
+    write = replica.begin_background_write(valid, **ACKS)
+    assert write is not None
+    write.run()
+    assert writes.count == 1
+    result = replica.append(valid, acks=1, **ACKS)
+    replica.end_background_write(replica.log, write)
+    assert writes.count == 1
+    assert (result.base_offset, result.last_offset) == (1, 2)
+    log = replica.log
+    found = log.read(0, max_bytes=1 << 20, upper_offset=log.log_end_offset).to_bytes()
+    assert b"first" in found
+    assert log.epochs.epoch_at(1) == replica.leader_epoch
+    assert log.log_end_offset == 3
+
+
+async def test_what_was_written_and_not_appended_is_taken_back() -> None:
+    node = await leader()
+    node.produce(b"first", acks=1)
+    replica, valid = node.replica, validated(node.replica, b"x", b"y")
+    before = sizes(node, replica)
+    write = replica.begin_background_write(valid, **ACKS)
+    assert write is not None
+    write.run()
+    assert sizes(node, replica) != before
+    replica.end_background_write(replica.log, write)
+    assert sizes(node, replica) == before
+
+
+async def test_only_a_leader_writes() -> None:
+    node = await leader()
+    replica, valid = node.replica, validated(node.replica, b"x")
+    await node.change(FOLLOWED)
+    with pytest.raises(RequestError) as caught:
+        replica.begin_background_write(valid, **ACKS)
+    assert caught.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize("moment", ["begin", "end"])
+async def test_a_disk_that_fails_takes_the_replica_offline(
+    moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await leader()
+    replica, valid = node.replica, validated(node.replica, b"x")
+    write = replica.begin_background_write(valid, **ACKS)
+    assert write is not None
+
+    def fails(*_: object, **__: object) -> None:
+        raise StorageError("/d", OSError(5, "broken"))
+
+    monkeypatch.setattr(type(replica.log), f"{moment}_background_write", fails)
+    if moment == "begin":
+        with pytest.raises(RequestError) as caught:
+            replica.begin_background_write(valid, **ACKS)
+        assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    else:
+        replica.end_background_write(replica.log, write)
+    assert replica.is_offline
+    assert list(node.logs.offline) == ["/d"]

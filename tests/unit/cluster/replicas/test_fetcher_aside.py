@@ -1,0 +1,160 @@
+"""Partitions that come while a request waits at the leader: fetched beside it, tried again, then with the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from barnabas.cluster.replicas.fetcher import ASIDE_WAIT_MS
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.fetch import FetchRequest
+from tests.support.fetching import Follower, Leader
+
+WAIT_MS = 5_000
+
+
+class Counting(Leader):
+    """Notes when it was asked for a version, and for what."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rounds = 0
+        self.fetches: list[tuple[float, FetchRequest]] = []
+
+    async def version_of(self, broker_id: int, key: int, **named: Any) -> int:
+        self.rounds += 1
+        return await super().version_of(broker_id, key, **named)
+
+    async def _fetch(self, request: FetchRequest, version: int) -> Any:
+        self.fetches.append((trio.current_time(), request))
+        return await super()._fetch(request, version)
+
+    def times(self, begun: float, *, aside: bool) -> list[float]:
+        return [round(at - begun, 3) for at, one in self.fetches if (one.session_epoch == -1) is aside]
+
+    def named(self, *, aside: bool) -> list[list[int]]:
+        return [
+            [part.partition for topic in one.topics for part in topic.partitions]
+            for _, one in self.fetches
+            if (one.session_epoch == -1) is aside
+        ]
+
+
+class World:
+    """Partitions 0 and 1 are fetched, and the request waits; 2 comes then."""
+
+    def __init__(self, **settings: str) -> None:
+        self.leader = Counting()
+        self.follower = Follower(
+            self.leader, **{"replica.fetch.wait.max.ms": str(WAIT_MS), "replica.fetch.backoff.ms": "800"} | settings
+        )  # fmt: skip
+
+    async def begin(self) -> None:
+        await self.follower.follow()
+        self.follower.fetchers.stop(self.follower.of(2))
+        await trio.sleep(1)
+        self.leader.fetches.clear()
+        self.leader.rounds = 0
+        self.begun = trio.current_time()
+        self.add()
+
+    def add(self) -> None:
+        self.follower.fetchers.start(self.follower.of(2))
+
+
+async def test_it_is_fetched_at_once_and_waits_shortly(autojump_clock: Any) -> None:
+    world = World()
+    async with world.follower.fetching():
+        await world.begin()
+        world.leader.append(2, b"x")
+        assert await world.follower.until(lambda: world.follower.has(world.leader, 2)) < 0.1
+        await trio.sleep(0.5)
+        request = world.leader.fetches[0][1]
+        assert request.max_wait_ms == ASIDE_WAIT_MS
+        assert world.leader.named(aside=True)[0] == [2]
+        assert world.leader.times(world.begun, aside=False) == []
+        world.leader.append(2, b"y")
+        assert await world.follower.until(lambda: world.follower.has(world.leader, 2)) < 0.1
+
+
+async def test_with_the_next_request_it_is_one_of_all(autojump_clock: Any) -> None:
+    world = World()
+    async with world.follower.fetching():
+        await world.begin()
+        await trio.sleep(WAIT_MS / 1000 + 1)
+        assert world.leader.named(aside=False)[0] == [0, 1, 2]
+        count = len(world.leader.named(aside=True))
+        await trio.sleep(2)
+        assert len(world.leader.named(aside=True)) == count
+
+
+@pytest.mark.parametrize(
+    ("code", "tries"),
+    [
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, [0.0, 0.02, 0.06, 0.14, 0.3, 0.62]),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, [0.0, 0.8, 1.6]),
+    ],
+)
+async def test_after_an_error_it_is_tried_again_and_nothing_spins(
+    code: ErrorCode, tries: list[float], autojump_clock: Any
+) -> None:
+    world = World()
+    world.leader.is_stubborn = True
+    async with world.follower.fetching():
+        world.leader.errors = {2: code}
+        await world.begin()
+        await trio.sleep(tries[-1] + 0.1)
+        assert world.leader.times(world.begun, aside=True) == pytest.approx(tries, abs=0.003)
+        assert world.leader.rounds <= 2 * len(tries) + 2
+
+
+async def test_what_has_to_wait_long_is_left_to_the_next_request(autojump_clock: Any) -> None:
+    world = World(**{"replica.fetch.backoff.ms": "1100"})
+    world.leader.is_stubborn = True
+    async with world.follower.fetching():
+        world.leader.errors = {2: ErrorCode.UNKNOWN_SERVER_ERROR}
+        await world.begin()
+        await trio.sleep(3)
+        assert len(world.leader.times(world.begun, aside=True)) == 1
+        assert world.leader.rounds <= 4
+
+
+async def test_a_leader_that_is_away_ends_what_is_fetched_aside(autojump_clock: Any) -> None:
+    world = World()
+    async with world.follower.fetching():
+        await world.begin()
+        await trio.sleep(0.1)
+        world.leader.is_away = True
+        count = len(world.leader.times(world.begun, aside=True))
+        await trio.sleep(1)
+        assert len(world.leader.times(world.begun, aside=True)) <= count + 1
+        world.leader.is_away = False
+        world.leader.append(2, b"x")
+        await world.follower.until(lambda: world.follower.has(world.leader, 2))
+
+
+async def test_one_that_goes_again_is_not_fetched(autojump_clock: Any) -> None:
+    world = World()
+    async with world.follower.fetching():
+        await world.begin()
+        await trio.sleep(0.1)
+        world.follower.fetchers.stop(world.follower.of(2))
+        await trio.sleep(0.1)
+        world.leader.fetches.clear()
+        await trio.sleep(1)
+        assert world.leader.times(world.begun, aside=True) == []
+
+
+@pytest.mark.parametrize("stage", ["before", "meanwhile"])
+async def test_out_of_range_is_found_aside_too(stage: str, autojump_clock: Any) -> None:
+    world = World()
+    async with world.follower.fetching():
+        await world.begin()
+        if stage == "before":
+            world.leader.start = 7
+        await trio.sleep(0.2)
+        world.leader.start = 7
+        await world.follower.until(lambda: world.follower.of(2).log.log_start_offset == 7)
+        assert trio.current_time() - world.begun < 1

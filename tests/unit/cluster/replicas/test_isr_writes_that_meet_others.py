@@ -1,0 +1,272 @@
+"""ISRs that a leader writes into ZooKeeper itself: writes that meet others, and when the controller is notified."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import trio
+
+from barnabas.cluster.metadata.image import PartitionInfo
+from barnabas.cluster.replicas import isr_writing
+from barnabas.cluster.replicas.isr_writing import WrittenIsrs, _ordered
+from barnabas.cluster.zookeeper import znodes
+from barnabas.cluster.zookeeper.session import BadVersionError, NoNodeError
+from barnabas.serving.loop_budget import LoopBudget
+from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper
+from tests.support.replicas import Node
+
+PATH = znodes.state_path("t", 0)
+STATE = znodes.PartitionState(1, 5, (1,), 3)
+
+
+class Meddling:
+    """A session beside which somebody else does something just before its next write of a state."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self.acts: list[Callable[[], Any]] = []
+        self.sets = 0
+        self.creates: list[float] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+    async def set(self, *given: Any) -> Any:
+        self.sets += 1
+        if self.acts:
+            await self.acts.pop(0)()
+        return await self._session.set(*given)
+
+    async def create(self, *given: Any, **named: Any) -> Any:
+        self.creates.append(trio.current_time())
+        return await self._session.create(*given, **named)
+
+
+class World:
+    """Broker 1 leads t-0 in leader epoch 5; its znode has that state, in version 1."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self.zookeeper = SimulatedZooKeeper()
+        self.admin = self.zookeeper.session()
+        self.session = Meddling(self.zookeeper.session())
+        self.nursery = nursery
+
+    async def start(self) -> None:
+        await self.admin.create(PATH, b"", parents=True)
+        await self.admin.set(PATH, znodes.encode_state(STATE))
+        await self.admin.create(znodes.ISR_CHANGES, parents=True)
+        self.node = Node(1)
+        await self.node.create(PartitionInfo(1, (1, 2, 3), (1,), 5, 1))
+        self.begun = trio.current_time()
+        self.isrs = WrittenIsrs(1, self.session, LoopBudget())  # type: ignore[arg-type]
+        self.nursery.start_soon(self.isrs.run)
+
+    def join(self, follower: int) -> None:
+        """A follower has caught up, and the leader proposes it."""
+        self.node.replica.follower_fetched(follower, 0, log_start_offset=0)
+        self.isrs.propose(*self.node.proposals[-1])
+
+    async def written(self, **fields: Any) -> None:
+        """Somebody else writes the state."""
+        await self.admin.set(PATH, znodes.encode_state(replace(STATE, **fields)))
+
+    def state(self) -> znodes.PartitionState:
+        return znodes.decode_state("t", 0, self.zookeeper.dump()[PATH])
+
+
+async def within(act: Callable[[World], Any]) -> World:
+    async with trio.open_nursery() as nursery:
+        world = World(nursery)
+        await world.start()
+        await act(world)
+        nursery.cancel_scope.cancel()
+    return world
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "in_sync", "sets"),
+    [
+        (
+            {"isr": (1, 3)},
+            {1, 3},
+            1,
+        ),  # within an epoch only the leader writes: it was an earlier write of ours
+        ({"leader_epoch": 6}, {1}, 1),
+        ({"leader": 2}, {1}, 1),
+        (None, {1}, 1),
+    ],
+)
+async def test_what_is_written_meanwhile_is_read_and_decides(
+    meanwhile: dict[str, Any] | None, in_sync: set[int], sets: int, autojump_clock: Any
+) -> None:
+    async def act(world: World) -> None:
+        async def meddle() -> None:
+            if meanwhile is None:
+                await world.admin.delete(PATH)
+            else:
+                await world.written(**meanwhile)
+
+        world.session.acts = [meddle]
+        world.join(2)
+        await trio.sleep(5)
+        assert world.node.replica.in_sync_replicas == in_sync
+        assert world.session.sets == sets
+        changed = await world.admin.children(znodes.ISR_CHANGES)
+        assert changed == []
+
+    world = await within(act)
+    if meanwhile is not None:
+        assert world.state() == replace(STATE, **meanwhile)
+
+
+async def test_a_state_that_cannot_be_read_stays_as_it_is(autojump_clock: Any, caplog: Any) -> None:
+    async def act(world: World) -> None:
+        await world.admin.set(PATH, b"{")
+        world.join(2)
+        await trio.sleep(20)
+        assert world.session.sets == 0
+
+    world = await within(act)
+    assert world.zookeeper.dump()[PATH] == b"{"
+    assert caplog.text.count("cannot be changed") == 1
+
+
+@pytest.mark.parametrize("change", [{"leader_epoch": 6}, {"leader": 2, "leader_epoch": 6}])
+async def test_proposals_of_an_epoch_that_is_over_are_not_written(
+    change: dict[str, int], autojump_clock: Any
+) -> None:
+    async def act(world: World) -> None:
+        world.join(2)
+        info = PartitionInfo(1, (1, 2, 3), (1,), 5, 1)._replace(partition_epoch=2, **change)
+        await world.node.change(info)
+        await trio.sleep(5)
+        assert world.session.sets == 0
+
+    await within(act)
+
+
+@pytest.mark.parametrize("error", [BadVersionError, NoNodeError])
+async def test_an_error_that_is_none_of_the_state_is_tried_again_after_a_while(
+    error: type[Exception], autojump_clock: Any
+) -> None:
+    async def act(world: World) -> None:
+        original = world.session._session.get_many
+        times: list[float] = []
+
+        async def fails(paths: Any) -> Any:
+            times.append(trio.current_time() - world.begun)
+            if len(times) == 1:
+                raise error("no")
+            return await original(paths)
+
+        world.session.get_many = fails  # type: ignore[method-assign]
+        world.join(2)
+        await trio.sleep(5)
+        assert times == [0, isr_writing.RETRY_SECONDS]
+        assert world.node.replica.in_sync_replicas == {1, 2}
+
+    await within(act)
+
+
+async def test_proposals_are_written_some_at_a_time(monkeypatch: Any, autojump_clock: Any) -> None:
+    monkeypatch.setattr(isr_writing, "CHANGES_AT_ONCE", 2)
+
+    async def act(world: World) -> None:
+        asked: list[int] = []
+
+        async def count(paths: Any) -> Any:
+            asked.append(len(paths))
+            return [None] * len(paths)
+
+        world.session.get_many = count  # type: ignore[method-assign]
+        world.join(2)
+        replica, change = world.node.proposals[-1]
+
+        class Other:
+            topic, index, role, leader_epoch = "t", 7, replica.role, 5
+
+        for _ in range(4):
+            world.isrs.propose(Other(), change)  # type: ignore[arg-type]
+        await trio.sleep(1)
+        assert asked == [2, 2, 1]
+
+    await within(act)
+
+
+# --- notifications ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes_at", "notified_at"),
+    [
+        ([], []),
+        ([1.0], [7.5]),  # looked at every 2.5 s, once nothing has changed for more than 5 s
+        ([2.5], [10.0]),
+        ([1.0, 6.0], [12.5]),
+        ([1.0, 20.0], [7.5, 27.5]),
+        (list(range(1, 90, 4)), [62.5, 95.0]),  # or after a minute
+    ],
+)
+async def test_the_controller_is_notified_once_it_is_quiet_or_after_a_minute(
+    changes_at: list[float], notified_at: list[float], autojump_clock: Any
+) -> None:
+    async def act(world: World) -> None:
+        state = znodes.decode_state("t", 0, znodes.encode_state(STATE))
+        for at in changes_at:
+            await trio.sleep_until(world.begun + at)
+            world.join(2)
+            world.isrs._written(world.node.proposals[-1], state, 1)
+        await trio.sleep_until(world.begun + 120)
+        assert [at - world.begun for at in world.session.creates] == notified_at
+        names = await world.admin.children(znodes.ISR_CHANGES)
+        for name in names:
+            data, _ = await world.admin.get(f"{znodes.ISR_CHANGES}/{name}")
+            assert znodes.decode_isr_change(name, data) == [("t", 0)]
+        assert len(names) == len(notified_at)
+
+    await within(act)
+
+
+async def test_a_notification_that_fails_is_made_with_what_has_changed_since(autojump_clock: Any) -> None:
+    async def act(world: World) -> None:
+        world.isrs._changed = {("t", 0): None}
+        world.zookeeper.refuses_writes = True
+        await trio.sleep_until(world.begun + 9)
+        world.zookeeper.refuses_writes = False
+        world.isrs._changed["u", 1] = None
+        await trio.sleep_until(world.begun + 30)
+        [name] = await world.admin.children(znodes.ISR_CHANGES)
+        data, _ = await world.admin.get(f"{znodes.ISR_CHANGES}/{name}")
+        assert znodes.decode_isr_change(name, data) == [("t", 0), ("u", 1)]
+        assert [at - world.begun for at in world.session.creates] == [7.5, 10.0]
+
+    await within(act)
+
+
+@pytest.mark.parametrize(
+    ("known", "wanted", "ordered"),
+    [
+        ((3, 1), {1, 3}, (3, 1)),
+        ((3, 1), {1}, (1,)),
+        ((3, 1), {1, 3, 2, 0}, (3, 1, 0, 2)),
+        ((), {2, 1}, (1, 2)),
+    ],
+)
+def test_who_stays_in_sync_keeps_the_order(
+    known: tuple[int, ...], wanted: set[int], ordered: tuple[int, ...]
+) -> None:
+    assert _ordered(known, frozenset(wanted)) == ordered
+
+
+async def test_with_a_session_that_is_closed_nothing_is_tried_again(autojump_clock: Any) -> None:
+    async def act(world: World) -> None:
+        await world.session._session.close()
+        assert world.session.is_closed
+        world.join(2)
+        await trio.sleep(30)
+        assert world.isrs._waiting == {}
+
+    await within(act)
