@@ -14,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from barnabas.commands.reference import page as commands_page
 from barnabas.config import client_metrics, group, tables, topic
 from barnabas.config.setting import Setting
 from barnabas.ending import ENDS
@@ -125,7 +126,7 @@ def error_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-_ANSWER_NOBODY = ("wire", "testing", "client", "control", "seeding", "conformance", "probing")
+_ANSWER_NOBODY = ("wire", "testing", "client", "commands", "control", "seeding", "conformance", "probing")
 
 
 def _uses_of_errors() -> dict[str, set[str]]:
@@ -289,7 +290,9 @@ def exit_page() -> str:
         "`Restart=on-failure` of systemd and `--restart on-failure` of a container start a broker again just when",
         "nobody has stopped it. A signal that no command waits for (SIGKILL) ends it as it ends any program, with 128 +",
         "its number for a shell; so does one that comes in the moment before a server waits for it. `log` and `replay`",
-        "compare, as `diff` does: 1 says that they have found something, 2 that they could not do their work.\n",
+        "compare, as `diff` does: 1 says that they have found something, 2 that they could not do their work. `topics`",
+        "stands for all commands that ask a cluster ([commands](commands.md)); 1 is also their code where something of",
+        "what was asked for failed, with a line in the column `error`.\n",
         "| how it ends | code | commands |",
         "|---|--:|---|",
     ]
@@ -302,6 +305,7 @@ def exit_page() -> str:
 
 PAGES: dict[str, Callable[[], str]] = {
     "apis.md": api_page,
+    "commands.md": commands_page,
     "configuration.md": configuration_page,
     "errors.md": error_page,
     "exit-codes.md": exit_page,

@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from barnabas import __version__
+from barnabas.commands import COMMANDS
 from barnabas.ending import INTERRUPTED, SERVERS, UNREAD, USAGE_ERROR, failed
 from barnabas.environment.lazy import OPENSSL_USERS, import_when_used
 
@@ -44,6 +45,11 @@ TOOLS = {
 }
 
 
+SERVE = "start a broker"
+COMPLETE = "_BARNABAS_COMPLETE"
+"""Environment variable by which a shell asks for completions (click)."""
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose help is written or fails; argparse's own ignores that it could not be written."""
 
@@ -63,6 +69,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
     except (Exception, KeyboardInterrupt, BaseExceptionGroup) as error:
         return _code_of(error, given[0] if given else "")
+
+
+def _parsers() -> dict[str, tuple[str, Callable[[], argparse.ArgumentParser]]]:
+    """Return summaries and parsers of the commands that are not click's, for completion."""
+
+    def serve() -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = _add_serve(argparse.ArgumentParser().add_subparsers())
+        return parser
+
+    def of(module: str) -> Callable[[], argparse.ArgumentParser]:
+        return lambda: import_module(module).parser()
+
+    return {"serve": (SERVE, serve)} | {name: (text, of(module)) for name, (module, text) in TOOLS.items()}
 
 
 def _code_of(error: BaseException, command: str) -> int:
@@ -96,9 +115,18 @@ def _open_standard_streams() -> None:
 
 
 def _run(arguments: Sequence[str]) -> int:
+    asked = os.environ.get(COMPLETE)
+    if asked:  # by a shell, which has set nothing else
+        from barnabas.commands.completion import answer
+
+        return answer(asked, _parsers())
     if arguments and arguments[0] in TOOLS:
         tool = import_module(TOOLS[arguments[0]][0])
         return int(tool.main(arguments[1:]))
+    if arguments and arguments[0] in COMMANDS:
+        from barnabas.commands.program import run
+
+        return run(arguments)
     parser = Parser(prog="barnabas", description="A broker that speaks Apache Kafka's wire protocol.")
     parser.add_argument("--version", action="version", version=f"barnabas {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -110,8 +138,8 @@ def _run(arguments: Sequence[str]) -> int:
     return code
 
 
-def _add_serve(commands: Any) -> None:
-    serve = commands.add_parser("serve", help="start a broker", description="Start a broker.")
+def _add_serve(commands: Any) -> Any:
+    serve = commands.add_parser("serve", help=SERVE, description="Start a broker.")
     serve.add_argument("--config", metavar="FILE", help="a server.properties file")
     serve.add_argument(
         "--listen", metavar="HOST:PORT", action="append", default=[],
@@ -195,6 +223,7 @@ def _add_serve(commands: Any) -> None:
         help="how much to log on standard error (default: %(default)s)",
     )  # fmt: skip
     serve.set_defaults(run=_serve)
+    return serve
 
 
 def _workers(text: str) -> int:
@@ -204,7 +233,7 @@ def _workers(text: str) -> int:
 
 
 def _add_tools(commands: Any) -> None:
-    for name, (_, text) in TOOLS.items():
+    for name, (_, text) in (TOOLS | COMMANDS).items():
         commands.add_parser(name, help=text, add_help=False)
 
 
@@ -242,8 +271,9 @@ def _serve(options: argparse.Namespace) -> int:
     if demo is not None:
         from barnabas.tools.demo.clients import instructions
 
-        addresses = [address.partition("://")[2] for address in config.listeners()]
-        print(instructions(demo, addresses[0], addresses[-1]), flush=True)
+        print(
+            instructions(demo, _first_address(config, "SASL_SSL"), _first_address(config, "SSL")), flush=True
+        )
     if not options.ephemeral:
         return _run_serve(options, config, given.settings)
 
@@ -252,6 +282,16 @@ def _serve(options: argparse.Namespace) -> int:
     with ephemeral_directory() as directory:
         in_memory = {**given.settings, "log.dirs": f"{directory}/data"}
         return _run_serve(options, BrokerConfig(in_memory, given.origins), in_memory)
+
+
+def _first_address(config: BrokerConfig, protocol: str) -> str:
+    """Return the address of the first listener with a security protocol; empty if there is none."""
+    protocols = config.listener_security_protocols()
+    for listener in config.listeners():
+        name, _, address = listener.partition("://")
+        if protocols.get(name) == protocol:
+            return address
+    return ""
 
 
 def _demo(options: argparse.Namespace) -> Demo:

@@ -22,7 +22,8 @@ UNREAD = 128 + int(signal.SIGPIPE)
 
 SERVERS = ("serve", "serve --workers", "cluster", "test-server", "zookeeper", "tap")
 COMPARING = ("log", "replay")
-TOOLS = ("storage", "probe", "conform")
+TOOLS = ("storage", "probe", "conform", "topics", "doctor")
+"""`topics` stands for all commands that ask a cluster, but for `doctor`, which finds."""
 
 
 def failed(command: str) -> int:
@@ -53,7 +54,11 @@ ENDS = (
     End("`POST /v1/broker/stop`", ("serve", "test-server"), DONE),
     End("its standard input ends", ("test-server",), DONE),
     End("the work is done", (*COMPARING, *TOOLS), DONE),
-    End("damage was found, an answer that differs, a case that fails", (*COMPARING, "conform"), FOUND),
+    End(
+        "damage was found, an answer that differs, a case that fails",
+        (*COMPARING, "conform", "doctor"),
+        FOUND,
+    ),
     End("an option or a setting is wrong", (*SERVERS, *COMPARING, *TOOLS), USAGE_ERROR),
     End("a file of settings is missing", ("serve", "serve --workers", "cluster", "storage"), USAGE_ERROR),
     End("its port is in use", SERVERS, FAILED),
@@ -68,8 +73,10 @@ ENDS = (
     End("no worker stays up", ("serve --workers",), FAILED),
     End("what it keeps cannot be written any more", ("zookeeper", "tap"), FAILED),
     End("ZooKeeper does not answer while it starts", ("serve", "cluster"), FAILED),
-    End("no broker answers", ("probe", "conform"), FAILED),
+    End("no broker answers", ("probe", "conform", "topics", "doctor"), FAILED),
     End("no broker answers", ("replay",), failed("replay")),
+    End("a topic, group or the like is not there", ("topics",), FAILED),
+    End("nobody agrees to what would destroy", ("topics",), FAILED),
     End("standard output cannot be written", (*SERVERS, *TOOLS), FAILED),
     End("standard output cannot be written", COMPARING, failed("log")),
     End("whoever reads its output has seen enough, as `head`", (*COMPARING, *TOOLS), UNREAD),

@@ -49,8 +49,10 @@ def demo(directory: Path, *more: str) -> Iterator[str]:
             said += line
             if line.startswith("barnabas is ready"):
                 break
-        yield said
-        process.terminate()
+        try:
+            yield said
+        finally:
+            process.terminate()
         assert process.wait(30) == 0
 
 
@@ -94,6 +96,20 @@ def test_the_printed_settings_work_as_they_are_and_a_second_start_prints_the_sam
         producer = Producer(properties(section(again, "librdkafka")))
         producer.produce("demo", b"later")
         assert producer.flush(30) == 0
+
+
+def test_settings_are_printed_for_the_listener_that_has_their_security_protocol(tmp_path: Path) -> None:
+    plain, sasl, ssl = free_ports(3)
+    more = [
+        "--set", f"listeners=INSIDE://localhost:{plain},LOGIN://localhost:{sasl},SSL://localhost:{ssl}",
+        "--set", "listener.security.protocol.map=INSIDE:PLAINTEXT,LOGIN:SASL_SSL,SSL:SSL",
+        "--set", "inter.broker.listener.name=INSIDE",
+    ]  # fmt: skip
+    with demo(tmp_path / "demo", *more) as said:
+        settings = properties(section(said, "librdkafka"))
+        assert settings["bootstrap.servers"] == f"localhost:{sasl}"
+        assert properties(section(said, "Java with a certificate"))["bootstrap.servers"] == f"localhost:{ssl}"
+        assert AdminClient(as_user(settings, said, "admin")).list_topics(timeout=30).brokers
 
 
 def test_who_has_no_right_or_a_wrong_password_gets_nothing(tmp_path: Path) -> None:

@@ -178,8 +178,10 @@ class Place:
             return ["replay", path, "--to", address]
         if self.command == "storage":
             return ["storage", "random-uuid"]
-        if self.command == "probe":
-            return ["probe", self.broker()]
+        if self.command in ("probe", "doctor"):
+            return [self.command, self.broker()]
+        if self.command == "topics":
+            return ["topics", "list", "-b", self.broker()]
         return ["conform", self.broker(), "--select", "ApiVersions", "--random", "0"]
 
 
@@ -242,6 +244,10 @@ def by_finding(place: Place) -> Iterator[int]:
         yield place.start("log", "verify", place.data()).code()
     elif place.command == "replay":
         yield place.start(*place.differing()).code()
+    elif place.command == "doctor":
+        with socket.create_server(("127.0.0.1", 0)) as closed:
+            port = closed.getsockname()[1]
+        yield place.start("doctor", place.broker(f"advertised.listeners=PLAINTEXT://127.0.0.1:{port}")).code()
     else:
         wrong = "ApiVersions -> error=UNKNOWN_SERVER_ERROR"
         process = place.start("serve", "--listen", "127.0.0.1:0", "--ephemeral", "--fault", wrong)
@@ -346,8 +352,18 @@ def by_missing_broker(place: Place) -> Iterator[int]:
     if place.command == "replay":
         path, _ = place.recording("t")
         yield place.start("replay", path, "--to", "127.0.0.1:1").code()
+    elif place.command == "topics":
+        yield place.start("topics", "list", "-b", "127.0.0.1:1").code()
     else:
         yield place.start(place.command, "127.0.0.1:1").code()
+
+
+def by_missing_topic(place: Place) -> Iterator[int]:
+    yield place.start("topics", "describe", "missing", "-b", place.broker()).code()
+
+
+def by_nobody_agreeing(place: Place) -> Iterator[int]:
+    yield place.start("topics", "delete", "t", "-b", place.broker()).code()
 
 
 def by_closed_output(place: Place) -> Iterator[int]:
@@ -388,6 +404,8 @@ def by_ctrl_c(place: Place) -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         arguments = ["replay", recorded, "--to", address] if recorded else [place.command, address]
+        if place.command == "topics":
+            arguments = ["topics", "list", "-b", address]
         process = place.start(*arguments)
         silent.accept()
         process.process.send_signal(signal.SIGINT)
@@ -405,6 +423,8 @@ def by_defect(place: Place) -> Iterator[int]:
             "storage": ["storage", "format", "--data", place.data()],
             "probe": ["probe", "127.0.0.1:1"],
             "conform": ["conform", "127.0.0.1:1"],
+            "topics": ["topics", "list", "-b", "127.0.0.1:1"],
+            "doctor": ["doctor", "127.0.0.1:1"],
         }[place.command]
     process = place.start(*arguments, program=(sys.executable, "-c", DEFECT))
     yield process.code()
@@ -427,6 +447,8 @@ WAYS: dict[str, Callable[[Place], Iterator[int]]] = {
     "what it keeps cannot be written any more": by_full_disk,
     "ZooKeeper does not answer while it starts": by_missing_zookeeper,
     "no broker answers": by_missing_broker,
+    "a topic, group or the like is not there": by_missing_topic,
+    "nobody agrees to what would destroy": by_nobody_agreeing,
     "standard output cannot be written": by_closed_output,
     "whoever reads its output has seen enough, as `head`": by_reader,
     "Ctrl-C": by_ctrl_c,

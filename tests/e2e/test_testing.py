@@ -129,9 +129,11 @@ def examples(page: str) -> list[str]:
         (
             "docs/how-to/trio-client.md",
             0,
-            r"\[b'hello', b'again'\]\nasking the leader of events-0: OFFSET_OUT_OF_RANGE\n",
+            r"3\n0 b'event 0'\n1 b'event 1'\n2 b'event 2'\n3 b'last'\n",
         ),
-        ("docs/how-to/trio-client.md", 1, "SCRAM-SHA-512\n"),
+        ("docs/how-to/trio-client.md", 1, r"b'40'\n"),
+        ("docs/how-to/trio-client.md", 2, "1\ndeleting no-such: UNKNOWN_TOPIC_OR_PARTITION\n"),
+        ("docs/how-to/trio-client.md", 3, "SCRAM-SHA-512\n"),
     ],
 )
 def test_the_examples_run_as_they_are_printed(page: str, number: int, said: str) -> None:

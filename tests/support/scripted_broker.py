@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import trio
@@ -77,6 +78,21 @@ class ScriptedCluster:
         self.answer: Callable[[str, Any], Any] = lambda host, request: FetchResponse()
         self.spawn: Callable[..., object] = trio.lowlevel.spawn_system_task
         """Start a task that serves a connection."""
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Serve connections for the length of the block; what it raises leaves it as it is."""
+        failure: Exception | None = None
+        async with trio.open_nursery() as nursery:
+            self.spawn = nursery.start_soon
+            try:
+                yield
+            except Exception as error:
+                failure = error
+            finally:
+                nursery.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
 
     async def dial(self, endpoint: Endpoint) -> trio.abc.Stream:
         """Connect to one of the brokers. Raises ConnectionRefusedError."""

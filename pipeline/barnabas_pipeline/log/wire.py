@@ -15,8 +15,8 @@ from barnabas.client import AuthenticationError, Client, ClientError, ClientSett
 from barnabas.client.blocking import BlockingClient
 from barnabas.client.errors import check
 from barnabas.log.format.properties import decode_uuid, encode_uuid
-from barnabas.records import control
-from barnabas.records.batch import iter_batches, read_records
+from barnabas.records.batch import iter_batches
+from barnabas.records.committed import AbortedBatches
 from barnabas.records.errors import RecordsError
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest
@@ -113,7 +113,7 @@ class WireLog:
             size = bytes_max if stalled else min(bytes_max, guess)
             part = self._fetch(wanted, next_offset, size)
             data = part.records if part.records is not None else b""
-            hidden = _AbortedInFetch(part.aborted_transactions or [])
+            hidden = AbortedBatches(part.aborted_transactions)
             before = next_offset
             try:
                 for pos, header in iter_batches(data):
@@ -121,10 +121,10 @@ class WireLog:
                     if header.magic >= 2 and header.base_offset >= wanted.end:
                         return
                     if header.next_offset > next_offset:
-                        yield RawBatch(raw, hidden.hides(raw, header))
+                        yield RawBatch(raw, hidden.hides(raw, 0, header))
                         next_offset = header.next_offset
                     else:
-                        hidden.hides(raw, header)
+                        hidden.hides(raw, 0, header)
             except RecordsError as error:
                 # What cannot be a batch: nobody can tell where the next one begins, so the range ends in it.
                 yield CorruptSpan(next_offset, wanted.end, "crc", error.message, bytes(data[: 1 << 20]))
@@ -273,25 +273,3 @@ class WireLog:
     def close(self) -> None:
         """Close all connections."""
         self._close()
-
-
-class _AbortedInFetch:
-    """Filter for batches of aborted transactions in one fetch response, by its list and its markers."""
-
-    def __init__(self, transactions: list[Any]) -> None:
-        self._coming = sorted((one.first_offset, one.producer_id) for one in transactions)
-        self._aborting: set[int] = set()
-
-    def hides(self, raw: memoryview, header: Any) -> bool:
-        if header.magic < 2:
-            return False
-        while self._coming and self._coming[0][0] <= header.last_offset:
-            self._aborting.add(self._coming.pop(0)[1])
-        if not header.is_transactional or header.producer_id not in self._aborting:
-            return False
-        if header.is_control:
-            records = read_records(raw)
-            if records and control.parse_type(records[0].key) is control.ControlType.ABORT:
-                self._aborting.discard(header.producer_id)
-            return False
-        return True

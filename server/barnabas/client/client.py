@@ -65,8 +65,8 @@ class Client:
         self._nursery = nursery
         self._bootstrap = tuple(bootstrap)
         self._dial = dial
-        self._connections: dict[Endpoint, Connection] = {}
-        self._opening: dict[Endpoint, _Opening] = {}
+        self._connections: dict[tuple[Endpoint, str], Connection] = {}
+        self._opening: dict[tuple[Endpoint, str], _Opening] = {}
         self._topics: dict[str, _Known] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
         self._brokers_at = -math.inf
@@ -79,25 +79,28 @@ class Client:
 
         Raises ConnectionLostError when none can be reached, AuthenticationError, ClosedError.
         """
-        for connection in self._connections.values():
-            if connection.is_open:
+        for (_, lane), connection in self._connections.items():
+            if connection.is_open and not lane:
                 return connection
         last: ClientError = ConnectionLostError("no bootstrap servers")
         for endpoint in dict.fromkeys((*self.brokers.values(), *self._bootstrap)):
             try:
-                return await self._connection(endpoint)
+                return await self._connection(endpoint, "")
             except ConnectionLostError as error:
                 last = error
         raise last
 
-    async def broker(self, broker_id: int) -> Connection:
-        """Return a connection to a broker. Raises ConnectionLostError, also for a broker that is not known."""
+    async def broker(self, broker_id: int, *, lane: str = "") -> Connection:
+        """Return a connection to a broker. Raises ConnectionLostError, also for a broker that is not known.
+
+        Each lane has a connection of its own: a response waits for those of all requests before it.
+        """
         if broker_id not in self.brokers or self._is_old(self._brokers_at):
             await self.refresh()
         endpoint = self.brokers.get(broker_id)
         if endpoint is None:
             raise ConnectionLostError(f"broker {broker_id} is not in the cluster")
-        return await self._connection(endpoint)
+        return await self._connection(endpoint, lane)
 
     async def leader(self, topic: str, partition: int) -> int:
         """Return the broker that leads a partition. Raises ResponseError, ConnectionLostError."""
@@ -149,27 +152,39 @@ class Client:
     async def refresh(self, topics: Iterable[str] | None = ()) -> None:
         """Ask for the brokers, and for these topics (None: all). Raises ResponseError, ConnectionLostError."""
         names = None if topics is None else list(topics)
+        response = await self.metadata(names)
+        for topic in response.topics if names else ():
+            check(topic.error_code, f"asking for topic {topic.name!r}")
+
+    async def metadata(self, names: list[str] | None, *, create: bool = False) -> MetadataResponse:
+        """Ask for the brokers, and for these topics (None: all), and keep what is good. Raises ConnectionLostError.
+
+        `create`: whether the broker may create those that do not exist, if it does such things.
+        """
         connection = await self.any_connection()
         version = connection.version_of(3, METADATA_VERSION_MAX)
-        request = MetadataRequest(allow_auto_topic_creation=version < 4)
+        request = MetadataRequest(allow_auto_topic_creation=create or version < 4)
         if names is None:
             request.topics = None if version else []
         else:
-            if not names and not version:
-                names = [""]  # an empty list would mean all
-            request.topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+            asked = names if names or version else [""]  # in version 0 an empty list would mean all
+            request.topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in asked]
         response: MetadataResponse = await connection.ask(request, version=version)
         self.cluster_id = response.cluster_id or ""
         self.controller_id = response.controller_id
         self.brokers = {node.node_id: Endpoint(node.host, node.port) for node in response.brokers}
         self._brokers_at = trio.current_time()
         for topic in response.topics:
-            if topic.name is not None and not topic.error_code:
+            if topic.name and not topic.error_code:
                 self._learn(topic.name, topic)
-        for topic in response.topics if names and names != [""] else ():
-            if topic.error_code:
+            elif names:
                 self._topics.pop(topic.name or "", None)
-                check(topic.error_code, f"asking for topic {topic.name!r}")
+        return response
+
+    def known(self, name: str) -> Topic | None:
+        """Return the newest metadata of a topic, however old, without asking for it."""
+        known = self._topics.get(name)
+        return None if known is None else known.topic
 
     def _learn(self, name: str, topic: Topic) -> None:
         """Keep what is new of a topic: a broker that lags behind names leaders of older epochs (KIP-320)."""
@@ -196,6 +211,10 @@ class Client:
         if not topics:
             self._coordinators.clear()
             self._brokers_at = -math.inf
+
+    def forget_coordinator(self, key: str, key_type: int = GROUP) -> None:
+        """Let the coordinator be looked for again before it is asked."""
+        self._coordinators.pop((key_type, key), None)
 
     # --- asking ---------------------------------------------------------------------------------------------
 
@@ -259,16 +278,17 @@ class Client:
         *,
         key_type: int = GROUP,
         error_of: Callable[[Any], int] = top_level_error,
+        lane: str = "",
         **options: Any,
     ) -> Any:
         """Ask the coordinator of a group or transactional id; NOT_COORDINATOR and the like make it look again."""
 
         async def attempt() -> Any:
-            connection = await self.broker(await self.coordinator(key, key_type))
+            connection = await self.broker(await self.coordinator(key, key_type), lane=lane)
             response = await connection.ask(message, **options)
             code = error_of(response)
             if code in (*_WRONG_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
-                self._coordinators.pop((key_type, key), None)
+                self.forget_coordinator(key, key_type)
                 raise ResponseError(code, f"asking the coordinator of {key!r}")
             return response
 
@@ -290,26 +310,27 @@ class Client:
 
     # --- connections ----------------------------------------------------------------------------------------
 
-    async def _connection(self, endpoint: Endpoint) -> Connection:
-        connection = self._connections.get(endpoint)
+    async def _connection(self, endpoint: Endpoint, lane: str) -> Connection:
+        place = endpoint, lane
+        connection = self._connections.get(place)
         if connection is not None and connection.is_open:
             return connection
         if self._is_closed:
             raise ClosedError("the client is closed")
-        opening = self._opening.get(endpoint)
+        opening = self._opening.get(place)
         if opening is None:
             # A task of the client, so that whoever is cancelled here takes it from nobody else.
-            opening = self._opening[endpoint] = _Opening()
-            self._nursery.start_soon(self._open, endpoint, opening)
+            opening = self._opening[place] = _Opening()
+            self._nursery.start_soon(self._open, place, opening)
         await opening.done.wait()
         if opening.failure is not None:
-            raise type(opening.failure)(*opening.failure.args)
-        return self._connections[endpoint]
+            raise type(opening.failure)(*opening.failure.args) from opening.failure
+        return self._connections[place]
 
-    async def _open(self, endpoint: Endpoint, opening: _Opening) -> None:
+    async def _open(self, place: tuple[Endpoint, str], opening: _Opening) -> None:
         try:
-            self._connections[endpoint] = await start_connection(
-                self._nursery, endpoint, self.settings, dial=self._dial
+            self._connections[place] = await start_connection(
+                self._nursery, place[0], self.settings, dial=self._dial
             )
         except ClientError as error:
             opening.failure = error
@@ -317,7 +338,7 @@ class Client:
             opening.failure = ClosedError("the client is closed")
             raise
         finally:
-            del self._opening[endpoint]
+            del self._opening[place]
             opening.done.set()
 
     def close(self) -> None:

@@ -24,7 +24,7 @@ from barnabas.client.errors import (
 )
 from barnabas.client.frames import FrameReader
 from barnabas.client.settings import ClientSettings, Endpoint
-from barnabas.network.dialing import dial
+from barnabas.network.dialing import dial, reason_of
 from barnabas.wire import registry
 from barnabas.wire.errors import DecodeError, EncodeError
 from barnabas.wire.generated.errors import ErrorCode
@@ -64,6 +64,28 @@ class _Waiter:
     response: Any = None
 
 
+@dataclass(slots=True)
+class Begun:
+    """A request that has been sent; made by `Connection.begin`."""
+
+    connection: Connection
+    key: int
+    seconds: float
+    deadline: float
+    """Time at which the connection is given up (trio's clock, s)."""
+    waiter: _Waiter | None = None
+
+    async def response(self) -> Any:
+        """Wait for the response; None for Produce with acks=0. Raises ConnectionLostError."""
+        if self.waiter is None:
+            return None
+        try:
+            with trio.fail_at(self.deadline):
+                return await self.connection.response_to(self.waiter)
+        except trio.TooSlowError:
+            raise self.connection.late(self) from None
+
+
 class Connection:
     """An open connection; made by `open_connection`, which closes it."""
 
@@ -71,6 +93,8 @@ class Connection:
         self.peer = peer
         self.versions: dict[int, tuple[int, int]] = {}
         """Versions that the broker serves: (first, last version) by API key; empty until `handshake`."""
+        self.features: dict[str, int] = {}
+        """Levels of features that the cluster works with, by name (KIP-584)."""
         self._stream = stream
         self._settings = settings
         self._send_lock = trio.StrictFIFOLock()
@@ -117,19 +141,40 @@ class Connection:
         Others may ask at the same time. Raises ConnectionLostError, UnsupportedVersionError, EncodeError. Whoever is
         cancelled while it waits leaves the answer to be thrown away.
         """
+        begun = await self.begin(message, version=version, version_max=version_max, timeout_ms=timeout_ms)
+        return await begun.response()
+
+    async def begin(
+        self,
+        message: Any,
+        *,
+        version: int | None = None,
+        version_max: int | None = None,
+        timeout_ms: float | None = None,
+    ) -> Begun:
+        """Send a request, to wait for its response later: whoever begins several has them sent in this order.
+
+        Raises as `ask`.
+        """
         key = registry.key_of(type(message).__name__.removesuffix("Request"))
         if version is None:
             version = self.version_of(key, version_max)
         seconds = (self._settings.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        begun = Begun(self, key, seconds, trio.current_time() + seconds)
         try:
-            with trio.fail_after(seconds):
-                return await self._ask(key, version, message)
+            with trio.fail_at(begun.deadline):
+                begun.waiter = await self._begin(key, version, message)
         except trio.TooSlowError:
-            # What comes later could not be told from the answers to others.
-            self._fail(f"no answer to {registry.name_of(key)} in {seconds:g} s")
-            raise self._lost() from None
+            raise self.late(begun) from None
+        return begun
 
-    async def _ask(self, key: int, version: int, message: Any) -> Any:
+    def late(self, begun: Begun) -> ConnectionLostError:
+        """End the connection because of a response that is late, and return the error that says so."""
+        # What comes later could not be told from the answers to others.
+        self._fail(f"no answer to {registry.name_of(begun.key)} in {begun.seconds:g} s")
+        return self._lost()
+
+    async def _begin(self, key: int, version: int, message: Any) -> _Waiter | None:
         await trio.lowlevel.checkpoint_if_cancelled()  # nothing has been sent yet
         if self._send_lock.locked():
             await self._send_lock.acquire()
@@ -138,10 +183,9 @@ class Connection:
         try:
             if self._login is not None and self._login.is_due and not self._failure:
                 await self._log_in()
-            waiter = await self._send(key, version, message)
+            return await self._send(key, version, message)
         finally:
             self._send_lock.release()
-        return None if waiter is None else await self._response_to(waiter)
 
     async def _ask_in_turn(self, message: Any, version: int) -> Any:
         """Ask while nobody else may; to be called by whoever holds the lock. Raises ConnectionLostError."""
@@ -151,7 +195,7 @@ class Connection:
             with trio.fail_after(seconds):
                 waiter = await self._send(key, version, message)
                 assert waiter is not None
-                return await self._response_to(waiter)
+                return await self.response_to(waiter)
         except trio.TooSlowError:
             self._fail(f"no answer to {registry.name_of(key)} in {seconds:g} s")
             raise self._lost() from None
@@ -179,7 +223,8 @@ class Connection:
                 self._fail("a request was broken off")
         return waiter if is_answered else None
 
-    async def _response_to(self, waiter: _Waiter) -> Any:
+    async def response_to(self, waiter: _Waiter) -> Any:
+        """Wait for a response. Raises ConnectionLostError."""
         await waiter.settled.wait()
         if waiter.response is None:
             raise self._lost()
@@ -268,6 +313,7 @@ class Connection:
             response = await self.ask(ApiVersionsRequest(), version=0)
         check(response.error_code, f"asking {self.peer} for its versions")
         self.versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+        self.features = {one.name: one.max_version_level for one in response.finalized_features}
 
     async def _log_in(self) -> None:
         """Log in, for the first time or again; to be called by whoever holds the lock."""
@@ -406,5 +452,4 @@ def _as_bytes(chunk: object) -> bytes | bytearray | memoryview:
 
 
 def _cause(error: BaseException) -> str:
-    cause = error.__cause__ or error
-    return str(cause) or type(cause).__name__
+    return reason_of(error.__cause__ or error)

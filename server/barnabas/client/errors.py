@@ -56,6 +56,69 @@ class ResponseError(ClientError):
         return f"{text} ({self.message})" if self.message else text
 
 
+class TimedOutError(ClientError):
+    """Something did not come about in the time that a setting gives it."""
+
+
+class BufferFullError(TimedOutError):
+    """The buffer of a producer stayed full for `max_block_ms`."""
+
+
+class DeliveryTimeoutError(TimedOutError):
+    """A record was not acknowledged in `delivery_timeout_ms`; it may be in the log or not."""
+
+
+class RecordTooLargeError(ClientError):
+    """A record is larger than a request, or the whole buffer, may be."""
+
+
+class ProducerFencedError(ClientError):
+    """Another producer has taken over the transactional id; this one can do nothing more."""
+
+
+class TransactionFailedError(ClientError):
+    """The transaction cannot be committed, only aborted; its cause says why."""
+
+
+class TransactionAbortedError(ClientError):
+    """The transaction was aborted before the record was sent."""
+
+
+class NotAssignedError(ClientError):
+    """The consumer does not have the partition."""
+
+
+class NoOffsetError(ClientError):
+    """Nothing says where to begin: no offset is committed, and `offset_reset` is "none"."""
+
+
+class OffsetOutOfRangeError(ClientError):
+    """The log has no such offset (any more), and `offset_reset` is "none"."""
+
+
+class LogTruncatedError(ClientError):
+    """Records that were read have gone from the log, as its leader epochs show, and `offset_reset` is "none"."""
+
+
+class DamagedRecordsError(ClientError):
+    """A batch that was fetched does not fit its checksum, or cannot be read."""
+
+
+class CommitFailedError(ClientError):
+    """The partitions belong to another member by now: the group has rebalanced without this one."""
+
+
+class FencedInstanceError(ClientError):
+    """Another consumer has joined the group with the same instance id."""
+
+
+def copy_of(error: ClientError) -> ClientError:
+    """Return an error to raise for one of several who wait for the same thing."""
+    copy = type(error)(*error.args)
+    copy.__cause__ = error.__cause__
+    return copy
+
+
 def describe(code: int) -> str:
     """Return the name of an error code, as in `NOT_LEADER_OR_FOLLOWER`."""
     known = _CODES.get(code)

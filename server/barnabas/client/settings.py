@@ -60,6 +60,8 @@ class ClientSettings:
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     metadata_max_age_ms: int = 300_000
+    creates_topics: bool = False
+    """True to let the broker create the topics that a producer or consumer uses (`allow.auto.create.topics`)."""
     tls: ssl.SSLContext | None = None
     sasl: SaslCredentials | None = None
 

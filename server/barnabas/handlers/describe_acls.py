@@ -30,7 +30,7 @@ class DescribeAcls:
 
     async def handle(self, context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
         """Describe what matches; numbers that mean nothing match nothing."""
-        require_authorizer(context)
+        require_authorizer(context, "No Authorizer is configured on the broker")
         acls, wanted = self.metadata.image.acls, filter_of(request)
         await context.reserve(acls.count * ACL_BYTES)
         resources: dict[ResourcePattern, Resource] = {}

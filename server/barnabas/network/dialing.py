@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import trio
 
 from barnabas.errors import leaves
@@ -24,3 +26,18 @@ async def dial(host: str, port: int) -> trio.SocketStream:
         ) from None
     stream.setsockopt(trio.socket.IPPROTO_TCP, trio.socket.TCP_NODELAY, 1)
     return stream
+
+
+def reason_of(error: BaseException) -> str:
+    """Return in a few words why a connection could not be opened, or has ended."""
+    if isinstance(error, ConnectionRefusedError) and error.errno:
+        return "nothing listens there (connection refused)"
+    if (
+        isinstance(error, OSError)
+        and error.errno
+        and (error.strerror or "").startswith("Error connecting to")
+    ):
+        return os.strerror(error.errno)  # Trio's own text repeats the address
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__

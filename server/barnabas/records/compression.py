@@ -45,6 +45,9 @@ _loaded = {0}  # ids of codecs whose libraries are there
 CODEC_NAMES = {codec: codec.name.lower() for codec in Codec}
 CODECS_BY_NAME = {name: codec for codec, name in CODEC_NAMES.items()} | {"uncompressed": Codec.NONE}
 
+# Lowest and highest level (KIP-390, KIP-780); gzip also takes -1, its default. snappy has none.
+LEVELS = {Codec.GZIP: (1, 9), Codec.LZ4: (1, 17), Codec.ZSTD: (-131072, 22)}
+
 
 def codec_of(codec_id: int) -> Codec:
     """Return the codec with that id. Raises UnsupportedCompressionError for one that does not exist."""
@@ -68,6 +71,12 @@ def load_steps(*codecs: int) -> Steps[None]:
 def _load(codec: int) -> None:
     import_module(f"barnabas.records.codecs.{CODEC_NAMES[_CODECS[codec]]}")
     _loaded.add(codec)
+
+
+def is_valid_level(codec: int, level: int) -> bool:
+    """Say whether Kafka's `compression.<codec>.level` may be `level`."""
+    low, high = LEVELS.get(Codec(codec), (0, -1))
+    return low <= level <= high or (codec == Codec.GZIP and level == -1)
 
 
 def compress(codec: int, data: Buffer, level: int | None = None, *, magic: int = 2) -> bytes:

@@ -73,7 +73,7 @@ def to_bytes(value: Any) -> bytes | None:
 def to_json(value: Any) -> Any:
     """Return bytes and texts in the form of the control API."""
     if isinstance(value, bytes):
-        from barnabas.tools.seeding.looking import plain
+        from barnabas.tools.inspection.plain_records import plain
 
         return plain(value)
     return value

@@ -51,7 +51,7 @@ def _main(arguments: Sequence[str]) -> int:
     from barnabas.config.setting import SettingError
     from barnabas.environment.ephemeral import ephemeral_directory
 
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     log_lines.begin(options.log_level)
     try:
         seeds = _seeds(options)
@@ -62,49 +62,50 @@ def _main(arguments: Sequence[str]) -> int:
         return USAGE_ERROR
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command's options."""
+    found = argparse.ArgumentParser(
         prog="barnabas test-server",
         description="Start a broker for tests, with its data in memory and a control API. Prints one line of JSON when it "
         "is ready: bootstrap_servers, listeners, control_url, pid, version. Ends when its standard input or its parent "
         "process does.",
     )
-    parser.add_argument(
+    found.add_argument(
         "--listen",
         metavar="HOST:PORT",
         default="127.0.0.1:0",
         help="where to listen (default: a free port of 127.0.0.1)",
     )
-    parser.add_argument(
+    found.add_argument(
         "--control",
         metavar="HOST:PORT",
         default="127.0.0.1:0",
         help="where the control API is (default: the same)",
     )
-    parser.add_argument(
+    found.add_argument(
         "--control-token", metavar="TOKEN", default="", help="what requests of the control API must bring"
     )
-    parser.add_argument(
+    found.add_argument(
         "--topic", metavar="NAME[:PARTITIONS[:KEY=VALUE,...]]", action="append", default=[],
         help="make a topic; may be repeated",
     )  # fmt: skip
-    parser.add_argument(
+    found.add_argument(
         "--seed-file", metavar="FILE", help="topics, records, groups, ACLs, users, quotas in YAML"
     )
-    parser.add_argument(
+    found.add_argument(
         "--set", metavar="KEY=VALUE", action="append", default=[], help="set one setting; may be repeated"
     )
-    parser.add_argument("--as-version", metavar="VERSION", help="be Apache Kafka of this version")
-    parser.add_argument(
+    found.add_argument("--as-version", metavar="VERSION", help="be Apache Kafka of this version")
+    found.add_argument(
         "--stay",
         action="store_true",
         help="do not end with standard input or the parent process, but at a signal alone",
     )
-    parser.add_argument(
+    found.add_argument(
         "--log-level", default="warning", choices=("debug", "info", "warning", "error"),
         help="how much to log on standard error (default: %(default)s)",
     )  # fmt: skip
-    return parser
+    return found
 
 
 def _seeds(options: argparse.Namespace) -> Seeds | None:

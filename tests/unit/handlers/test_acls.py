@@ -265,6 +265,7 @@ async def test_acls_are_there_after_a_restart(tmp_path):
 async def test_without_an_authorizer_there_are_no_acls(tmp_path):
     async with broker_to_ask(tmp_path, {}) as asked:
         assert (await asked(described(), 3)).error_code == ErrorCode.SECURITY_DISABLED
+        assert (await asked(described(), 3)).error_message == "No Authorizer is configured on the broker"
         assert (await create(asked, creation()))[0][0] == ErrorCode.SECURITY_DISABLED
         assert (await delete(asked, to_delete()))[0][0] == ErrorCode.SECURITY_DISABLED
 

@@ -378,12 +378,21 @@ def test_zstd_came_with_format_v2(magic):
 
 
 @pytest.mark.parametrize(
-    ("codec", "levels"),
-    [(Codec.GZIP, (-1, 1, 6, 9)), (Codec.LZ4, (1, 9, 17)), (Codec.ZSTD, (-131072, -1, 0, 3, 22))],
+    ("codec", "valid", "invalid"),
+    [
+        (Codec.GZIP, (-1, 1, 6, 9), (-2, 0, 10)),
+        (Codec.LZ4, (1, 9, 17), (0, -1, 18)),
+        (Codec.ZSTD, (-131072, -1, 0, 3, 22), (-131073, 23)),
+        (Codec.SNAPPY, (), (0, 1, -1)),
+        (Codec.NONE, (), (0, 1, -1)),
+    ],
 )
-def test_all_levels_of_kafkas_settings_are_taken(codec, levels):
-    for level in levels:
+def test_levels(codec, valid, invalid):
+    for level in valid:
+        assert compression.is_valid_level(codec, level)
         assert unpack(codec, compress(codec, TEXT, level)) == TEXT
+    for level in invalid:
+        assert not compression.is_valid_level(codec, level)
 
 
 def test_higher_levels_compress_more():

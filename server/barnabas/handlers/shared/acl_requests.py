@@ -42,10 +42,10 @@ ACL_BYTES = 200
 """Approximate bytes of an ACL in a response."""
 
 
-def require_authorizer(context: RequestContext) -> None:
-    """Raise SECURITY_DISABLED where there is no authorizer, as Kafka answers."""
+def require_authorizer(context: RequestContext, text: str = "No Authorizer is configured.") -> None:
+    """Raise SECURITY_DISABLED where there is no authorizer; `text` has Kafka's words."""
     if not context.asks_authorizer:
-        raise RequestError(ErrorCode.SECURITY_DISABLED, "no authorizer is configured on this broker")
+        raise RequestError(ErrorCode.SECURITY_DISABLED, text)
 
 
 def binding_of(

@@ -28,37 +28,7 @@ JOBS = 8
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns the exit code: 1 if a case failed."""
-    parser = argparse.ArgumentParser(
-        prog="barnabas conform",
-        description="Judge any Kafka broker by what it says on the wire. It makes topics, groups and transactional ids "
-        "of its own, whose names begin with conform-, and removes them.",
-    )
-    add_target(parser)
-    parser.add_argument(
-        "--select",
-        metavar="PATTERN",
-        action="append",
-        default=[],
-        help="only such cases: an API or a suite (Metadata, walks), or a pattern ('Fetch/v1?/*'); may be repeated",
-    )
-    parser.add_argument(
-        "--skip", metavar="PATTERN", action="append", default=[], help="not such cases; may be repeated"
-    )
-    parser.add_argument(
-        "--list", action="store_true", help="list the cases with their rules, and ask nothing"
-    )
-    parser.add_argument(
-        "--random", metavar="N", type=int, default=10, help="how many random walks (default: 10)"
-    )
-    parser.add_argument("--seed", metavar="N", type=int, help="repeat a run's random choices")
-    parser.add_argument(
-        "--jobs", metavar="N", type=int, default=JOBS, help=f"how many cases at a time (default: {JOBS})"
-    )
-    parser.add_argument("--junit", metavar="FILE", help="write the results as JUnit XML")
-    parser.add_argument("--html", metavar="FILE", help="write the results as one HTML file")
-    parser.add_argument("--json", metavar="FILE", help="write the results as JSON")
-    parser.add_argument("--quiet", action="store_true", help="print no exchanges of failures")
-    options = parser.parse_args(arguments)
+    options = parser().parse_args(arguments)
     seed = secrets.randbelow(1 << 32) if options.seed is None else options.seed
     cases = selected(all_cases(random_walks=options.random), options.select, options.skip)
     if not cases:
@@ -78,6 +48,39 @@ def main(arguments: Sequence[str]) -> int:
         return FAILED
     _write(options, fixture, results, seed)
     return FOUND if any(one.verdict is Verdict.FAILED for one in results) else DONE
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command's options."""
+    found = argparse.ArgumentParser(
+        prog="barnabas conform",
+        description="Judge any Kafka broker by what it says on the wire. It makes topics, groups and transactional ids "
+        "of its own, whose names begin with conform-, and removes them.",
+    )
+    add_target(found)
+    found.add_argument(
+        "--select",
+        metavar="PATTERN",
+        action="append",
+        default=[],
+        help="only such cases: an API or a suite (Metadata, walks), or a pattern ('Fetch/v1?/*'); may be repeated",
+    )
+    found.add_argument(
+        "--skip", metavar="PATTERN", action="append", default=[], help="not such cases; may be repeated"
+    )
+    found.add_argument("--list", action="store_true", help="list the cases with their rules, and ask nothing")
+    found.add_argument(
+        "--random", metavar="N", type=int, default=10, help="how many random walks (default: 10)"
+    )
+    found.add_argument("--seed", metavar="N", type=int, help="repeat a run's random choices")
+    found.add_argument(
+        "--jobs", metavar="N", type=int, default=JOBS, help=f"how many cases at a time (default: {JOBS})"
+    )
+    found.add_argument("--junit", metavar="FILE", help="write the results as JUnit XML")
+    found.add_argument("--html", metavar="FILE", help="write the results as one HTML file")
+    found.add_argument("--json", metavar="FILE", help="write the results as JSON")
+    found.add_argument("--quiet", action="store_true", help="print no exchanges of failures")
+    return found
 
 
 async def _conform(options: argparse.Namespace, cases: list[Case], seed: int) -> tuple[Fixture, list[Result]]:

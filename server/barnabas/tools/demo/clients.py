@@ -130,15 +130,21 @@ CLIENTS: tuple[tuple[str, str, Callable[[Demo, str, str], str]], ...] = (
 
 
 def instructions(demo: Demo, sasl_address: str, ssl_address: str) -> str:
-    """Return what a user is shown."""
+    """Return what a user is shown; an address is empty where no listener has that security protocol."""
     people = "\n".join(f"  {user:6} {demo.passwords[user]}" for user in USERS)
+    ways = [("SCRAM-SHA-512", sasl_address), ("certificates", ssl_address)]
+    where = (
+        ", ".join(f"{way} at {address}" for way, address in ways if address) or "no listener asks for them"
+    )
     parts = [
-        f"Users and passwords (SCRAM-SHA-512 at {sasl_address}, certificates at {ssl_address}):\n{people}",
+        f"Users and passwords ({where}):\n{people}",
         f"admin may do everything, alice may write to topics {PREFIX}*, bob may read them in groups {PREFIX}*.",
     ]
-    parts += [f"# {title}\n{write(demo, user, sasl_address)}" for title, user, write in CLIENTS]
-    certificate = librdkafka_with_certificate(demo, WRITER, ssl_address)
-    parts.append(f"# kcat -F FILE and any librdkafka with a certificate\n{certificate}")
-    parts.append(f"# Java with a certificate\n{java_with_certificate(demo, WRITER, ssl_address)}")
+    if sasl_address:
+        parts += [f"# {title}\n{write(demo, user, sasl_address)}" for title, user, write in CLIENTS]
+    if ssl_address:
+        certificate = librdkafka_with_certificate(demo, WRITER, ssl_address)
+        parts.append(f"# kcat -F FILE and any librdkafka with a certificate\n{certificate}")
+        parts.append(f"# Java with a certificate\n{java_with_certificate(demo, WRITER, ssl_address)}")
     parts.append(f"Everything is in {demo.directory}; a second start uses it again.")
     return "\n\n".join(parts) + "\n"

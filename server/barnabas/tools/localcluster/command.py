@@ -36,7 +36,7 @@ STOP_SECONDS = 30.0
 
 def main(arguments: Sequence[str]) -> int:
     """Run `barnabas cluster`; returns the exit code."""
-    options = _options(arguments)
+    options = parser().parse_args(arguments)
     try:
         check_settings(options.config, options.set)
     except SettingError as error:
@@ -50,38 +50,37 @@ def main(arguments: Sequence[str]) -> int:
     return FAILED
 
 
-def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command's options."""
+    found = argparse.ArgumentParser(
         prog="barnabas cluster", description="Start a cluster of brokers with its ZooKeeper on this machine."
     )
-    parser.add_argument("--brokers", type=_count, default=3, metavar="N", help="how many (default: 3)")
-    where = parser.add_mutually_exclusive_group()
+    found.add_argument("--brokers", type=_count, default=3, metavar="N", help="how many (default: 3)")
+    where = found.add_mutually_exclusive_group()
     where.add_argument(
         "--dir", metavar="DIR", help="where to keep everything (default: ~/.local/state/barnabas-cluster)"
     )
     where.add_argument(
         "--ephemeral", action="store_true", help="keep everything in memory, and remove it at the end"
     )
-    parser.add_argument(
+    found.add_argument(
         "--port", type=_port, default=9092, metavar="P",
         help="port of the first broker, the next ones count up (default: 9092); 0 for any free ones",
     )  # fmt: skip
-    parser.add_argument("--racks", default="", metavar="A,B,...", help="racks of the brokers, in turn")
-    parser.add_argument("--config", metavar="FILE", help="a server.properties file for all brokers")
-    parser.add_argument(
+    found.add_argument("--racks", default="", metavar="A,B,...", help="racks of the brokers, in turn")
+    found.add_argument("--config", metavar="FILE", help="a server.properties file for all brokers")
+    found.add_argument(
         "--set",
         metavar="KEY=VALUE",
         action="append",
         default=[],
         help="set one setting of all brokers; may be repeated",
     )
-    parser.add_argument(
+    found.add_argument(
         "--log-level", default="warning", choices=("debug", "info", "warning", "error"),
         help="how much brokers write to their logs (default: %(default)s)",
     )  # fmt: skip
-    zookeeper = parser.add_argument_group(
-        "ZooKeeper, which runs in this process unless another one is wanted"
-    )
+    zookeeper = found.add_argument_group("ZooKeeper, which runs in this process unless another one is wanted")
     zookeeper.add_argument("--zookeeper", metavar="HOST:PORT,.../CHROOT", help="use one that runs already")
     zookeeper.add_argument(
         "--apache-zookeeper",
@@ -99,7 +98,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     zookeeper.add_argument(
         "--maven", default=MAVEN_CENTRAL, metavar="URL", help="the Maven repository (default: %(default)s)"
     )
-    return parser.parse_args(arguments)
+    return found
 
 
 def _count(text: str) -> int:

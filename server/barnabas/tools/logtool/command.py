@@ -39,14 +39,7 @@ FAILED = failed("log")
 
 def main(arguments: Sequence[str]) -> int:
     """Run `barnabas log`; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="barnabas log", description="Show, check and repair log dirs, without a broker."
-    )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    common = _common_options()
-    for add in (_add_dump, _add_verify, _add_repair, _add_stats):
-        add(commands, common)
-    options = parser.parse_args(arguments)
+    options = parser().parse_args(arguments)
     logging.getLogger("barnabas.log").addHandler(
         logging.NullHandler()
     )  # recovery's own messages: rows say it all
@@ -60,6 +53,18 @@ def main(arguments: Sequence[str]) -> int:
             raise
         print(f"barnabas log: {error}", file=sys.stderr)
     return FAILED
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command's options."""
+    found = argparse.ArgumentParser(
+        prog="barnabas log", description="Show, check and repair log dirs, without a broker."
+    )
+    commands = found.add_subparsers(required=True, metavar="COMMAND")
+    common = _common_options()
+    for add in (_add_dump, _add_verify, _add_repair, _add_stats):
+        add(commands, common)
+    return found
 
 
 def _common_options() -> argparse.ArgumentParser:

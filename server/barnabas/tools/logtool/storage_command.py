@@ -39,7 +39,7 @@ class RefusedError(Exception):
 
 def main(arguments: Sequence[str]) -> int:
     """Run `barnabas storage`; returns the exit code."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     logging.basicConfig(level="WARNING", format="%(levelname)s %(message)s", stream=sys.stderr)
     try:
         code: int = options.run(options)
@@ -52,11 +52,12 @@ def main(arguments: Sequence[str]) -> int:
     return code
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command's options."""
+    found = argparse.ArgumentParser(
         prog="barnabas storage", description="Prepare log dirs before the first start of a broker."
     )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = found.add_subparsers(required=True, metavar="COMMAND")
     where = argparse.ArgumentParser(add_help=False)
     where.add_argument("-c", "--config", metavar="FILE", help="a server.properties file")
     where.add_argument("--data", metavar="DIR", help="where the data is (default: ~/.local/state/barnabas)")
@@ -83,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     info.set_defaults(run=_info)
     random = commands.add_parser("random-uuid", help="print a random cluster id")
     random.set_defaults(run=_random_uuid)
-    return parser
+    return found
 
 
 def _random_uuid(_: argparse.Namespace) -> int:

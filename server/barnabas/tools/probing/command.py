@@ -20,18 +20,7 @@ from barnabas.tools.probing.text import lines_of
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="barnabas probe",
-        description="Look at any Kafka broker: what it advertises and truly serves, its limits, habits and times, and "
-        "what clients can do with it. Nothing is changed unless --write is given.",
-    )  # fmt: skip
-    add_target(parser)
-    parser.add_argument(
-        "--write", action="store_true", help="also make a topic, append to it, commit, and remove it again"
-    )
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.add_argument("--html", metavar="FILE", help="write the report as one HTML file")
-    options = parser.parse_args(arguments)
+    options = parser().parse_args(arguments)
     try:
         report = trio.run(_probe, options)
     except OptionError as error:
@@ -50,6 +39,22 @@ def main(arguments: Sequence[str]) -> int:
         for line in lines_of(report):
             print(line)
     return DONE
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command's options."""
+    found = argparse.ArgumentParser(
+        prog="barnabas probe",
+        description="Look at any Kafka broker: what it advertises and truly serves, its limits, habits and times, and "
+        "what clients can do with it. Nothing is changed unless --write is given.",
+    )  # fmt: skip
+    add_target(found)
+    found.add_argument(
+        "--write", action="store_true", help="also make a topic, append to it, commit, and remove it again"
+    )
+    found.add_argument("--json", action="store_true", help="print the report as JSON")
+    found.add_argument("--html", metavar="FILE", help="write the report as one HTML file")
+    return found
 
 
 async def _probe(options: argparse.Namespace) -> Report:

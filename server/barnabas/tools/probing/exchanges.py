@@ -18,7 +18,7 @@ import trio
 from barnabas.client.errors import AuthenticationError, ConnectionLostError
 from barnabas.client.login import Login
 from barnabas.client.settings import ClientSettings, Endpoint
-from barnabas.network.dialing import dial
+from barnabas.network.dialing import dial, reason_of
 from barnabas.wire import registry
 from barnabas.wire.errors import DecodeError
 from barnabas.wire.generated.errors import ErrorCode
@@ -109,7 +109,7 @@ class Target:
                 f"{self.endpoint}: no connection in {self.settings.connect_timeout_ms} ms"
             ) from None
         except (OSError, ssl.SSLError, trio.BrokenResourceError) as error:
-            raise ConnectionLostError(f"{self.endpoint}: {error.__cause__ or error}") from error
+            raise ConnectionLostError(f"{self.endpoint}: {reason_of(error.__cause__ or error)}") from error
 
     async def _log_in(self, wire: Wire) -> None:
         assert self.settings.sasl is not None

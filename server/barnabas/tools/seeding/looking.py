@@ -6,12 +6,12 @@ they are UTF-8, and `{"base64": ...}` otherwise: the form in which seeds are des
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from barnabas.records.batch import BatchHeader, iter_batches, read_records
-from barnabas.records.control import ControlType, parse_type
+from barnabas.records.committed import AbortedBatches
+from barnabas.tools.inspection.plain_records import plain, plain_headers
 from barnabas.tools.seeding.local_requests import LocalRequests, records_of
 from barnabas.tools.seeding.planting import Planting, error_name
 from barnabas.tools.seeding.seeds import SeedError
@@ -32,16 +32,6 @@ class NotThereError(SeedError):
     """There is no such topic, partition or group."""
 
 
-def plain(data: bytes | None) -> str | JsonObject | None:
-    """Return bytes as text where they are UTF-8, as base64 otherwise."""
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": b64encode(data).decode()}
-
-
 def plain_record(partition: int, record: Record) -> JsonObject:
     """Return a record as plain values."""
     return {
@@ -50,23 +40,17 @@ def plain_record(partition: int, record: Record) -> JsonObject:
         "timestamp": record.timestamp,
         "key": plain(record.key),
         "value": plain(record.value),
-        "headers": [{name: plain(value)} for name, value in record.headers],
+        "headers": plain_headers(record.headers),
     }
 
 
 def _data_batches(records: bytes, offset: int, transactions: Iterable[Any]) -> tuple[list[Batch], int]:
     """Return the batches of records that are no markers and not of one of these aborted transactions, and what follows."""
     found: list[Batch] = []
-    aborted = sorted(((one.first_offset, one.producer_id) for one in transactions), reverse=True)
-    active: set[int] = set()
+    aborted = AbortedBatches(transactions)
     for position, header in iter_batches(records):
         offset = header.next_offset
-        while aborted and aborted[-1][0] <= header.last_offset:
-            active.add(aborted.pop()[1])
-        if header.is_control:
-            if any(parse_type(one.key) is ControlType.ABORT for one in read_records(records, position)):
-                active.discard(header.producer_id)
-        elif not (header.is_transactional and header.producer_id in active):
+        if not aborted.hides(records, position, header) and not header.is_control:
             found.append((records, position, header))
     return found, offset
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.startup import StartupError
 from barnabas.records.building import encode_batch
+from barnabas.records.partitioner import partition_of_key
 from barnabas.records.record import Record
 from barnabas.security.scram import MECHANISMS, salted_password
 from barnabas.tools.seeding.local_requests import LocalRequests
-from barnabas.tools.seeding.partitioner import partition_of_key
 from barnabas.tools.seeding.seeds import EARLIEST, LATEST, SeedError
 from barnabas.wire.generated.errors import ErrorCode
 

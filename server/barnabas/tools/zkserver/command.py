@@ -28,7 +28,7 @@ class SetupError(Exception):
 
 def main(arguments: Sequence[str]) -> int:
     """Run `barnabas zookeeper`; returns the exit code."""
-    options = _options(arguments)
+    options = parser().parse_args(arguments)
     log_lines.begin(options.log_level)
     code = FAILED
     try:
@@ -41,29 +41,30 @@ def main(arguments: Sequence[str]) -> int:
     return code
 
 
-def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command's options."""
+    found = argparse.ArgumentParser(
         prog="barnabas zookeeper",
         description="Start a ZooKeeper server of one node, for clusters on one machine. It has no quorum: where a "
         "cluster must outlive its machine, use Apache ZooKeeper on three.",
     )
-    parser.add_argument(
+    found.add_argument(
         "--listen", type=_address, default=("localhost", 2181), metavar="HOST:PORT",
         help="where to listen (default: localhost:2181); port 0 for a free one",
     )  # fmt: skip
-    parser.add_argument(
+    found.add_argument(
         "--data", metavar="DIR", help="where to keep znodes (default: ~/.local/state/barnabas-zookeeper)"
     )
-    parser.add_argument(
+    found.add_argument(
         "--jaas", metavar="FILE",
         help=f"a JAAS file as Apache ZooKeeper has it: the users of its section Server ({DIGEST_MODULE} required "
         'user_NAME="PASSWORD";) may log in by SASL',
     )  # fmt: skip
-    parser.add_argument(
+    found.add_argument(
         "--log-level", default="warning", choices=("debug", "info", "warning", "error"),
         help="how much to log on standard error (default: %(default)s)",
     )  # fmt: skip
-    return parser.parse_args(arguments)
+    return found
 
 
 def _address(text: str) -> tuple[str, int]:

@@ -13,7 +13,7 @@ import trio
 from barnabas.config.setting import SettingError
 from barnabas.ending import DONE, FAILED
 from barnabas.tools.localcluster.children import ChildError, ending
-from barnabas.tools.localcluster.command import _directory, _options, check_settings
+from barnabas.tools.localcluster.command import _directory, check_settings, parser
 from barnabas.tools.localcluster.defaults import settings_of
 from barnabas.tools.localcluster.process_group import ProcessGroup
 from barnabas.tools.localcluster.workers import _moved, _ports_used
@@ -37,12 +37,12 @@ def test_brokers_have_copies_for_each_other_all_but_one_of_which_must_be_there(b
 
 @pytest.mark.parametrize("text", ["1", "100"])
 def test_a_cluster_has_up_to_a_hundred_brokers(text):
-    assert _options(["--brokers", text]).brokers == int(text)
+    assert parser().parse_args(["--brokers", text]).brokers == int(text)
 
 
 @pytest.mark.parametrize("text", ["0", "65535"])
 def test_ports_begin_anywhere(text):
-    assert _options(["--port", text]).port == int(text)
+    assert parser().parse_args(["--port", text]).port == int(text)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_ports_begin_anywhere(text):
 )  # fmt: skip
 def test_other_options_are_refused(arguments, capsys):
     with pytest.raises(SystemExit):
-        _options(arguments)
+        parser().parse_args(arguments)
     assert "usage: barnabas cluster" in capsys.readouterr().err
 
 
@@ -90,22 +90,22 @@ def test_settings_with_which_no_broker_starts_are_refused_at_once(pair):
 
 def test_everything_is_kept_where_it_is_said_or_in_the_users_state(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    with _directory(_options(["--dir", str(tmp_path / "a" / "b")])) as found:
+    with _directory(parser().parse_args(["--dir", str(tmp_path / "a" / "b")])) as found:
         assert found == tmp_path / "a" / "b"
         assert found.is_dir()
-    with _directory(_options([])) as found:
+    with _directory(parser().parse_args([])) as found:
         assert found == tmp_path / "state" / "barnabas-cluster"
     monkeypatch.delenv("XDG_STATE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    with _directory(_options([])) as found:
+    with _directory(parser().parse_args([])) as found:
         assert found == tmp_path / "home" / ".local" / "state" / "barnabas-cluster"
-    with _directory(_options(["--ephemeral"])) as found:
+    with _directory(parser().parse_args(["--ephemeral"])) as found:
         assert found.is_dir()
     assert not found.exists()
     (tmp_path / "file").touch()
     with (
         pytest.raises(ChildError, match="file"),
-        _directory(_options(["--dir", str(tmp_path / "file" / "x")])),
+        _directory(parser().parse_args(["--dir", str(tmp_path / "file" / "x")])),
     ):
         pass
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.records.partitioner import murmur2
 from barnabas.security.acls import AccessControlEntry, AclBinding, PatternType, Permission, ResourcePattern
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.serving.quotas.entities import QuotaEntity
 from barnabas.tools.seeding.files import document_of, seeds_of_file, seeds_of_options
-from barnabas.tools.seeding.partitioner import murmur2
 from barnabas.tools.seeding.reading import read_seeds
 from barnabas.tools.seeding.seeds import (
     EARLIEST,

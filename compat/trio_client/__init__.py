@@ -1,0 +1,1 @@
+"""The Trio client against Apache Kafka and Barnabas, alone and in groups with members of librdkafka."""

@@ -1,0 +1,130 @@
+"""Asking several brokers at once, and outcomes by what was asked for."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import trio
+
+from barnabas.client.client import Client
+from barnabas.client.errors import ClientError, ConnectionLostError, ResponseError
+from barnabas.wire.topic_partitions import TopicPartition
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+Outcome = ClientError | None
+"""None for what was done."""
+
+BROKER_TIMEOUT_MS_MAX = 30_000
+
+
+def outcome(code: int, doing: str, message: str | None = None) -> ResponseError | None:
+    """Return the error of a code, None for 0."""
+    return ResponseError(code, doing, message) if code else None
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Return partitions by topic, sorted."""
+    found: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        found.setdefault(topic, []).append(partition)
+    return found
+
+
+class Base:
+    """A client, and how several of its brokers are asked."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    @property
+    def _timeout_ms(self) -> int:
+        """Time that a broker may take, so that it answers before the client gives up."""
+        return min(BROKER_TIMEOUT_MS_MAX, self.client.settings.request_timeout_ms * 4 // 5)
+
+    async def _version(self, key: int) -> int:
+        """Return the version in which any broker is asked. Raises UnsupportedVersionError."""
+        return (await self.client.any_connection()).version_of(key)
+
+    async def _brokers(self) -> list[int]:
+        await self.client.refresh()
+        return sorted(self.client.brokers)
+
+    async def _ask_brokers(
+        self, message: Any, brokers: Iterable[int] | None = None
+    ) -> dict[int, Any | ClientError]:
+        """Ask brokers, all without a list, at the same time: response or error by broker."""
+        wanted = await self._brokers() if brokers is None else list(brokers)
+        return await self._each(wanted, lambda one: self.client.ask_broker(one, message))
+
+    async def _each(self, keys: Iterable[K], ask: Callable[[K], Awaitable[V]]) -> dict[K, V | ClientError]:
+        """Do something for each at the same time: result or error for each, in the order of `keys`."""
+        wanted = list(dict.fromkeys(keys))
+        found: dict[K, V | ClientError] = {}
+
+        async def one(key: K) -> None:
+            try:
+                found[key] = await ask(key)
+            except ClientError as error:
+                found[key] = error
+
+        async with trio.open_nursery() as nursery:
+            for key in wanted:
+                nursery.start_soon(one, key)
+        return {key: found[key] for key in wanted}
+
+    async def _of_leaders(
+        self,
+        partitions: Iterable[TopicPartition],
+        ask: Callable[[int, list[TopicPartition]], Awaitable[Mapping[TopicPartition, V | ClientError]]],
+    ) -> dict[TopicPartition, V | ClientError]:
+        """Ask the leaders of partitions, each once for all of its own; again where the leader was another.
+
+        `ask(broker, partitions)` returns a result or an error for each.
+        """
+        wanted = list(dict.fromkeys(partitions))
+        found: dict[TopicPartition, V | ClientError] = {}
+        backoff_s = self.client.settings.retry_backoff_ms / 1000
+        for _ in range(self.client.settings.retries + 1):
+            left = [one for one in wanted if one not in found or _may_pass(found[one])]
+            if not left:
+                break
+            if found:
+                self.client.forget(*by_topic(left))
+                await trio.sleep(backoff_s * random.uniform(0.8, 1.2))
+                backoff_s = min(backoff_s * 2, self.client.settings.retry_backoff_max_ms / 1000)
+            found |= await self._once_of_leaders(left, ask)
+        return {one: found[one] for one in wanted}
+
+    async def _once_of_leaders(
+        self,
+        wanted: list[TopicPartition],
+        ask: Callable[[int, list[TopicPartition]], Awaitable[Mapping[TopicPartition, V | ClientError]]],
+    ) -> dict[TopicPartition, V | ClientError]:
+        found: dict[TopicPartition, V | ClientError] = {}
+        by_leader: dict[int, list[TopicPartition]] = {}
+        with suppress(ClientError):  # which is found again below
+            await self.client.refresh(by_topic(wanted))  # all topics with one request
+        for topic, partition in wanted:
+            try:
+                leader = await self.client.leader(topic, partition)
+            except ClientError as error:
+                found[topic, partition] = error
+            else:
+                by_leader.setdefault(leader, []).append((topic, partition))
+        answers = await self._each(by_leader, lambda leader: ask(leader, by_leader[leader]))
+        for leader, answer in answers.items():
+            if isinstance(answer, ClientError):
+                found |= dict.fromkeys(by_leader[leader], answer)
+            else:
+                missing = ConnectionLostError(f"broker {leader} has left it out of its answer")
+                found |= {one: answer.get(one, missing) for one in by_leader[leader]}
+        return found
+
+
+def _may_pass(value: object) -> bool:
+    return isinstance(value, ClientError) and value.is_retriable

@@ -1,0 +1,308 @@
+"""The cluster itself: brokers, their log dirs, features, replicas that move, elections, the quorum of controllers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from barnabas.client.administration.base import Base, Outcome, by_topic, outcome
+from barnabas.client.errors import ClientError, check
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.metadata import MetadataRequest
+from barnabas.wire.topic_partitions import TopicPartition
+
+PREFERRED, UNCLEAN = 0, 1
+"""Elections: of the first replica, or of any that lives, which may lose records."""
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+_DESCRIBE_CLUSTER, _UPDATE_FEATURES, _ELECT_LEADERS = 60, 57, 43
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerInfo:
+    """A broker as it advertises itself."""
+
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None
+    is_fenced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterInfo:
+    """A cluster; a controller of -1 says that none is known."""
+
+    cluster_id: str
+    controller_id: int
+    brokers: tuple[BrokerInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSize:
+    """A replica in a log dir: its bytes, and how many offsets it lags behind; `is_future`: it moves there."""
+
+    topic: str
+    partition: int
+    size_bytes: int
+    offset_lag: int
+    is_future: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogDir:
+    """A log dir of a broker; -1 bytes where a broker does not tell them."""
+
+    broker_id: int
+    path: str
+    total_bytes: int
+    usable_bytes: int
+    error: ClientError | None
+    replicas: tuple[ReplicaSize, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """A feature: the levels that the broker supports, and the one that is finalized, None if none is."""
+
+    name: str
+    min_level: int
+    max_level: int
+    finalized_level: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reassignment:
+    """Replicas of a partition that are being moved."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumNode:
+    """A voter or observer of the metadata quorum; times in ms since 1970, -1 where they are not told."""
+
+    node_id: int
+    role: str
+    log_end_offset: int
+    fetched_at_ms: int
+    caught_up_at_ms: int
+
+
+class Cluster(Base):
+    """Calls that concern brokers and replicas."""
+
+    async def describe_cluster(self, *, fenced: bool = False) -> ClusterInfo:
+        """Return the brokers, with `fenced` also those that are not admitted. Raises ClientError."""
+        connection = await self.client.any_connection()
+        if _DESCRIBE_CLUSTER not in connection.versions:
+            found = await self.client.ask(MetadataRequest(topics=[]), version_max=12)
+            brokers = [BrokerInfo(one.node_id, one.host, one.port, one.rack, False) for one in found.brokers]
+            return ClusterInfo(found.cluster_id or "", found.controller_id, tuple(_sorted(brokers)))
+        from barnabas.wire.generated.describe_cluster import DescribeClusterRequest
+
+        request = DescribeClusterRequest()
+        version = connection.version_of(_DESCRIBE_CLUSTER)
+        request.include_fenced_brokers = fenced and version >= 2
+        response = await connection.ask(request, version=version)
+        check(response.error_code, "describing the cluster", response.error_message)
+        brokers = [
+            BrokerInfo(one.broker_id, one.host, one.port, one.rack, one.is_fenced) for one in response.brokers
+        ]
+        return ClusterInfo(response.cluster_id, response.controller_id, tuple(_sorted(brokers)))
+
+    async def log_dirs(self, brokers: Iterable[int] | None = None) -> dict[int, list[LogDir] | ClientError]:
+        """Return the log dirs of brokers."""
+        from barnabas.wire.generated.describe_log_dirs import DescribeLogDirsRequest
+
+        answers = await self._ask_brokers(DescribeLogDirsRequest(None), brokers)
+        found: dict[int, list[LogDir] | ClientError] = {}
+        for broker, answer in answers.items():
+            if isinstance(answer, ClientError):
+                found[broker] = answer
+                continue
+            error = outcome(answer.error_code, f"asking broker {broker} for its log dirs")
+            found[broker] = error or [_log_dir(broker, one) for one in answer.results]
+        return found
+
+    async def move_replicas(
+        self, broker: int, dirs: Mapping[TopicPartition, str]
+    ) -> dict[TopicPartition, Outcome]:
+        """Have a broker move replicas of its own to other log dirs."""
+        from barnabas.wire.generated.alter_replica_log_dirs import AlterReplicaLogDirsRequest as Request
+
+        request = Request()
+        for path in sorted(set(dirs.values())):
+            topics = by_topic(one for one, where in dirs.items() if where == path)
+            request.dirs.append(
+                Request.AlterReplicaLogDir(
+                    path,
+                    [Request.AlterReplicaLogDirTopic(topic, numbers) for topic, numbers in topics.items()],
+                )
+            )
+        response = await self.client.ask_broker(broker, request)
+        return {
+            (topic.topic_name, one.partition_index): outcome(
+                one.error_code, f"moving a replica on broker {broker}"
+            )
+            for topic in response.results
+            for one in topic.partitions
+        }
+
+    async def features(self, broker: int | None = None) -> list[Feature]:
+        """Return the features of a broker and their finalized levels. Raises ClientError."""
+        from barnabas.wire.generated.api_versions import ApiVersionsRequest
+
+        connection = await (self.client.any_connection() if broker is None else self.client.broker(broker))
+        settings = self.client.settings
+        request = ApiVersionsRequest(settings.software_name, settings.software_version)
+        response = await connection.ask(request, version_max=4)
+        check(response.error_code, "asking for features")
+        finalized = {one.name: one.max_version_level for one in response.finalized_features}
+        known = {one.name: (one.min_version, one.max_version) for one in response.supported_features}
+        return [
+            Feature(name, *known.get(name, (-1, -1)), finalized.get(name))
+            for name in sorted({*known, *finalized})
+        ]
+
+    async def update_features(
+        self, levels: Mapping[str, int], *, kind: int = UPGRADE, only_check: bool = False
+    ) -> dict[str, Outcome]:
+        """Finalize levels of features; 0 takes one back."""
+        from barnabas.wire.generated.update_features import UpdateFeaturesRequest as Request
+
+        version = await self._version(_UPDATE_FEATURES)
+        request = Request(self._timeout_ms)
+        for name, level in levels.items():
+            update = Request.FeatureUpdateKey(name, level)
+            if version:
+                update.upgrade_type = kind
+            else:
+                update.allow_downgrade = kind != UPGRADE
+            request.feature_updates.append(update)
+        request.validate_only = only_check and version >= 1
+        response = await self.client.ask_controller(request, version=version)
+        if response.error_code or not response.results:  # since v2 there is one error for all
+            check(response.error_code, "updating features", response.error_message)
+            return dict.fromkeys(levels)
+        return {
+            one.feature: outcome(one.error_code, f"updating feature {one.feature!r}", one.error_message)
+            for one in response.results
+        }
+
+    # --- replicas -------------------------------------------------------------------------------------------
+
+    async def reassign(
+        self, replicas: Mapping[TopicPartition, Iterable[int] | None]
+    ) -> dict[TopicPartition, Outcome]:
+        """Begin to move partitions to other brokers; None cancels what is under way."""
+        from barnabas.wire.generated.alter_partition_reassignments import (
+            AlterPartitionReassignmentsRequest as Request,
+        )
+
+        request = Request(self._timeout_ms)
+        for topic, numbers in by_topic(replicas).items():
+            partitions = []
+            for number in numbers:
+                wanted = replicas[topic, number]
+                partitions.append(
+                    Request.ReassignablePartition(number, None if wanted is None else list(wanted))
+                )
+            request.topics.append(Request.ReassignableTopic(topic, partitions))
+        response = await self.client.ask_controller(request)
+        check(response.error_code, "reassigning partitions", response.error_message)
+        return {
+            (topic.name, one.partition_index): outcome(
+                one.error_code, f"reassigning {topic.name}-{one.partition_index}", one.error_message
+            )
+            for topic in response.responses
+            for one in topic.partitions
+        }
+
+    async def reassignments(self) -> dict[TopicPartition, Reassignment]:
+        """Return what is being moved. Raises ClientError."""
+        from barnabas.wire.generated.list_partition_reassignments import ListPartitionReassignmentsRequest
+
+        response = await self.client.ask_controller(ListPartitionReassignmentsRequest(self._timeout_ms, None))
+        check(response.error_code, "listing reassignments", response.error_message)
+        return {
+            (topic.name, one.partition_index): Reassignment(
+                tuple(one.replicas), tuple(one.adding_replicas), tuple(one.removing_replicas)
+            )
+            for topic in response.topics
+            for one in topic.partitions
+        }
+
+    async def elect_leaders(
+        self, partitions: Iterable[TopicPartition] | None, *, kind: int = PREFERRED
+    ) -> dict[TopicPartition, Outcome]:
+        """Elect leaders of partitions, of all without a list; ELECTION_NOT_NEEDED is no error."""
+        from barnabas.wire.generated.elect_leaders import ElectLeadersRequest as Request
+
+        version = await self._version(_ELECT_LEADERS)
+        request = Request(kind if version else 0, None, self._timeout_ms)
+        if partitions is not None:
+            topics = by_topic(partitions)
+            request.topic_partitions = [
+                Request.TopicPartitions(topic, numbers) for topic, numbers in topics.items()
+            ]
+        response = await self.client.ask_controller(request, version=version)
+        check(response.error_code, "electing leaders")
+        return {
+            (topic.topic, one.partition_id): outcome(
+                0 if one.error_code == ErrorCode.ELECTION_NOT_NEEDED else one.error_code,
+                f"electing a leader of {topic.topic}-{one.partition_id}",
+                one.error_message,
+            )
+            for topic in response.replica_election_results
+            for one in topic.partition_result
+        }
+
+    async def unregister_broker(self, broker: int) -> None:
+        """Have a cluster in KRaft mode forget a broker that has stopped. Raises ClientError."""
+        from barnabas.wire.generated.unregister_broker import UnregisterBrokerRequest
+
+        response = await self.client.ask_controller(UnregisterBrokerRequest(broker))
+        check(response.error_code, f"unregistering broker {broker}", response.error_message)
+
+    async def quorum(self) -> tuple[int, int, list[QuorumNode]]:
+        """Return leader, epoch and nodes of the metadata quorum. Raises ClientError."""
+        from barnabas.wire.generated.describe_quorum import DescribeQuorumRequest as Request
+
+        topic = Request.TopicData("__cluster_metadata", [Request.PartitionData(0)])
+        response = await self.client.ask(Request([topic]))
+        check(response.error_code, "describing the quorum", response.error_message)
+        found = response.topics[0].partitions[0]
+        check(found.error_code, "describing the quorum", found.error_message)
+        nodes = [_node(one, "voter") for one in found.current_voters]
+        return (
+            found.leader_id,
+            found.leader_epoch,
+            nodes + [_node(one, "observer") for one in found.observers],
+        )
+
+
+def _sorted(brokers: Iterable[BrokerInfo]) -> list[BrokerInfo]:
+    return sorted(brokers, key=lambda one: one.broker_id)
+
+
+def _log_dir(broker: int, found: Any) -> LogDir:
+    replicas = tuple(
+        ReplicaSize(topic.name, one.partition_index, one.partition_size, one.offset_lag, one.is_future_key)
+        for topic in sorted(found.topics, key=lambda one: one.name)
+        for one in sorted(topic.partitions, key=lambda one: one.partition_index)
+    )
+    error = outcome(found.error_code, f"log dir {found.log_dir} of broker {broker}")
+    return LogDir(broker, found.log_dir, found.total_bytes, found.usable_bytes, error, replicas)
+
+
+def _node(found: Any, role: str) -> QuorumNode:
+    return QuorumNode(
+        found.replica_id,
+        role,
+        found.log_end_offset,
+        found.last_fetch_timestamp,
+        found.last_caught_up_timestamp,
+    )

@@ -1,0 +1,285 @@
+"""Groups of every kind: which there are, their members, taken out again, and deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from barnabas.client.administration.base import Base, Outcome, outcome
+from barnabas.client.errors import ClientError, ResponseError, check
+from barnabas.wire.codec import decode_versioned
+from barnabas.wire.errors import DecodeError
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.topic_partitions import TopicPartition
+
+CLASSIC, CONSUMER, SHARE, STREAMS = KINDS = "classic", "consumer", "share", "streams"
+_LIST_GROUPS = 16
+_STATES_SINCE, _TYPES_SINCE = 4, 5
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGroup:
+    """A group in a list; `state` is empty where brokers are too old to tell it."""
+
+    group_id: str
+    kind: str
+    protocol_type: str
+    state: str
+    coordinator: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """A member of a group, and the partitions that it has; `epoch` is None in a classic group."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    epoch: int | None
+    subscription: tuple[str, ...]
+    assignment: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupInfo:
+    """A group with its members; `epoch` is None in a classic group."""
+
+    group_id: str
+    kind: str
+    state: str
+    assignor: str
+    epoch: int | None
+    coordinator: int
+    members: tuple[GroupMember, ...]
+
+
+class Groups(Base):
+    """Calls that concern groups."""
+
+    async def list_groups(
+        self, *, states: Sequence[str] = (), kinds: Sequence[str] = ()
+    ) -> tuple[dict[str, ListedGroup], dict[int, ClientError]]:
+        """Return groups by id, in their order, and the errors of brokers that could not tell theirs."""
+        from barnabas.wire.generated.list_groups import ListGroupsRequest as Request
+
+        async def ask(broker: int) -> list[ListedGroup]:
+            connection = await self.client.broker(broker)
+            version = connection.version_of(_LIST_GROUPS)
+            request = Request()
+            if version >= _STATES_SINCE:
+                request.states_filter = list(states)
+            if version >= _TYPES_SINCE:
+                request.types_filter = list(kinds)
+            response = await self.client.ask_broker(broker, request, version=version)
+            check(response.error_code, f"listing the groups of broker {broker}")
+            return [
+                ListedGroup(
+                    one.group_id,
+                    one.group_type.lower() or CLASSIC,
+                    one.protocol_type,
+                    one.group_state,
+                    broker,
+                )
+                for one in response.groups
+            ]
+
+        groups: dict[str, ListedGroup] = {}
+        failures = {}
+        for broker, answer in (await self._each(await self._brokers(), ask)).items():
+            if isinstance(answer, ClientError):
+                failures[broker] = answer
+            else:
+                groups |= {one.group_id: one for one in answer if _is_wanted(one, states, kinds)}
+        return dict(sorted(groups.items())), failures
+
+    async def describe_groups(self, kinds: dict[str, str]) -> dict[str, GroupInfo | ClientError]:
+        """Describe groups, whose kinds are given."""
+        return await self._each(kinds, lambda group_id: self._describe(group_id, kinds[group_id]))
+
+    async def _describe(self, group_id: str, kind: str) -> GroupInfo:
+        request: Any
+        if kind == CLASSIC:
+            from barnabas.wire.generated.describe_groups import DescribeGroupsRequest
+
+            request = DescribeGroupsRequest([group_id])
+        elif kind == CONSUMER:
+            from barnabas.wire.generated.consumer_group_describe import ConsumerGroupDescribeRequest
+
+            request = ConsumerGroupDescribeRequest([group_id])
+        elif kind == SHARE:
+            from barnabas.wire.generated.share_group_describe import ShareGroupDescribeRequest
+
+            request = ShareGroupDescribeRequest([group_id])
+        else:
+            from barnabas.wire.generated.streams_group_describe import StreamsGroupDescribeRequest
+
+            request = StreamsGroupDescribeRequest([group_id])
+        response = await self.client.ask_coordinator(
+            group_id, request, error_of=lambda one: one.groups[0].error_code
+        )
+        (group,) = response.groups
+        check(group.error_code, f"describing group {group_id!r}", group.error_message)
+        coordinator = await self.client.coordinator(group_id)
+        if kind == CLASSIC:
+            if (
+                group.group_state == "Dead"
+            ):  # as versions say it that have no error for a group that is not there
+                raise ResponseError(ErrorCode.GROUP_ID_NOT_FOUND, f"describing group {group_id!r}")
+            members = tuple(_classic_member(one, group.protocol_type) for one in group.members)
+            return GroupInfo(
+                group_id, kind, group.group_state, group.protocol_data, None, coordinator, members
+            )
+        of = _streams_member(group) if kind == STREAMS else _member
+        return GroupInfo(
+            group_id,
+            kind,
+            group.group_state,
+            getattr(group, "assignor_name", "") or "",
+            group.group_epoch,
+            coordinator,
+            tuple(of(one) for one in group.members),
+        )
+
+    async def delete_groups(self, group_ids: Iterable[str]) -> dict[str, Outcome]:
+        """Delete groups that have no members, with their offsets."""
+        from barnabas.wire.generated.delete_groups import DeleteGroupsRequest
+
+        async def ask(group_id: str) -> None:
+            response = await self.client.ask_coordinator(
+                group_id, DeleteGroupsRequest([group_id]), error_of=lambda one: one.results[0].error_code
+            )
+            (result,) = response.results
+            check(result.error_code, f"deleting group {group_id!r}", result.error_message)
+
+        return await self._each(group_ids, ask)
+
+    async def remove_members(
+        self, group_id: str, members: Iterable[GroupMember], *, reason: str = "removed by an administrator"
+    ) -> dict[str, Outcome]:
+        """Take members out of a group; static ones by their instance ids. Outcomes by member id."""
+        from barnabas.wire.generated.leave_group import LeaveGroupRequest as Request
+
+        wanted = list(members)
+        request = Request(group_id)
+        connection = await self.client.broker(await self.client.coordinator(group_id))
+        version = connection.version_of(13)
+        for one in wanted:
+            # Kafka's own tool names a static member by its instance id alone.
+            identity = Request.MemberIdentity("" if one.instance_id else one.member_id, one.instance_id)
+            if version >= 5:
+                identity.reason = reason
+            request.members.append(identity)
+        if version < 3:
+            if len(wanted) != 1:
+                raise ResponseError(ErrorCode.UNSUPPORTED_VERSION, "removing several members at once")
+            request = Request(group_id, wanted[0].member_id)
+        response = await self.client.ask_coordinator(group_id, request, version=version)
+        check(response.error_code, f"removing members of {group_id!r}")
+        if version < 3:
+            return {wanted[0].member_id: None}
+        doing = f"removing a member of {group_id!r}"
+        return {
+            member.member_id: outcome(result.error_code, doing)
+            for member, result in zip(wanted, response.members, strict=True)
+        }
+
+
+def _is_wanted(group: ListedGroup, states: Sequence[str], kinds: Sequence[str]) -> bool:
+    """Filter again what brokers that are too old to do so have sent."""
+    has_state = not states or not group.state or group.state.lower() in {one.lower() for one in states}
+    return has_state and (not kinds or group.kind in {one.lower() for one in kinds})
+
+
+def _classic_member(member: Any, protocol_type: str) -> GroupMember:
+    assignment: tuple[TopicPartition, ...] = ()
+    subscription: tuple[str, ...] = ()
+    if protocol_type == "consumer":
+        assignment, subscription = (
+            _assigned(bytes(member.member_assignment)),
+            _subscribed(bytes(member.member_metadata)),
+        )
+    return GroupMember(
+        member.member_id,
+        member.group_instance_id,
+        member.client_id,
+        member.client_host,
+        None,
+        subscription,
+        assignment,
+    )
+
+
+def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
+    """Return the partitions in an assignment; none in what is no consumer's."""
+    from barnabas.wire.generated.data import consumer_protocol_assignment
+
+    if not data:
+        return ()
+    try:
+        found = decode_versioned(consumer_protocol_assignment.CODEC, data, newer_as_latest=True)
+    except DecodeError:
+        return ()
+    return tuple(
+        (one.topic, number) for one in found.assigned_partitions for number in sorted(one.partitions)
+    )
+
+
+def _subscribed(data: bytes) -> tuple[str, ...]:
+    from barnabas.wire.generated.data import consumer_protocol_subscription
+
+    if not data:
+        return ()
+    try:
+        return tuple(
+            decode_versioned(consumer_protocol_subscription.CODEC, data, newer_as_latest=True).topics
+        )
+    except DecodeError:
+        return ()
+
+
+def _member(member: Any) -> GroupMember:
+    """Return a member of a consumer or share group."""
+    pattern = getattr(member, "subscribed_topic_regex", None)
+    return GroupMember(
+        member.member_id,
+        getattr(member, "instance_id", None),
+        member.client_id,
+        member.client_host,
+        member.member_epoch,
+        (*member.subscribed_topic_names, *((f"/{pattern}/",) if pattern else ())),
+        tuple(
+            (topic.topic_name, number)
+            for topic in member.assignment.topic_partitions
+            for number in sorted(topic.partitions)
+        ),
+    )
+
+
+def _streams_member(group: Any) -> Any:
+    """Return what makes members of a streams group, whose partitions are those of their active tasks' sources."""
+    subtopologies = (group.topology.subtopologies if group.topology is not None else None) or ()
+    sources = {
+        one.subtopology_id: (*one.source_topics, *(topic.name for topic in one.repartition_source_topics))
+        for one in subtopologies
+    }
+
+    def of(member: Any) -> GroupMember:
+        tasks = member.assignment.active_tasks
+        return GroupMember(
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            member.member_epoch,
+            tuple(sorted({topic for topics in sources.values() for topic in topics})),
+            tuple(
+                (topic, number)
+                for task in tasks
+                for topic in sources.get(task.subtopology_id, ())
+                for number in sorted(task.partitions)
+            ),
+        )
+
+    return of

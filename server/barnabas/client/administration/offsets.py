@@ -1,0 +1,172 @@
+"""Offsets of groups: what they have committed, set anew, and forgotten; of share groups where they begin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from barnabas.client.administration.base import Base, Outcome, by_topic, outcome
+from barnabas.client.errors import ClientError, UnsupportedVersionError, check
+from barnabas.wire.topic_partitions import TopicPartition
+
+_OFFSET_FETCH = 9
+_OFFSET_FETCH_MAX = _OFFSET_COMMIT_MAX = 9
+"""Later versions name topics by their ids."""
+_MANY_GROUPS_SINCE, _ALL_TOPICS_SINCE = 8, 2
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """An offset that a group has committed; `lag` is what a share group's coordinator tells, -1 where nobody does."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+    lag: int = -1
+
+
+Committed = dict[TopicPartition, CommittedOffset | ClientError]
+
+
+class Offsets(Base):
+    """Calls that concern the offsets of groups."""
+
+    async def committed(self, group_ids: Iterable[str]) -> dict[str, Committed | ClientError]:
+        """Return all that groups have committed."""
+        return await self._each(group_ids, self._committed)
+
+    async def _committed(self, group_id: str) -> Committed:
+        from barnabas.wire.generated.offset_fetch import OffsetFetchRequest as Request
+
+        doing = f"asking for the offsets of {group_id!r}"
+        connection = await self.client.broker(await self.client.coordinator(group_id))
+        version = connection.version_of(_OFFSET_FETCH, _OFFSET_FETCH_MAX)
+        if version >= _MANY_GROUPS_SINCE:
+            many = Request(groups=[Request.OffsetFetchRequestGroup(group_id, topics=None)])
+            response = await self.client.ask_coordinator(
+                group_id, many, error_of=lambda one: one.groups[0].error_code, version=version
+            )
+            found = response.groups[0]
+        else:
+            if version < _ALL_TOPICS_SINCE:
+                raise UnsupportedVersionError(f"{connection.peer} cannot list the offsets of a group")
+            found = await self.client.ask_coordinator(group_id, Request(group_id, None), version=version)
+        check(found.error_code, doing)
+        offsets: Committed = {}
+        for topic in found.topics:
+            for one in topic.partitions:
+                error = outcome(one.error_code, f"{doing} of {topic.name}-{one.partition_index}")
+                if error is None and one.committed_offset < 0:
+                    continue
+                offsets[topic.name, one.partition_index] = error or CommittedOffset(
+                    one.committed_offset, one.committed_leader_epoch, one.metadata or ""
+                )
+        return dict(sorted(offsets.items()))
+
+    async def commit_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Outcome]:
+        """Commit offsets for a group that has no members, or none yet."""
+        from barnabas.wire.generated.offset_commit import OffsetCommitRequest as Request
+
+        request = Request(group_id)
+        for topic, numbers in by_topic(offsets).items():
+            partitions = [Request.OffsetCommitRequestPartition(one, offsets[topic, one]) for one in numbers]
+            request.topics.append(Request.OffsetCommitRequestTopic(topic, partitions=partitions))
+        response = await self.client.ask_coordinator(
+            group_id, request, error_of=_first_partition, version_max=_OFFSET_COMMIT_MAX
+        )
+        return _outcomes(response.topics, f"committing for {group_id!r}")
+
+    async def delete_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, Outcome]:
+        """Have a group forget what it has committed for these partitions."""
+        from barnabas.wire.generated.offset_delete import OffsetDeleteRequest as Request
+
+        request = Request(group_id)
+        for topic, numbers in by_topic(partitions).items():
+            deleted = [Request.OffsetDeleteRequestPartition(one) for one in numbers]
+            request.topics.append(Request.OffsetDeleteRequestTopic(topic, deleted))
+        response = await self.client.ask_coordinator(group_id, request)
+        check(response.error_code, f"deleting offsets of {group_id!r}")
+        return _outcomes(response.topics, f"deleting offsets of {group_id!r}")
+
+    # --- share groups ---------------------------------------------------------------------------------------
+
+    async def share_offsets(self, group_ids: Iterable[str]) -> dict[str, Committed | ClientError]:
+        """Return the first offsets of share groups, of all their partitions."""
+        from barnabas.wire.generated.describe_share_group_offsets import (
+            DescribeShareGroupOffsetsRequest as Request,
+        )
+
+        async def ask(group_id: str) -> Committed:
+            group = Request.DescribeShareGroupOffsetsRequestGroup(group_id, None)
+            response = await self.client.ask_coordinator(
+                group_id, Request([group]), error_of=lambda one: one.groups[0].error_code
+            )
+            (found,) = response.groups
+            doing = f"asking for the offsets of {group_id!r}"
+            check(found.error_code, doing, found.error_message)
+            offsets: Committed = {}
+            for topic in found.topics:
+                for one in topic.partitions:
+                    error = outcome(one.error_code, doing, one.error_message)
+                    if error is None and one.start_offset < 0:
+                        continue
+                    offsets[topic.topic_name, one.partition_index] = error or CommittedOffset(
+                        one.start_offset, one.leader_epoch, lag=one.lag
+                    )
+            return dict(sorted(offsets.items()))
+
+        return await self._each(group_ids, ask)
+
+    async def set_share_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Outcome]:
+        """Have a share group without members begin at these offsets."""
+        from barnabas.wire.generated.alter_share_group_offsets import AlterShareGroupOffsetsRequest as Request
+
+        request = Request(group_id)
+        for topic, numbers in by_topic(offsets).items():
+            partitions = [
+                Request.AlterShareGroupOffsetsRequestPartition(one, offsets[topic, one]) for one in numbers
+            ]
+            request.topics.append(Request.AlterShareGroupOffsetsRequestTopic(topic, partitions))
+        response = await self.client.ask_coordinator(group_id, request)
+        doing = f"setting the offsets of {group_id!r}"
+        check(response.error_code, doing, response.error_message)
+        return {
+            (topic.topic_name, one.partition_index): outcome(one.error_code, doing, one.error_message)
+            for topic in response.responses
+            for one in topic.partitions
+        }
+
+    async def delete_share_offsets(self, group_id: str, topics: Iterable[str]) -> dict[str, Outcome]:
+        """Have a share group without members forget topics."""
+        from barnabas.wire.generated.delete_share_group_offsets import (
+            DeleteShareGroupOffsetsRequest as Request,
+        )
+
+        request = Request(group_id, [Request.DeleteShareGroupOffsetsRequestTopic(one) for one in topics])
+        response = await self.client.ask_coordinator(group_id, request)
+        doing = f"deleting the offsets of {group_id!r}"
+        check(response.error_code, doing, response.error_message)
+        return {
+            one.topic_name: outcome(one.error_code, doing, one.error_message) for one in response.responses
+        }
+
+
+def _first_partition(response: Any) -> int:
+    return next((one.error_code for topic in response.topics for one in topic.partitions), 0)
+
+
+def _outcomes(topics: Iterable[Any], doing: str) -> dict[TopicPartition, Outcome]:
+    return {
+        (topic.name, one.partition_index): outcome(
+            one.error_code, f"{doing}: {topic.name}-{one.partition_index}"
+        )
+        for topic in topics
+        for one in topic.partitions
+    }

@@ -1,0 +1,170 @@
+"""Transactions: which there are, what they touch, producers of partitions, and those that hang."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from barnabas.client.administration.base import Base, by_topic, outcome
+from barnabas.client.client import TRANSACTION
+from barnabas.client.errors import ClientError, UnsupportedVersionError, check
+from barnabas.wire.topic_partitions import TopicPartition
+
+_LIST_TRANSACTIONS = 66
+_DURATIONS_SINCE, _PATTERNS_SINCE = 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTransaction:
+    """A transactional id in a list."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+    coordinator: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionInfo:
+    """A transactional id with its transaction; `started_at_ms` is -1 where none is under way."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    state: str
+    timeout_ms: int
+    started_at_ms: int
+    coordinator: int
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerState:
+    """A producer that a partition knows; `transaction_offset` is where its open transaction begins, -1 for none."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_at_ms: int
+    coordinator_epoch: int
+    transaction_offset: int
+
+
+class Transactions(Base):
+    """Calls that concern transactions."""
+
+    async def list_transactions(
+        self,
+        *,
+        states: Sequence[str] = (),
+        producer_ids: Sequence[int] = (),
+        running_for_ms: int = -1,
+        pattern: str | None = None,
+    ) -> tuple[list[ListedTransaction], dict[int, ClientError]]:
+        """Return transactional ids, and the errors of brokers that could not tell theirs.
+
+        `running_for_ms`: only those whose transaction is older; `pattern`: only ids that an RE2 matches.
+        """
+        from barnabas.wire.generated.list_transactions import ListTransactionsRequest as Request
+
+        async def ask(broker: int) -> list[ListedTransaction]:
+            connection = await self.client.broker(broker)
+            newest = max(
+                _DURATIONS_SINCE if running_for_ms >= 0 else 0, _PATTERNS_SINCE if pattern is not None else 0
+            )
+            version = connection.version_of(_LIST_TRANSACTIONS)
+            request = Request(list(states), list(producer_ids), running_for_ms, pattern)
+            if version < newest:
+                raise UnsupportedVersionError(f"{connection.peer} has no such filter of transactions")
+            response = await self.client.ask_broker(broker, request, version=version)
+            check(response.error_code, f"listing the transactions of broker {broker}")
+            return [
+                ListedTransaction(one.transactional_id, one.producer_id, one.transaction_state, broker)
+                for one in response.transaction_states
+            ]
+
+        found: list[ListedTransaction] = []
+        failures = {}
+        for broker, answer in (await self._each(await self._brokers(), ask)).items():
+            if isinstance(answer, ClientError):
+                failures[broker] = answer
+            else:
+                found += answer
+        return sorted(found, key=lambda one: one.transactional_id), failures
+
+    async def describe_transactions(self, ids: Iterable[str]) -> dict[str, TransactionInfo | ClientError]:
+        """Describe the transactions of transactional ids."""
+        from barnabas.wire.generated.describe_transactions import DescribeTransactionsRequest
+
+        async def ask(transactional_id: str) -> TransactionInfo:
+            response = await self.client.ask_coordinator(
+                transactional_id,
+                DescribeTransactionsRequest([transactional_id]),
+                key_type=TRANSACTION,
+                error_of=lambda one: one.transaction_states[0].error_code,
+            )
+            (found,) = response.transaction_states
+            check(found.error_code, f"describing transactional id {transactional_id!r}")
+            return TransactionInfo(
+                transactional_id,
+                found.producer_id,
+                found.producer_epoch,
+                found.transaction_state,
+                found.transaction_timeout_ms,
+                found.transaction_start_time_ms,
+                await self.client.coordinator(transactional_id, TRANSACTION),
+                tuple((topic.topic, number) for topic in found.topics for number in sorted(topic.partitions)),
+            )
+
+        return await self._each(ids, ask)
+
+    async def producers(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, list[ProducerState] | ClientError]:
+        """Return the producers that partitions know."""
+        from barnabas.wire.generated.describe_producers import DescribeProducersRequest as Request
+
+        async def ask(
+            broker: int, wanted: list[TopicPartition]
+        ) -> dict[TopicPartition, list[ProducerState] | ClientError]:
+            topics = [Request.TopicRequest(topic, numbers) for topic, numbers in by_topic(wanted).items()]
+            response = await (await self.client.broker(broker)).ask(Request(topics))
+            found: dict[TopicPartition, list[ProducerState] | ClientError] = {}
+            for topic in response.topics:
+                for one in topic.partitions:
+                    doing = f"describing the producers of {topic.name}-{one.partition_index}"
+                    error = outcome(one.error_code, doing, one.error_message)
+                    found[topic.name, one.partition_index] = error or [
+                        ProducerState(
+                            state.producer_id,
+                            state.producer_epoch,
+                            state.last_sequence,
+                            state.last_timestamp,
+                            state.coordinator_epoch,
+                            state.current_txn_start_offset,
+                        )
+                        for state in sorted(one.active_producers, key=lambda state: state.producer_id)
+                    ]
+            return found
+
+        return await self._of_leaders(partitions, ask)
+
+    async def abort_transaction(self, partition: TopicPartition, producer: ProducerState) -> None:
+        """Write an abort marker into a partition for a producer whose transaction hangs there. Raises ClientError."""
+        from barnabas.wire.generated.write_txn_markers import WriteTxnMarkersRequest as Request
+
+        topic, number = partition
+        marker = Request.WritableTxnMarker(
+            producer.producer_id,
+            producer.producer_epoch,
+            False,
+            [Request.WritableTxnMarkerTopic(topic, [number])],
+            max(producer.coordinator_epoch, 0),
+        )
+        response = await self.client.ask_leader(
+            topic,
+            number,
+            Request([marker]),
+            error_of=lambda one: one.markers[0].topics[0].partitions[0].error_code,
+        )
+        assert response is not None

@@ -1,0 +1,89 @@
+"""Commits of a consumer's offsets: when the program says so, and from time to time.
+
+The rule: a commit counts only for the member that the consumer is now; where it is refused, the partitions are another's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import trio
+
+from barnabas.client.client import Client
+from barnabas.client.consuming import offsets
+from barnabas.client.consuming.partition import Partition
+from barnabas.client.consuming.settings import ConsumerSettings
+from barnabas.client.errors import ClientError, CommitFailedError, ResponseError
+from barnabas.client.values import GroupMetadata, OffsetAndMetadata, TopicPartition
+from barnabas.wire.generated.errors import ErrorCode
+
+
+class Commits:
+    """Commits offsets of a consumer that has a group. `run` is a task of the consumer."""
+
+    def __init__(
+        self,
+        client: Client,
+        settings: ConsumerSettings,
+        partitions: dict[TopicPartition, Partition],
+        group: Callable[[], GroupMetadata],
+        is_member: Callable[[], bool],
+        rejoin: Callable[[], None],
+    ) -> None:
+        """`is_member` tells whether the consumer has subscribed; `rejoin` is called when it is not known any more."""
+        self._client = client
+        self._settings = settings
+        self._partitions = partitions
+        self._group = group
+        self._is_member = is_member
+        self._rejoin = rejoin
+
+    async def commit(self, values: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Commit. Raises CommitFailedError, other ClientErrors."""
+        if not values:
+            await trio.lowlevel.checkpoint()
+            return
+        attempts = self._client.settings.retries
+        while True:
+            before = self._group()
+            if self._is_member() and before.generation_id < 0:
+                raise CommitFailedError(f"the consumer is not in group {before.group_id!r} now")
+            try:
+                await self._client.retrying(lambda: offsets.commit(self._client, self._group(), values))
+                break
+            except CommitFailedError:
+                if before.member_id and self._group() == before:
+                    self._rejoin()
+                raise
+            except ResponseError as error:
+                if error.code == ErrorCode.REBALANCE_IN_PROGRESS or not attempts:
+                    raise CommitFailedError(str(error)) from error
+                if error.code != ErrorCode.STALE_MEMBER_EPOCH:
+                    raise
+                attempts -= 1  # a heartbeat brings the newer epoch
+                await trio.sleep(self._client.settings.retry_backoff_ms / 1000)
+        for place, value in values.items():
+            if (partition := self._partitions.get(place)) is not None:
+                partition.committed_offset = value.offset
+
+    async def commit_done(self, places: Iterable[TopicPartition]) -> None:
+        """Commit offsets of what the program is done with, as far as that is new. Raises ClientError."""
+        values = {}
+        for place in places:
+            one = self._partitions.get(place)
+            if one is not None and one.done_offset >= 0 and one.done_offset != one.committed_offset:
+                epoch = one.epoch if one.done_offset == one.offset else -1
+                values[place] = OffsetAndMetadata(one.done_offset, epoch)
+        if values:
+            await self.commit(values)
+
+    async def run(self, fail: Callable[[ClientError], None]) -> None:
+        """Commit from time to time, for ever; an error that does not pass goes to the program."""
+        while True:
+            await trio.sleep(self._settings.auto_commit_interval_ms / 1000)
+            try:
+                await self.commit_done(list(self._partitions))
+            except ClientError as error:
+                if not error.is_retriable and not isinstance(error, CommitFailedError):
+                    fail(error)
+                    return

@@ -1,0 +1,71 @@
+"""Handing out records, and knowing whether the program is done with them.
+
+The rule: a program is done with what it was handed when it asks for more, and busy until then.
+"""
+
+from __future__ import annotations
+
+import trio
+
+from barnabas.client.consuming.fetching import Fetcher
+from barnabas.client.consuming.partition import Partition
+from barnabas.client.values import ConsumedRecord, TopicPartition
+
+
+class Handing:
+    """Records on their way from the fetcher to the program."""
+
+    def __init__(self, fetcher: Fetcher, partitions: dict[TopicPartition, Partition]) -> None:
+        self.idle = trio.Event()
+        """Set while the program waits for more; replaced when it is handed something."""
+        self.idle.set()
+        self._fetcher = fetcher
+        self._partitions = partitions
+        self._handed: set[Partition] = set()
+        """Partitions of which the program has records that it may not be done with."""
+        self._busy_since: float | None = None
+
+    def next(self) -> ConsumedRecord | None:
+        """Return a record, of the partitions in turn; None if there is none. Raises DamagedRecordsError."""
+        ready = self._fetcher.ready
+        for _ in range(len(ready)):
+            partition = ready[0]
+            is_gone = self._partitions.get(partition.place) is not partition or partition.is_revoked
+            if not is_gone and partition.is_paused:
+                ready.rotate(-1)
+                continue
+            if not is_gone:
+                chunks = len(partition.chunks)
+                record = partition.next()
+                if len(partition.chunks) < chunks:
+                    self._fetcher.wake()
+                    ready.rotate(-1)  # its next response comes after those of others
+                if record is not None:
+                    self._handed.add(partition)
+                    return record
+            if is_gone or not partition.chunks:
+                ready.remove(partition)
+        return None
+
+    def is_done(self) -> None:
+        """Note that the program asks for more."""
+        for partition in self._handed:
+            partition.done_offset = partition.offset
+        self._handed.clear()
+        self._busy_since = None
+        self.idle.set()
+
+    def is_busy(self) -> None:
+        """Note that the program has records."""
+        if self._busy_since is None:
+            self._busy_since = trio.current_time()
+        if self.idle.is_set():
+            self.idle = trio.Event()
+
+    def busy_s(self) -> float:
+        """Return for how long the program has been busy."""
+        return 0.0 if self._busy_since is None else trio.current_time() - self._busy_since
+
+    def drop(self, partition: Partition) -> None:
+        """Forget that records of a partition were handed out: it is another's."""
+        self._handed.discard(partition)

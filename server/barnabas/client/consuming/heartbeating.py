@@ -1,0 +1,210 @@
+"""Membership by the consumer protocol (KIP-848): the broker assigns, and heartbeats say and bring everything.
+
+The rule: one task sends heartbeats, another reconciles: it gives up what is no longer to be had, takes on what is new,
+and only then lets a heartbeat say what the member has, upon which the broker gives to others what was given up.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+import trio
+
+from barnabas.client.consuming.membership import COORDINATOR_ERRORS, Membership
+from barnabas.client.errors import ClientError, FencedInstanceError, ResponseError, is_retriable
+from barnabas.client.values import TopicPartition
+from barnabas.wire.generated.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.ids import uuid_text
+
+VERSION_MAX = 1
+JOINS, LEAVES, LEAVES_FOR_A_WHILE = 0, -1, -2
+"""Epochs in requests that join, leave, and leave as a static member."""
+FIRST_INTERVAL_MS = 1_000
+_FENCED = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
+TopicIds = dict[bytes, list[int]]
+
+
+class ConsumerMembership(Membership):
+    """A member of a group of the consumer protocol."""
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.member_id = uuid_text(secrets.token_bytes(16))
+        self._interval_ms = FIRST_INTERVAL_MS
+        self._beats = trio.Event()
+        self._reconciles = trio.Event()
+        self._target: TopicIds | None = None
+        """Newest assignment of the broker's, as far as it is not reconciled."""
+        self._said: dict[str, Any] = {}
+        """Fields that the broker knows, which are left out until they change."""
+        self._owned: TopicIds = {}
+        """Partitions that the broker is to know the member has."""
+        self._has_left = False
+
+    def wake(self) -> None:
+        """Tell the broker of another subscription."""
+        self._beats.set()
+
+    def rejoin(self) -> None:
+        """Join again; the partitions are lost."""
+        self.generation = -1
+        self._reconciles.set()
+
+    async def run(self) -> None:
+        """Be a member, for ever; an error that ends the membership goes to the consumer."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._reconcile)
+            nursery.start_soon(self._follow_topics)
+            while not self.subscription.names and self.subscription.pattern is None:
+                await self._next_beat(None)
+            while not self._has_left:
+                if self.generation < 0 and self._host.assigned:
+                    self._reconciles.set()  # they are lost first
+                    await self._next_beat(None)
+                    continue
+                is_late = self._host.busy_s() * 1000 > self._settings.max_poll_interval_ms
+                try:
+                    if is_late and self.generation >= 0:
+                        await self._step_back()
+                        continue
+                    await self._beat()
+                except ClientError as error:
+                    if not error.is_retriable:
+                        self._has_left = True
+                        self._host.fail(error)
+                        return
+                    self._said.clear()  # nobody knows what has arrived
+                    await self._pause()
+                else:
+                    await self._next_beat(self._interval_ms)
+
+    async def _next_beat(self, after_ms: int | None) -> None:
+        with trio.move_on_after(float("inf") if after_ms is None else after_ms / 1000):
+            await self._beats.wait()
+        self._beats = trio.Event()
+
+    async def _follow_topics(self) -> None:
+        while True:
+            await self._topics.changed()
+            if self.subscription.pattern is not None:
+                names = sorted(self.subscription.topics(self._topics))
+                if self._said.get("subscribed_topic_names") != names:
+                    self._beats.set()
+            if self._target is not None:
+                self._reconciles.set()  # names of topics may be known by now
+
+    # --- heartbeats -----------------------------------------------------------------------------------------
+
+    async def _beat(self) -> None:
+        """Send a heartbeat. Raises ClientError."""
+        settings = self._settings
+        is_joining = self.generation < 0
+        entry = ConsumerGroupHeartbeatRequest.TopicPartitions
+        if is_joining:
+            self._said.clear()
+            self._owned, self._target = {}, None
+        fields: dict[str, Any] = {
+            "instance_id": settings.instance_id,
+            "rack_id": settings.rack or None,
+            "rebalance_timeout_ms": settings.max_poll_interval_ms,
+            "subscribed_topic_names": sorted(self.subscription.topics(self._topics)),
+            "server_assignor": settings.server_assignor,
+            "topic_partitions": [entry(topic_id, list(parts)) for topic_id, parts in self._owned.items()],
+        }
+        changed = {name: value for name, value in fields.items() if self._said.get(name) != value}
+        if settings.instance_id is not None:
+            changed["instance_id"] = settings.instance_id
+        request = ConsumerGroupHeartbeatRequest(
+            self.group_id, self.member_id, JOINS if is_joining else self.generation, **changed
+        )
+        response: ConsumerGroupHeartbeatResponse = await self._ask(request, version_max=VERSION_MAX)
+        if self._has_left or (not is_joining and self.generation < 0):
+            return
+        self._take(response, fields)
+
+    def _take(self, response: ConsumerGroupHeartbeatResponse, fields: dict[str, Any]) -> None:
+        code = response.error_code
+        if not code:
+            self._said = fields
+            self.member_id = response.member_id or self.member_id
+            self.generation = response.member_epoch
+            self._interval_ms = response.heartbeat_interval_ms or self._interval_ms
+            if response.assignment is not None:
+                self._target = {
+                    one.topic_id: list(one.partitions) for one in response.assignment.topic_partitions
+                }
+                self._reconciles.set()
+        elif code in _FENCED:
+            self.rejoin()
+            self._beats.set()
+        elif code == ErrorCode.FENCED_INSTANCE_ID:
+            raise FencedInstanceError(f"another member of {self.group_id!r} has the same instance id")
+        elif code in COORDINATOR_ERRORS or is_retriable(code):
+            self._interval_ms = min(self._interval_ms, FIRST_INTERVAL_MS)
+            raise ResponseError(code, f"sending heartbeats to group {self.group_id!r}")
+        else:
+            doing = f"being a member of group {self.group_id!r}"
+            raise ResponseError(code, doing, response.error_message)
+
+    # --- reconciling ----------------------------------------------------------------------------------------
+
+    async def _reconcile(self) -> None:
+        """Make what the consumer has into what it is to have, each time that differs."""
+        while True:
+            await self._reconciles.wait()
+            self._reconciles = trio.Event()
+            host = self._host
+            if self.generation < 0:
+                await host.lose(set(host.assigned))
+                self._beats.set()
+                continue
+            target = self._target
+            places = None if target is None else self._named(target)
+            if places is None:
+                continue
+            if gone := host.assigned - places:
+                await host.revoke(gone)
+            if self.generation < 0:
+                self._reconciles.set()
+                continue
+            if new := places - host.assigned:
+                await host.add(new)
+            if self.generation < 0:
+                self._reconciles.set()
+            elif self._target is target:
+                assert target is not None
+                self._target, self._owned = None, target
+                self._beats.set()
+
+    def _named(self, target: TopicIds) -> set[TopicPartition] | None:
+        """Return partitions by name; None as long as a topic is not known."""
+        names = {info.id: name for name, info in self._topics.infos.items()}
+        if not target.keys() <= names.keys():
+            self._topics.need()
+            return None
+        return {TopicPartition(names[topic_id], part) for topic_id, parts in target.items() for part in parts}
+
+    # --- leaving --------------------------------------------------------------------------------------------
+
+    async def _step_back(self) -> None:
+        """Leave, because the program takes too long with what it has, and join again once it asks for more."""
+        await self._send_leave(LEAVES)
+        self.rejoin()
+        await self._host.idle()
+
+    async def leave(self) -> None:
+        """Leave the group; a static member may come back to what it had. Raises ClientError."""
+        self._has_left = True
+        if self.generation >= 0:
+            await self._send_leave(LEAVES if self._settings.instance_id is None else LEAVES_FOR_A_WHILE)
+        self.generation = -1
+
+    async def _send_leave(self, epoch: int) -> None:
+        request = ConsumerGroupHeartbeatRequest(self.group_id, self.member_id, epoch)
+        request.instance_id = self._settings.instance_id
+        await self._ask(request, version_max=VERSION_MAX)

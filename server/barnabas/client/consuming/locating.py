@@ -1,0 +1,161 @@
+"""Looking up positions: committed offsets, beginnings and ends, and whether the log still has what was read.
+
+The rule: one task does it for all partitions that need it; a position that was moved meanwhile stays where it was moved to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import trio
+
+from barnabas.client.client import Client
+from barnabas.client.consuming import offsets
+from barnabas.client.consuming.partition import Partition
+from barnabas.client.consuming.settings import ConsumerSettings
+from barnabas.client.errors import (
+    ClientError,
+    CommitFailedError,
+    LogTruncatedError,
+    NoOffsetError,
+    ResponseError,
+)
+from barnabas.client.topics import TopicWatch
+from barnabas.client.values import GroupMetadata, TopicPartition
+
+
+class Locator:
+    """Looks up positions. `run` is a task of the consumer."""
+
+    def __init__(
+        self,
+        client: Client,
+        topics: TopicWatch,
+        settings: ConsumerSettings,
+        partitions: dict[TopicPartition, Partition],
+        group: Callable[[], GroupMetadata | None],
+    ) -> None:
+        self.moved = trio.Event()
+        """Set, and replaced, when positions have been found, or cannot be."""
+        self.changed: Callable[[], None] = lambda: None
+        """Called then."""
+        self._client = client
+        self._topics = topics
+        self._settings = settings
+        self._partitions = partitions
+        self._group = group
+        self._wakes = trio.Event()
+        self._is_done = True
+
+    def wake(self) -> None:
+        """Let positions be looked up."""
+        self._wakes.set()
+
+    async def run(self) -> None:
+        """Look up what is missing, for ever; again after a pause where that may help."""
+        settings = self._client.settings
+        pause_s = settings.retry_backoff_ms / 1000
+        while True:
+            await self._wakes.wait()
+            self._wakes = trio.Event()
+            if await self._locate_all():
+                pause_s = settings.retry_backoff_ms / 1000
+            else:
+                self._wakes.set()
+                await trio.sleep(pause_s)
+                pause_s = min(pause_s * 2, settings.retry_backoff_max_ms / 1000)
+            self.moved.set()
+            self.moved = trio.Event()
+            self.changed()
+
+    async def _locate_all(self) -> bool:
+        """Look up all that is missing, and say whether nothing is left."""
+        self._is_done = True
+        for step in (self._find_committed, self._find_bounds, self._validate):
+            partitions = list(self._partitions.values())
+            try:
+                await step(partitions)
+            except CommitFailedError:
+                return False  # the group rebalances
+            except ClientError as error:
+                if error.is_retriable:
+                    return False
+                for partition in partitions:
+                    if partition.offset < 0:
+                        partition.failure = error
+        return self._is_done
+
+    def _take_errors(self, errors: Mapping[TopicPartition, ResponseError]) -> None:
+        """Note what went wrong with single partitions: to be tried again, or for the program."""
+        for place, error in errors.items():
+            if error.is_retriable:
+                self._is_done = False
+            elif place in self._partitions:
+                self._partitions[place].failure = error
+
+    async def _find_committed(self, partitions: list[Partition]) -> None:
+        lacking = {one.place: (one, one.seeks) for one in partitions if one.offset < 0 and not one.reset}
+        group = self._group()
+        found = {}
+        if group is not None and lacking:
+            found = await offsets.committed(
+                self._client, group, lacking, stable=self._settings.is_committed_only
+            )
+        for place, (partition, seeks) in lacking.items():
+            if partition.seeks != seeks:
+                continue
+            if place in found:
+                partition.seek(found[place].offset, found[place].leader_epoch)
+                partition.committed_offset = partition.offset
+            elif self._settings.offset_reset == "none":
+                partition.failure = NoOffsetError(f"no committed offset for {place}")
+            else:
+                partition.seek_to(self._settings.offset_reset)
+
+    async def _find_bounds(self, partitions: list[Partition]) -> None:
+        lacking = {one.place: (one, one.seeks) for one in partitions if one.offset < 0 and one.reset}
+        if not lacking:
+            return
+        times = {place: offsets.BY_RESET[one.reset] for place, (one, _) in lacking.items()}
+        found = await offsets.list_offsets(
+            self._client, self._topics, times, committed_only=self._settings.is_committed_only
+        )
+        self._take_errors(found.errors)
+        for place, one in found.values.items():
+            partition, seeks = lacking[place]
+            if partition.seeks == seeks and one is not None:
+                partition.seek(one.offset)
+
+    async def _validate(self, partitions: list[Partition]) -> None:
+        """See that the log has what was read, wherever a new leader may not have it (KIP-320)."""
+        checked: dict[TopicPartition, tuple[Partition, int, int]] = {}
+        for one in partitions:
+            topic = self._topics.infos.get(one.place.topic)
+            info = None if topic is None else topic.partitions.get(one.place.partition)
+            if info is not None and one.offset >= 0 and info.epoch > one.leader_epoch:
+                if one.fetch_epoch < 0:
+                    one.leader_epoch = info.epoch
+                else:
+                    checked[one.place] = one, one.seeks, info.epoch
+        if not checked:
+            return
+        epochs = {place: one.fetch_epoch for place, (one, _, _) in checked.items()}
+        found = await offsets.epoch_ends(self._client, self._topics, epochs)
+        self._take_errors(found.errors)
+        for place, (partition, seeks, epoch) in checked.items():
+            if partition.seeks != seeks or place in found.errors:
+                continue
+            _, end = found.values.get(place, (0, partition.fetch_offset))
+            partition.leader_epoch = epoch
+            if end >= partition.fetch_offset:
+                continue
+            if end >= partition.offset:
+                partition.drop_fetched()
+            elif self._settings.offset_reset == "none":
+                text = f"{place} ends at {end}, and was read up to {partition.offset}"
+                partition.failure = LogTruncatedError(text)
+            elif end < 0:
+                partition.seek_to(self._settings.offset_reset)
+                self.wake()
+            else:
+                partition.seek(end)

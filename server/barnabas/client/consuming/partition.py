@@ -1,0 +1,176 @@
+"""State of a partition that a consumer has: where it stands, what was fetched. No I/O.
+
+The rule: whatever moves the position from outside (`seek`) makes answers to older requests worthless; `seeks` tells them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from barnabas.client.errors import ClientError, DamagedRecordsError
+from barnabas.client.values import ConsumedRecord, TopicPartition
+from barnabas.records.any_magic import iter_any_records
+from barnabas.records.batch import BatchHeader, TimestampType, check_crc, iter_batches
+from barnabas.records.committed import AbortedBatches, AbortedTransaction
+from barnabas.records.errors import RecordsError
+from barnabas.records.varint import Buffer
+
+
+class Chunk:
+    """Records of one partition from one response; batches are opened when the first of their records is wanted."""
+
+    __slots__ = ("end_epoch", "end_offset", "records", "size")
+
+    def __init__(
+        self,
+        place: TopicPartition,
+        data: Buffer,
+        offset: int,
+        aborted: list[AbortedTransaction] | None,
+        *,
+        checks_crcs: bool,
+    ) -> None:
+        """Look through the batches. Raises DamagedRecordsError if there is none that can be told from the next."""
+        self.size = len(data)
+        self.end_offset, self.end_epoch = offset, -1
+        batches: list[tuple[int, BatchHeader]] = []
+        try:
+            batches.extend(iter_batches(data))  # those before an error stay
+        except RecordsError as error:
+            if not batches:
+                raise DamagedRecordsError(f"{place} at {offset}: {error.message}") from error
+        if batches:
+            last = batches[-1][1]
+            self.end_offset, self.end_epoch = max(offset, last.next_offset), last.leader_epoch
+        self.records = _records(place, data, offset, batches, AbortedBatches(aborted), checks_crcs)
+
+
+def _records(
+    place: TopicPartition,
+    data: Buffer,
+    offset: int,
+    batches: list[tuple[int, BatchHeader]],
+    aborted: AbortedBatches,
+    checks_crcs: bool,
+) -> Iterator[ConsumedRecord]:
+    topic, partition = place
+    for position, header in batches:
+        try:
+            if checks_crcs and not check_crc(data, position, header):
+                raise DamagedRecordsError(
+                    f"{place} at {header.base_offset}: a batch does not fit its checksum"
+                )
+            if aborted.hides(data, position, header) or header.is_control:
+                continue
+            is_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
+            epoch = header.leader_epoch
+            for record in iter_any_records(data, position):
+                if record.offset >= offset:  # a batch may begin before it
+                    yield ConsumedRecord(
+                        topic, partition, record.offset, record.timestamp, record.key, record.value,
+                        record.headers, epoch, is_append_time,
+                    )  # fmt: skip
+        except RecordsError as error:
+            raise DamagedRecordsError(f"{place} at {header.base_offset}: {error.message}") from error
+
+
+class Partition:
+    """A partition that the consumer has."""
+
+    def __init__(self, place: TopicPartition) -> None:
+        self.place = place
+        self.offset = -1
+        """The position: next offset to hand out; -1 while it is not known."""
+        self.epoch = -1
+        """Leader epoch of the record before it; -1 if unknown."""
+        self.done_offset = -1
+        """Offset after the records that the program is done with; -1 if none."""
+        self.committed_offset = -1
+        """Offset that was committed last."""
+        self.fetch_offset = -1
+        """Next offset to fetch."""
+        self.fetch_epoch = -1
+        """Leader epoch of the record before that."""
+        self.reset = ""
+        """Place to begin, if that was said: earliest or latest; to be looked up."""
+        self.chunks: deque[Chunk] = deque()
+        self.seeks = 0
+        self.is_paused = False
+        self.is_revoked = False
+        """True if it is about to go: nothing is handed out any more."""
+        self.is_under_way = False
+        """True if a request for it is on its way."""
+        self.leader_epoch = -1
+        """Epoch of the leader by which the position was found good."""
+        self.high_watermark = self.last_stable_offset = self.log_start_offset = -1
+        self.nearby = -1
+        """The replica to read from, if not the leader."""
+        self.nearby_until = 0.0
+        self.bytes_max_factor = 1
+        self.failure: ClientError | None = None
+        """Error to raise for it, once."""
+        self.retry_at = 0.0
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes that wait to be handed out."""
+        return sum(chunk.size for chunk in self.chunks)
+
+    def seek(self, offset: int, epoch: int = -1) -> None:
+        """Move the position."""
+        self._forget_fetched()
+        self.reset = ""
+        self.offset = self.fetch_offset = offset
+        self.epoch = self.fetch_epoch = epoch
+        self.done_offset = offset
+
+    def seek_to(self, reset: str) -> None:
+        """Move the position to the beginning or the end, which have to be looked up."""
+        self._forget_fetched()
+        self.reset = reset
+        self.offset = self.fetch_offset = self.done_offset = -1
+
+    def drop_fetched(self) -> None:
+        """Fetch again from the position on."""
+        self._forget_fetched()
+        self.fetch_offset, self.fetch_epoch = self.offset, self.epoch
+
+    def _forget_fetched(self) -> None:
+        self.seeks += 1
+        self.chunks.clear()
+        self.failure = None
+
+    def add(self, chunk: Chunk) -> None:
+        """Keep what was fetched."""
+        self.chunks.append(chunk)
+        self.fetch_offset = chunk.end_offset
+        if chunk.end_epoch >= 0:
+            self.fetch_epoch = chunk.end_epoch
+
+    def next(self) -> ConsumedRecord | None:
+        """Hand out a record; None if there is none. Raises DamagedRecordsError, and fetches again then."""
+        while self.chunks:
+            chunk = self.chunks[0]
+            try:
+                record = next(chunk.records, None)
+            except DamagedRecordsError:
+                self.drop_fetched()
+                raise
+            if record is not None:
+                self.offset, self.epoch = record.offset + 1, record.leader_epoch
+                return record
+            self.chunks.popleft()
+            # What follows the last record is markers, or was aborted or compacted: the program is done with it.
+            is_done = self.done_offset == self.offset
+            self.offset = chunk.end_offset
+            if chunk.end_epoch >= 0:
+                self.epoch = chunk.end_epoch
+            if is_done:
+                self.done_offset = self.offset
+        return None
+
+    def lag(self, *, is_committed_only: bool) -> int | None:
+        """Return how many offsets are left up to the end, as far as is known."""
+        end = self.last_stable_offset if is_committed_only else self.high_watermark
+        return None if end < 0 or self.offset < 0 else max(0, end - self.offset)

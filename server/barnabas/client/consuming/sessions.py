@@ -1,0 +1,67 @@
+"""Fetch sessions (KIP-227): a request names only what has changed since the one before. No I/O.
+
+The rule: after each answer the broker and this side have the same list of partitions, or the session begins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from barnabas.client.values import TopicPartition
+from barnabas.wire.generated.errors import ErrorCode
+
+EPOCH_MAX = (1 << 31) - 1
+FIRST, NONE = 0, -1
+SESSION_ERRORS = (
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+)
+
+
+class Wanted(NamedTuple):
+    """A partition as a request asks for it."""
+
+    topic_id: bytes
+    offset: int
+    bytes_max: int
+    leader_epoch: int
+    log_start_offset: int = -1
+
+
+class FetchSession:
+    """The session with one broker. Asked, then answered, in turn."""
+
+    def __init__(self) -> None:
+        self.id = 0
+        self.epoch = FIRST
+        self._known: dict[TopicPartition, Wanted] = {}
+
+    def ask(
+        self, wanted: Mapping[TopicPartition, Wanted]
+    ) -> tuple[dict[TopicPartition, Wanted], dict[TopicPartition, bytes]]:
+        """Return what the next request names, and what it takes out: partitions with the ids of their topics."""
+        before, self._known = self._known, dict(wanted)
+        if self.epoch == FIRST:
+            return self._known, {}
+        # A topic that was made again is another one: out with the old, in with the new.
+        removed = {
+            place: old.topic_id
+            for place, old in before.items()
+            if place not in wanted or wanted[place].topic_id != old.topic_id
+        }
+        return {place: new for place, new in wanted.items() if before.get(place) != new}, removed
+
+    def answered(self, session_id: int, error_code: int) -> None:
+        """Take up the answer."""
+        if error_code or not session_id:
+            self.end()  # a broker may have no sessions, or none for this client
+            return
+        self.id = session_id
+        self.epoch = self.epoch % EPOCH_MAX + 1
+
+    def end(self) -> None:
+        """Begin anew: what the broker knows is not certain."""
+        self.id, self.epoch = 0, FIRST
+        self._known = {}

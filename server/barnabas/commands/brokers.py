@@ -1,0 +1,430 @@
+"""`barnabas brokers`: the cluster itself: who is in it, log dirs, features, moves of replicas, elections."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from barnabas.client import ClientError
+from barnabas.client.administration.cluster import (
+    PREFERRED,
+    SAFE_DOWNGRADE,
+    UNCLEAN,
+    UNSAFE_DOWNGRADE,
+    UPGRADE,
+)
+from barnabas.commands.errors import CommandError, name_of
+from barnabas.commands.output import Table
+from barnabas.commands.parsing import key_value, topic_partition
+from barnabas.commands.session import Session, asking, confirm, destructive
+
+CLUSTER = Table(
+    "cluster",
+    {
+        "cluster_id": "cluster id",
+        "controller": "broker that is named as the controller; null for none",
+        "brokers": "number of brokers",
+    },
+    is_single=True,
+)
+BROKERS = Table(
+    "brokers",
+    {
+        "broker": "broker id",
+        "host": "host that it advertises",
+        "port": "port that it advertises",
+        "rack": "rack",
+        "is_fenced": "true for one that is not admitted; with --fenced",
+    },
+)
+QUORUM = Table("quorum", {"leader": "active controller", "epoch": "its epoch"}, is_single=True)
+NODES = Table(
+    "nodes",
+    {
+        "node": "node id",
+        "role": "voter or observer",
+        "log_end_offset": "end of its metadata log",
+        "lag": "records behind the leader",
+        "fetched_at_ms": "when it has fetched last, in ms since 1970",
+        "caught_up_at_ms": "when it had all, in ms since 1970",
+    },
+)
+LOG_DIRS = Table(
+    "log_dirs",
+    {
+        "broker": "broker id",
+        "path": "directory",
+        "replicas": "number of replicas",
+        "size_bytes": "bytes of these",
+        "total_bytes": "size of the volume; null if it is not told",
+        "usable_bytes": "bytes that are free; null if they are not told",
+        "error": "why it is not told",
+    },
+)
+REPLICAS = Table(
+    "replicas",
+    {
+        "broker": "broker id",
+        "path": "directory",
+        "topic": "topic",
+        "partition": "number of the partition",
+        "size_bytes": "bytes",
+        "offset_lag": "offsets behind",
+        "is_future": "true for one that moves there",
+    },
+)
+FEATURES = Table(
+    "features",
+    {
+        "feature": "name",
+        "min_level": "lowest level that the broker supports",
+        "max_level": "highest level that the broker supports",
+        "finalized": "level in force; null for none",
+    },
+)
+UPDATED = Table(
+    "features",
+    {"feature": "name", "level": "level", "outcome": "what was done", "error": "why it was not"},
+)
+REASSIGNMENTS = Table(
+    "reassignments",
+    {
+        "topic": "topic",
+        "partition": "number of the partition",
+        "replicas": "brokers that hold it",
+        "adding": "brokers that are being added",
+        "removing": "brokers that are being removed",
+        "error": "why it was not done",
+    },
+)
+OUTCOMES = Table(
+    "partitions",
+    {"topic": "topic", "partition": "partition", "outcome": "what was done", "error": "why it was not"},
+)
+BROKER_OUTCOMES = Table("brokers", {"broker": "broker id", "outcome": "what was done"})
+
+
+@click.group("brokers")
+def COMMAND() -> None:  # noqa: N802
+    """Brokers, controllers, log dirs, features, replicas."""
+
+
+@COMMAND.command("list")
+@click.option("--fenced", is_flag=True, help="Also brokers that are not admitted.")
+@asking(CLUSTER, BROKERS)
+async def list_brokers(session: Session, fenced: bool) -> None:
+    """Show the cluster and its brokers."""
+    found = await session.admin.describe_cluster(fenced=fenced)
+    controller = found.controller_id if found.controller_id >= 0 else None
+    session.output.show(
+        CLUSTER,
+        [{"cluster_id": found.cluster_id, "controller": controller, "brokers": len(found.brokers)}],
+    )
+    table = BROKERS if fenced else replace(BROKERS, json_only=("is_fenced",))
+    session.output.show(
+        table,
+        [
+            {
+                "broker": one.broker_id,
+                "host": one.host,
+                "port": one.port,
+                "rack": one.rack,
+                "is_fenced": one.is_fenced if fenced else None,
+            }
+            for one in found.brokers
+        ],
+    )
+
+
+@COMMAND.command("quorum")
+@asking(QUORUM, NODES)
+async def quorum(session: Session) -> None:
+    """Show the quorum of controllers, of a cluster in KRaft mode."""
+    leader, epoch, nodes = await session.admin.quorum()
+    session.output.show(QUORUM, [{"leader": leader, "epoch": epoch}])
+    end = max((one.log_end_offset for one in nodes), default=0)
+    session.output.show(
+        NODES,
+        [
+            {
+                "node": one.node_id,
+                "role": one.role,
+                "log_end_offset": one.log_end_offset,
+                "lag": end - one.log_end_offset,
+                "fetched_at_ms": one.fetched_at_ms if one.fetched_at_ms >= 0 else None,
+                "caught_up_at_ms": one.caught_up_at_ms if one.caught_up_at_ms >= 0 else None,
+            }
+            for one in nodes
+        ],
+    )
+
+
+@COMMAND.command("log-dirs")
+@click.option(
+    "--broker", "brokers", type=int, multiple=True, metavar="ID", help="Only of this broker; may be repeated."
+)
+@click.option(
+    "--topic", "topics", multiple=True, metavar="NAME", help="Only replicas of this topic; may be repeated."
+)
+@click.option("--replicas", is_flag=True, help="Show each replica.")
+@asking(LOG_DIRS, REPLICAS)
+async def log_dirs(
+    session: Session, brokers: tuple[int, ...], topics: tuple[str, ...], replicas: bool
+) -> None:
+    """Show log dirs with their sizes."""
+    found = await session.admin.log_dirs(brokers or None)
+    rows: list[dict[str, Any]] = []
+    each: list[dict[str, Any]] = []
+    for broker, dirs in found.items():
+        if isinstance(dirs, ClientError):
+            rows.append({"broker": broker, "error": name_of(dirs)})
+            continue
+        for one in dirs:
+            wanted = [replica for replica in one.replicas if not topics or replica.topic in topics]
+            rows.append(
+                {
+                    "broker": broker,
+                    "path": one.path,
+                    "replicas": len(wanted),
+                    "size_bytes": sum(replica.size_bytes for replica in wanted),
+                    "total_bytes": one.total_bytes if one.total_bytes >= 0 else None,
+                    "usable_bytes": one.usable_bytes if one.usable_bytes >= 0 else None,
+                    "error": None if one.error is None else name_of(one.error),
+                }
+            )
+            each += [
+                {
+                    "broker": broker,
+                    "path": one.path,
+                    "topic": replica.topic,
+                    "partition": replica.partition,
+                    "size_bytes": replica.size_bytes,
+                    "offset_lag": replica.offset_lag,
+                    "is_future": replica.is_future,
+                }
+                for replica in wanted
+            ]
+    session.output.show(LOG_DIRS, rows)
+    if replicas or session.output.as_json:
+        session.output.show(REPLICAS, each)
+
+
+@COMMAND.command("move")
+@click.argument("partitions", nargs=-1, required=True, type=topic_partition, metavar="TOPIC:PARTITION...")
+@click.option("--broker", type=int, required=True, metavar="ID", help="The broker that holds the replicas.")
+@click.option(
+    "--to", "path", required=True, metavar="DIR", help="Another of its log dirs, as `log-dirs` shows it."
+)
+@asking(OUTCOMES)
+async def move(
+    session: Session, partitions: tuple[tuple[str, int | None], ...], broker: int, path: str
+) -> None:
+    """Move replicas to another log dir of their broker."""
+    wanted = _numbered(partitions)
+    outcomes = await session.admin.move_replicas(broker, dict.fromkeys(wanted, path))
+    session.output.show(OUTCOMES, _rows(outcomes, "begun"))
+
+
+def _numbered(partitions: tuple[tuple[str, int | None], ...]) -> list[tuple[str, int]]:
+    found = [(topic, number) for topic, number in partitions if number is not None]
+    if len(found) != len(partitions):
+        raise click.UsageError("each partition is written TOPIC:PARTITION")
+    return found
+
+
+def _rows(outcomes: dict[tuple[str, int], ClientError | None], done: str) -> list[dict[str, Any]]:
+    return [
+        {"topic": topic, "partition": number, "outcome": done}
+        if error is None
+        else {"topic": topic, "partition": number, "outcome": "failed", "error": name_of(error)}
+        for (topic, number), error in outcomes.items()
+    ]
+
+
+# --- features ---------------------------------------------------------------------------------------------------
+
+
+@COMMAND.group("features")
+def features() -> None:
+    """Levels of features: what brokers support, and what is in force."""
+
+
+@features.command("list")
+@click.option("--broker", type=int, metavar="ID", help="As this broker sees them.")
+@asking(FEATURES)
+async def list_features(session: Session, broker: int | None) -> None:
+    """Show features."""
+    session.output.show(
+        FEATURES,
+        [
+            {
+                "feature": one.name,
+                "min_level": one.min_level,
+                "max_level": one.max_level,
+                "finalized": one.finalized_level,
+            }
+            for one in await session.admin.features(broker)
+        ],
+    )
+
+
+@features.command("update")
+@click.argument("levels", nargs=-1, required=True, type=key_value, metavar="FEATURE=LEVEL...")
+@click.option("--downgrade", is_flag=True, help="Allow lower levels; 0 switches one off.")
+@click.option("--unsafe", is_flag=True, help="Allow lower levels that lose metadata.")
+@click.option("--dry-run", is_flag=True, help="Have the broker check it, and change nothing.")
+@destructive
+@asking(UPDATED)
+async def update_features(
+    session: Session,
+    levels: tuple[tuple[str, str], ...],
+    downgrade: bool,
+    unsafe: bool,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Put levels of features in force, for the whole cluster."""
+    wrong = [level for _, level in levels if not level.isdecimal()]
+    if wrong:
+        raise click.UsageError(f"{wrong[0]!r} is no level: a number is expected")
+    if not dry_run:
+        confirm("set " + ", ".join(f"{name} to {level}" for name, level in levels), yes=yes)
+    kind = UNSAFE_DOWNGRADE if unsafe else SAFE_DOWNGRADE if downgrade else UPGRADE
+    wanted = {name: int(level) for name, level in levels}
+    outcomes = await session.admin.update_features(wanted, kind=kind, only_check=dry_run)
+    done = "would be set" if dry_run else "set"
+    session.output.show(
+        UPDATED,
+        [
+            {"feature": name, "level": wanted.get(name), "outcome": done}
+            if error is None
+            else {"feature": name, "level": wanted.get(name), "outcome": "failed", "error": name_of(error)}
+            for name, error in outcomes.items()
+        ],
+    )
+
+
+# --- replicas ---------------------------------------------------------------------------------------------------
+
+
+@COMMAND.group("reassign")
+def reassign() -> None:
+    """Moves of partitions to other brokers."""
+
+
+def _placement(text: str) -> tuple[tuple[str, int], tuple[int, ...]]:
+    """Read `TOPIC:PARTITION=1,2,3`. Raises click.BadParameter."""
+    where, _, brokers = text.rpartition("=")
+    topic, number = topic_partition(where)
+    if number is None or not all(one.isdecimal() for one in brokers.split(",")):
+        raise click.BadParameter(f"{text!r} is not TOPIC:PARTITION=BROKER,BROKER,...")
+    return (topic, number), tuple(int(one) for one in brokers.split(","))
+
+
+@reassign.command("start")
+@click.argument("placements", nargs=-1, type=_placement, metavar="[TOPIC:PARTITION=BROKER,...]...")
+@click.option(
+    "--file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="A file of Kafka's kafka-reassign-partitions.",
+)
+@destructive
+@asking(OUTCOMES)
+async def start(
+    session: Session,
+    placements: tuple[tuple[tuple[str, int], tuple[int, ...]], ...],
+    file: str | None,
+    yes: bool,
+) -> None:
+    """Begin to move partitions; the first broker is to lead."""
+    wanted: dict[tuple[str, int], tuple[int, ...] | None] = dict(placements)
+    if file is not None:
+        wanted |= _read_placements(file)
+    if not wanted:
+        raise click.UsageError("give TOPIC:PARTITION=BROKER,... or --file")
+    confirm(f"move {len(wanted)} partitions", yes=yes)
+    session.output.show(OUTCOMES, _rows(await session.admin.reassign(wanted), "begun"))
+
+
+def _read_placements(file: str) -> dict[tuple[str, int], tuple[int, ...]]:
+    """Read Kafka's JSON. Raises CommandError."""
+    try:
+        content = json.loads(Path(file).read_text(encoding="utf-8"))
+        return {
+            (one["topic"], int(one["partition"])): tuple(int(broker) for broker in one["replicas"])
+            for one in content["partitions"]
+        }
+    except OSError as error:
+        raise CommandError(f"{file}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise CommandError(
+            f'{file}: {{"partitions": [{{"topic": ..., "partition": ..., "replicas": [...]}}]}} is expected: {error!r}'
+        ) from None
+
+
+@reassign.command("list")
+@asking(REASSIGNMENTS)
+async def list_reassignments(session: Session) -> None:
+    """Show what is being moved."""
+    found = await session.admin.reassignments()
+    session.output.show(
+        REASSIGNMENTS,
+        [
+            {
+                "topic": topic,
+                "partition": number,
+                "replicas": one.replicas,
+                "adding": one.adding,
+                "removing": one.removing,
+            }
+            for (topic, number), one in sorted(found.items())
+        ],
+    )
+
+
+@reassign.command("cancel")
+@click.argument("partitions", nargs=-1, type=topic_partition, metavar="[TOPIC[:PARTITION]]...")
+@destructive
+@asking(OUTCOMES)
+async def cancel(session: Session, partitions: tuple[tuple[str, int | None], ...], yes: bool) -> None:
+    """Cancel moves: all, or of these."""
+    moving = await session.admin.reassignments()
+    wanted = [one for one in moving if not partitions or one in partitions or (one[0], None) in partitions]
+    if not wanted:
+        raise CommandError("nothing of this is being moved; `barnabas brokers reassign list` shows what is")
+    confirm(f"cancel {len(wanted)} moves", yes=yes)
+    outcomes = await session.admin.reassign(dict.fromkeys(wanted))
+    session.output.show(OUTCOMES, _rows(outcomes, "cancelled"))
+
+
+@COMMAND.command("elect")
+@click.argument("partitions", nargs=-1, type=topic_partition, metavar="[TOPIC:PARTITION]...")
+@click.option("--unclean", is_flag=True, help="Elect any replica that lives, even if records are lost.")
+@destructive
+@asking(OUTCOMES)
+async def elect(
+    session: Session, partitions: tuple[tuple[str, int | None], ...], unclean: bool, yes: bool
+) -> None:
+    """Have preferred replicas lead: of all partitions, or of these."""
+    if unclean:
+        confirm("elect leaders that may lack records, which are lost then", yes=yes)
+    outcomes = await session.admin.elect_leaders(
+        _numbered(partitions) if partitions else None, kind=UNCLEAN if unclean else PREFERRED
+    )
+    session.output.show(OUTCOMES, _rows(outcomes, "leads"))
+
+
+@COMMAND.command("unregister")
+@click.argument("broker", type=int)
+@destructive
+@asking(BROKER_OUTCOMES)
+async def unregister(session: Session, broker: int, yes: bool) -> None:
+    """Have a cluster in KRaft mode forget a broker that has stopped for good."""
+    confirm(f"unregister broker {broker}", yes=yes)
+    await session.admin.unregister_broker(broker)
+    session.output.show(BROKER_OUTCOMES, [{"broker": broker, "outcome": "unregistered"}])

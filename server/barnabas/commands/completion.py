@@ -1,0 +1,104 @@
+"""`barnabas completion`: completion of all commands in a shell, of click's and of argparse's alike.
+
+The rule: a shell is told nothing that the parsers do not declare; what stands for a file is completed by the shell.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+
+import click
+from click.shell_completion import get_completion_class
+
+from barnabas.commands.program import Root
+
+SHELLS = ("bash", "zsh", "fish")
+VARIABLE = "_BARNABAS_COMPLETE"
+"""Environment variable by which a shell asks for completions, as click has it."""
+_FILES = ("FILE", "DIR", "PATH")
+
+Parsers = Mapping[str, tuple[str, Callable[[], argparse.ArgumentParser]]]
+"""Summary and parser of each command that has one of argparse, by its name."""
+
+
+class Everything(Root):
+    """The commands of both kinds."""
+
+    def __init__(self, parsers: Parsers) -> None:
+        super().__init__()
+        self._parsers = parsers
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return [*self._parsers, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command; one of argparse with its options alone."""
+        if cmd_name in self._parsers:
+            summary, parser = self._parsers[cmd_name]
+            return _converted(cmd_name, summary, parser())
+        return super().get_command(ctx, cmd_name)
+
+
+def _converted(name: str, summary: str, parser: argparse.ArgumentParser) -> click.Command:
+    """Return a parser of argparse as a command of click that can be completed, not run."""
+    parameters: list[click.Parameter] = []
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            helps = {one.dest: one.help or "" for one in action._choices_actions}
+            return click.Group(
+                name,
+                help=summary,
+                commands={
+                    key: _converted(key, helps.get(key, ""), one) for key, one in action.choices.items()
+                },
+            )
+        if isinstance(action, argparse._HelpAction):
+            continue
+        kind = _type_of(action)
+        if not action.option_strings:
+            many = action.nargs in ("+", "*")
+            parameters.append(click.Argument([action.dest], type=kind, nargs=-1 if many else 1))
+            continue
+        parameters.append(
+            click.Option(
+                [*action.option_strings, action.dest],
+                type=None if action.nargs == 0 else kind,
+                is_flag=action.nargs == 0,
+                multiple=isinstance(action, argparse._AppendAction),
+                help=action.help if action.help != argparse.SUPPRESS else None,
+                hidden=action.help == argparse.SUPPRESS,
+            )
+        )
+    return click.Command(name, help=summary, params=parameters)
+
+
+def _type_of(action: argparse.Action) -> click.ParamType[object] | None:
+    if action.choices is not None:
+        return click.Choice([str(one) for one in action.choices])
+    metavar = action.metavar if isinstance(action.metavar, str) else ""
+    if metavar in _FILES:
+        return click.Path(file_okay=metavar != "DIR")
+    return None
+
+
+def answer(instruction: str, parsers: Parsers) -> int:
+    """Answer a shell that asks; `instruction` is the value of VARIABLE. Returns the exit code."""
+    shell, _, what = instruction.partition("_")
+    found = get_completion_class(shell)
+    if found is None or what not in ("source", "complete"):
+        return 1
+    completion = found(Everything(parsers), {}, "barnabas", VARIABLE)
+    print(completion.source() if what == "source" else completion.complete())
+    return 0
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(SHELLS))
+def COMMAND(shell: str) -> int:  # noqa: N802
+    """Print a script that completes commands; in ~/.bashrc: eval "$(barnabas completion bash)"."""
+    found = get_completion_class(shell)
+    assert found is not None
+    print(found(Root(), {}, "barnabas", VARIABLE).source())
+    return 0

@@ -1,0 +1,186 @@
+"""`barnabas configs`: list, describe, alter, for topics, brokers, loggers, groups, client metrics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from barnabas.client import ClientError
+from barnabas.client.admin import ConfigChange, Resource
+from barnabas.client.administration.configs import APPEND, DELETE, SET, SUBTRACT, TYPES
+from barnabas.commands.errors import CommandError, name_of
+from barnabas.commands.output import Table
+from barnabas.commands.parsing import key_value
+from barnabas.commands.session import Session, asking, matching, regex
+
+ALL_BROKERS = "default"
+"""Name that stands for the settings that all brokers share."""
+
+RESOURCES = Table("resources", {"kind": "kind", "name": "name"})
+CONFIGS = Table(
+    "configs",
+    {
+        "kind": "kind of the resource",
+        "name": "name of the resource",
+        "key": "name of the setting",
+        "value": "value; null if it is secret",
+        "source": "where the value comes from: topic, broker, all brokers, file, default, ...",
+        "is_sensitive": "true if the value is secret",
+        "is_read_only": "true if it cannot be changed while the broker runs",
+        "synonyms": "values that would count without this one, the next first: key, value, source",
+        "documentation": "what it does, as the broker says; with --docs",
+        "error": "why it is not told",
+    },
+    json_only=("is_sensitive", "is_read_only", "synonyms"),
+)
+OUTCOMES = Table(
+    "resources",
+    {"kind": "kind", "name": "name", "outcome": "what was done", "error": "why it was not"},
+)
+_KIND = click.Choice(list(TYPES))
+
+
+@click.group("configs")
+def COMMAND() -> None:  # noqa: N802
+    """Settings of topics, brokers, loggers, groups and client metrics."""
+
+
+async def _resources(
+    session: Session, kind: str, names: tuple[str, ...], *, is_regex: bool
+) -> list[Resource]:
+    """Return resources by names or patterns; without names all of a kind. Raises CommandError, ClientError."""
+    if names and not is_regex:
+        return [
+            Resource(kind, "" if kind == "broker" and name == ALL_BROKERS else name)
+            for name in dict.fromkeys(names)
+        ]
+    every: list[str]
+    if kind == "topic":
+        every = [
+            name
+            for name, one in (await session.admin.topics()).items()
+            if isinstance(one, ClientError) or not one.is_internal
+        ]
+    elif kind in ("broker", "broker-logger"):
+        every = [str(one.broker_id) for one in (await session.admin.describe_cluster()).brokers]
+    elif kind == "group":
+        every = list((await session.admin.list_groups())[0])
+    else:
+        every = [one.name for one in await session.admin.config_resources([kind])]
+    found = matching(every, names or (".*",), is_regex=True)
+    if not found and names:
+        raise CommandError(f"no {kind} matches {', '.join(names)}")
+    return [Resource(kind, name) for name in found]
+
+
+@COMMAND.command("list")
+@click.argument("kind", type=_KIND, required=False)
+@asking(RESOURCES)
+async def list_resources(session: Session, kind: str | None) -> None:
+    """List the resources that have settings of their own, or may have."""
+    if kind is None:
+        found = await session.admin.config_resources()
+    else:
+        found = await _resources(session, kind, (), is_regex=False)
+    session.output.show(RESOURCES, [one._asdict() for one in found])
+
+
+@COMMAND.command("describe")
+@click.argument("kind", type=_KIND)
+@click.argument("names", nargs=-1)
+@regex
+@click.option("-k", "--key", "keys", multiple=True, metavar="KEY", help="Only this setting; may be repeated.")
+@click.option("--all", "shows_all", is_flag=True, help="Also settings that nobody has set.")
+@click.option("--docs", is_flag=True, help="Also what settings do.")
+@asking(CONFIGS)
+async def describe(
+    session: Session,
+    kind: str,
+    names: tuple[str, ...],
+    regex: bool,
+    keys: tuple[str, ...],
+    shows_all: bool,
+    docs: bool,
+) -> None:
+    """Show settings that were set, of all resources of a kind or of these; `default` names what all brokers share."""
+    resources = await _resources(session, kind, names, is_regex=regex)
+    found = await session.admin.describe_configs(resources, names=keys or None, documentation=docs)
+    rows: list[dict[str, Any]] = []
+    for resource, entries in found.items():
+        name = resource.name or ALL_BROKERS
+        if isinstance(entries, ClientError):
+            rows.append({"kind": kind, "name": name, "error": name_of(entries)})
+            continue
+        for entry in entries:
+            if entry.source == "default" and not (shows_all or keys):
+                continue
+            rows.append(
+                {
+                    "kind": kind,
+                    "name": name,
+                    "key": entry.name,
+                    "value": entry.value,
+                    "source": entry.source,
+                    "is_sensitive": entry.is_sensitive,
+                    "is_read_only": entry.is_read_only,
+                    "synonyms": [
+                        {"key": key, "value": value, "source": source}
+                        for key, value, source in entry.synonyms[1:]
+                    ],
+                    "documentation": entry.documentation or None,
+                }
+            )
+    table = CONFIGS
+    if not docs:
+        table = Table(CONFIGS.name, CONFIGS.columns, (*CONFIGS.json_only, "documentation"))
+    session.output.show(table, rows)
+
+
+@COMMAND.command("alter")
+@click.argument("kind", type=_KIND)
+@click.argument("names", nargs=-1, required=True)
+@regex
+@click.option("--set", "sets", type=key_value, metavar="KEY=VALUE", multiple=True, help="Set a setting.")
+@click.option("--delete", "deletes", metavar="KEY", multiple=True, help="Back to the default.")
+@click.option(
+    "--append", "appends", type=key_value, metavar="KEY=VALUE", multiple=True, help="Add to a list."
+)
+@click.option(
+    "--subtract", "subtracts", type=key_value, metavar="KEY=VALUE", multiple=True, help="Take out of a list."
+)
+@click.option("--dry-run", is_flag=True, help="Have the broker check it, and change nothing.")
+@asking(OUTCOMES)
+async def alter(
+    session: Session,
+    kind: str,
+    names: tuple[str, ...],
+    regex: bool,
+    sets: tuple[tuple[str, str], ...],
+    deletes: tuple[str, ...],
+    appends: tuple[tuple[str, str], ...],
+    subtracts: tuple[tuple[str, str], ...],
+    dry_run: bool,
+) -> None:
+    """Change some settings of resources, and leave the others."""
+    changes = [ConfigChange(key, SET, value) for key, value in sets]
+    changes += [ConfigChange(key, DELETE, None) for key in deletes]
+    changes += [ConfigChange(key, APPEND, value) for key, value in appends]
+    changes += [ConfigChange(key, SUBTRACT, value) for key, value in subtracts]
+    if not changes:
+        raise click.UsageError("give --set, --delete, --append or --subtract")
+    resources = await _resources(session, kind, names, is_regex=regex)
+    outcomes = await session.admin.alter_configs(dict.fromkeys(resources, changes), only_check=dry_run)
+    done = "would be changed" if dry_run else "changed"
+    session.output.show(
+        OUTCOMES,
+        [
+            {
+                "kind": kind,
+                "name": resource.name or ALL_BROKERS,
+                "outcome": done if error is None else "failed",
+                "error": None if error is None else name_of(error),
+            }
+            for resource, error in outcomes.items()
+        ],
+    )

@@ -1,0 +1,177 @@
+"""Options that say which cluster is asked, and how: the same for every command.
+
+The rule: an option goes before `--property`, that before `--client-config`, that before the profile; a password is
+asked for, or read from a file or from BARNABAS_PASSWORD, and is never an option.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from barnabas.client import ClientSettings, Endpoint, parse_bootstrap
+from barnabas.commands import profiles
+from barnabas.commands.errors import CommandError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+DEFAULT_BOOTSTRAP = "localhost:9092"
+DEFAULT_MECHANISM = "SCRAM-SHA-512"
+PASSWORD_VARIABLE = "BARNABAS_PASSWORD"
+CONNECT_SECONDS_MAX = 10.0
+OWN_SETTINGS = ("bootstrap.servers", "sasl.password.file")
+"""Settings of profiles and files that the client itself does not know."""
+
+
+def _profiles(
+    ctx: click.Context,  # noqa: ARG001
+    param: click.Parameter,  # noqa: ARG001
+    incomplete: str,
+) -> list[str]:
+    """Return the profiles that begin so, for completion."""
+    return [name for name in profiles.names() if name.startswith(incomplete)]
+
+
+_FILE = click.Path(dir_okay=False)
+_OPTIONS = (
+    click.option(
+        "-b", "--bootstrap", metavar="HOST:PORT,...", envvar="BARNABAS_BOOTSTRAP",
+        help=f"Brokers to ask first. Default: the profile's, else {DEFAULT_BOOTSTRAP}.",
+    ),
+    click.option(
+        "--profile", metavar="NAME", shell_complete=_profiles, envvar="BARNABAS_PROFILE",
+        help="Address and login from ~/.config/barnabas/profiles.toml.",
+    ),
+    click.option("--client-config", metavar="FILE", type=_FILE, help="Settings of clients, one KEY=VALUE a line."),
+    click.option("-X", "--property", "properties", metavar="KEY=VALUE", multiple=True, help="One such setting."),
+    click.option("--tls", is_flag=True, help="Speak TLS."),
+    click.option("--ca", metavar="FILE", type=_FILE, help="Certificates that are trusted (PEM); implies --tls."),
+    click.option("--cert", metavar="FILE", type=_FILE, help="The client's own certificate; implies --tls."),
+    click.option("--cert-key", metavar="FILE", type=_FILE, help="Its key, if it is not in the same file."),
+    click.option("--user", metavar="NAME", help=f"Log in; the password is asked for, or in {PASSWORD_VARIABLE}."),
+    click.option("--password-file", metavar="FILE", type=_FILE, help="A file with the password."),
+    click.option("--mechanism", metavar="NAME", help=f"How to log in. Default with --user: {DEFAULT_MECHANISM}."),
+    click.option(
+        "--timeout", metavar="SECONDS", type=click.FloatRange(0, 3600, min_open=True), default=20.0,
+        show_default=True, help="How long an answer may take.",
+    ),
+    click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+)  # fmt: skip
+NAMES = (
+    "bootstrap", "profile", "client_config", "properties", "tls", "ca", "cert", "cert_key", "user", "password_file",
+    "mechanism", "timeout", "as_json",
+)  # fmt: skip
+"""Names of the options, by which a command's own parameters are told apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connecting:
+    """Addresses to ask first, and the settings of the client."""
+
+    bootstrap: list[Endpoint]
+    settings: ClientSettings
+    properties: dict[str, str]
+    """The settings by their names, as they were given."""
+
+
+def connection_options(command: F) -> F:
+    """Add the options to a command."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def connecting_of(given: dict[str, Any]) -> Connecting:
+    """Return where and how to connect. Raises CommandError, click.UsageError."""
+    properties = profiles.read(given["profile"])
+    if given["client_config"]:
+        properties |= _file(given["client_config"])
+    properties |= dict(_pair(text, "--property") for text in given["properties"])
+    properties |= _of_options(given, properties)
+    password_file = properties.get("sasl.password.file")
+    if password_file:
+        properties["sasl.password"] = secret_of_file(password_file)
+    if properties.get("security.protocol", "").startswith("SASL") and _lacks_password(properties):
+        properties["sasl.password"] = _password(properties.get("sasl.username", ""))
+    bootstrap = given["bootstrap"] or properties.get("bootstrap.servers") or DEFAULT_BOOTSTRAP
+    milliseconds = str(int(given["timeout"] * 1000) or 1)
+    try:
+        endpoints = parse_bootstrap(bootstrap)
+        settings = ClientSettings.of({**properties, "request.timeout.ms": milliseconds})
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    return Connecting(endpoints, settings, properties)
+
+
+def _of_options(given: dict[str, Any], before: dict[str, str]) -> dict[str, str]:
+    """Return what the short options say, as settings."""
+    names = {
+        "ca": "ssl.ca.location",
+        "cert": "ssl.certificate.location",
+        "cert_key": "ssl.key.location",
+        "user": "sasl.username",
+        "password_file": "sasl.password.file",
+        "mechanism": "sasl.mechanism",
+    }
+    found = {setting: given[option] for option, setting in names.items() if given[option]}
+    protocol = before.get("security.protocol", "PLAINTEXT").upper()
+    has_tls = protocol.endswith("SSL") or given["tls"] or given["ca"] or given["cert"]
+    has_login = protocol.startswith("SASL") or given["user"] or given["mechanism"]
+    if has_login and "sasl.mechanism" not in {**before, **found}:
+        found["sasl.mechanism"] = DEFAULT_MECHANISM if given["user"] else "PLAIN"
+    found["security.protocol"] = ("SASL_" if has_login else "") + ("SSL" if has_tls else "PLAINTEXT")
+    if protocol not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
+        found["security.protocol"] = protocol  # the client says what is wrong with it
+    return found
+
+
+def _lacks_password(properties: dict[str, str]) -> bool:
+    mechanism = properties.get("sasl.mechanism", "PLAIN").upper()
+    return (mechanism == "PLAIN" or mechanism.startswith("SCRAM")) and not properties.get("sasl.password")
+
+
+def _password(user: str) -> str:
+    """Return a password from the environment or from the terminal. Raises click.UsageError."""
+    given = os.environ.get(PASSWORD_VARIABLE)
+    if given:
+        return given
+    if not sys.stdin.isatty():
+        raise click.UsageError(
+            f"no password for {user!r}: give --password-file, or set {PASSWORD_VARIABLE}; standard input is no terminal"
+        )
+    password: str = click.prompt(f"Password of {user}", hide_input=True, err=True)
+    return password
+
+
+def secret_of_file(path: str) -> str:
+    """Return the first line of a file. Raises CommandError, also for a file that others may read."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        mode = Path(path).stat().st_mode
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"{path}: {getattr(error, 'strerror', error)}") from None
+    if mode & 0o077 and Path(path).is_file():
+        raise CommandError(f"{path} holds a password and others may read or change it: chmod 600 {path}")
+    return text.partition("\n")[0].rstrip("\r")
+
+
+def _file(path: str) -> dict[str, str]:
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"{path}: {getattr(error, 'strerror', error)}") from None
+    lines = [line.strip() for line in text.splitlines()]
+    return dict(_pair(line, path) for line in lines if line and line[0] not in "#!")
+
+
+def _pair(text: str, where: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise click.UsageError(f"{where}: {text!r} is not KEY=VALUE")
+    return name.strip(), value.strip()

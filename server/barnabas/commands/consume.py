@@ -1,0 +1,328 @@
+"""`barnabas consume`: records of topics on standard output.
+
+The rule: nothing but records goes to standard output. It ends at the offsets that were the ends when it began, unless it
+follows; offsets of a group are committed only for what has been written.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import click
+import trio
+
+from barnabas.client import (
+    ConsumedRecord,
+    Consumer,
+    ConsumerSettings,
+    TopicPartition,
+    open_client,
+    open_consumer,
+)
+from barnabas.commands.beside import beside
+from barnabas.commands.connection import NAMES, Connecting, connecting_of, connection_options
+from barnabas.commands.errors import CommandError
+from barnabas.commands.parsing import moment_ms
+from barnabas.commands.records_out import DEFAULT_FORMAT, formatter, header_matches, json_line
+from barnabas.ending import DONE, INTERRUPTED
+
+RECORDS_PER_WRITE = 500
+STDOUT = 1
+Place = TopicPartition
+Filter = Callable[[ConsumedRecord], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place to begin, or to end: `kind` is beginning, end, offset, last (so many before the end) or time."""
+
+    kind: str
+    number: int = 0
+
+
+def position(text: str) -> Position:
+    """Read `beginning`, `end`, an offset, `-N` for the last N, or `@TIME`. Raises click.BadParameter."""
+    if text in ("beginning", "end"):
+        return Position(text)
+    if text.isdecimal():
+        return Position("offset", int(text))
+    if text.startswith("-") and text[1:].isdecimal():
+        return Position("last", int(text[1:]))
+    if text.startswith("@"):
+        return Position("time", moment_ms(text[1:]))
+    raise click.BadParameter(f"{text!r}: beginning, end, an offset, -N for the last N, or @TIME is expected")
+
+
+def _pattern(text: str) -> re.Pattern[bytes]:
+    try:
+        return re.compile(text.encode())
+    except re.error as error:
+        raise click.BadParameter(f"{text!r} is no regular expression: {error}") from None
+
+
+def _header(text: str) -> tuple[str, re.Pattern[bytes] | None]:
+    name, equals, pattern = text.partition("=")
+    return name, _pattern(pattern) if equals else None
+
+
+@click.command("consume")
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@click.option(
+    "-p",
+    "--partition",
+    "partitions",
+    type=click.IntRange(0),
+    multiple=True,
+    help="Only this one; may be given again.",
+)
+@click.option(
+    "-o",
+    "--from",
+    "begin",
+    type=position,
+    metavar="WHERE",
+    help="beginning (default), end (default with --follow), an offset, -N for the last N, or @TIME.",
+)
+@click.option(
+    "--to",
+    "end",
+    type=position,
+    metavar="WHERE",
+    help="Where to end, exclusive; default: where the log ends now.",
+)
+@click.option("-F", "--follow", is_flag=True, help="Go on with what is to come.")
+@click.option(
+    "-g", "--group", metavar="ID", help="Be a member of a group: its partitions, its offsets, and follow."
+)
+@click.option("--regex", "-r", is_flag=True, help="TOPIC is a regular expression; with --group.")
+@click.option("-n", "--count", type=click.IntRange(1), help="Print no more records than this.")
+@click.option(
+    "--idle",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="End when nothing has come for so long.",
+)
+@click.option(
+    "--key",
+    "keys",
+    type=_pattern,
+    multiple=True,
+    metavar="REGEX",
+    help="Only records whose key has this in it.",
+)
+@click.option(
+    "--value",
+    "values",
+    type=_pattern,
+    multiple=True,
+    metavar="REGEX",
+    help="Only records whose value has this in it.",
+)
+@click.option(
+    "--header",
+    "headers",
+    type=_header,
+    multiple=True,
+    metavar="NAME[=REGEX]",
+    help="Only records with this header.",
+)
+@click.option(
+    "-f",
+    "--format",
+    "layout",
+    default=DEFAULT_FORMAT,
+    show_default=True,
+    help="kcat's: %t %p %o %k %s %h %T %K %S, and %D.",
+)
+@click.option("-Z", "--null", default="", metavar="TEXT", help="What to print for a null key or value.")
+@click.option("--uncommitted", is_flag=True, help="Also records of open and of aborted transactions.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing at the end.")
+@connection_options
+def COMMAND(**options: Any) -> int:  # noqa: N802
+    """Print records of TOPICs."""
+    given = {name: options.pop(name) for name in NAMES}
+    if options["regex"] and options["group"] is None:
+        raise click.UsageError("--regex needs --group")
+    if options["group"] is not None and (options["end"] is not None or options["partitions"]):
+        raise click.UsageError("--to and --partition do not go with --group, which assigns partitions")
+    if options["follow"] and options["end"] is not None:
+        raise click.UsageError("--follow never ends, --to says where")
+    try:
+        render = json_line if given["as_json"] else formatter(options["layout"], options["null"].encode())
+    except ValueError as error:
+        raise click.UsageError(f"--format: {error}") from None
+    return trio.run(_run, connecting_of(given), options, Printer(render, options))
+
+
+class Printer:
+    """Standard output, and what goes there."""
+
+    def __init__(self, render: Callable[[ConsumedRecord], bytes], options: dict[str, Any]) -> None:
+        self.printed = 0
+        self._render = render
+        self._filters = _filters(options)
+        self._count: int | None = options["count"]
+
+    @property
+    def is_full(self) -> bool:
+        """True once as many records as were asked for are printed."""
+        return self._count is not None and self.printed >= self._count
+
+    @property
+    def records_max(self) -> int:
+        """Number of records to ask for: no more than will be printed, so that no more count as read."""
+        return (
+            RECORDS_PER_WRITE if self._count is None else min(RECORDS_PER_WRITE, self._count - self.printed)
+        )
+
+    async def write(self, records: list[ConsumedRecord]) -> None:
+        """Print those records that the filters let through; who reads slowly holds up nobody else. Raises OSError."""
+        wanted = [one for one in records if all(matches(one) for matches in self._filters)]
+        if wanted:
+            data = b"".join([self._render(one) for one in wanted])
+            await trio.to_thread.run_sync(_write, data, abandon_on_cancel=True)
+            self.printed += len(wanted)
+
+
+def _write(data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(STDOUT, view) :]
+
+
+def _filters(options: dict[str, Any]) -> list[Filter]:
+    found: list[Filter] = [
+        lambda record, pattern=one: record.key is not None and pattern.search(record.key) is not None  # type: ignore[misc]
+        for one in options["keys"]
+    ]
+    found += [
+        lambda record, pattern=one: record.value is not None and pattern.search(record.value) is not None  # type: ignore[misc]
+        for one in options["values"]
+    ]
+    found += [
+        lambda record, name=name, pattern=pattern: header_matches(name, pattern, record)  # type: ignore[misc]
+        for name, pattern in options["headers"]
+    ]
+    return found
+
+
+async def _run(connecting: Connecting, options: dict[str, Any], printer: Printer) -> int:
+    async with open_client(connecting.bootstrap, connecting.settings) as client:
+        await client.any_connection()  # a wrong address is told at once
+    scope = trio.CancelScope()
+
+    async def end_at_signal() -> None:
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async for _ in signals:
+                scope.cancel()
+
+    settings = _settings(connecting.properties, options)
+    async with (
+        beside(end_at_signal),
+        open_consumer(
+            connecting.bootstrap, settings=settings, client_settings=connecting.settings
+        ) as consumer,
+    ):
+        with scope:
+            if options["group"] is not None:
+                await _print_group(consumer, options, printer)
+            else:
+                await _print_topics(consumer, options, printer)
+    if not options["quiet"]:
+        print(f"{printer.printed} records", file=sys.stderr)
+    return INTERRUPTED if scope.cancelled_caught else DONE
+
+
+def _settings(properties: dict[str, str], options: dict[str, Any]) -> ConsumerSettings:
+    """Return the settings, from properties and options. Raises click.UsageError."""
+    given = dict(properties)
+    if options["group"] is not None:
+        given["group.id"] = options["group"]
+        begin = options["begin"] or Position("end")
+        if begin.kind not in ("beginning", "end"):
+            raise click.UsageError(
+                "with --group, --from is beginning or end: for partitions without an offset"
+            )
+        if options["begin"] is not None or "auto.offset.reset" not in given:
+            given["auto.offset.reset"] = "earliest" if begin.kind == "beginning" else "latest"
+    else:
+        for name in ("group.id", "group.instance.id"):
+            given.pop(name, None)
+    try:
+        settings = ConsumerSettings.of(given)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    return settings if options["uncommitted"] else replace(settings, isolation="read_committed")
+
+
+async def _print_group(consumer: Consumer, options: dict[str, Any], printer: Printer) -> None:
+    topics = options["topics"]
+    if options["regex"]:
+        consumer.subscribe(pattern="|".join(f"(?:{one})$" for one in topics))
+    else:
+        consumer.subscribe(*topics)
+    await _print_on(consumer, options["idle"], printer)
+
+
+async def _print_on(consumer: Consumer, idle_s: float | None, printer: Printer) -> None:
+    """Print what comes, for ever, or until nothing has come for so long."""
+    while not printer.is_full:
+        with trio.move_on_after(float("inf") if idle_s is None else idle_s) as patience:
+            records = await consumer.receive_batch(printer.records_max)
+        if patience.cancelled_caught:
+            return
+        await printer.write(records)
+
+
+async def _print_topics(consumer: Consumer, options: dict[str, Any], printer: Printer) -> None:
+    places = []
+    for topic in options["topics"]:
+        there = await consumer.partitions(topic)
+        missing = sorted(set(options["partitions"]) - set(there))
+        if missing:
+            raise CommandError(f"topic {topic} has no partition {', '.join(map(str, missing))}")
+        places += [
+            Place(topic, one) for one in there if not options["partitions"] or one in options["partitions"]
+        ]
+    follows = options["follow"]
+    begin = options["begin"] or Position("end" if follows else "beginning")
+    bounds = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
+    begins = await _offsets(consumer, begin, bounds)
+    ends = await _offsets(consumer, options["end"] or Position("end"), bounds)
+    consumer.assign(places)
+    for place in places:
+        consumer.seek(place, min(max(begins[place], bounds[0][place]), max(bounds[1][place], begins[place])))
+    if follows:
+        await _print_on(consumer, options["idle"], printer)
+        return
+    left = {place: end for place, end in ends.items() if end > begins[place]}
+    consumer.pause(*(place for place in places if place not in left))
+    while not printer.is_full:
+        with trio.move_on_after(float("inf") if options["idle"] is None else options["idle"]) as patience:
+            records = await consumer.receive_until(left, printer.records_max)
+        if patience.cancelled_caught or not records:
+            return
+        await printer.write(records)
+
+
+async def _offsets(
+    consumer: Consumer, where: Position, bounds: tuple[dict[Place, int], dict[Place, int]]
+) -> dict[Place, int]:
+    """Return the offset of a position in each partition."""
+    begins, ends = bounds
+    if where.kind == "beginning":
+        return begins
+    if where.kind == "end":
+        return ends
+    if where.kind == "offset":
+        return dict.fromkeys(ends, where.number)
+    if where.kind == "last":
+        return {place: max(begins[place], end - where.number) for place, end in ends.items()}
+    found = await consumer.offsets_for_times(dict.fromkeys(ends, where.number))
+    return {place: ends[place] if (one := found[place]) is None else one.offset for place in ends}

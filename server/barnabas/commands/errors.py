@@ -1,0 +1,97 @@
+"""Failures of commands, as sentences for whoever has typed them.
+
+The rule: a sentence names what was asked, what came back, and the option or command that helps.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import ssl
+from collections.abc import Iterator
+
+from barnabas.client import (
+    AuthenticationError,
+    ClientError,
+    ConnectionLostError,
+    ResponseError,
+    UnsupportedVersionError,
+)
+
+CLOSED = "closed the connection"
+_ADVICE = {
+    "UNKNOWN_TOPIC_OR_PARTITION": "`barnabas topics list` shows what there is",
+    "GROUP_ID_NOT_FOUND": "`barnabas groups list` shows what there is",
+    "NON_EMPTY_GROUP": "stop its members first",
+    "SECURITY_DISABLED": "the broker has no authorizer: set authorizer.class.name",
+    "DELEGATION_TOKEN_AUTH_DISABLED": "the broker has no delegation.token.secret.key",
+    "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED": "log in with SASL or a certificate; a token cannot make tokens",
+}
+"""Advice by error code, where one helps nearly always."""
+
+
+class CommandError(Exception):
+    """A command cannot do its work; the message is all that its user is told."""
+
+
+def explain(error: Exception) -> str:
+    """Return what to say about an error of a client or a command."""
+    if isinstance(error, ConnectionLostError):
+        return _connection(error)
+    if isinstance(error, AuthenticationError):
+        return f"{error}; check --user, the password and --mechanism"
+    if isinstance(error, UnsupportedVersionError):
+        return f"{error}: the broker is too old for this, or does not have it"
+    if isinstance(error, ResponseError):
+        return advised(str(error))
+    return str(error)
+
+
+def advised(text: str) -> str:
+    """Add to the text of an error what helps against it, if something does."""
+    advice = next((_ADVICE[name] for name in re.findall(r"[A-Z][A-Z_]+", text) if name in _ADVICE), "")
+    return f"{text}; {advice}" if advice else text
+
+
+def _connection(error: ConnectionLostError) -> str:
+    address, _, reason = str(error).partition(": ")
+    for cause in causes(error):
+        if isinstance(cause, ConnectionRefusedError):
+            return f"nothing listens on {address}: start a broker with `barnabas serve`, or give --bootstrap HOST:PORT"
+        if isinstance(cause, socket.gaierror):
+            return f"the name of {address} does not resolve ({cause.strerror}): check --bootstrap"
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return f"{address}: its certificate is refused: {cause.verify_message}; give --ca FILE, or its right name"
+        if isinstance(cause, ssl.SSLError):
+            return (
+                f"{address} does not speak TLS as we do ({_plain(cause)}): leave out --tls if it is plaintext"
+            )
+    if reason.endswith(CLOSED):
+        return f"{address} {CLOSED}: it may want TLS (--tls) or a login (--user); `barnabas doctor {address}` finds out"
+    if reason.startswith("no connection in"):
+        return f"{address} does not answer: {reason}; check the address and firewalls"
+    return str(error)
+
+
+def _plain(error: ssl.SSLError) -> str:
+    if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+        return "it ends the connection"
+    return (error.reason or str(error)).lower().replace("_", " ")
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and what it was raised from, in turn."""
+    found: BaseException | None = error
+    while found is not None:
+        yield found
+        found = found.__cause__
+
+
+def name_of(error: ClientError) -> str:
+    """Return the text of an error for the column of a table."""
+    if isinstance(error, ResponseError):
+        from barnabas.client.errors import describe
+
+        name = describe(error.code)
+        return f"{name}: {error.message}" if error.message else name
+    return str(error)

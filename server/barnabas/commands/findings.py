@@ -1,0 +1,38 @@
+"""Findings of `barnabas doctor`: what was looked at, what is wrong with it, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+OK, NOTE, PROBLEM, SKIPPED = "ok", "note", "problem", "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A verdict on one subject: OK, NOTE for what may be meant so, PROBLEM, or SKIPPED with the reason."""
+
+    check: str
+    subject: str
+    status: str
+    text: str
+    advice: str = ""
+
+
+@dataclass(slots=True)
+class Findings:
+    """Findings in the order of the checks; each is told as soon as it is there."""
+
+    tell: Callable[[Finding], None]
+    all: list[Finding] = field(default_factory=list)
+
+    def add(self, check: str, subject: str, status: str, text: str, advice: str = "") -> None:
+        """Add a finding."""
+        found = Finding(check, subject, status, text, advice)
+        self.all.append(found)
+        self.tell(found)
+
+    @property
+    def has_problems(self) -> bool:
+        """True if something is wrong."""
+        return any(one.status == PROBLEM for one in self.all)

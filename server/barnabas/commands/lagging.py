@@ -1,0 +1,85 @@
+"""Lags of groups: how far behind the ends of partitions their committed offsets are, and who reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from barnabas.client import ClientError
+from barnabas.client.admin import LATEST, Admin, GroupInfo, ListedGroup
+from barnabas.client.administration.groups import SHARE
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """A partition of a group; None where it has committed nothing, or a broker does not tell."""
+
+    group: str
+    topic: str
+    partition: int
+    committed: int | None
+    latest: int | None
+    lag: int | None
+    member_id: str
+    client_id: str
+    host: str
+    error: ClientError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLag:
+    """A group with its members and the lags of its partitions; both are empty where it cannot be described."""
+
+    listed: ListedGroup
+    info: GroupInfo | ClientError
+    partitions: list[PartitionLag]
+
+    @property
+    def total(self) -> int | None:
+        """The sum of what is known."""
+        known = [one.lag for one in self.partitions if one.lag is not None]
+        return sum(known) if known else None
+
+
+async def lags_of(admin: Admin, groups: Mapping[str, ListedGroup]) -> dict[str, GroupLag]:
+    """Describe groups and measure their lags: with a share group, from its first offset that is not done."""
+    infos = await admin.describe_groups({name: one.kind for name, one in groups.items()})
+    shares = [name for name, one in groups.items() if one.kind == SHARE]
+    committed = await admin.committed(name for name in groups if name not in shares)
+    committed |= await admin.share_offsets(shares)
+    wanted = {one for name in groups for one in {*_offsets(committed[name]), *_readers(infos[name])}}
+    latest = await admin.offsets(dict.fromkeys(wanted, LATEST))
+    found = {}
+    for name, listed in groups.items():
+        offsets, readers, info = committed[name], _readers(infos[name]), infos[name]
+        if isinstance(offsets, ClientError) and not isinstance(info, ClientError):
+            info = offsets
+        rows = []
+        for topic, partition in sorted({*_offsets(offsets), *readers}):
+            at = None if isinstance(offsets, ClientError) else offsets.get((topic, partition))
+            end = latest[topic, partition]
+            error = next((one for one in (at, end) if isinstance(one, ClientError)), None)
+            start = None if at is None or isinstance(at, ClientError) else at.offset
+            last = None if isinstance(end, ClientError) else end.offset
+            lag = None if start is None or last is None else max(last - start, 0)
+            if at is not None and not isinstance(at, ClientError) and at.lag >= 0:
+                lag = at.lag
+            reader = readers.get((topic, partition), ("", "", ""))
+            rows.append(PartitionLag(name, topic, partition, start, last, lag, *reader, error))
+        found[name] = GroupLag(listed, info, rows)
+    return found
+
+
+def _offsets(offsets: object) -> list[tuple[str, int]]:
+    return list(offsets) if isinstance(offsets, dict) else []
+
+
+def _readers(info: GroupInfo | ClientError) -> dict[tuple[str, int], tuple[str, str, str]]:
+    """Return member, client and host by partition; of a share group, whose partitions have several, one of them."""
+    if isinstance(info, ClientError):
+        return {}
+    return {
+        partition: (member.member_id, member.client_id, member.host)
+        for member in info.members
+        for partition in member.assignment
+    }

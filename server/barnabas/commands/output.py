@@ -1,0 +1,133 @@
+"""Results of commands: tables for people, one JSON object for programs.
+
+The rule: a command declares its tables with all their columns; the keys of JSON are these and change only with a new
+version of the program. A row with an error is shown, and makes the exit code FAILED.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from barnabas.ending import DONE, FAILED
+
+ERROR = "error"
+"""Column of what failed; people see it only where something did."""
+TIME = "_at_ms"
+"""End of a column's name that is a time since 1970, which people are shown as a date."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table of a command: its key in JSON, its columns with their meanings, and those that only JSON has."""
+
+    name: str
+    columns: Mapping[str, str]
+    json_only: tuple[str, ...] = ()
+    is_single: bool = False
+    """True for facts about one thing: one object in JSON, one line for each fact for people."""
+
+
+class Output:
+    """Results of one run. Lifecycle: `show` as often as need be, `finish` once."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+        self.has_failed = False
+        self._document: dict[str, Any] = {}
+        self._is_first = True
+
+    def show(self, table: Table, rows: Iterable[Mapping[str, Any]], *, title: str = "") -> None:
+        """Show rows of a table; a title stands above it for people. Several calls for one table add up in JSON."""
+        found = [dict(row) for row in rows]
+        for row in found:
+            assert row.keys() <= table.columns.keys(), (table.name, set(row) - set(table.columns))
+            for column in table.columns:
+                row.setdefault(column, None)
+            self.has_failed = self.has_failed or row.get(ERROR) is not None
+        if self.as_json:
+            ordered = [{column: row[column] for column in table.columns} for row in found]
+            if table.is_single:
+                (self._document[table.name],) = ordered
+            else:
+                self._document.setdefault(table.name, []).extend(ordered)
+            return
+        if not self._is_first:
+            print()
+        self._is_first = False
+        if title:
+            print(title)
+        text = _facts(table, found[0]) if table.is_single else _text(table, found)
+        print(text or f"no {table.name.replace('_', ' ')}")
+
+    def note(self, text: str) -> None:
+        """Tell people something that is not part of the result: on standard error."""
+        print(text, file=sys.stderr)
+
+    def finish(self) -> int:
+        """Write what is left; return the exit code."""
+        if self.as_json:
+            print(json.dumps(self._document, indent=1, ensure_ascii=False))
+        return FAILED if self.has_failed else DONE
+
+
+def _shown(table: Table, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    has_error = any(row.get(ERROR) is not None for row in rows)
+    return [name for name in table.columns if name not in table.json_only and (name != ERROR or has_error)]
+
+
+def _text(table: Table, rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return a table in aligned columns, numbers to the right."""
+    if not rows:
+        return ""
+    from tabulate import tabulate
+
+    columns = _shown(table, rows)
+    cells = [[cell(name, row[name]) for name in columns] for row in rows]
+    right = [all(type(row[name]) in (int, float, type(None)) for row in rows) for name in columns]
+    align = [
+        "right" if is_number and not name.endswith(TIME) else "left"
+        for name, is_number in zip(columns, right, strict=True)
+    ]
+    text = tabulate(
+        cells,
+        headers=[_title(one) for one in columns],
+        tablefmt="plain",
+        disable_numparse=True,
+        colalign=align,
+    )
+    return "\n".join(line.rstrip() for line in text.splitlines())
+
+
+def _facts(table: Table, row: Mapping[str, Any]) -> str:
+    columns = _shown(table, [row])
+    width = max(map(len, columns)) + 2
+    return "\n".join(f"{_title(name):<{width}}{cell(name, row[name])}".rstrip() for name in columns)
+
+
+def _title(column: str) -> str:
+    return column.removeprefix("is_").removesuffix(TIME).upper().replace("_", "-")
+
+
+def cell(name: str, value: Any) -> str:
+    """Return a value as people read it; what a terminal would obey is escaped."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int) and name.endswith(TIME):
+        return (
+            datetime.fromtimestamp(value / 1000, UTC).isoformat(timespec="milliseconds")
+            if value >= 0
+            else "-"
+        )
+    if isinstance(value, Mapping):
+        return ",".join(f"{key}={cell('', one)}" for key, one in value.items()) or "-"
+    if isinstance(value, list | tuple | set | frozenset):
+        return ",".join(cell("", one) for one in value) or "-"
+    text = str(value)
+    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")

@@ -1,0 +1,315 @@
+"""`barnabas produce`: records from the command line, files or standard input.
+
+The rule: what is read is sent as it comes, in its order; the command ends well only if every record was acknowledged.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import click
+import trio
+
+from barnabas.client import Delivery, Producer, ProducerSettings, open_producer
+from barnabas.commands.beside import beside
+from barnabas.commands.errors import CommandError
+from barnabas.commands.output import Table
+from barnabas.commands.parsing import moment_ms
+from barnabas.commands.records_in import Parsed, Reading, json_record, line_record
+from barnabas.commands.session import Session, asking
+from barnabas.records.compression import CODECS_BY_NAME
+
+PRODUCED = Table(
+    "produced",
+    {
+        "topic": "topic",
+        "records": "records that were acknowledged",
+        "bytes": "of their keys and values",
+        "partitions": "partitions that they went to",
+        "first": "partition and offset of the first record",
+        "last": "partition and offset of the last record",
+        "seconds": "from the first record to the last acknowledgement",
+    },
+    is_single=True,
+)
+PROGRESS_S = 0.5
+READ_BYTES = 64 << 10
+TRANSACTION_RECORDS = 1000
+ACKS = {"all": -1, "1": 1, "0": 0}
+
+
+def _header(text: str) -> tuple[str, bytes | None]:
+    name, equals, value = text.partition("=")
+    return name, value.encode() if equals else None
+
+
+@dataclass(slots=True)
+class Sent:
+    """Records so far."""
+
+    began: float
+    records: int = 0
+    bytes: int = 0
+    partitions: set[int] = field(default_factory=set)
+    first: Delivery | None = None
+    last: Delivery | None = None
+
+
+@click.command("produce")
+@click.argument("topic")
+@click.argument("values", nargs=-1)
+@click.option(
+    "-f",
+    "--file",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+    help="Read records from a file; - is standard input.",
+)
+@click.option("--whole", is_flag=True, help="Each file is one record.")
+@click.option("-D", "--delimiter", default="\\n", show_default=True, help="What ends a record.")
+@click.option("--input-json", is_flag=True, help="Each line is a record as `consume --json` prints it.")
+@click.option("-k", "--key", help="The key of all records.")
+@click.option("-K", "--key-separator", metavar="TEXT", help="What stands between key and value of each line.")
+@click.option(
+    "-H",
+    "--header",
+    "headers",
+    multiple=True,
+    type=_header,
+    metavar="NAME=VALUE",
+    help="A header of all records; without = its value is null.",
+)
+@click.option("-Z", "--null", is_flag=True, help="An empty key or value is null: a tombstone.")
+@click.option("-p", "--partition", type=click.IntRange(0), help="The partition of all records.")
+@click.option(
+    "--timestamp",
+    type=moment_ms,
+    metavar="TIME",
+    help="The time of all records: ISO 8601, ms since 1970, or -2h.",
+)
+@click.option("-n", "--count", type=click.IntRange(1), help="Send no more records than this.")
+@click.option(
+    "--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="Records a second, at most."
+)
+@click.option("-z", "--compression", type=click.Choice(list(CODECS_BY_NAME)), help="Default: none.")
+@click.option("--acks", type=click.Choice(list(ACKS)), help="Who must have a record. Default: all.")
+@click.option(
+    "--linger", type=click.FloatRange(0), metavar="MS", help="For how long a batch waits for more records."
+)
+@click.option("--transactional-id", metavar="ID", help="Send in transactions.")
+@click.option(
+    "--transaction-size",
+    type=click.IntRange(1),
+    default=TRANSACTION_RECORDS,
+    show_default=True,
+    metavar="N",
+    help="Records of a transaction.",
+)
+@click.option("--auto-create", is_flag=True, help="Have the broker create the topic if it does such things.")
+@click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
+@asking(PRODUCED)
+async def COMMAND(session: Session, topic: str, values: tuple[str, ...], **options: Any) -> None:  # noqa: N802
+    """Send records to TOPIC: VALUES, or lines of files or of standard input."""
+    reading = _reading(values, options)
+    settings = _settings(session.connecting.properties, options)
+    sent = Sent(trio.current_time())
+    async with AsyncExitStack() as stack:
+        if not options["quiet"] and sys.stderr.isatty():
+            await stack.enter_async_context(beside(_show_progress, sent))
+        common = replace(session.client.settings, creates_topics=options["auto_create"])
+        async with open_producer(session.connecting.bootstrap, settings, client_settings=common) as producer:
+            records = await stack.enter_async_context(aclosing(_records(values, reading, options)))
+            await _send_all(producer, topic, records, options, sent)
+    seconds = trio.current_time() - sent.began
+    first, last = (None if one is None else _place(one) for one in (sent.first, sent.last))
+    row = {
+        "topic": topic,
+        "records": sent.records,
+        "bytes": sent.bytes,
+        "partitions": sorted(sent.partitions),
+    }
+    session.output.show(PRODUCED, [{**row, "first": first, "last": last, "seconds": round(seconds, 3)}])
+
+
+def _place(delivery: Delivery) -> str:
+    record = delivery.result()
+    return f"{record.partition}:{record.offset}" if record.offset >= 0 else f"{record.partition}"
+
+
+def _settings(properties: dict[str, str], options: dict[str, Any]) -> ProducerSettings:
+    """Return the settings, from properties and options. Raises click.UsageError."""
+    named = {
+        "compression.type": options["compression"],
+        "acks": options["acks"],
+        "linger.ms": None if options["linger"] is None else str(options["linger"]),
+        "transactional.id": options["transactional_id"],
+    }
+    given = {name: value for name, value in named.items() if value is not None}
+    try:
+        return replace(
+            ProducerSettings.of({**properties, **given}),
+            creates_topics=options["auto_create"],
+            max_block_ms=float(properties.get("max.block.ms", 20_000)),
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _reading(values: tuple[str, ...], options: dict[str, Any]) -> Reading:
+    """Return how records are read. Raises click.UsageError for options that do not go together."""
+    if values and options["files"]:
+        raise click.UsageError("give values, or files")
+    if options["key"] is not None and options["key_separator"] is not None:
+        raise click.UsageError("--key and --key-separator: a record has one key")
+    if options["input_json"] and (options["whole"] or options["key_separator"] is not None):
+        raise click.UsageError("--input-json says itself what key and value are")
+    separator = options["key_separator"]
+    return Reading(
+        delimiter=_unescaped(options["delimiter"]),
+        key_separator=None if separator is None else _unescaped(separator),
+        empty_is_null=options["null"],
+        is_json=options["input_json"],
+        is_whole=options["whole"],
+    )
+
+
+def _unescaped(text: str) -> bytes:
+    """Return the bytes of a text with escapes like \\n, \\t, \\0 and \\x1f. Raises click.UsageError."""
+    try:
+        found = text.encode("raw_unicode_escape").decode("unicode_escape").encode()
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"{text!r}: {error.reason}") from None
+    if not found:
+        raise click.UsageError("a delimiter is not empty")
+    return found
+
+
+# --- reading ------------------------------------------------------------------------------------------------------
+
+
+async def _records(
+    values: tuple[str, ...], reading: Reading, options: dict[str, Any]
+) -> AsyncGenerator[Parsed, None]:
+    """Yield records. Raises CommandError for a line that is none."""
+    number = 0
+    async with aclosing(_texts(values, reading, options["files"])) as texts:
+        async for text in texts:
+            number += 1
+            try:
+                yield json_record(text) if reading.is_json else line_record(text, reading)
+            except ValueError as error:
+                raise CommandError(f"record {number}: {error}") from None
+            if number == options["count"]:
+                return
+
+
+async def _texts(
+    values: tuple[str, ...], reading: Reading, files: tuple[str, ...]
+) -> AsyncGenerator[bytes, None]:
+    for value in values:
+        yield os.fsencode(value)
+    if values:
+        return
+    for name in files or ("-",):
+        try:
+            descriptor = 0 if name == "-" else os.open(name, os.O_RDONLY)
+        except OSError as error:
+            raise CommandError(f"{name}: {error.strerror}") from None
+        try:
+            async with aclosing(_split(descriptor, reading)) as texts:
+                async for text in texts:
+                    yield text
+        finally:
+            if descriptor:
+                os.close(descriptor)
+
+
+async def _split(descriptor: int, reading: Reading) -> AsyncGenerator[bytes, None]:
+    """Yield what lies between delimiters, or all of it; after the last delimiter, only if something is there."""
+    left = b""
+    while data := await _read(descriptor):
+        left += data
+        if not reading.is_whole:
+            *texts, left = left.split(reading.delimiter)
+            for text in texts:
+                yield text
+    if left or reading.is_whole:
+        yield left
+
+
+async def _read(descriptor: int) -> bytes:
+    return await trio.to_thread.run_sync(os.read, descriptor, READ_BYTES, abandon_on_cancel=True)
+
+
+# --- sending ------------------------------------------------------------------------------------------------------
+
+
+async def _send_all(
+    producer: Producer, topic: str, records: AsyncIterator[Parsed], options: dict[str, Any], sent: Sent
+) -> None:
+    """Send all records, in transactions if that is asked for. Raises ClientError for the first that fails."""
+    if options["transactional_id"] is None:
+        async for record in records:
+            await _send(producer, topic, record, options, sent)
+        await producer.flush()
+        return
+    is_open = False
+    in_transaction = 0
+    async for record in records:
+        if not is_open:
+            producer.begin_transaction()
+            is_open, in_transaction = True, 0
+        await _send(producer, topic, record, options, sent)
+        in_transaction += 1
+        if in_transaction == options["transaction_size"]:
+            await producer.commit_transaction()
+            is_open = False
+    if is_open:
+        await producer.commit_transaction()
+
+
+async def _send(producer: Producer, topic: str, record: Parsed, options: dict[str, Any], sent: Sent) -> None:
+    if options["rate"] is not None:
+        await trio.sleep_until(sent.began + sent.records / options["rate"])
+    key = record.key if options["key"] is None else options["key"].encode()
+    given_ms = options["timestamp"]
+    try:
+        delivery = await producer.send(
+            topic,
+            record.value,
+            key=key,
+            headers=[*record.headers, *options["headers"]],
+            partition=options["partition"],
+            timestamp_ms=record.timestamp_ms if given_ms is None else given_ms,
+        )
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+    sent.records += 1
+    sent.bytes += len(key or b"") + len(record.value or b"")
+    sent.partitions.add(delivery.partition)
+    sent.first = sent.first or delivery
+    sent.last = delivery
+
+
+async def _show_progress(sent: Sent) -> None:
+    try:
+        for line in _progress(sent):
+            print(f"\r{line}\x1b[K", end="", file=sys.stderr, flush=True)
+            await trio.sleep(PROGRESS_S)
+    finally:
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def _progress(sent: Sent) -> Iterator[str]:
+    before = 0
+    while True:
+        rate = (sent.records - before) / PROGRESS_S
+        before = sent.records
+        yield f"{sent.records} records, {sent.bytes} bytes, {rate:.0f} a second"

@@ -1,0 +1,100 @@
+"""Profiles: addresses and logins of clusters under names of the user's, in a TOML file.
+
+    default = "local"                       # without --profile and BARNABAS_PROFILE
+
+    [production]
+    bootstrap.servers = "kafka-1:9093,kafka-2:9093"
+    security.protocol = "SASL_SSL"
+    ssl.ca.location = "~/ca.pem"
+    sasl.mechanism = "SCRAM-SHA-512"
+    sasl.username = "ann"
+    sasl.password.file = "~/.ann"           # or sasl.password
+
+The rule: names are those of clients' settings (`client.settings`). A file with a secret that others may read is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from barnabas.commands.errors import CommandError
+
+SECRETS = ("password", "client.secret", "credentials.secret")
+DEFAULT = "default"
+_OTHERS = stat.S_IRGRP | stat.S_IROTH | stat.S_IWGRP | stat.S_IWOTH
+
+
+def path() -> Path:
+    """Return the path of the user's file."""
+    config = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    return Path(config).expanduser() / "barnabas" / "profiles.toml"
+
+
+def read(name: str | None) -> dict[str, str]:
+    """Return the settings of a profile; without a name the file's default, nothing if there is none.
+
+    Raises CommandError for a file that is wrong or readable by others, and for a name that it has not.
+    """
+    profiles, default = _all()
+    chosen = name or default
+    if not chosen:
+        return {}
+    if chosen not in profiles:
+        known = ", ".join(sorted(profiles)) or "none"
+        raise CommandError(f"{path()} has no profile {chosen!r}; it has {known}")
+    return profiles[chosen]
+
+
+def names() -> list[str]:
+    """Return the names in the file, nothing where it cannot be read."""
+    try:
+        return sorted(_all()[0])
+    except CommandError:
+        return []
+
+
+def _all() -> tuple[dict[str, dict[str, str]], str]:
+    """Return all profiles, and the name of the default."""
+    file = path()
+    try:
+        text = file.read_text(encoding="utf-8")
+        mode = file.stat().st_mode
+    except FileNotFoundError:
+        return {}, ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"{file}: {getattr(error, 'strerror', error)}") from None
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise CommandError(f"{file}: {error}") from None
+    default = content.pop(DEFAULT, "")
+    profiles = {}
+    for name, table in content.items():
+        if not isinstance(table, dict):
+            raise CommandError(f"{file}: {name} is no profile: [{name}] and its settings are expected")
+        profiles[name] = _flat(table)
+    if mode & _OTHERS and any(is_secret(key) for one in profiles.values() for key in one):
+        raise CommandError(f"{file} holds a password and others may read or change it: chmod 600 {file}")
+    return profiles, str(default)
+
+
+def is_secret(name: str) -> bool:
+    """Say whether a setting is one that only its owner may read."""
+    return name.endswith(SECRETS)
+
+
+def _flat(table: dict[str, Any], prefix: str = "") -> dict[str, str]:
+    """Return nested tables as dotted names: `a.b = 1` and `[a] b = 1` are the same."""
+    found: dict[str, str] = {}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            found |= _flat(value, f"{prefix}{key}.")
+        else:
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            is_path = f"{prefix}{key}".endswith((".location", ".file", ".keytab"))
+            found[prefix + key] = os.path.expanduser(text) if is_path else text
+    return found

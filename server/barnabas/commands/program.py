@@ -1,0 +1,78 @@
+"""Running a command: `run(arguments)` takes the command line and returns the exit code.
+
+The rule: a command that is not asked for is not imported; whatever fails is one line on standard error.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from barnabas.client import ClientError
+from barnabas.commands import COMMANDS
+from barnabas.commands.errors import CommandError, explain
+from barnabas.ending import FAILED, INTERRUPTED
+
+HELP = ["-h", "--help"]
+
+
+class Root(click.Group):
+    """All commands of the table, imported one by one."""
+
+    def __init__(self) -> None:
+        super().__init__("barnabas", context_settings={"help_option_names": HELP})
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Return the names of the commands."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import a command; None where there is none of this name."""
+        if cmd_name not in COMMANDS:
+            return None
+        found: click.Command = import_module(COMMANDS[cmd_name][0]).COMMAND
+        return found
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command; returns the exit code."""
+    where = ["barnabas"]
+    try:
+        with Root().make_context("barnabas", list(arguments)) as context:
+            code = context.command.invoke(context)
+            return code if isinstance(code, int) else 0
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.exceptions.Abort:  # of a question that was answered by Ctrl-C
+        print(file=sys.stderr)
+        return INTERRUPTED
+    except click.UsageError as error:
+        if error.ctx is not None:
+            where = [error.ctx.command_path]
+        print(f"{where[0]}: {error.format_message()}", file=sys.stderr)
+        if error.ctx is not None:
+            print(f"Try '{where[0]} --help'.", file=sys.stderr)
+        return error.exit_code
+    except click.ClickException as error:
+        print(f"barnabas: {error.format_message()}", file=sys.stderr)
+        return error.exit_code
+    except (ClientError, CommandError) as error:
+        print(f"barnabas {_name(arguments)}: {explain(error)}", file=sys.stderr)
+        return FAILED
+
+
+def _name(arguments: Sequence[str]) -> str:
+    """Return the command's name for messages: the words before the first option or name."""
+    command: click.Command | None = Root()
+    words = []
+    for word in arguments:
+        if not isinstance(command, click.Group):
+            break
+        command = command.get_command(click.Context(command), word)
+        if command is None:
+            break
+        words.append(word)
+    return " ".join(words)

@@ -1,0 +1,103 @@
+"""Records as they are printed: by a format string of kcat's, or as lines of JSON.
+
+The rule: values are printed as the bytes that they are; a null is nothing, or what `-Z` says.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from barnabas.client import ConsumedRecord
+from barnabas.tools.inspection.plain_records import plain, plain_headers
+
+DEFAULT_FORMAT = "%s\\n"
+_ESCAPES = re.compile(r"\\(?:x([0-9a-fA-F]{2})|(.))", re.S)
+_NAMED = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
+Piece = Callable[[ConsumedRecord], bytes]
+
+
+def formatter(text: str, null: bytes) -> Piece:
+    """Return a function that prints a record as a format says. Raises ValueError for one that is none.
+
+    %s value, %k key, %S and %K their sizes (-1 for null), %t topic, %p partition, %o offset, %T timestamp in ms,
+    %D timestamp as ISO 8601, %h headers, %e leader epoch, %% a percent sign; \\n \\t \\r \\0 \\xHH.
+    """
+    pieces: list[Piece] = []
+    for literal, directive in re.findall(r"([^%]*)(?:%(.?))?", text, re.S):
+        if literal:
+            pieces.append(_constant(_unescaped(literal)))
+        if directive:
+            pieces.append(_piece(directive, null))
+    if re.search(r"(?<!%)(?:%%)*%$", text):
+        raise ValueError("it ends with a single %")
+    return lambda record: b"".join([piece(record) for piece in pieces])
+
+
+def _constant(data: bytes) -> Piece:
+    return lambda record: data  # noqa: ARG005
+
+
+def _unescaped(text: str) -> bytes:
+    def of(found: re.Match[str]) -> str:
+        return chr(int(found[1], 16)) if found[1] else _NAMED.get(found[2], found[0])
+
+    parts = []
+    at = 0
+    for found in _ESCAPES.finditer(text):
+        parts += [text[at : found.start()].encode(), of(found).encode("latin-1" if found[1] else "utf-8")]
+        at = found.end()
+    return b"".join((*parts, text[at:].encode()))
+
+
+def _piece(directive: str, null: bytes) -> Piece:
+    pieces: dict[str, Piece] = {
+        "s": lambda record: null if record.value is None else record.value,
+        "k": lambda record: null if record.key is None else record.key,
+        "S": lambda record: b"%d" % (-1 if record.value is None else len(record.value)),
+        "K": lambda record: b"%d" % (-1 if record.key is None else len(record.key)),
+        "t": lambda record: record.topic.encode(),
+        "p": lambda record: b"%d" % record.partition,
+        "o": lambda record: b"%d" % record.offset,
+        "T": lambda record: b"%d" % record.timestamp_ms,
+        "D": lambda record: _date(record.timestamp_ms),
+        "e": lambda record: b"%d" % record.leader_epoch,
+        "h": lambda record: b",".join(
+            name.encode("utf-8", "surrogateescape") + b"=" + (null if value is None else value)
+            for name, value in record.headers
+        ),
+        "%": lambda record: b"%",  # noqa: ARG005
+    }
+    if directive not in pieces:
+        raise ValueError(f"there is no %{directive}; there are {' '.join('%' + one for one in pieces)}")
+    return pieces[directive]
+
+
+def _date(time_ms: int) -> bytes:
+    if time_ms < 0:
+        return b"-"
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").encode()
+
+
+def json_line(record: ConsumedRecord) -> bytes:
+    """Return a record as a line of JSON."""
+    value = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp_ms,
+        "key": plain(record.key),
+        "value": plain(record.value),
+        "headers": plain_headers(record.headers),
+    }
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogateescape") + b"\n"
+
+
+def header_matches(name: str, pattern: re.Pattern[bytes] | None, record: ConsumedRecord) -> bool:
+    """Say whether a record has a header with this name, and a value that the pattern finds something in."""
+    return any(
+        one == name and (pattern is None or pattern.search(value or b"") is not None)
+        for one, value in record.headers
+    )

@@ -1,0 +1,174 @@
+"""New offsets for a group: from where it shall read on, for which partitions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from barnabas.client import ClientError
+from barnabas.client.admin import EARLIEST, LATEST, Admin, CommittedOffset, partitions_of
+from barnabas.commands.errors import CommandError, name_of
+from barnabas.commands.output import Table
+from barnabas.commands.parsing import moment_ms
+
+F = TypeVar("F", bound=Callable[..., Any])
+TopicPartition = tuple[str, int]
+
+RESET = Table(
+    "offsets",
+    {
+        "group": "group id",
+        "topic": "topic",
+        "partition": "number of the partition",
+        "committed": "offset until now; null for none",
+        "new": "offset from now on, within what the partition has",
+        "is_done": "true if it was set; false without --execute",
+        "error": "why it was not",
+    },
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One of the ways to say where a group shall read on."""
+
+    time_ms: int | None = None
+    offset: int | None = None
+    shift: int | None = None
+    file: Mapping[TopicPartition, int] | None = None
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Target:
+        """Read the options of TARGETS. Raises click.UsageError unless just one is given, CommandError for a wrong file."""
+        given = {name: value for name, value in options.items() if value not in (None, False)}
+        if len(given) != 1:
+            raise click.UsageError(
+                "give one of --to-earliest, --to-latest, --to-offset, --to-time, --shift-by, --from-file"
+            )
+        [(name, value)] = given.items()
+        if name == "from_file":
+            return cls(file=read_offsets(value))
+        if name == "to_offset":
+            return cls(offset=value)
+        if name == "shift_by":
+            return cls(shift=value)
+        return cls(time_ms={"to_earliest": EARLIEST, "to_latest": LATEST}.get(name) or moment_ms(value))
+
+
+def TARGETS(command: F) -> F:  # noqa: N802
+    """Add the options that say where a group shall read on."""
+    for option in (
+        click.option(
+            "--from-file",
+            metavar="FILE",
+            type=click.Path(dir_okay=False),
+            help="Offsets from a file: lines of TOPIC,PARTITION,OFFSET (blanks will do too).",
+        ),
+        click.option("--shift-by", metavar="N", type=int, help="So many further, or back with a minus."),
+        click.option(
+            "--to-time", metavar="TIME", help="The first record since: ISO 8601, ms since 1970, -2h."
+        ),
+        click.option("--to-offset", metavar="N", type=click.IntRange(0), help="This offset."),
+        click.option("--to-latest", is_flag=True, help="The end."),
+        click.option("--to-earliest", is_flag=True, help="The start."),
+    ):
+        command = option(command)
+    return command
+
+
+def read_offsets(path: str) -> dict[TopicPartition, int]:
+    """Read a file of offsets, as Kafka's tool exports them and rpk reads them. Raises CommandError."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"{path}: {getattr(error, 'strerror', error)}") from None
+    found = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        match = re.fullmatch(r'\s*"?([\w.-]+)"?[,\s]+(\d+)[,\s]+(\d+)\s*', line)
+        if match is None:
+            raise CommandError(f"{path}:{number}: {line!r} is not TOPIC,PARTITION,OFFSET")
+        found[match[1], int(match[2])] = int(match[3])
+    if not found:
+        raise CommandError(f"{path} has no offsets")
+    return found
+
+
+async def chosen_partitions(
+    admin: Admin,
+    topics: Sequence[tuple[str, int | None]],
+    committed: Mapping[TopicPartition, Any],
+    target: Target,
+) -> list[TopicPartition]:
+    """Return the partitions that are meant. Raises CommandError, ClientError."""
+    if target.file is not None:
+        names = {topic for topic, _ in topics}
+        return [one for one in target.file if not names or one[0] in names]
+    if not topics:
+        if not committed:
+            raise CommandError("the group has committed nothing: give --topic")
+        return sorted(committed)
+    found = await admin.topics({topic for topic, _ in topics})
+    for topic in found.values():
+        if isinstance(topic, ClientError):
+            raise topic
+    every = partitions_of(found)
+    missing = [one for one in topics if one[1] is not None and one not in every]
+    if missing:
+        raise CommandError(
+            f"there is no partition {', '.join(f'{topic}:{number}' for topic, number in missing)}"
+        )
+    return [one for one in every if one in topics or (one[0], None) in topics]
+
+
+async def new_offsets(
+    admin: Admin,
+    group: str,
+    partitions: Sequence[TopicPartition],
+    committed: Mapping[TopicPartition, CommittedOffset | ClientError],
+    target: Target,
+) -> list[dict[str, Any]]:
+    """Return rows of RESET; offsets that a partition has not are moved to its nearest end, as Kafka's tool does."""
+    first = await admin.offsets(dict.fromkeys(partitions, EARLIEST))
+    last = await admin.offsets(dict.fromkeys(partitions, LATEST))
+    at = {} if target.time_ms is None else await admin.offsets(dict.fromkeys(partitions, target.time_ms))
+    rows = []
+    for one in partitions:
+        before = committed.get(one)
+        row: dict[str, Any] = {
+            "group": group,
+            "topic": one[0],
+            "partition": one[1],
+            "is_done": False,
+            "new": None,
+        }
+        row["committed"] = before.offset if isinstance(before, CommittedOffset) else None
+        row["error"] = None
+        start, end, there = first[one], last[one], at.get(one)
+        failure = next((value for value in (start, end, there) if isinstance(value, ClientError)), None)
+        if failure is not None:
+            row["error"] = name_of(failure)
+        elif target.shift is not None and row["committed"] is None:
+            row["error"] = "nothing is committed that could be shifted"
+        else:
+            assert not isinstance(start, ClientError)
+            assert not isinstance(end, ClientError)
+            assert not isinstance(there, ClientError)
+            if there is not None:
+                wanted = there.offset if there.offset >= 0 else end.offset
+            elif target.shift is not None:
+                wanted = row["committed"] + target.shift
+            elif target.file is not None:
+                wanted = target.file[one]
+            else:
+                assert target.offset is not None
+                wanted = target.offset
+            row["new"] = min(max(wanted, start.offset), end.offset)
+        rows.append(row)
+    return rows

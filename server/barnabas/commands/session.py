@@ -1,0 +1,102 @@
+"""A run of a command that asks a cluster: `@asking` makes a coroutine one.
+
+    @COMMAND.command("list")
+    @asking(TOPICS)
+    async def list_topics(session: Session) -> None: ...
+
+The rule: the first connection is tried once, so that a wrong address is told at once; a command that destroys asks.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+import trio
+
+from barnabas.client import Client, open_client
+from barnabas.client.admin import Admin
+from barnabas.commands.connection import NAMES, Connecting, connecting_of, connection_options
+from barnabas.commands.errors import CommandError
+from barnabas.commands.output import Output, Table
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The cluster that is asked, and where results go."""
+
+    client: Client
+    admin: Admin
+    output: Output
+    connecting: Connecting
+
+
+def asking(*tables: Table) -> Callable[[Callable[..., Awaitable[int | None]]], Callable[..., int]]:
+    """Make a command of `async def work(session, **options)`; `tables` are what it may show.
+
+    What it returns is the exit code; None leaves that to the rows that were shown.
+    """
+
+    def decorate(work: Callable[..., Awaitable[int | None]]) -> Callable[..., int]:
+        @functools.wraps(work)
+        def run(**options: Any) -> int:
+            given = {name: options.pop(name) for name in NAMES}
+            connecting = connecting_of(given)
+            return trio.run(_run, work, connecting, Output(as_json=given["as_json"]), options)
+
+        run.tables = tables  # type: ignore[attr-defined]  # for the reference
+        return connection_options(run)
+
+    return decorate
+
+
+async def _run(
+    work: Callable[..., Awaitable[int | None]],
+    connecting: Connecting,
+    output: Output,
+    options: dict[str, Any],
+) -> int:
+    async with open_client(connecting.bootstrap, connecting.settings) as client:
+        await client.any_connection()
+        code = await work(Session(client, Admin(client), output, connecting), **options)
+        finished = output.finish()
+        return finished if code is None else code
+
+
+def destructive(command: F) -> F:
+    """Add --yes, for `confirm`."""
+    return click.option("--yes", is_flag=True, help="Do not ask.")(command)
+
+
+def confirm(doing: str, *, yes: bool) -> None:
+    """Have the user agree. Raises CommandError for a no, and where nobody can be asked."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise CommandError(f"{doing}: standard input is no terminal, so nobody can agree; give --yes")
+    if not click.confirm(f"{doing}?", err=True):
+        raise CommandError("nothing was changed")
+
+
+regex = click.option(
+    "-r", "--regex", is_flag=True, help="Take names as regular expressions, of the whole name."
+)
+"""Option for commands that take names."""
+
+
+def matching(names: Iterable[str], wanted: Iterable[str], *, is_regex: bool) -> list[str]:
+    """Return those of `wanted`, with `is_regex` those of `names` that a pattern matches. Raises click.UsageError."""
+    if not is_regex:
+        return list(dict.fromkeys(wanted))
+    try:
+        patterns = [re.compile(one) for one in wanted]
+    except re.error as error:
+        raise click.UsageError(f"{error.pattern!r} is no regular expression: {error}") from None
+    return sorted(name for name in names if any(one.fullmatch(name) for one in patterns))

@@ -1,0 +1,140 @@
+"""`barnabas tokens`: delegation tokens: create, describe, renew, expire."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from typing import Any
+
+import click
+
+from barnabas.client.admin import Principal, Token
+from barnabas.commands.connection import secret_of_file
+from barnabas.commands.errors import CommandError
+from barnabas.commands.output import Table
+from barnabas.commands.parsing import duration_ms
+from barnabas.commands.session import Session, asking, confirm, destructive
+
+TOKENS = Table(
+    "tokens",
+    {
+        "token_id": "token id: the user name of a login with it",
+        "owner": "whom it stands for",
+        "requester": "who has made it",
+        "renewers": "who may renew it beside the owner",
+        "issued_at_ms": "when it was made, in ms since 1970",
+        "expires_at_ms": "until when it is good",
+        "max_at_ms": "until when it may be renewed",
+        "hmac": "the password of a login with it (Base64); only of `create`, and with --secret",
+    },
+)
+EXPIRY = Table("tokens", {"token_id": "token id", "expires_at_ms": "until when it is good, in ms since 1970"})
+
+
+def principal(text: str) -> Principal:
+    """Read `TYPE:NAME`. Raises click.BadParameter."""
+    kind, colon, name = text.partition(":")
+    if not colon or not kind or not name:
+        raise click.BadParameter(f"{text!r} is no principal: User:{text} is expected")
+    return Principal(kind, name)
+
+
+@click.group("tokens")
+def COMMAND() -> None:  # noqa: N802
+    """Delegation tokens: logins for programs that need no password."""
+
+
+def _row(token: Token, *, with_secret: bool) -> dict[str, Any]:
+    return {
+        "token_id": token.token_id,
+        "owner": str(token.owner),
+        "requester": str(token.requester) if token.requester.name else None,
+        "renewers": [str(one) for one in token.renewers],
+        "issued_at_ms": token.issued_at_ms,
+        "expires_at_ms": token.expires_at_ms,
+        "max_at_ms": token.max_at_ms,
+        "hmac": b64encode(token.hmac).decode() if with_secret else None,
+    }
+
+
+@COMMAND.command("create")
+@click.option("--owner", type=principal, metavar="TYPE:NAME", help="For another user.")
+@click.option(
+    "--renewer", "renewers", type=principal, metavar="TYPE:NAME", multiple=True, help="Who else may renew it."
+)
+@click.option(
+    "--lifetime",
+    type=duration_ms,
+    metavar="DURATION",
+    help="How long it can be renewed, as 7d; default: the broker's longest.",
+)
+@asking(TOKENS)
+async def create(
+    session: Session, owner: Principal | None, renewers: tuple[Principal, ...], lifetime: int | None
+) -> None:
+    """Make a token, for who is logged in."""
+    made = await session.admin.create_token(
+        owner=owner, renewers=renewers, lifetime_ms=-1 if lifetime is None else lifetime
+    )
+    session.output.show(TOKENS, [_row(made, with_secret=True)])
+
+
+@COMMAND.command("describe")
+@click.option(
+    "--owner", "owners", type=principal, metavar="TYPE:NAME", multiple=True, help="Only tokens of this user."
+)
+@click.option("--secret", is_flag=True, help="Show the passwords of the tokens too.")
+@asking(TOKENS)
+async def describe(session: Session, owners: tuple[Principal, ...], secret: bool) -> None:
+    """Show the tokens that one may see."""
+    found = await session.admin.tokens(owners or None)
+    session.output.show(TOKENS, [_row(one, with_secret=secret) for one in found])
+
+
+_HMAC_FILE = click.option(
+    "--hmac-file", metavar="FILE", type=click.Path(dir_okay=False),
+    help="A file with its password (Base64), if the token is not one that `describe` shows.",
+)  # fmt: skip
+
+
+async def _hmac(session: Session, token_id: str, file: str | None) -> bytes:
+    """Return a token's password, from a file or from the broker. Raises CommandError, ClientError."""
+    if file is not None:
+        try:
+            return b64decode(secret_of_file(file), validate=True)
+        except Base64Error as error:
+            raise CommandError(f"{file}: {error}") from None
+    for one in await session.admin.tokens():
+        if one.token_id == token_id:
+            return one.hmac
+    raise CommandError(
+        f"there is no token {token_id!r} that you may see; `barnabas tokens describe` shows them"
+    )
+
+
+@COMMAND.command("renew")
+@click.argument("token_id")
+@click.option("--period", type=duration_ms, metavar="DURATION", help="For how long; default: the broker's.")
+@_HMAC_FILE
+@asking(EXPIRY)
+async def renew(session: Session, token_id: str, period: int | None, hmac_file: str | None) -> None:
+    """Let a token live on."""
+    hmac = await _hmac(session, token_id, hmac_file)
+    until = await session.admin.renew_token(hmac, -1 if period is None else period)
+    session.output.show(EXPIRY, [{"token_id": token_id, "expires_at_ms": until}])
+
+
+@COMMAND.command("expire")
+@click.argument("token_id")
+@click.option("--in", "period", type=duration_ms, metavar="DURATION", help="Later, not immediately.")
+@_HMAC_FILE
+@destructive
+@asking(EXPIRY)
+async def expire(
+    session: Session, token_id: str, period: int | None, hmac_file: str | None, yes: bool
+) -> None:
+    """End a token's life."""
+    hmac = await _hmac(session, token_id, hmac_file)
+    confirm(f"expire token {token_id}", yes=yes)
+    until = await session.admin.expire_token(hmac, -1 if period is None else period)
+    session.output.show(EXPIRY, [{"token_id": token_id, "expires_at_ms": until}])

@@ -1,0 +1,289 @@
+"""A cluster from inside: versions, advertised listeners, partitions, log dirs, clocks, and limits of a local broker.
+
+The rule: nothing is changed, but for the topic that `--write` makes to read the broker's clock, and deletes again.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import secrets
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from barnabas.client import ClientError, Connection, Endpoint
+from barnabas.client.admin import MAX_TIMESTAMP, Admin, NewTopic, Resource, TopicInfo, partitions_of
+from barnabas.commands.errors import explain, name_of
+from barnabas.commands.findings import NOTE, OK, PROBLEM, SKIPPED, Findings
+from barnabas.records.building import encode_batch
+from barnabas.records.record import Record
+from barnabas.tools.probing.release import guess
+
+SKEW_MS = 5_000
+"""A difference of clocks that matters to retention, lookups by time, and tokens."""
+NAMES_SHOWN = 5
+USED_MAX = 0.8
+FREE_MIN = 0.1
+FILES_MIN = 4096
+KAFKA_4_NEEDS = {0: 3, 1: 4, 2: 1, 3: 0, 8: 2, 9: 1, 18: 0}
+"""First versions that Apache Kafka 4 clients speak (KIP-896), by API key."""
+_TOO_OLD = "Apache Kafka 4 clients need 2.1 or later"
+
+
+def check_versions(connection: Connection, findings: Findings) -> None:
+    """Tell the release that a broker looks like, and if newer clients cannot speak with it."""
+    subject = str(connection.peer)
+    advertised = connection.versions
+    lacking = [key for key, first in KAFKA_4_NEEDS.items() if advertised.get(key, (0, -1))[1] < first]
+    if lacking:
+        findings.add(
+            "versions",
+            subject,
+            PROBLEM,
+            f"{guess(advertised)}: {_TOO_OLD}",
+            "update the broker, or use older clients",
+        )
+    else:
+        findings.add("versions", subject, OK, str(guess(advertised)))
+
+
+async def check_controller(admin: Admin, findings: Findings) -> None:
+    """Tell if no controller is known: topics cannot be made then, nor leaders elected."""
+    found = await admin.describe_cluster()
+    if found.controller_id < 0:
+        findings.add(
+            "controller",
+            found.cluster_id,
+            PROBLEM,
+            "no controller is known",
+            "look at the logs of controllers, or of ZooKeeper",
+        )
+    else:
+        findings.add(
+            "controller", found.cluster_id, OK, f"broker {found.controller_id} answers for the controller"
+        )
+
+
+async def check_partitions(admin: Admin, findings: Findings) -> None:
+    """Tell partitions without a leader, with too few replicas in sync, and with replicas that are down."""
+    topics = await admin.topics()
+    infos = [one for one in topics.values() if isinstance(one, TopicInfo)]
+    limits = await _min_in_sync(admin, [one.name for one in infos])
+    offline, below, behind = [], [], []
+    for topic in infos:
+        for one in topic.partitions:
+            name = f"{topic.name}-{one.number}"
+            if one.leader < 0:
+                offline.append(name)
+            elif len(one.in_sync) < limits.get(topic.name, 1):
+                below.append(name)
+            elif len(one.in_sync) < len(one.replicas):
+                behind.append(name)
+    count = sum(len(one.partitions) for one in infos)
+    for names, text, advice in (
+        (offline, "have no leader", "start the brokers that hold them; `barnabas brokers elect --unclean` loses records"),
+        (below, "have fewer replicas in sync than min.insync.replicas", "acks=all is refused: start the brokers that lag"),
+        (behind, "have replicas that are not in sync", "`barnabas topics describe` shows whose: look at these brokers"),
+    ):  # fmt: skip
+        if names:
+            findings.add("partitions", _some(names), PROBLEM, f"{len(names)} of {count} {text}", advice)
+    if not (offline or below or behind):
+        findings.add(
+            "partitions", f"{len(infos)} topics", OK, f"all {count} have a leader and all replicas in sync"
+        )
+
+
+async def _min_in_sync(admin: Admin, topics: Iterable[str]) -> dict[str, int]:
+    found = await admin.describe_configs(
+        [Resource("topic", one) for one in topics], names=["min.insync.replicas"]
+    )
+    limits = {}
+    for resource, entries in found.items():
+        value = entries[0].value if not isinstance(entries, ClientError) and entries else None
+        if value is not None and value.isdecimal():
+            limits[resource.name] = int(value)
+    return limits
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join(names[:NAMES_SHOWN])
+    return shown if len(names) <= NAMES_SHOWN else f"{shown}, ..."
+
+
+async def check_log_dirs(admin: Admin, findings: Findings) -> None:
+    """Tell log dirs that have failed or are nearly full."""
+    for broker, dirs in (await admin.log_dirs()).items():
+        if isinstance(dirs, ClientError):
+            findings.add("log dirs", f"broker {broker}", SKIPPED, f"not told: {name_of(dirs)}")
+            continue
+        for one in dirs:
+            subject = f"broker {broker} {one.path}"
+            if one.error is not None:
+                findings.add(
+                    "log dirs",
+                    subject,
+                    PROBLEM,
+                    name_of(one.error),
+                    "look at the disk and at the broker's log",
+                )
+            elif one.total_bytes > 0 and one.usable_bytes < one.total_bytes * FREE_MIN:
+                free = one.usable_bytes * 100 // one.total_bytes
+                findings.add(
+                    "log dirs",
+                    subject,
+                    PROBLEM,
+                    f"only {free} % of the disk are free",
+                    "make room, or lower retention",
+                )
+            else:
+                findings.add("log dirs", subject, OK, f"{len(one.replicas)} replicas")
+
+
+async def check_clock(admin: Admin, findings: Findings, *, writes: bool) -> None:
+    """Tell if clocks differ: the broker's, by a record that it stamps, or that of producers, by their newest records."""
+    if writes:
+        await _check_brokers_clock(admin, findings)
+    topics = await admin.topics()
+    wanted = [one for one in partitions_of(topics) if not one[0].startswith("__")]
+    found = await admin.offsets(dict.fromkeys(wanted, MAX_TIMESTAMP)) if wanted else {}
+    now_ms = int(time.time() * 1000)
+    times = {
+        one: at.timestamp_ms
+        for one, at in found.items()
+        if not isinstance(at, ClientError) and at.offset >= 0
+    }
+    ahead = {one: at - now_ms for one, at in times.items() if at - now_ms > SKEW_MS}
+    if ahead:
+        worst = max(ahead, key=ahead.__getitem__)
+        findings.add(
+            "clock", _some([f"{topic}-{number}" for topic, number in ahead]), PROBLEM,
+            f"the newest records of {len(ahead)} partitions are from the future, by {ahead[worst] / 1000:.0f} s at most",
+            "set the clocks of this machine, of producers, or of brokers (message.timestamp.type=LogAppendTime) by NTP",
+        )  # fmt: skip
+    elif times:
+        findings.add("clock", f"{len(times)} partitions", OK, "no record is from the future")
+    else:
+        findings.add(
+            "clock",
+            "records",
+            SKIPPED,
+            "there are no records to compare with" + ("" if writes else "; --write makes one"),
+        )
+
+
+async def _check_brokers_clock(admin: Admin, findings: Findings) -> None:
+    """Append a record that the broker stamps to a topic made for it, and compare."""
+    from barnabas.wire.generated.produce import ProduceRequest as Request
+
+    name = f"barnabas-doctor-{secrets.token_hex(4)}"
+    made = (await admin.create_topics([NewTopic(name, 1, 1, {"message.timestamp.type": "LogAppendTime"})]))[
+        name
+    ]
+    if made is not None:
+        findings.add("clock", "broker", SKIPPED, f"no topic can be made to read it: {name_of(made)}")
+        return
+    try:
+        before_ms = time.time() * 1000
+        records = encode_batch([Record(0, int(before_ms), None, b"barnabas doctor")])
+        request = Request(acks=-1, timeout_ms=10_000)
+        request.topic_data = [
+            Request.TopicProduceData(name, partition_data=[Request.PartitionProduceData(0, records)])
+        ]
+        response = await admin.client.ask_leader(
+            name,
+            0,
+            request,
+            error_of=lambda one: one.responses[0].partition_responses[0].error_code,
+            version_max=12,
+        )
+        stamped_ms = response.responses[0].partition_responses[0].log_append_time_ms
+        skew_ms = stamped_ms - (before_ms + time.time() * 1000) / 2
+        status = OK if abs(skew_ms) <= SKEW_MS else PROBLEM
+        advice = "" if status == OK else "have both machines set their clocks by NTP"
+        findings.add(
+            "clock", "broker", status, f"it differs from this machine's by {skew_ms / 1000:+.1f} s", advice
+        )
+    except ClientError as error:
+        findings.add("clock", "broker", SKIPPED, explain(error))
+    finally:
+        await admin.delete_topics([name])
+
+
+# --- limits of a broker on this machine -------------------------------------------------------------------------
+
+
+def check_local_files(endpoint: Endpoint, addresses: Iterable[str], findings: Findings) -> None:
+    """Tell if a broker of this machine may open few files, or has nearly as many open as it may."""
+    subject = str(endpoint)
+    if not any(_is_loopback(one) for one in addresses) or not Path("/proc/net/tcp").exists():
+        findings.add("open files", subject, SKIPPED, "the broker is not on this machine")
+        return
+    process = listening_process(endpoint.port)
+    if process is None:
+        findings.add(
+            "open files",
+            subject,
+            SKIPPED,
+            "the process that listens belongs to another user, or is in a container",
+        )
+        return
+    limit = _limit(process)
+    used = len(os.listdir(f"/proc/{process}/fd"))
+    text = f"process {process} has {used} files open of {limit}"
+    if limit >= 0 and used > limit * USED_MAX:
+        findings.add(
+            "open files",
+            subject,
+            PROBLEM,
+            text,
+            "raise LimitNOFILE of its service (ulimit -n), and start it again",
+        )
+    elif 0 <= limit < FILES_MIN:
+        findings.add(
+            "open files",
+            subject,
+            NOTE,
+            text,
+            "a partition has a few files open, a client one: raise LimitNOFILE (ulimit -n)",
+        )
+    else:
+        findings.add("open files", subject, OK, text)
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def listening_process(port: int) -> int | None:
+    """Return the process that listens on a port, None if it cannot be seen."""
+    inodes = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            lines = Path(table).read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            fields = line.split()
+            if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:
+                inodes.add(f"socket:[{fields[9]}]")
+    for process in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            files = os.listdir(f"/proc/{process}/fd")
+            if any(os.readlink(f"/proc/{process}/fd/{file}") in inodes for file in files):
+                return int(process)
+        except OSError:
+            continue
+    return None
+
+
+def _limit(process: int) -> int:
+    """Return how many files a process may open, -1 for any number."""
+    for line in Path(f"/proc/{process}/limits").read_text().splitlines():
+        if line.startswith("Max open files"):
+            soft = line.split()[3]
+            return int(soft) if soft.isdecimal() else -1
+    return -1

@@ -1,0 +1,98 @@
+"""Commands in this process, against brokers in threads of it."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from barnabas.cli import main
+from barnabas.testing import KafkaBroker, start_thread
+
+USERS = {
+    "listeners": "USERS://127.0.0.1:0",
+    "listener.security.protocol.map": "USERS:SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+    "listener.name.users.plain.sasl.jaas.config": (
+        "org.apache.kafka.common.security.plain.PlainLoginModule required "
+        'user_admin="secret" user_ann="other";'
+    ),
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:admin",
+    "delegation.token.secret.key": "0123456789abcdef",
+}
+
+
+class Commands:
+    """Runs commands against one broker."""
+
+    def __init__(self, address: str, capsys: pytest.CaptureFixture[str], *options: str) -> None:
+        self.address = address
+        self._capsys = capsys
+        self._options = options
+
+    def __call__(self, *arguments: str, code: int = 0) -> tuple[str, str]:
+        """Run one; returns what it says on standard output and on standard error."""
+        ended_with = main([*arguments, "--bootstrap", self.address, *self._options])
+        said = self._capsys.readouterr()
+        assert ended_with == code, said
+        assert "Traceback" not in said.err
+        return said.out, said.err
+
+    def rows(self, key: str, *arguments: str, code: int = 0) -> Any:
+        """Run one with --json; returns what its object has under a key."""
+        return json.loads(self(*arguments, "--json", code=code)[0])[key]
+
+
+@pytest.fixture(autouse=True)
+def _nobody_at_a_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    """Have no terminal to ask at, and no profiles and variables of whoever runs the tests."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    for name in ("BARNABAS_BOOTSTRAP", "BARNABAS_PROFILE", "BARNABAS_PASSWORD"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def at_terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Have somebody at a terminal who answers so."""
+
+    def answer(text: str) -> None:
+        terminal = io.StringIO(text)
+        terminal.isatty = lambda: True  # type: ignore[method-assign]
+        monkeypatch.setattr(sys, "stdin", terminal)
+
+    return answer
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[KafkaBroker]:
+    started = start_thread({"num.partitions": "1"})
+    yield started
+    started.close()
+
+
+@pytest.fixture(scope="module")
+def secured() -> Iterator[KafkaBroker]:
+    """A broker with an authorizer, whose users log in."""
+    started = start_thread(USERS)
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def run(broker: KafkaBroker, capsys: pytest.CaptureFixture[str]) -> Commands:
+    return Commands(broker.bootstrap, capsys)
+
+
+@pytest.fixture
+def admin(
+    secured: KafkaBroker, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Commands:
+    """Commands of the administrator of a secured broker."""
+    monkeypatch.setenv("BARNABAS_PASSWORD", "secret")
+    return Commands(secured.bootstrap, capsys, "--user", "admin", "--mechanism", "PLAIN")

@@ -1,0 +1,211 @@
+"""`barnabas doctor`: each thing that usually goes wrong, made to go wrong."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from barnabas.cli import main
+from barnabas.client import Endpoint
+from barnabas.commands.findings import Findings
+from barnabas.commands.listening import judge_certificate
+from barnabas.commands.wellness import check_local_files, listening_process
+from barnabas.testing import KafkaBroker, start_thread
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+
+
+def examined(capsys: pytest.CaptureFixture[str], *arguments: str, code: int) -> list[dict[str, Any]]:
+    """The findings about an address."""
+    assert main(["doctor", *arguments, "--json"]) == code
+    found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["findings"]
+    return found
+
+
+def problems(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[tuple[str, str]]:
+    return [
+        (one["check"], one["text"])
+        for one in examined(capsys, *arguments, code=1)
+        if one["status"] == "problem"
+    ]
+
+
+def test_a_broker_that_is_well_has_no_problems(
+    broker: KafkaBroker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broker.create_topic("well", 1)
+    broker.produce("well", "x")
+    found = examined(capsys, broker.bootstrap, "--write", code=0)
+    states = {one["check"]: one["status"] for one in found}
+    assert states == {
+        "port": "ok", "protocol": "ok", "login": "skipped", "versions": "ok", "open files": states["open files"],
+        "advertised": "ok", "controller": "ok", "partitions": "ok", "log dirs": "ok", "clock": "ok",
+    }  # fmt: skip
+    assert [name for name in broker.topics() if name.startswith("barnabas-doctor")] == []
+    assert main(["doctor", broker.bootstrap]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "0 problems"
+
+
+def test_nothing_listens_or_a_name_does_not_resolve(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    assert problems(capsys, f"127.0.0.1:{port}") == [
+        ("port", f"nothing listens on 127.0.0.1 port {port}: connection refused")
+    ]
+    [(check, text)] = problems(capsys, "nowhere.invalid:1")
+    assert check == "name"
+    assert text.startswith("nowhere.invalid does not resolve")
+
+
+def test_plaintext_against_tls_is_told(broker: KafkaBroker, capsys: pytest.CaptureFixture[str]) -> None:
+    assert problems(capsys, broker.bootstrap, "--tls") == [
+        ("protocol", "the port is plaintext, and the settings ask for TLS")
+    ]
+
+
+def test_logins_that_do_not_fit_are_told(
+    secured: KafkaBroker,
+    broker: KafkaBroker,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    [(check, text)] = problems(capsys, secured.bootstrap)
+    assert check == "login"
+    assert "wants a login, and the settings have none; it offers PLAIN, SCRAM-SHA-512" in text
+    monkeypatch.setenv("BARNABAS_PASSWORD", "wrong")
+    [(_, text)] = problems(capsys, secured.bootstrap, "--user", "admin", "--mechanism", "SCRAM-SHA-256")
+    assert text == "it offers PLAIN, SCRAM-SHA-512, not SCRAM-SHA-256"
+    [(_, text)] = problems(capsys, secured.bootstrap, "--user", "admin", "--mechanism", "PLAIN")
+    assert "refuses the login" in text
+    [(_, text)] = problems(capsys, broker.bootstrap, "--user", "admin")
+    assert text == "the listener wants no login, and the settings have one"
+    monkeypatch.setenv("BARNABAS_PASSWORD", "secret")
+    found = examined(capsys, secured.bootstrap, "--user", "admin", "--mechanism", "PLAIN", code=0)
+    assert ("login", "ok") in {(one["check"], one["status"]) for one in found}
+
+
+@contextmanager
+def talking(answer: bytes) -> Iterator[str]:
+    """A server that answers so to whatever it is sent."""
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = server.accept()
+            except OSError:
+                return
+            with connection:
+                connection.recv(64)
+                connection.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_another_protocol_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with talking(b"HTTP/1.1 400 Bad Request\r\n\r\n") as address:
+        assert problems(capsys, address) == [("protocol", "what listens there speaks neither Kafka nor TLS")]
+
+
+def test_advertised_listeners_that_cannot_be_reached_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    for advertised, text in (
+        (f"127.0.0.1:{port}", f"nothing listens on 127.0.0.1 port {port}"),
+        ("inside.invalid:9092", "inside.invalid does not resolve"),
+    ):
+        started = start_thread({"advertised.listeners": f"PLAINTEXT://{advertised}"})
+        try:
+            found = [
+                one for one in examined(capsys, started.bootstrap, code=1) if one["check"] == "advertised"
+            ]
+        finally:
+            started.close()
+        assert text in found[0]["text"]
+        assert "advertised.listeners" in found[0]["advice"]
+
+
+def test_records_from_the_future_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    started = start_thread()
+    try:
+        started.create_topic("ahead", 1)
+        started.produce("ahead", {"value": "x", "timestamp": int(time.time() * 1000) + 60_000})
+        found = problems(capsys, started.bootstrap)
+    finally:
+        started.close()
+    assert [check for check, _ in found] == ["clock"]
+    assert "from the future" in found[0][1]
+
+
+def test_partitions_below_their_minimum_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    started = start_thread()
+    try:
+        started.create_topic("thin", 1, settings={"min.insync.replicas": "2"})
+        assert problems(capsys, started.bootstrap) == [
+            ("partitions", "1 of 1 have fewer replicas in sync than min.insync.replicas")
+        ]
+    finally:
+        started.close()
+
+
+def certificate(names: list[str], before: timedelta, after: timedelta) -> bytes:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "broker")])
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(1).not_valid_before(NOW + before).not_valid_after(NOW + after)
+    if names:
+        builder = builder.add_extension(
+            x509.SubjectAlternativeName([x509.DNSName(one) for one in names]), critical=False
+        )
+    return builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.DER)
+
+
+@pytest.mark.parametrize(
+    ("names", "days", "expected"),
+    [
+        (["broker.test"], (-1, 90), [("ok", "good until 2026-08-30")]),
+        (["*.test"], (-1, 90), [("ok", "good until 2026-08-30")]),
+        (["broker.test"], (-1, 10), [("note", "it expires on 2026-06-11")]),
+        (["broker.test"], (-20, -10), [("problem", "it has expired on 2026-05-22")]),
+        (["broker.test"], (2, 90), [("problem", "it is good only from 2026-06-03 00:00 on")]),
+        (["a.test"], (-1, 90), [("ok", "good until 2026-08-30"), ("problem", "it is for a.test, not for broker.test")]),
+        ([], (-1, 90), [("ok", "good until 2026-08-30"), ("problem", "it is for no name, not for broker.test")]),
+    ],
+)  # fmt: skip
+def test_certificates_are_judged_by_names_and_time(
+    names: list[str], days: tuple[int, int], expected: list[tuple[str, str]]
+) -> None:
+    findings = Findings(lambda _: None)
+    data = certificate(names, timedelta(days=days[0]), timedelta(days=days[1]))
+    judge_certificate(data, Endpoint("broker.test", 9093), findings, NOW)
+    assert [(one.status, one.text) for one in findings.all] == expected
+
+
+def test_open_files_of_a_local_broker_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    findings = Findings(lambda _: None)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert listening_process(port) == os.getpid()
+        endpoint = Endpoint("127.0.0.1", port)
+        for limit in (1_000_000, 2000, 1):
+            monkeypatch.setattr("barnabas.commands.wellness._limit", lambda _, found=limit: found)
+            check_local_files(endpoint, ["127.0.0.1"], findings)
+    assert [one.status for one in findings.all] == ["ok", "note", "problem"]
+    check_local_files(Endpoint("kafka.example", 9092), ["192.0.2.1"], findings)
+    assert findings.all[-1].text == "the broker is not on this machine"

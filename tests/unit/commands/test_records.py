@@ -1,0 +1,229 @@
+"""`barnabas produce` and `barnabas consume` against a broker in a thread, and the forms of records by themselves."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from barnabas.cli import main
+from barnabas.client import ConsumedRecord
+from barnabas.commands.records_in import Parsed, Reading, json_record, line_record
+from barnabas.commands.records_out import formatter, json_line
+from barnabas.testing import KafkaBroker
+from barnabas.testing.in_process import start_thread
+from barnabas.testing.running import import_path
+
+RECORD = ConsumedRecord("t", 3, 7, 1_700_000_000_123, b"k", "ä".encode(), [("h", b"1"), ("n", None)], 2)
+Run = Callable[..., tuple[int, bytes, str]]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[KafkaBroker]:
+    with start_thread({"group.initial.rebalance.delay.ms": "0"}) as running:
+        yield running
+
+
+@pytest.fixture
+def run(broker: KafkaBroker, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch) -> Run:
+    """Run a command in this process: exit code, standard output, standard error."""
+    monkeypatch.setenv("BARNABAS_BOOTSTRAP", broker.bootstrap)
+
+    def run(*arguments: str) -> tuple[int, bytes, str]:
+        capfdbinary.readouterr()
+        code = main(arguments)
+        said = capfdbinary.readouterr()
+        return code, said.out, said.err.decode()
+
+    return run
+
+
+@pytest.fixture
+def topic(broker: KafkaBroker, request: pytest.FixtureRequest) -> str:
+    name = re.sub(r"[^a-z0-9]+", "-", request.node.name)[:100]
+    broker.create_topic(name, partitions=2)
+    return name
+
+
+def test_values_are_sent_and_printed(run: Run, topic: str) -> None:
+    code, said, _ = run(
+        "produce", topic, "one", "two", "-p", "1", "-k", "key", "-H", "a=b", "-H", "c", "--json"
+    )
+    assert code == 0
+    row = json.loads(said)["produced"]
+    assert (row["records"], row["bytes"], row["partitions"], row["first"], row["last"]) == (
+        2,
+        12,
+        [1],
+        "1:0",
+        "1:1",
+    )
+    assert run("consume", topic, "-f", "%t %p %o %k=%s %K %S %h%%\\n")[:2] == (
+        0,
+        b"".join(
+            b"%b 1 %d key=%b 3 3 a=b,c=%%\n" % (topic.encode(), n, v) for n, v in enumerate((b"one", b"two"))
+        ),
+    )
+
+
+def test_files_are_read_line_by_line_or_whole(run: Run, topic: str, tmp_path: Path) -> None:
+    file = tmp_path / "lines"
+    file.write_bytes(b"a:1\nb:\nc:3")
+    assert run("produce", topic, "-f", str(file), "-K", ":", "-Z", "-p", "0")[0] == 0
+    assert run("consume", topic, "-f", "%k:%s:%S,", "-Z", "NULL")[1] == b"a:1:1,b:NULL:-1,c:3:1,"
+    assert run("produce", topic, "-f", str(file), "--whole", "-p", "1", "-z", "gzip")[0] == 0
+    assert run("consume", topic, "-p", "1", "-f", "%s")[1] == b"a:1\nb:\nc:3"
+    code, _, error = run("produce", topic, "-f", str(file), "-K", "::")
+    assert (code, error) == (1, "barnabas produce: record 1: b'a:1' has no separator b'::'\n")
+
+
+def test_json_goes_round(run: Run, topic: str, tmp_path: Path) -> None:
+    lines = [
+        {"key": {"base64": "/w=="}, "value": "x", "headers": [{"h": "1"}, {"h": None}], "timestamp": 5},
+        {"key": None, "value": None, "headers": [], "timestamp": 6},
+    ]
+    file = tmp_path / "json"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert run("produce", topic, "-f", str(file), "--input-json", "-p", "0")[0] == 0
+    said = [json.loads(line) for line in run("consume", topic, "--json")[1].splitlines()]
+    where = {"topic": topic, "partition": 0}
+    assert said == [{**where, "offset": offset, **line} for offset, line in enumerate(lines)]
+
+
+def test_where_to_begin_and_to_end(run: Run, topic: str) -> None:
+    for number in range(6):
+        assert run("produce", topic, str(number), "-p", "0", "--timestamp", str(1_000 * (number + 1)))[0] == 0
+
+    def values(*options: str) -> bytes:
+        return run("consume", topic, "-f", "%s", "-q", *options)[1]
+
+    assert values() == b"012345"
+    assert values("--from", "4") == b"45"
+    assert values("--from", "-2") == b"45"
+    assert values("--from", "@3000", "--to", "@5000") == b"23"
+    assert values("--to", "2") == b"01"
+    assert values("--from", "9") == values("--from", "end") == b""
+    assert values("-n", "3") == b"012"
+    assert values("--follow", "--from", "beginning", "--idle", "0.5") == b"012345"
+    assert values("--value", "[135]") == b"135"
+
+
+def test_filters_look_into_keys_values_and_headers(run: Run, topic: str) -> None:
+    run("produce", topic, "v1", "-k", "one", "-H", "h=x", "-p", "0")
+    run("produce", topic, "v2", "-k", "two", "-H", "h=y", "-p", "0")
+    run("produce", topic, "v3", "-p", "0")
+
+    def values(*options: str) -> bytes:
+        return run("consume", topic, "-f", "%s", *options)[1]
+
+    assert values("--key", "^t") == b"v2"
+    assert values("--header", "h") == b"v1v2"
+    assert values("--header", "h=y", "--value", "v") == b"v2"
+    assert values("--header", "i") == b""
+
+
+def test_what_a_group_has_printed_is_committed_and_no_more(run: Run, topic: str) -> None:
+    run("produce", topic, *map(str, range(6)), "-p", "0")
+    options = ("consume", topic, "-g", f"{topic}-g", "-f", "%s", "--from", "beginning", "--idle", "20")
+    assert run(*options, "-n", "2")[:2] == (0, b"01")
+    assert run(*options, "-n", "3", "-X", "group.protocol=classic")[:2] == (0, b"234")
+    assert run(*options, "-n", "1", "--regex")[:2] == (0, b"5")
+
+
+def test_transactions_are_printed_once_they_are_committed(run: Run, topic: str) -> None:
+    numbers = [str(number) for number in range(5)]
+    assert (
+        run("produce", topic, *numbers, "--transactional-id", topic, "--transaction-size", "2", "-p", "0")[0]
+        == 0
+    )
+    assert run("consume", topic, "-f", "%o ")[1] == b"0 1 3 4 6 "  # markers between them
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("consume", "no-such-topic"), "UNKNOWN_TOPIC_OR_PARTITION"),
+        (("consume", "{topic}", "-p", "7"), "has no partition 7"),
+        (("produce", "{topic}", "x", "-p", "7"), "has no partition 7"),
+        (("consume", "{topic}", "-f", "%x"), "there is no %x"),
+        (("consume", "{topic}", "--from", "soon"), "an offset, -N for the last N, or @TIME"),
+        (("consume", "{topic}", "--value", "("), "no regular expression"),
+        (("consume", "{topic}", "--group", "g", "--from", "7"), "beginning or end"),
+        (("consume", "{topic}", "--follow", "--to", "7"), "--to says where"),
+        (("produce", "{topic}", "x", "-k", "k", "-K", ":"), "a record has one key"),
+        (("produce", "{topic}", "x", "--acks", "1", "--transactional-id", "t"), "idempotent"),
+        (("produce", "{topic}", "{{", "--input-json"), "record 1"),
+    ],
+)
+def test_what_is_wrong_is_one_line(run: Run, topic: str, arguments: tuple[str, ...], said: str) -> None:
+    code, out, error = run(*(one.format(topic=topic) for one in arguments))
+    assert code in (1, 2)
+    assert out == b""
+    assert said in error.splitlines()[0]
+    assert "Traceback" not in error
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130)])
+def test_a_consumer_that_is_ended_says_how_many_records_it_printed(
+    broker: KafkaBroker, topic: str, number: signal.Signals, code: int
+) -> None:
+    broker.produce(topic, "x")
+    with subprocess.Popen(
+        [sys.executable, "-m", "barnabas", "consume", topic, "-F", "-o", "beginning", "-b", broker.bootstrap],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": import_path()},
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"x\n"
+        process.send_signal(number)
+        _, error = process.communicate(timeout=30)
+    assert (process.returncode, error) == (code, b"1 records\n")
+
+
+def test_a_reader_that_has_seen_enough_ends_the_command(broker: KafkaBroker, topic: str) -> None:
+    broker.produce(topic, *["x" * 1000] * 500)
+    with subprocess.Popen(
+        [sys.executable, "-m", "barnabas", "consume", topic, "-b", broker.bootstrap],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": import_path()},
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.read(10) == b"x" * 10
+        process.stdout.close()
+        assert process.wait(timeout=30) == 141
+        assert process.stderr is not None
+        assert b"Traceback" not in process.stderr.read()
+
+
+def test_a_format_prints_bytes_as_they_are() -> None:
+    assert formatter("%s|%k\\x00\\t%D %e\\q", b"")(RECORD) == (
+        "ä|k\0\t2023-11-14T22:13:20.123+00:00 2\\q".encode()
+    )
+    for wrong in ("%", "%%%", "%z"):
+        with pytest.raises(ValueError, match="%"):
+            formatter(wrong, b"")
+    assert json.loads(json_line(RECORD))["headers"] == [{"h": "1"}, {"n": None}]
+
+
+def test_lines_and_objects_are_read() -> None:
+    reading = Reading(key_separator=b":", empty_is_null=True)
+    assert line_record(b"k:v:w", reading) == Parsed(b"v:w", b"k")
+    assert line_record(b":", reading) == Parsed(None, None)
+    assert line_record(b"", Reading()) == Parsed(b"")
+    assert json_record(b'{"value": {"a": [1]}, "headers": {"h": 2}}') == Parsed(
+        b'{"a":[1]}', None, [("h", b"2")]
+    )
+    for wrong in (
+        b"[]",
+        b'{"valeu": 1}',
+        b'{"timestamp": "now"}',
+        b'{"headers": [1]}',
+        b'{"key": {"base64": "?"}}',
+    ):
+        with pytest.raises(ValueError, match=r"\w"):
+            json_record(wrong)
