@@ -50,6 +50,8 @@ class Identity:
         while True:
             await self._needed.wait()
             self._needed = trio.Event()
+            if self.producer != NO_PRODUCER:
+                continue  # it was asked for again while the answer was on its way
             try:
                 self.producer = await self._new_producer()
             except ClientError as error:
