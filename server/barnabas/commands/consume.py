@@ -94,7 +94,7 @@ def _header(text: str) -> tuple[str, re.Pattern[bytes] | None]:
     "end",
     type=position,
     metavar="WHERE",
-    help="Where to end, exclusive; default: where the log ends now.",
+    help="Where to end, exclusive; at the latest, and by default, where the log ends now.",
 )
 @click.option("-F", "--follow", is_flag=True, help="Go on with what is to come.")
 @click.option(
@@ -301,7 +301,8 @@ async def _print_topics(consumer: Consumer, options: dict[str, Any], printer: Pr
     if follows:
         await _print_on(consumer, options["idle"], printer)
         return
-    left = {place: end for place, end in ends.items() if end > begins[place]}
+    lasts = {place: min(end, bounds[1][place]) for place, end in ends.items()}  # what is there now, no more
+    left = {place: last for place, last in lasts.items() if last > begins[place]}
     consumer.pause(*(place for place in places if place not in left))
     while not printer.is_full:
         with trio.move_on_after(float("inf") if options["idle"] is None else options["idle"]) as patience:
