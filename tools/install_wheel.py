@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
-import tempfile
 import zipfile
 from collections.abc import Iterator
 from compileall import compile_dir
@@ -39,9 +39,11 @@ def install(checkout: Path, target: Path) -> Path:
     target.mkdir(parents=True, exist_ok=True)
     stamp = target / STAMP
     stamp.unlink(missing_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".wheel-", dir=target.parent) as work:
-        unpack(build(checkout, target.with_name(f"{target.name}-build"), Path(work)), target)
-    compile_dir(target, quiet=1)
+    work = target.with_name(f".{target.name}-new")
+    shutil.rmtree(work, ignore_errors=True)  # left by one that was broken off
+    unpack(build(checkout, target.with_name(f"{target.name}-build"), work), target)
+    shutil.rmtree(work)
+    compile_dir(target, quiet=1, workers=0)
     stamp.write_text(now)
     return target
 

@@ -144,6 +144,36 @@ def test_an_edited_source_of_a_compiled_module_is_what_runs_afterwards(checkout,
     assert not list(target.rglob("*.so"))
 
 
+@pytest.mark.slow
+def test_a_change_in_one_package_compiles_its_files_alone(checkout, target, tmp_path, monkeypatch, capfd):
+    if lack := hatch_build.missing():
+        pytest.skip(f"this machine cannot compile: {lack}")
+    monkeypatch.setenv(hatch_build.SWITCH, "yes")
+    for package in ("one", "two"):
+        (checkout / f"server/small/{package}").mkdir()
+        (checkout / f"server/small/{package}/__init__.py").touch()
+        (checkout / f"server/small/{package}/doubled.py").write_text(DOUBLED)
+    modules = '["small.doubled", "small.one.doubled", "small.two.doubled"]'
+    (checkout / "pyproject.toml").write_text(PROJECT.replace('["small.doubled"]', modules))
+    install(checkout, target)
+    assert capfd.readouterr().err == "compiled 6 extension modules.\n", (
+        "three, and a library for each package"
+    )
+
+    def kept() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in tmp_path.rglob("kept/*")}
+
+    before = kept()
+    (checkout / "server/small/two/doubled.py").write_text(DOUBLED.replace("2", "3"))
+    install(checkout, target)
+    code = "from small.one import doubled as one; from small.two import doubled as two; print(one.doubled(21), two.doubled(21))"
+    assert run(target, code) == "42 63"
+    assert {path.suffix for path in kept().keys() - before.keys()} == {".o", ".so"}
+    assert len(kept().keys() - before.keys()) == 2, "its C file and its library"
+    assert {path: time for path, time in before.items() if path in kept()}.items() <= kept().items()
+    assert len(kept()) == len(before), "what is not used any more is removed"
+
+
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [("", None), ("no", False), ("0", False), ("Off", False), ("false", False), ("yes", True), ("1", True)],
