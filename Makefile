@@ -28,18 +28,22 @@ WITH_CODE := wheel
 else
 CODE :=
 PYTEST := $(KEEPING) $(BIN)/python -m pytest
-WITH_CODE := $(VENV)/.ready-run
+WITH_CODE := $(VENV)/.ready-build
 endif
+# Two makes may want the same at a time, one of them beside a broker.
+LOCKED := $(shell command -v flock >/dev/null && echo flock $(VENV)/.lock)
+PIP := $(LOCKED) $(BIN)/python -m pip --disable-pip-version-check --quiet install
+REQUIRED := $(PIP) --require-hashes -r
 
 .PHONY: run setup wheel kerberos test test-clients test-pipeline pipeline-demo check bench growth compat gallery compat-cluster cluster-demo faults compare conform handover oracle crash soak hostile fuzz simulate turns gen docs lock clean nightly mutants help
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 
-run: setup  ## start the broker (ARGS="--listen HOST:PORT --data DIR ...")
-	@exec $(CODE) $(BIN)/barnabas serve $(ARGS)
+run: $(VENV)/.ready-run  ## start the broker (ARGS="--listen HOST:PORT --data DIR ..."); it compiles beside if it has to
+	@exec $(BIN)/python -m tools.run $(WHEEL) $(ARGS)
 
-setup: $(VENV)/.bytecode $(WITH_CODE)  ## set up what `make run` needs, without starting anything
+setup: $(VENV)/.bytecode $(WITH_CODE)  ## set up all that a broker needs, compiled, without starting anything
 	@:
 
 test: $(VENV)/.ready-test kerberos $(WITH_CODE)  ## run the tests (ARGS="-k name ...")
@@ -147,27 +151,34 @@ clean:  ## remove what make has set up
 $(VENV)/bin/python:
 	@PYTHON="$(PYTHON)" sh tools/make-venv.sh $(VENV)
 
-$(VENV)/.ready-run: $(VENV)/bin/python requirements/run.txt pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/run.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+# All that a broker needs. Byte code is compiled by the first start that imports a module, or in one go for `make setup`.
+$(VENV)/.ready-run: $(VENV)/bin/python requirements/run.txt
+	@echo "setting up $(VENV), once"
+	@$(REQUIRED) requirements/run.txt --no-deps --no-compile
+	@touch $@
+
+# The project itself, as its sources are.
+$(VENV)/.ready-build: $(VENV)/.ready-run requirements/build.txt pyproject.toml
+	$(REQUIRED) requirements/build.txt
+	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
 # mypyc, where this machine can compile with it.
-$(VENV)/.ready-compile: $(VENV)/.ready-run requirements/compile.txt
+$(VENV)/.ready-compile: $(VENV)/.ready-build requirements/compile.txt
 	@if [ -z "$$($(BIN)/python -c 'import hatch_build; print(hatch_build.missing())')" ]; then \
-		$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/compile.txt && touch $@; fi
+		$(REQUIRED) requirements/compile.txt && touch $@; fi
 
 # The project's wheel, installed apart from the packages that it needs: a look at the sources' times if none has changed.
 wheel: $(VENV)/.ready-compile
-	@$(BIN)/python -m tools.install_wheel $(WHEEL)
+	@$(LOCKED) $(BIN)/python -m tools.install_wheel $(WHEEL)
 
 # Byte code of the packages, which a process with PYTHONDONTWRITEBYTECODE or without the right to write here would make at each start.
-$(VENV)/.bytecode: $(VENV)/.ready-run
-	@$(BIN)/python -m compileall -qq $(VENV)/lib || true  # some packages bring files for other versions of Python
+$(VENV)/.bytecode: $(VENV)/.ready-build
+	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # some packages bring files for other versions of Python
 	@touch $@
 
-$(VENV)/.ready-test: $(VENV)/.ready-run requirements/test.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/test.txt
+$(VENV)/.ready-test: $(VENV)/.ready-build requirements/test.txt
+	$(REQUIRED) requirements/test.txt
 	@touch $@
 
 # The package for Kerberos, where it can be compiled: tests that need it are skipped elsewhere.
@@ -175,21 +186,21 @@ kerberos: $(VENV)/.ready-test
 	@[ $(VENV)/.ready-kerberos -nt requirements/kerberos.txt ] || sh tools/kerberos.sh $(BIN)/python $(VENV)/.ready-kerberos
 
 $(VENV)/.ready-check: $(VENV)/.ready-test requirements/check.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/check.txt
+	$(REQUIRED) requirements/check.txt
 	@touch $@
 
 $(VENV)/.ready-mutation: $(VENV)/.ready-test requirements/mutation.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/mutation.txt
+	$(REQUIRED) requirements/mutation.txt
 	@touch $@
 
 $(VENV)/.ready-plots: $(VENV)/.ready-test requirements/plots.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/plots.txt
+	$(REQUIRED) requirements/plots.txt
 	@touch $@
 
 $(VENV)/.ready-spark: $(VENV)/.ready-test requirements/spark.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/spark.txt
+	$(REQUIRED) requirements/spark.txt
 	@touch $@
 
 $(VENV)/.ready-iceberg: $(VENV)/.ready-spark requirements/iceberg.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/iceberg.txt
+	$(REQUIRED) requirements/iceberg.txt
 	@touch $@

@@ -1,7 +1,8 @@
 """Renew `requirements/*.txt`: every package pinned with its hashes, layer upon layer.
 
-`run.txt` is what the broker needs, `compile.txt` what compiles modules of it, `kerberos.txt` what logins with Kerberos need
-(which pip-tools resolves only where MIT's headers are: libkrb5-dev), `test.txt` adds the tests' needs, `check.txt`
+`run.txt` is what the broker needs, `build.txt` what builds its wheel, `compile.txt` what compiles modules of it,
+`kerberos.txt` what logins with Kerberos need (which pip-tools resolves only where MIT's headers are: libkrb5-dev),
+`test.txt` adds the tests' needs, `check.txt`
 the checkers', `mutation.txt` the coverage of mutation tests, `plots.txt` what draws the benchmark's plots, `spark.txt`
 the pipeline's, `iceberg.txt` what that needs for Apache Iceberg. Each layer includes the one it stands on, so that one
 environment can hold all of them.
@@ -18,9 +19,10 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD_BACKEND = ["hatchling", "editables"]
 LAYERS = {
     "run": None,
-    "compile": "run",
+    "build": "run",
+    "compile": "build",
     "kerberos": "run",
-    "test": "run",
+    "test": "build",
     "check": "test",
     "mutation": "test",
     "plots": "test",
@@ -35,7 +37,9 @@ def _wanted(project: dict[str, object], layer: str) -> list[str]:
         **project["project"]["optional-dependencies"],  # type: ignore[index]
     }
     if layer == "run":
-        return [*project["project"]["dependencies"], *BUILD_BACKEND]  # type: ignore[index]
+        return list(project["project"]["dependencies"])  # type: ignore[index]
+    if layer == "build":
+        return BUILD_BACKEND
     own = f"{project['project']['name']}["  # type: ignore[index]
 
     def expand(group: str) -> list[str]:

@@ -1,0 +1,108 @@
+"""`python -m tools.beside PID`: compile the sources beside a broker, at the lowest priority, and end with it.
+
+The rule: one at a time, and it never ends the broker: it tells its progress in a few lines, and a failure in one. What it
+has compiled is kept, so one that ended early is gone on with by the next.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from tools.install_wheel import ROOT
+
+LOG = ".venv/setup.log"
+QUARTERS = (25, 50, 75)
+FILES = re.compile(r"compiling: (\d+) of (\d+) files")
+
+
+def say(text: str) -> None:
+    """Print a line among those of the broker."""
+    print(f"barnabas compiles beside: {text}", file=sys.stderr, flush=True)
+
+
+def make(root: Path, target: str) -> subprocess.Popen[str]:
+    """Begin to make a target, in a process group of its own."""
+    return subprocess.Popen(
+        ["make", "--no-print-directory", target],
+        cwd=root,
+        env={**{name: value for name, value in os.environ.items() if not name.startswith("MAKE")}, "PYTHONPATH": ""},
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, process_group=0,
+    )  # fmt: skip
+
+
+def end_with(broker: int, process: subprocess.Popen[str]) -> None:
+    """End the process with all that it has started when the broker ends."""
+
+    def watch() -> None:
+        try:
+            descriptor = os.pidfd_open(broker)
+        except ProcessLookupError:
+            pass  # it has ended already
+        else:
+            select.select([descriptor], [], [])
+        os.killpg(process.pid, signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def follow(process: subprocess.Popen[str], kept: Path) -> str:
+    """Tell of the progress until the process ends, and keep what it says; returns the last line that has an error in it."""
+    quarters, last = list(QUARTERS), ""
+    assert process.stdout is not None
+    with kept.open("a") as log:
+        for line in process.stdout:
+            log.write(line)
+            log.flush()
+            if found := FILES.search(line):
+                percent = 100 * int(found[1]) // int(found[2])
+                passed = [quarter for quarter in quarters if percent >= quarter]
+                if passed:
+                    say(f"{passed[-1]} %")
+                    quarters = quarters[len(passed) :]
+            elif "error" in line.lower() and not line.startswith("make"):
+                last = line.strip()
+    process.wait()
+    return last
+
+
+def is_running(broker: int) -> bool:
+    """Return whether the broker is still there."""
+    return Path(f"/proc/{broker}").exists()
+
+
+def compile_beside(broker: int, root: Path) -> None:
+    """Set up what compiling needs, compile, and say how that ended."""
+    with (root / ".venv/.beside").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("another start does so already")
+            return
+        say("this start runs the sources, the next one will run compiled")
+        log = root / LOG
+        log.write_text("")
+        process = make(root, ".venv/.ready-compile")  # not broken off: pip would leave half of a package
+        error = follow(process, log)
+        if process.returncode == 0 and is_running(broker):
+            process = make(root, "setup")
+            end_with(broker, process)
+            error = follow(process, log)
+        if not is_running(broker):
+            return
+        if process.returncode:
+            say(f"failed, it goes on interpreted ({error or 'no error is named'}; see {LOG})")
+        else:
+            say("done, the next start runs compiled")
+
+
+if __name__ == "__main__":
+    os.nice(19)
+    compile_beside(int(sys.argv[1]), ROOT)
