@@ -35,7 +35,7 @@ LOCKED := $(shell command -v flock >/dev/null && echo flock $(VENV)/.lock)
 PIP := $(LOCKED) $(BIN)/python -m pip --disable-pip-version-check --quiet install
 REQUIRED := $(PIP) --require-hashes -r
 
-.PHONY: run setup wheel kerberos test test-clients test-pipeline pipeline-demo check bench growth compat gallery compat-cluster cluster-demo faults compare conform handover oracle crash soak hostile fuzz simulate turns gen docs lock clean nightly mutants help
+.PHONY: run setup wheel kerberos test test-clients test-pipeline pipeline-demo check bench growth compat gallery compat-cluster cluster-demo faults compare conform handover oracle crash soak hostile fuzz simulate turns gen docs lock clean nightly mutants release try-release first-minutes help
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -139,6 +139,15 @@ bench: $(VENV)/.ready-test $(VENV)/.ready-compile  ## measure, side by side with
 growth: $(VENV)/.ready-test $(VENV)/.ready-compile $(VENV)/.ready-plots  ## CPU per request over partitions, log size, connections, groups: plots in docs/design (ARGS="partitions --max 1000")
 	$(BIN)/python -m bench.growth --out docs/design $(ARGS)
 
+release: $(VENV)/.ready-release  ## make and compare the files of a release in dist/: wheels, sdist, Debian package, parts, sums (ARGS=--once)
+	$(BIN)/python -m tools.packaging.release $(ARGS)
+
+try-release: $(VENV)/.ready-test  ## install the files in dist/ where nothing else is, and serve stock clients (as root; ARGS="wheels deb container")
+	$(BIN)/python -m tools.packaging.trial $(ARGS)
+
+first-minutes: $(VENV)/.ready-test  ## seconds from a bare Debian to the first record, without a compiler and with one (as root)
+	$(BIN)/python -m tools.packaging.first_minutes $(ARGS)
+
 lock: $(VENV)/.ready-check  ## renew requirements/*.txt from pyproject.toml
 	$(BIN)/python -m pip install --quiet pip-tools
 	$(BIN)/python -m tools.lock
@@ -191,6 +200,10 @@ $(VENV)/.ready-check: $(VENV)/.ready-test requirements/check.txt
 
 $(VENV)/.ready-mutation: $(VENV)/.ready-test requirements/mutation.txt
 	$(REQUIRED) requirements/mutation.txt
+	@touch $@
+
+$(VENV)/.ready-release: $(VENV)/.ready-compile requirements/release.txt
+	$(REQUIRED) requirements/release.txt
 	@touch $@
 
 $(VENV)/.ready-plots: $(VENV)/.ready-test requirements/plots.txt

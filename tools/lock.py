@@ -1,6 +1,7 @@
 """Renew `requirements/*.txt`: every package pinned with its hashes, layer upon layer.
 
 `run.txt` is what the broker needs, `build.txt` what builds its wheel, `compile.txt` what compiles modules of it,
+`release.txt` what makes the files of a release,
 `kerberos.txt` what logins with Kerberos need (which pip-tools resolves only where MIT's headers are: libkrb5-dev),
 `test.txt` adds the tests' needs, `check.txt`
 the checkers', `mutation.txt` the coverage of mutation tests, `plots.txt` what draws the benchmark's plots, `spark.txt`
@@ -21,6 +22,7 @@ LAYERS = {
     "run": None,
     "build": "run",
     "compile": "build",
+    "release": "build",
     "kerberos": "run",
     "test": "build",
     "check": "test",

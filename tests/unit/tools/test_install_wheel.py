@@ -166,7 +166,7 @@ def test_a_change_in_one_package_compiles_its_files_alone(checkout, target, tmp_
     before = kept()
     (checkout / "server/small/two/doubled.py").write_text(DOUBLED.replace("2", "3"))
     install(checkout, target)
-    code = "from small.one import doubled as one; from small.two import doubled as two; print(one.doubled(21), two.doubled(21))"
+    code = "from small.one import doubled as a; from small.two import doubled as b; print(a.doubled(21), b.doubled(21))"
     assert run(target, code) == "42 63"
     assert {path.suffix for path in kept().keys() - before.keys()} == {".o", ".so"}
     assert len(kept().keys() - before.keys()) == 2, "its C file and its library"

@@ -1,0 +1,71 @@
+"""A broker that some command starts, until it is ready; a record through it with stock clients."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+READY = re.compile(r"is ready: bootstrap\.servers=(\S+).* code=(\S+) data=(.*)")
+MESSAGE = b"a message from Klamm"
+
+
+@dataclass
+class Serving:
+    """A broker that runs."""
+
+    bootstrap: str
+    code: str
+    ready_s: float
+    """Seconds from the start of the command to the ready line."""
+    lines: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def serving(command: Sequence[str]) -> Iterator[Serving]:
+    """Run a command that starts a broker; ends it with SIGTERM and expects a clean end. Raises RuntimeError."""
+    begun, lines = time.monotonic(), []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        found = None
+        for line in process.stdout:
+            lines.append(line)
+            if found := READY.search(line):
+                break
+        if found is None:
+            raise RuntimeError(f"it does not start: {''.join(lines)[-3000:]}")
+        try:
+            yield Serving(found[1], found[2], time.monotonic() - begun, lines)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            lines.extend(process.stdout)
+    if process.returncode not in (0, 2, -signal.SIGTERM) or any("Traceback" in line for line in lines):
+        raise RuntimeError(f"it ends with {process.returncode}: {''.join(lines)[-3000:]}")
+
+
+def one_record(bootstrap: str) -> None:
+    """Write a record with librdkafka's client, and read it with it and with kafka-python. Raises RuntimeError."""
+    from confluent_kafka import Consumer, Producer
+    from kafka import KafkaConsumer
+
+    producer = Producer({"bootstrap.servers": bootstrap})
+    producer.produce("greetings", MESSAGE)
+    if producer.flush(30):
+        raise RuntimeError("the record is not acknowledged")
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "village", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe(["greetings"])
+    message = consumer.poll(30)
+    consumer.close()
+    other = KafkaConsumer(
+        "greetings", bootstrap_servers=bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=30_000
+    )
+    read = [message.value() if message is not None else None, next(iter(other)).value]
+    other.close()
+    if read != [MESSAGE, MESSAGE]:
+        raise RuntimeError(f"read {read}")
