@@ -1,4 +1,4 @@
-"""`python -m tools.packaging.first_minutes`: seconds from a bare Debian to the ready line of `make run` and the first record.
+"""`python -m tools.packaging.first_minutes`: from a bare Debian to the ready line of `make run` and the first record.
 
 The rule: nothing is there but what the README names: Python with its venv module, and make. Once without a compiler, and
 once with one, where the second start must run compiled code if `--compiled` waits for it.
@@ -10,8 +10,6 @@ import argparse
 import os
 import subprocess
 import sys
-import tarfile
-import tempfile
 import time
 
 from tools.install_wheel import ROOT
@@ -30,11 +28,8 @@ def measure(suite: str, *, has_compiler: bool, waits: bool, limit_s: float | Non
     with roots.opened(roots.base(suite, packages)) as root:
         source = root.path / "home/somebody/barnabas"
         source.mkdir()
-        with tempfile.TemporaryFile() as file:
-            subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, stdout=file, check=True)
-            file.seek(0)
-            with tarfile.open(fileobj=file) as archive:
-                archive.extractall(source, filter="data")
+        inner = f"git archive HEAD | tar --extract --directory '{source}'"
+        subprocess.run(["sh", "-c", inner], cwd=ROOT, check=True)
         subprocess.run(["chown", "-R", "1000:1000", source], check=True)
         command = root.command(*MAKE_RUN, user="1000", cwd="/home/somebody/barnabas")
         load, begun = os.getloadavg()[0], time.monotonic()

@@ -12,7 +12,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 import tomllib
 import zipfile
@@ -54,11 +53,10 @@ def make(work: Path, out: Path) -> None:
     checkout.mkdir(parents=True)
     out.mkdir(parents=True, exist_ok=True)
     command("git", "archive", "--output", work / "checkout.tar", "HEAD")
-    with tarfile.open(work / "checkout.tar") as archive:
-        archive.extractall(checkout, filter="data")
+    command("tar", "--extract", "--file", work / "checkout.tar", "--directory", checkout)
     sdist = built("sdist", checkout, out, **times)
-    with tarfile.open(sdist) as archive:
-        archive.extractall(work / "sdist", filter="data")
+    (work / "sdist").mkdir()
+    command("tar", "--extract", "--file", sdist, "--directory", work / "sdist")
     (source,) = (work / "sdist").iterdir()
     # Both wheels are of the source archive: it has all that is needed.
     built("wheel", source, out, **times, **{hatch_build.SWITCH: "no"})
