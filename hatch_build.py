@@ -14,6 +14,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -33,16 +34,21 @@ except ImportError:  # somebody only asks whether this machine can compile, befo
 SWITCH = "BARNABAS_COMPILED"
 BUILD_DIR = "BARNABAS_BUILD_DIR"
 REQUIREMENTS = ["mypy>=2.4", "setuptools"]  # with mypy comes mypyc
-OPTIONS = {"opt_level": "1", "debug_level": "0", "multi_file": True}
+GROUP = "barnabas"
+"""All modules are compiled into one library, `barnabas__mypyc`; each extension module only opens its part of it. With more
+libraries mypyc calls methods by table, also of classes that have no subclass: 3 % more instructions for a Produce, 50 % for a Heartbeat."""
+OPTIONS = {"opt_level": "1", "debug_level": "0", "multi_file": True, "group_name": GROUP}
 """-O1 and a C file for each module: the code is as fast as with -O2, and is compiled in less than half of the time."""
-FLAGS = (
-    "-DNDEBUG -fwrapv -fvisibility=hidden -fcommon -fno-plt -freorder-blocks-algorithm=stc"
-    " -freorder-blocks-and-partition"
+FLAGS = "-DNDEBUG -fwrapv -fvisibility=hidden -fno-plt -freorder-blocks-algorithm=stc -freorder-blocks-and-partition"
+"""Those of Python itself, which CFLAGS would replace, and ours. No function of the library is for others: its own names are
+not looked up when it is loaded. What handles errors lies apart from what runs, and calls of Python go without a detour: a
+request runs through more code than the processor's cache holds, so the fewer lines of that it touches the better."""
+HIDDEN = '__attribute__((visibility("hidden")))'
+POINTER = "\n#define TEXT(x) #x\n#define SIZE(x) TEXT(x)\n#define POINTER SIZE(__SIZEOF_POINTER__)"
+LITERAL = re.compile(r"CPyStatics\[(\d+)\](; /\* .* \*/)$", re.MULTILINE)
+DECLARED = re.compile(
+    rb"^extern .*?\b(CPy(?:Def|Py|Static|Module|ImportState|InitOnly|Init|Exec)\w*)\b.*;\n", re.MULTILINE
 )
-"""Those of Python itself, which CFLAGS would replace, and ours. No function is for others than its library, so no name is
-looked up when that is loaded; each C file may declare what it takes of another library. What handles errors lies apart from
-what runs, and calls of Python go without a detour: a request runs through more code than the processor's cache holds, so
-the fewer lines of that it touches the better."""
 STUB = """
 typedef struct _object PyObject;
 PyObject *Py_BuildValue(const char *, ...);
@@ -159,11 +165,6 @@ def compiled(
     return "", files
 
 
-def group_of(module: str) -> str:
-    """Return the group of a module, which is one library: its package below the project's."""
-    return "_".join(module.split(".")[:-1][:2])
-
-
 def show(line: str) -> None:
     """Print a line of progress: over the last one on a terminal."""
     if sys.stderr.isatty():
@@ -202,10 +203,12 @@ class Library:
     def _made(self, command: list[str], inputs: list[str], arguments: list[str], suffix: str) -> Path:
         texts = [self._maker, " ".join(command), *(arguments if suffix == ".so" else [])]
         key = hashlib.sha256("\0".join(texts).replace(str(self._work), "").encode())
+        words = set(re.findall(rb"\w+", self._text(inputs[0]))) if len(inputs) > 1 else set()
         for path in inputs:
-            if path not in self._texts:
-                self._texts[path] = hashlib.sha256(Path(path).read_bytes()).digest()
-            key.update(self._texts[path])
+            text = self._text(path)
+            if path.endswith(".h"):  # it declares what is in all modules, of which this one uses little
+                text = DECLARED.sub(lambda found: found[0] if found[1] in words else b"", text)
+            key.update(hashlib.sha256(text).digest())
         made = self._work / "kept" / f"{key.hexdigest()[:32]}{suffix}"
         self._used.add(made)
         if not made.exists():
@@ -217,6 +220,11 @@ class Library:
                 raise SystemExit(done.stderr)
             new.replace(made)
         return made
+
+    def _text(self, path: str) -> bytes:
+        if path not in self._texts:
+            self._texts[path] = Path(path).read_bytes()
+        return self._texts[path]
 
     def forget_others(self) -> None:
         """Remove what this build has no use for."""
@@ -231,20 +239,48 @@ def main(work: str, modules: str) -> None:
 
     wanted = sorted(json.loads(modules))
     print(f"{PROGRESS}compiling: types of {len(wanted)} modules", flush=True)
-    groups: dict[str, list[str]] = {}
-    for module in wanted:
-        groups.setdefault(group_of(module), []).append(f"{module.replace('.', '/')}.py")
     # The same types wherever it is built: a build environment lacks the packages that a developer's has.
     options = ["--config-file=", "--no-site-packages", "--ignore-missing-imports", f"--cache-dir={work}/mypy"]
-    extensions = mypycify(
-        [*options, *(path for paths in groups.values() for path in paths)],
-        target_dir=f"{work}/c",
-        separate=[(paths, name) for name, paths in groups.items()],
-        **OPTIONS,
-    )
+    sources = [f"{module.replace('.', '/')}.py" for module in wanted]
+    extensions = mypycify([*options, *sources], target_dir=f"{work}/c", **OPTIONS)
     library = Library(Path(work))
     print(json.dumps(_compile(extensions, library, Path(work))))
     library.forget_others()
+
+
+def name_literals(sources: list[str], named: Path) -> dict[str, str]:
+    """Copy mypyc's C files with names for their literals instead of numbers; returns the path of each copy.
+
+    They are elements of one array of the library, so a new one in one module would renumber those of all others. Where the
+    names stand is said by the file that has the array.
+    """
+    texts = {path: Path(path).read_text() for path in sources if "/__native_" in path}
+    numbers: dict[str, set[str]] = {}  # of each literal as a comment shows it; two long ones may look alike
+    for text in texts.values():
+        for number, shown in LITERAL.findall(text):
+            numbers.setdefault(shown, set()).add(number)
+    names = {
+        shown: f"CPyLiteral_{hashlib.sha256(shown.encode()).hexdigest()[:16]}"
+        for shown, found in sorted(numbers.items())
+        if len(found) == 1
+    }
+    named.mkdir(exist_ok=True)
+    copies = {}
+    for path, text in texts.items():
+        if path.endswith(f"/__native_{GROUP}.c"):
+            places = [
+                f'".globl {name}\\n.hidden {name}\\n.set {name}, CPyStatics + {min(numbers[shown])} * " POINTER "\\n"'
+                for shown, name in names.items()
+            ]
+            text += "\n".join((POINTER, *(f"__asm__({place});" for place in places), ""))
+        else:
+            text = LITERAL.sub(lambda found: names.get(found[2], f"CPyStatics[{found[1]}]") + found[2], text)
+            used = sorted(set(re.findall(r"\bCPyLiteral_\w+", text)))
+            first, second, rest = text.split("\n", 2)  # its two headers
+            text = "\n".join((first, second, *(f"extern PyObject *{name} {HIDDEN};" for name in used), rest))
+        copies[path] = str(named / os.path.basename(path))
+        Path(copies[path]).write_text(text)
+    return copies
 
 
 def _compile(extensions: list[Any], library: Library, work: Path) -> dict[str, str]:
@@ -252,17 +288,16 @@ def _compile(extensions: list[Any], library: Library, work: Path) -> dict[str, s
     stub = work / "stub"
     stub.mkdir(exist_ok=True)
     (stub / "Python.h").write_text(STUB)
-    # What mypyc has copied of its runtime: it forgets those that no module needs which it has compiled just now.
-    runtime = sorted(str(path) for path in (work / "c").glob("*.c") if not path.name.startswith("__native"))
+    copies = name_literals(extensions[0].sources, work / "named") if sys.platform == "linux" else {}
     jobs: dict[str, tuple[list[str], list[str]]] = {}  # what each C file is compiled with, and includes
     for extension in extensions:
         flags = [*extension.extra_compile_args, *(f"-I{path}" for path in extension.include_dirs)]
-        if extension.name.endswith("__mypyc"):
-            extension.sources = sorted({*extension.sources, *runtime})
-        elif not sysconfig.get_config_var("Py_GIL_DISABLED"):
+        extension.sources = [copies.get(source, source) for source in extension.sources]
+        is_library = extension.name.endswith("__mypyc")
+        if not is_library and not sysconfig.get_config_var("Py_GIL_DISABLED"):
             flags.append(f"-I{stub}")
         for source in extension.sources:
-            jobs[source] = (flags, [] if source in runtime else extension.depends)
+            jobs[source] = (flags, extension.depends if source.startswith(str(work / "named")) else [])
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with ThreadPoolExecutor(cores) as pool:
         objects: dict[str, Path] = {}

@@ -39,15 +39,10 @@ def make(root: Path, target: str) -> subprocess.Popen[str]:
 
 
 def end_with(broker: int, process: subprocess.Popen[str]) -> None:
-    """End the process with all that it has started when the broker ends."""
+    """End the process with all that it has started when the broker ends, of which this is the descriptor."""
 
     def watch() -> None:
-        try:
-            descriptor = os.pidfd_open(broker)
-        except ProcessLookupError:
-            pass  # it has ended already
-        else:
-            select.select([descriptor], [], [])
+        select.select([broker], [], [])
         os.killpg(process.pid, signal.SIGTERM)
 
     threading.Thread(target=watch, daemon=True).start()
@@ -75,12 +70,16 @@ def follow(process: subprocess.Popen[str], kept: Path) -> str:
 
 def is_running(broker: int) -> bool:
     """Return whether the broker is still there."""
-    return Path(f"/proc/{broker}").exists()
+    return not select.select([broker], [], [], 0)[0]
 
 
-def compile_beside(broker: int, root: Path) -> None:
+def compile_beside(process_id: int, root: Path) -> None:
     """Set up what compiling needs, compile, and say how that ended."""
     with (root / ".venv/.beside").open("a") as lock:
+        try:
+            broker = os.pidfd_open(process_id)
+        except ProcessLookupError:
+            return
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

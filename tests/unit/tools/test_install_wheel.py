@@ -145,33 +145,32 @@ def test_an_edited_source_of_a_compiled_module_is_what_runs_afterwards(checkout,
 
 
 @pytest.mark.slow
-def test_a_change_in_one_package_compiles_its_files_alone(checkout, target, tmp_path, monkeypatch, capfd):
+def test_a_change_compiles_its_file_and_its_callers_alone(checkout, target, tmp_path, monkeypatch, capfd):
     if lack := hatch_build.missing():
         pytest.skip(f"this machine cannot compile: {lack}")
     monkeypatch.setenv(hatch_build.SWITCH, "yes")
-    for package in ("one", "two"):
-        (checkout / f"server/small/{package}").mkdir()
-        (checkout / f"server/small/{package}/__init__.py").touch()
-        (checkout / f"server/small/{package}/doubled.py").write_text(DOUBLED)
-    modules = '["small.doubled", "small.one.doubled", "small.two.doubled"]'
+    named = DOUBLED + "def name() -> str:\n    return 'one of them'\n"
+    (checkout / "server/small/named.py").write_text(named)
+    modules = '["small.doubled", "small.named"]'
     (checkout / "pyproject.toml").write_text(PROJECT.replace('["small.doubled"]', modules))
     install(checkout, target)
-    assert capfd.readouterr().err == "compiled 6 extension modules.\n", (
-        "three, and a library for each package"
-    )
+    assert capfd.readouterr().err == "compiled 3 extension modules.\n", "two, and their library"
 
     def kept() -> dict[Path, int]:
         return {path: path.stat().st_mtime_ns for path in tmp_path.rglob("kept/*")}
 
     before = kept()
-    (checkout / "server/small/two/doubled.py").write_text(DOUBLED.replace("2", "3"))
+    # A new literal, which is before all others in their order, and a new function: the other module knows neither.
+    (checkout / "server/small/doubled.py").write_text(
+        DOUBLED.replace("2", "3") + "def first() -> str:\n    return 'a word'\n"
+    )
     install(checkout, target)
-    code = "from small.one import doubled as a; from small.two import doubled as b; print(a.doubled(21), b.doubled(21))"
-    assert run(target, code) == "42 63"
-    assert {path.suffix for path in kept().keys() - before.keys()} == {".o", ".so"}
-    assert len(kept().keys() - before.keys()) == 2, "its C file and its library"
-    assert {path: time for path, time in before.items() if path in kept()}.items() <= kept().items()
+    code = "from small import doubled, named; print(doubled.doubled(21), doubled.first(), named.name())"
+    assert run(target, code) == "63 a word one of them"
+    new = sorted(path.suffix for path in kept().keys() - before.keys())
+    assert new == [".o", ".o", ".so"], "its C file, that of the library's literals, and the library"
     assert len(kept()) == len(before), "what is not used any more is removed"
+    assert {time for path, time in kept().items() if path in before} <= set(before.values())
 
 
 @pytest.mark.parametrize(
