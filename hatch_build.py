@@ -35,8 +35,9 @@ SWITCH = "BARNABAS_COMPILED"
 BUILD_DIR = "BARNABAS_BUILD_DIR"
 REQUIREMENTS = ["mypy>=2.4", "setuptools"]  # with mypy comes mypyc
 GROUP = "barnabas"
-"""All modules are compiled into one library, `barnabas__mypyc`; each extension module only opens its part of it. With more
-libraries mypyc calls methods by table, also of classes that have no subclass: 3 % more instructions for a Produce, 50 % for a Heartbeat."""
+"""All modules are compiled into one library, `barnabas__mypyc`; each extension module only opens its part of it. With a
+library for each package mypyc calls methods by table, also of classes that have no subclass: 3 % more instructions for a
+Produce, 50 % for a Heartbeat."""
 OPTIONS = {"opt_level": "1", "debug_level": "0", "multi_file": True, "group_name": GROUP}
 """-O1 and a C file for each module: the code is as fast as with -O2, and is compiled in less than half of the time."""
 FLAGS = "-DNDEBUG -fwrapv -fvisibility=hidden -fno-plt -freorder-blocks-algorithm=stc -freorder-blocks-and-partition"
@@ -185,13 +186,13 @@ class Library:
         self._work = work
         self._texts: dict[str, bytes] = {}
         self._used: set[Path] = set()
-        self._headers = ["-I", sysconfig.get_path("include")]
-        self._maker = f"mypy {version('mypy')}"  # its runtime's headers are no input by themselves
+        self._headers = f"-I{sysconfig.get_path('include')}"
+        self._kind = f"{STUB} {version('mypy')}"  # what stands for headers that are no input by themselves
         (work / "kept").mkdir(parents=True, exist_ok=True)
 
     def object(self, source: str, flags: list[str], headers: list[str]) -> Path:
         """Return the object file of a C file."""
-        command = [*self._compiler.compiler_so, *flags, *self._headers]
+        command = [*self._compiler.compiler_so, *flags, self._headers]
         return self._made(command, [source, *headers], ["-c", source], ".o")
 
     def linked(self, name: str, objects: list[Path]) -> Path:
@@ -201,7 +202,8 @@ class Library:
         )
 
     def _made(self, command: list[str], inputs: list[str], arguments: list[str], suffix: str) -> Path:
-        texts = [self._maker, " ".join(command), *(arguments if suffix == ".so" else [])]
+        options = [word for word in command if not word.startswith("-I")]
+        texts = [self._kind, *options, *(arguments if suffix == ".so" else [])]
         key = hashlib.sha256("\0".join(texts).replace(str(self._work), "").encode())
         words = set(re.findall(rb"\w+", self._text(inputs[0]))) if len(inputs) > 1 else set()
         for path in inputs:
