@@ -82,3 +82,17 @@ def test_the_unit_starts_a_broker_of_a_cluster_that_keeps_its_data_where_the_uni
     assert is_clustered(config)
     directory = re.search(r"^StateDirectory=(.*)$", unit, re.M).group(1)
     assert config.log_dirs == (f"/var/lib/{directory}",)
+
+
+def test_the_debian_package_begins_with_a_broker_for_this_machine_alone():
+    config = config_of(["serve", "--config", str(ROOT / "deploy/debian/server.properties")])
+    assert not is_clustered(config)
+    assert [parse_endpoint(text) for text in config.listeners()] == [("PLAINTEXT", "localhost", 9092)]
+    unit = (ROOT / "deploy/barnabas.service").read_text()
+    directory = re.search(r"^StateDirectory=(.*)$", unit, re.M).group(1)
+    assert config.log_dirs == (f"/var/lib/{directory}",)
+
+
+@pytest.mark.parametrize("script", ["postinst", "prerm"])
+def test_the_scripts_of_the_debian_package_are_shells(script):
+    subprocess.run(["sh", "-n", ROOT / "deploy/debian" / script], check=True)
