@@ -103,7 +103,7 @@ def differences(one: Path, other: Path) -> list[str]:
                 with zipfile.ZipFile(first) as a, zipfile.ZipFile(second) as b:
                     here = {info.filename: info.CRC for info in a.infolist()}
                     there = {info.filename: info.CRC for info in b.infolist()}
-                members = ": " + ", ".join(sorted(name for name, _ in here.items() ^ there.items())[:5])
+                members = ": " + ", ".join(sorted({name for name, _ in here.items() ^ there.items()})[:5])
             found.append(f"{name}{members}")
     return found
 
