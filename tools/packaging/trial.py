@@ -57,6 +57,26 @@ def wheels(dist: Path, pythons: list[str]) -> None:
         raise RuntimeError(f"none of {', '.join(pythons)} is here")
 
 
+def wheels_in(dist: Path, suite: str) -> None:
+    """Install the wheels with the Python of a Debian, in which nothing else is, and serve there."""
+    with roots.opened(roots.base(suite, PACKAGES)) as root:
+        tag = root.run("python3", "-c", TAG).strip()
+        for wheel in [*dist.glob(f"*-{tag}-{tag}-*.whl"), *dist.glob("*-py3-none-any.whl")]:
+            shutil.copy(wheel, root.path / "tmp")
+            root.run("python3", "-m", "venv", "--clear", "/tmp/venv")
+            begun, load = time.monotonic(), os.getloadavg()[0]
+            root.run("/tmp/venv/bin/pip", "install", "--quiet", f"/tmp/{wheel.name}")
+            installed_s = time.monotonic() - begun
+            serve = ["/tmp/venv/bin/barnabas", "serve", "--listen", "127.0.0.1:0", "--ephemeral"]
+            with serving(root.command(*serve, cwd="/tmp")) as broker:
+                one_record(broker.bootstrap)
+            print(
+                f"{suite}, {tag}: {wheel.name} installed in {installed_s:.1f} s, ready in {broker.ready_s:.1f} s,"
+                f" code={broker.code} (load average {load:.1f})",
+                flush=True,
+            )
+
+
 def deb(dist: Path, suite: str) -> None:
     """Install the package in a Debian without a compiler, start its unit's command as its user, and remove it again."""
     (package,) = dist.glob("*.deb")
@@ -111,6 +131,9 @@ def main(arguments: list[str]) -> int:
         "--suite", default="bookworm", help="which Debian gets the package (default: bookworm)"
     )
     parser.add_argument("--pythons", nargs="+", default=list(PYTHONS), help="which Pythons get the wheels")
+    parser.add_argument(
+        "--suites", nargs="*", default=[], help="of which Debians the Pythons get the wheels, too"
+    )
     options = parser.parse_args(arguments)
     what, code = options.what or ["wheels", "deb", "container"], 0
     if lack := roots.lack():
@@ -120,6 +143,8 @@ def main(arguments: list[str]) -> int:
         roots.enter_namespace("tools.packaging.trial")
     if "wheels" in what:
         wheels(options.dist.resolve(), options.pythons)
+        for suite in options.suites:
+            wheels_in(options.dist.resolve(), suite)
     if "deb" in what:
         deb(options.dist.resolve(), options.suite)
     if "container" in what:
