@@ -33,6 +33,7 @@ except ImportError:  # somebody only asks whether this machine can compile, befo
 
 SWITCH = "BARNABAS_COMPILED"
 BUILD_DIR = "BARNABAS_BUILD_DIR"
+ALL_PROGRESS = "BARNABAS_ALL_PROGRESS"
 REQUIREMENTS = ["mypy>=2.4", "setuptools"]  # with mypy comes mypyc
 GROUP = "barnabas"
 """All modules are compiled into one library, `barnabas__mypyc`; each extension module only opens its part of it. With a
@@ -167,10 +168,10 @@ def compiled(
 
 
 def show(line: str) -> None:
-    """Print a line of progress: over the last one on a terminal."""
+    """Print a line of progress: over the last one on a terminal, and else the last one alone unless all are asked for."""
     if sys.stderr.isatty():
         print(f"\r{line}\033[K", end="\n" if line.endswith(".") else "", file=sys.stderr, flush=True)
-    elif line.endswith("."):
+    elif line.endswith(".") or os.environ.get(ALL_PROGRESS):
         print(line, file=sys.stderr, flush=True)
 
 

@@ -16,6 +16,7 @@ import sys
 import threading
 from pathlib import Path
 
+import hatch_build
 from tools.install_wheel import ROOT
 
 LOG = ".venv/setup.log"
@@ -30,10 +31,11 @@ def say(text: str) -> None:
 
 def make(root: Path, target: str) -> subprocess.Popen[str]:
     """Begin to make a target, in a process group of its own."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     return subprocess.Popen(
         ["make", "--no-print-directory", target],
         cwd=root,
-        env={**{name: value for name, value in os.environ.items() if not name.startswith("MAKE")}, "PYTHONPATH": ""},
+        env={**kept, "PYTHONPATH": "", hatch_build.ALL_PROGRESS: "yes"},
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, process_group=0,
     )  # fmt: skip
 

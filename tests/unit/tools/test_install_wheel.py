@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import hatch_build
-from tools import install_wheel
+from tools import beside, install_wheel
 from tools.install_wheel import ROOT, install, is_current
 
 PROJECT = """
@@ -155,6 +155,7 @@ def test_a_change_compiles_its_file_and_its_callers_alone(checkout, target, tmp_
     (checkout / "pyproject.toml").write_text(PROJECT.replace('["small.doubled"]', modules))
     install(checkout, target)
     assert capfd.readouterr().err == "compiled 3 extension modules.\n", "two, and their library"
+    monkeypatch.setenv(hatch_build.ALL_PROGRESS, "yes")
 
     def kept() -> dict[Path, int]:
         return {path: path.stat().st_mtime_ns for path in tmp_path.rglob("kept/*")}
@@ -165,6 +166,8 @@ def test_a_change_compiles_its_file_and_its_callers_alone(checkout, target, tmp_
         DOUBLED.replace("2", "3") + "def first() -> str:\n    return 'a word'\n"
     )
     install(checkout, target)
+    progress = capfd.readouterr().err.splitlines()
+    assert [bool(beside.FILES.match(line)) for line in progress[1:-1]] == [True] * (len(progress) - 2)
     code = "from small import doubled, named; print(doubled.doubled(21), doubled.first(), named.name())"
     assert run(target, code) == "63 a word one of them"
     new = sorted(path.suffix for path in kept().keys() - before.keys())
