@@ -17,6 +17,8 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+SERVED = ("security", "pages")
+"""Extras that `make run` and the packages of a release have."""
 BUILD_BACKEND = ["hatchling", "editables"]
 LAYERS = {
     "run": None,
@@ -39,7 +41,8 @@ def _wanted(project: dict[str, object], layer: str) -> list[str]:
         **project["project"]["optional-dependencies"],  # type: ignore[index]
     }
     if layer == "run":
-        return list(project["project"]["dependencies"])  # type: ignore[index]
+        extras = project["project"]["optional-dependencies"]  # type: ignore[index]
+        return [*project["project"]["dependencies"], *(row for extra in SERVED for row in extras[extra])]  # type: ignore[index]
     if layer == "build":
         return BUILD_BACKEND
     own = f"{project['project']['name']}["  # type: ignore[index]

@@ -86,13 +86,18 @@ def _parsers() -> dict[str, tuple[str, Callable[[], argparse.ArgumentParser]]]:
 
 def _code_of(error: BaseException, command: str) -> int:
     """Say what has ended a command; returns the exit code."""
-    from barnabas.environment import output
+    from barnabas.environment import extras, output
     from barnabas.errors import leaves
 
     causes = leaves(error)
     if all(isinstance(cause, KeyboardInterrupt) for cause in causes):
         return INTERRUPTED
-    texts = [output.explain(cause) if isinstance(cause, OSError) else None for cause in causes]
+    texts = [
+        output.explain(cause) if isinstance(cause, OSError)
+        else extras.explain(cause) if isinstance(cause, ModuleNotFoundError)
+        else None
+        for cause in causes
+    ]  # fmt: skip
     if None in texts:
         import traceback
 

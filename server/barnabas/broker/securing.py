@@ -16,6 +16,7 @@ from barnabas.cluster.metadata.image import BROKER
 from barnabas.config import broker as settings
 from barnabas.config.listeners import ListenerSettings
 from barnabas.config.setting import SettingError
+from barnabas.environment import extras
 from barnabas.serving.channel import Channel, LoginParts
 
 if TYPE_CHECKING:
@@ -34,6 +35,13 @@ def channel_of(listener: ListenerSettings, parts: LoginParts, replaced: ServerTl
 
     Raises SettingError, also where its certificate may not take the place of that in `replaced`.
     """
+    try:
+        return _channel(listener, parts, replaced)
+    except ModuleNotFoundError as error:
+        raise SettingError(f"listener {listener.name}: {extras.explain(error) or error}") from error
+
+
+def _channel(listener: ListenerSettings, parts: LoginParts, replaced: ServerTls | None) -> Channel:
     offer = None
     if listener.has_sasl:
         from barnabas.broker.sasl_offers import sasl_offer

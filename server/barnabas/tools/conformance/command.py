@@ -14,6 +14,7 @@ import trio
 
 from barnabas.client.errors import ClientError
 from barnabas.ending import DONE, FAILED, FOUND, USAGE_ERROR
+from barnabas.environment.lazy import import_modules
 from barnabas.tools.conformance import reports
 from barnabas.tools.conformance.cases import Case
 from barnabas.tools.conformance.fixture import Fixture, clean_up, open_fixture, set_up
@@ -29,6 +30,8 @@ JOBS = 8
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns the exit code: 1 if a case failed."""
     options = parser().parse_args(arguments)
+    if options.html:
+        import_modules("barnabas.tools.probing.pages")  # before the broker is asked: the extra may be missing
     seed = secrets.randbelow(1 << 32) if options.seed is None else options.seed
     cases = selected(all_cases(random_walks=options.random), options.select, options.skip)
     if not cases:

@@ -21,6 +21,8 @@ from barnabas.tools.probing.text import lines_of
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns the exit code."""
     options = parser().parse_args(arguments)
+    if options.html:
+        from barnabas.tools.probing import pages  # before the broker is asked: the extra may be missing
     try:
         report = trio.run(_probe, options)
     except OptionError as error:
@@ -30,8 +32,6 @@ def main(arguments: Sequence[str]) -> int:
         print(f"barnabas probe: {error}", file=sys.stderr)
         return FAILED
     if options.html:
-        from barnabas.tools.probing import pages
-
         pages.write(options.html, card(report))
     if options.json:
         print(json.dumps(report.as_json(), indent=1))

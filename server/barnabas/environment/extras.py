@@ -1,0 +1,21 @@
+"""Packages that only some brokers need, and the extra of the project that installs each.
+
+The rule: whoever needs one imports it where it is used. What is missing ends a start, or refuses a change of a setting,
+with the name of its extra.
+"""
+
+from __future__ import annotations
+
+EXTRAS = {"cryptography": "security", "joserfc": "security", "jinja2": "pages"}
+"""Packages as they are imported, and their extras in pyproject.toml."""
+
+
+def explain(error: ModuleNotFoundError) -> str | None:
+    """Say how to install what could not be imported, None if that belongs to no extra."""
+    package = (error.name or "").partition(".")[0]
+    if package not in EXTRAS:
+        return None
+    extra = EXTRAS[package]
+    return (
+        f"the package {package} is missing, which the extra `{extra}` brings: pip install 'barnabas[{extra}]'"
+    )
