@@ -16,7 +16,6 @@ from barnabas.cluster.metadata.image import BROKER
 from barnabas.config import broker as settings
 from barnabas.config.listeners import ListenerSettings
 from barnabas.config.setting import SettingError
-from barnabas.environment import extras
 from barnabas.serving.channel import Channel, LoginParts
 
 if TYPE_CHECKING:
@@ -38,6 +37,8 @@ def channel_of(listener: ListenerSettings, parts: LoginParts, replaced: ServerTl
     try:
         return _channel(listener, parts, replaced)
     except ModuleNotFoundError as error:
+        from barnabas.environment import extras
+
         raise SettingError(f"listener {listener.name}: {extras.explain(error) or error}") from error
 
 
