@@ -32,6 +32,13 @@ Description: broker that speaks Apache Kafka's wire protocol
 """
 
 
+def lack() -> str:
+    """Say what is missing for a package; empty if nothing."""
+    if not shutil.which("dpkg-deb"):
+        return "there is no dpkg-deb"
+    return "" if sys.base_prefix == "/usr" else f"{sys.base_prefix} is not the distribution's Python"
+
+
 def make(wheel: Path, checkout: Path, work: Path, out: Path, epoch: int) -> Path:
     """Make the package in `out`; files are as old as the commit. Returns its path."""
     tree = work / "tree"

@@ -66,7 +66,10 @@ def make(work: Path, out: Path) -> None:
     )
     (wheel,) = out.glob("*manylinux*.whl")
     parts(source, out)
-    deb.make(wheel, checkout, work / "deb", out, int(times["SOURCE_DATE_EPOCH"]))
+    if lack := deb.lack():
+        print(f"no Debian package: {lack}", file=sys.stderr)
+    else:
+        deb.make(wheel, checkout, work / "deb", out, int(times["SOURCE_DATE_EPOCH"]))
 
 
 def parts(source: Path, out: Path) -> None:
