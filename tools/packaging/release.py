@@ -46,13 +46,13 @@ def built(what: str, source: Path, target: Path, **more: str) -> Path:
     return target / name
 
 
-def make(work: Path, out: Path) -> None:
-    """Make all files in `out`; `work` is a directory for what is between."""
-    times = {"SOURCE_DATE_EPOCH": command("git", "log", "-1", "--format=%ct")}
+def make(commit: str, work: Path, out: Path) -> None:
+    """Make all files of a commit in `out`; `work` is a directory for what is between."""
+    times = {"SOURCE_DATE_EPOCH": command("git", "log", "-1", "--format=%ct", commit)}
     checkout, out = work / "checkout", out.absolute()
     checkout.mkdir(parents=True)
     out.mkdir(parents=True, exist_ok=True)
-    command("git", "archive", "--output", work / "checkout.tar", "HEAD")
+    command("git", "archive", "--output", work / "checkout.tar", commit)
     command("tar", "--extract", "--file", work / "checkout.tar", "--directory", checkout)
     sdist = built("sdist", checkout, out, **times)
     (work / "sdist").mkdir()
@@ -128,9 +128,10 @@ def main(arguments: list[str]) -> int:
         return 1
     shutil.rmtree(options.out, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="barnabas-release-") as directory:
-        make(Path(directory, "one"), options.out)
+        commit = command("git", "rev-parse", "HEAD")
+        make(commit, Path(directory, "one"), options.out)
         if not options.once:
-            make(Path(directory, "another"), Path(directory, "again"))
+            make(commit, Path(directory, "another"), Path(directory, "again"))
             if found := differences(options.out, Path(directory, "again")):
                 print(f"error: made again, it is not the same: {'; '.join(found)}", file=sys.stderr)
                 return 1
