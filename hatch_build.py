@@ -47,7 +47,7 @@ not looked up when it is loaded. What handles errors lies apart from what runs, 
 request runs through more code than the processor's cache holds, so the fewer lines of that it touches the better."""
 HIDDEN = '__attribute__((visibility("hidden")))'
 POINTER = "\n#define TEXT(x) #x\n#define SIZE(x) TEXT(x)\n#define POINTER SIZE(__SIZEOF_POINTER__)"
-LITERAL = re.compile(r"CPyStatics\[(\d+)\](; /\* .* \*/)$", re.MULTILINE)
+LITERAL = re.compile(r"CPyStatics\[(\d+)\]((?: \| 1)?; /\* .* \*/)$", re.MULTILINE)
 DECLARED = re.compile(
     rb"^extern .*?\b(CPy(?:Def|Py|Static|Module|ImportState|InitOnly|Init|Exec)\w*)\b.*;\n", re.MULTILINE
 )
@@ -206,7 +206,9 @@ class Library:
         options = [word for word in command if not word.startswith("-I")]
         texts = [self._kind, *options, *(arguments if suffix == ".so" else [])]
         key = hashlib.sha256("\0".join(texts).replace(str(self._work), "").encode())
-        words = set(re.findall(rb"\w+", self._text(inputs[0]))) if len(inputs) > 1 else set()
+        words = (
+            set(re.findall(rb"\w+", self._text(inputs[0]))) - {b"CPyStatics"} if len(inputs) > 1 else set()
+        )
         for path in inputs:
             text = self._text(path)
             if path.endswith(".h"):  # it declares what is in all modules, of which this one uses little
