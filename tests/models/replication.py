@@ -144,8 +144,14 @@ class Replica:
         ):
             if self.pending is not None and self.pending.partition_epoch < state.partition_epoch:
                 self.pending = None
-            self.isr, self.partition_epoch = state.isr, state.partition_epoch
+            self.take_isr(state, now_ms)
         self.advance(now_ms)
+
+    def take_isr(self, state: State, now_ms: int) -> None:
+        """Have the replicas of a state in sync: those that join have the whole time from now on in which to catch up."""
+        for one in state.isr - self.isr - {self.broker_id}:
+            self.followers[one].caught_up_ms = max(self.followers[one].caught_up_ms, now_ms)
+        self.isr, self.partition_epoch = state.isr, state.partition_epoch
 
     def check(self, current_epoch: int, *, must_lead: bool = True) -> None:
         """Refuse who believes in another epoch, or that this is the leader where it is not."""
@@ -284,7 +290,7 @@ class Replica:
         if proposal is self.pending:
             self.pending = None
             if accepted is not None and accepted.partition_epoch >= self.partition_epoch:
-                self.isr, self.partition_epoch = accepted.isr, accepted.partition_epoch
+                self.take_isr(accepted, now_ms)
         self.advance(now_ms)
 
     # --- a follower -----------------------------------------------------------------------------------------

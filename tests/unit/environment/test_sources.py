@@ -41,6 +41,7 @@ MAY = {
     "tools/seeding/local_requests.py": "waits in real time, whatever its broker shows; reads what a fetch has found",
 }
 MAY_PACKAGES = {
+    "commands": "programs that ask brokers over the network",
     "client": "programs of its users, with their own clock and connections",
     "tools/conformance": "a program that judges brokers over the network",
     "tools/control": "a host for tests, and its process: a clock of its own, a process that is killed, damaged files",

@@ -349,7 +349,7 @@ async def test_orders_are_read_watched_and_removed(
         ),
         (
             znodes.PREFERRED_REPLICA_ELECTION, it.znodes.preferred_election, [("t", 1), ("u", 0)],
-            znodes.encode_preferred_election([("t", 1), ("u", 0)]),
+            b'{"version":1,"partitions":[{"topic":"t","partition":1},{"topic":"u","partition":0}]}',
         ),
     ):  # fmt: skip
         heard: list[object] = []

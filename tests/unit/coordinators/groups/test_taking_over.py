@@ -227,7 +227,7 @@ def test_a_group_that_becomes_a_consumer_group_by_it_has_the_target_of_who_is_le
 
 @pytest.mark.parametrize("process_id", ["p", "q"])
 def test_the_tasks_of_a_streams_member_that_takes_over_go_to_who_is_left(process_id):
-    """Whether it is another process than the one that is away, or the same."""
+    """It is another process than the one that is away, or the same."""
     coordinator = Streams()
     a = Member(coordinator, "a", instance_id="i")
     b, c = Member(coordinator, "b", process_id="q"), Member(coordinator, "c", process_id="r")

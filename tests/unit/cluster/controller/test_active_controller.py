@@ -356,7 +356,7 @@ async def test_an_order_for_preferred_leaders_is_obeyed_once(autojump_clock: Any
         znodes.state_path("t", 0), znodes.encode_state(znodes.PartitionState(2, 1, (1, 2), 4)), 0
     )
     it.state.states["t", 0] = PartitionState(2, (1, 2), 1, 4, 1)
-    order = znodes.encode_preferred_election([("t", 0)])
+    order = b'{"version":1,"partitions":[{"topic":"t","partition":0}]}'
     await it.admin.create(znodes.PREFERRED_REPLICA_ELECTION, order)
     await it.active.preferred_wanted()
     assert it.state.states["t", 0].leader == 1
