@@ -244,7 +244,7 @@ def test_every_command_explains_itself_and_declares_what_it_shows(
     assert main([*path, "--help"]) == 0
     assert f"barnabas {' '.join(path)}" in capsys.readouterr().out
     assert EVERY[path].help
-    if path in ASKING:
+    if path in ASKING and path != ("consume",):  # which prints records, not a table
         assert EVERY[path].callback.tables  # type: ignore[union-attr]
 
 

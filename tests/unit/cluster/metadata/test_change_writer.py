@@ -46,6 +46,9 @@ from barnabas.serving.quotas.entities import QuotaEntity
 from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper
 from barnabas.wire.generated.errors import ErrorCode
 
+RUNS_SOURCES = True
+"""A budget that counts stands in here, which compiled code does not take."""
+
 ID, OTHER_ID = b"i" * 16, b"o" * 16
 LED, UNLED = PartitionInfo(1, (1,), (1,)), PartitionInfo(-1, (1,), ())
 

@@ -20,6 +20,9 @@ from barnabas.wire.generated.list_offsets import ListOffsetsRequest
 from barnabas.wire.generated.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from tests.support.fetching import LEADER, ME, PARTITIONS, TOPIC_ID, Follower, Leader, at
 
+RUNS_SOURCES = True
+"""A budget that counts stands in here, which compiled code does not take."""
+
 SETTINGS = {"replica.fetch.wait.max.ms": "700", "replica.fetch.backoff.ms": "300"}
 
 

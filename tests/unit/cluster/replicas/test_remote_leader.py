@@ -30,6 +30,9 @@ from barnabas.wire.generated.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
 )
 
+RUNS_SOURCES = True
+"""A budget that counts stands in here, which compiled code does not take."""
+
 T_ID, U_ID = b"t" * 16, b"u" * 16
 CONFIG = {
     settings.REPLICA_FETCH_MAX_BYTES: 111, settings.REPLICA_FETCH_MIN_BYTES: 222,
