@@ -90,9 +90,11 @@ def _handler_of(api: apis.Api) -> Path:
 def _behaviour(api: apis.Api) -> str:
     """A handler's description of itself, without the name that it begins with."""
     doc = ast.get_docstring(ast.parse(_handler_of(api).read_text())) or ""
-    assert doc.startswith(f"{api.name} v"), f"handlers/{api.module}.py does not begin with what it serves"
-    versions, _, rest = doc.removeprefix(f"{api.name} ").partition(". ")
-    return f"*{versions}*. {rest}{_access(api)}"
+    served = f"v{api.min_version}" + (f"-v{api.max_version}" if api.max_version > api.min_version else "")
+    start = f"{api.name} {served}. "
+    assert doc.startswith(start), f"the docstring of handlers/{api.module} does not begin with {start!r}"
+    rest = doc.removeprefix(start)
+    return f"*{served}*. {rest}{_access(api)}"
 
 
 def _access(api: apis.Api) -> str:

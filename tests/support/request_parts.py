@@ -1,4 +1,4 @@
-"""Requests through the request_parts of a broker, from their frames on, without a socket."""
+"""Requests to the request parts of a broker, from their frames on, without a socket."""
 
 from __future__ import annotations
 

@@ -1,10 +1,12 @@
-"""ARCHITECTURE.md names every package, in the order of the layers that import-linter checks."""
+"""ARCHITECTURE.md names the packages, in the order of the layers that import-linter checks, and a request's stages."""
 
 from __future__ import annotations
 
 import re
 import tomllib
 from pathlib import Path
+
+from barnabas.serving.request import STAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,6 +26,23 @@ def rows() -> list[list[str]]:
 
 def test_every_package_has_a_row_and_stands_below_those_that_may_import_it() -> None:
     listed = [package for row in rows() for package in row]
-    assert sorted(listed) == sorted(package for layer in layers() for package in layer)
+    packages = {package for layer in layers() for package in layer}
+    assert packages - {*listed} == set(), "in the layers of pyproject.toml, and in no row of ARCHITECTURE.md"
+    assert sorted(listed) == sorted(packages), (
+        "in two rows of ARCHITECTURE.md, or in no layer of pyproject.toml"
+    )
     level = {package: number for number, layer in enumerate(layers()) for package in layer}
     assert [level[package] for package in listed] == sorted(level[package] for package in listed)
+
+
+def test_the_stages_of_a_request_are_named_in_their_order() -> None:
+    (line,) = re.findall(r"STAGES: (.+)", (ROOT / "ARCHITECTURE.md").read_text())
+    table = (ROOT / "docs/design/request-pipeline.md").read_text().partition("| token |")
+    in_table = re.findall(r"^\| ([\w, ]+) \|", "".join(table[1:]).partition("\n\n")[0], re.M)
+    for shown in (line.split(" > "), ", ".join(in_table).split(", ")):
+        stages = [stage.__name__ for stage in STAGES]
+        assert len(shown) == len(stages), (shown, stages)
+        assert all(name.replace(" ", "_") in stage for name, stage in zip(shown, stages, strict=True)), (
+            shown,
+            stages,
+        )

@@ -1,6 +1,6 @@
 """Everything that handlers may ask for, by name.
 
-The rule: a handler names in its signature what it needs of these, and gets nothing else; names and types there and here
+The rule: a handler names in its fields what it needs of these, and gets nothing else; names and types there and here
 agree, which a test sees to. Parts that few brokers need are made when a handler that names them is first used.
 """
 

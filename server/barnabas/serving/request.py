@@ -5,6 +5,9 @@ whether one of them waits or none does. A stage does its part and returns None, 
 takes waiting. `advance` runs stages until one must wait, and says for what. Whoever drives the request awaits that with
 `finish`, or has a `Future` call back and goes on with `resume`.
 
+A stage before `_intercept` refuses by setting `_error`: the request is decoded, and `_check` refuses it, or `_answer`
+where there is an interceptor. A response that the stage made itself would be replaced by that of the interceptor.
+
 The table in `apis` decides what is served: a request for anything else closes the connection, as Kafka does, except
 ApiVersions, whose unsupported versions are answered with the supported ones (KIP-511).
 """

@@ -1,4 +1,4 @@
-"""The stages of the request request_parts beside authorisation and handler: connection state, quotas, throttling."""
+"""The stages of a request beside authorisation and handler: connection state, quotas, throttling."""
 
 from __future__ import annotations
 

@@ -48,7 +48,11 @@ def test_what_is_said_to_have_an_effect_is_read_by_the_broker():
         if not bounded.setting.effect:
             read.update(bounded.setting.broker_names)
             read.update(bound.name for bound in (bounded.least, bounded.largest) if bound)
-    assert {row.name for row in EVERY if not row.effect or row.acts_in_cluster} == read
+    acted_upon = {row.name for row in EVERY if not row.effect or row.acts_in_cluster}
+    assert acted_upon - read == set(), (
+        "name them in config/broker.py, or say in their rows why they have no effect"
+    )
+    assert read - acted_upon == set(), "empty the effect in their rows, or take them out of config/broker.py"
 
 
 def test_what_has_a_name_in_the_code_is_used():
@@ -64,7 +68,7 @@ def test_what_has_a_name_in_the_code_is_used():
         for name, value in vars(broker).items()
         if isinstance(value, Setting) and name not in used and value.name not in bounds
     }
-    assert unused == set()
+    assert unused == set(), "named in config/broker.py, and read nowhere"
 
 
 def test_a_default_has_the_same_limits_as_what_it_is_a_default_of():

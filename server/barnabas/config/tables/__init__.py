@@ -19,7 +19,7 @@ docs/decisions/0030-defaults.md.
 
 The rule: whoever makes the broker act on a setting empties its effect (or makes it `cluster`) and names it in
 `config/broker.py`; tests hold the two together. A table is read when a name is looked for that the tables before it do
-not have.
+not have. A setting that no Kafka has is a row as any other, and is named in `OWN` too.
 """
 
 from __future__ import annotations
