@@ -27,6 +27,7 @@ from barnabas.client.settings import ClientSettings, Endpoint
 from barnabas.network.dialing import dial, reason_of
 from barnabas.wire import registry
 from barnabas.wire.errors import DecodeError, EncodeError
+from barnabas.wire.generated.api_versions import ApiVersionsRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.headers import API_VERSIONS, decode_response, encode_request
 from barnabas.wire.regions import FileRegion
@@ -296,8 +297,6 @@ class Connection:
                 await self._log_in()
 
     async def _learn_versions(self) -> None:
-        from barnabas.wire.generated.api_versions import ApiVersionsRequest
-
         request = ApiVersionsRequest(
             client_software_name=self._settings.software_name,
             client_software_version=self._settings.software_version,
