@@ -4,9 +4,9 @@
 `release.txt` what makes the files of a release,
 `kerberos.txt` what logins with Kerberos need (which pip-tools resolves only where MIT's headers are: libkrb5-dev),
 `test.txt` adds the tests' needs, `check.txt`
-the checkers', `mutation.txt` the coverage of mutation tests, `plots.txt` what draws the benchmark's plots, `spark.txt`
-the pipeline's, `iceberg.txt` what that needs for Apache Iceberg. Each layer includes the one it stands on, so that one
-environment can hold all of them.
+the checkers', `mutation.txt` the coverage of mutation tests, `plots.txt` what draws the benchmark's plots, `site.txt` what
+builds the site of the documentation, `spark.txt` the pipeline's, `iceberg.txt` what that needs for Apache Iceberg. Each
+layer includes the one it stands on, so that one environment can hold all of them.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ LAYERS = {
     "check": "test",
     "mutation": "test",
     "plots": "test",
+    "site": "test",
     "spark": "test",
     "iceberg": "spark",
 }  # what it holds: what it stands on
