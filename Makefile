@@ -35,7 +35,7 @@ LOCKED := $(shell command -v flock >/dev/null && echo flock $(VENV)/.lock)
 PIP := $(LOCKED) $(BIN)/python -m pip --disable-pip-version-check --quiet install
 REQUIRED := $(PIP) --require-hashes -r
 
-.PHONY: run setup wheel kerberos test test-clients test-pipeline pipeline-demo check bench growth compat gallery compat-cluster cluster-demo faults compare conform handover oracle crash soak hostile fuzz simulate turns gen docs lock clean nightly mutants release try-release first-minutes help
+.PHONY: run setup wheel kerberos test test-clients test-pipeline pipeline-demo check bench growth compat gallery compat-cluster cluster-demo faults compare conform handover oracle crash soak hostile fuzz simulate turns gen site lock clean nightly mutants release try-release first-minutes help
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -81,6 +81,10 @@ check: $(VENV)/.ready-check  ## lint, types, layering, generated code and docs u
 gen: $(VENV)/.ready-test  ## generate the codecs from schemas/ and the reference from the tables
 	$(BIN)/python -m codegen
 	$(BIN)/python -m tools.reference
+
+site: $(VENV)/.ready-site  ## build the site of the documentation in build/site; a link that leads nowhere fails it
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet $(ARGS)
+	@echo "build/site/index.html; with its search: python3 -m http.server --bind 127.0.0.1 --directory build/site"
 
 compat: $(VENV)/.ready-test $(WITH_CODE)  ## stock clients against the broker: the matrix (ARGS="--clients a,b")
 	$(CODE) $(BIN)/python -m compat.matrix $(ARGS)
@@ -208,6 +212,10 @@ $(VENV)/.ready-release: $(VENV)/.ready-compile requirements/release.txt
 
 $(VENV)/.ready-plots: $(VENV)/.ready-test requirements/plots.txt
 	$(REQUIRED) requirements/plots.txt
+	@touch $@
+
+$(VENV)/.ready-site: $(VENV)/.ready-test requirements/site.txt
+	$(REQUIRED) requirements/site.txt
 	@touch $@
 
 $(VENV)/.ready-spark: $(VENV)/.ready-test requirements/spark.txt

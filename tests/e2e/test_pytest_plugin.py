@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.testing.running import import_path
+from tests.support.pages import samples
 
 pytestmark = pytest.mark.e2e
 
@@ -34,8 +35,7 @@ def ran(directory: Path, *arguments: str, **outcomes: int) -> str:
 
 def test_the_examples_of_the_documentation_run_in_an_empty_directory(tmp_path: Path) -> None:
     for page in ("README.md", "docs/how-to/test-your-application.md"):
-        (example, *_) = re.findall(r"^```python\n(.*?)^```$", (ROOT / page).read_text(), re.M | re.S)
-        (tmp_path / f"test_of_{Path(page).stem.replace('-', '_')}.py").write_text(example)
+        (tmp_path / f"test_of_{Path(page).stem.replace('-', '_')}.py").write_text(samples(page)[0])
     ran(tmp_path, passed=2)
 
 

@@ -16,10 +16,9 @@ from confluent_kafka.admin import AdminClient
 
 from barnabas.testing import BrokerFailedError, RunningBroker
 from barnabas.testing.running import import_path
+from tests.support.pages import samples
 
 pytestmark = pytest.mark.e2e
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def topics_of(bootstrap: str) -> dict[str, object]:
@@ -116,10 +115,6 @@ def test_in_asyncio() -> None:
     assert not is_running(asyncio.run(main()))
 
 
-def examples(page: str) -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```$", (ROOT / page).read_text(), re.M | re.S)
-
-
 @pytest.mark.parametrize(
     ("page", "number", "said"),
     [
@@ -138,7 +133,7 @@ def examples(page: str) -> list[str]:
 )
 def test_the_examples_run_as_they_are_printed(page: str, number: int, said: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", examples(page)[number]],
+        [sys.executable, "-c", samples(page)[number]],
         capture_output=True, text=True, timeout=60, check=False,
         env={**os.environ, "PYTHONPATH": import_path()},
     )  # fmt: skip

@@ -146,6 +146,15 @@ def test_a_decision_is_a_page_that_opens_with_what_was_decided(path: Path) -> No
     assert max(len(line) for line in lines if not line.startswith("|")) <= 170
 
 
+def test_the_navigation_of_the_site_has_each_page_of_the_documentation() -> None:
+    rows = re.findall(r"^ +- (?:[^:\n]+: )?(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M)
+    listed = [page for row in rows for page in (sorted((ROOT / "docs").glob(row)) or [ROOT / row])]
+    missing = {ROOT / "index.md"}  # the start page is README.md
+    assert {page for page in listed if not page.exists()} == missing
+    assert sorted(set(listed) & set((ROOT / "docs").rglob("*.md"))) == sorted((ROOT / "docs").rglob("*.md"))
+    assert len(listed) == len(set(listed))
+
+
 # --- commands -------------------------------------------------------------------------------------------------
 
 
@@ -154,7 +163,7 @@ def test_make_targets_and_modules_that_pages_start_exist() -> None:
     missing = []
     for page in pages():
         text = page.read_text()
-        lines = re.findall(r"^ {4}(?:\w+=\S+ )*make ([a-z-]+)", text, re.M) + re.findall(
+        lines = re.findall(r"^ {4}(?:\$ )?(?:\w+=\S+ )*make ([a-z-]+)", text, re.M) + re.findall(
             r"`make ([a-z-]+)", text
         )
         missing += [f"{named(page)}: make {target}" for target in lines if target not in targets]

@@ -1,0 +1,188 @@
+"""Samples of pages, and sessions of a shell in them, run as they are printed.
+
+A session is an indented block that begins with a `$`. Each line with one is a command; those after it are what it prints, with
+`...` for what differs from run to run. A command whose last line is `...` runs on, in a terminal of its own, until a line `^C`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SECONDS_MAX = 60
+PAUSE_S = 0.3
+CTRL_C = "^C"
+GOES_ON = "..."
+ASKS = re.compile(r"barnabas (groups (list|describe)|lag)\b")
+"""Commands that may be given again until a group is as far as the page says."""
+
+
+def samples(page: str | Path, language: str = "python") -> list[str]:
+    """Blocks of a page that are fenced as code of a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / page).read_text(), re.M | re.S)
+
+
+@dataclass
+class Step:
+    """A command of a session, and what it prints; or a Ctrl-C."""
+
+    command: str
+    printed: list[str] = field(default_factory=list)
+
+    @property
+    def runs_on(self) -> bool:
+        """True for a command that has not ended where the page goes on."""
+        return self.printed[-1:] == [GOES_ON]
+
+    def is_told_by(self, output: str) -> bool:
+        """Say whether an output is what the page prints; of a command that runs on, whether all of it is there, in any order."""
+        lines = [" ".join(line.split()) for line in output.splitlines() if line.strip()]
+        wanted = [_pattern(line) for line in self.printed]
+        if self.runs_on:
+            return all(any(one.fullmatch(line) for line in lines) for one in wanted[:-1])
+        return len(lines) == len(wanted) and all(
+            one.fullmatch(line) for one, line in zip(wanted, lines, strict=True)
+        )
+
+
+def _pattern(line: str) -> re.Pattern[str]:
+    """Return what a printed line stands for, however many blanks there are."""
+    return re.compile(re.escape(" ".join(line.split())).replace(re.escape(GOES_ON), ".*"))
+
+
+def steps(page: str | Path) -> list[Step]:
+    """Commands of all sessions of a page, in their order."""
+    found: list[Step] = []
+    text = re.sub(r"^```.*?^```$", "", (ROOT / page).read_text(), flags=re.M | re.S)
+    for block in re.findall(r"(?:^ {4}.*\n(?:\n+(?= {4}))?)+", text, re.M):
+        lines = [line[4:] for line in block.splitlines()]
+        if not lines[0].startswith(("$ ", CTRL_C)):
+            continue
+        for line in lines:
+            if line == CTRL_C:
+                found.append(Step(CTRL_C))
+            elif line.startswith("$ "):
+                found.append(Step(line[2:]))
+            elif line.strip():
+                found[-1].printed.append(line)
+    return found
+
+
+@contextmanager
+def network() -> Iterator[list[str]]:
+    """Give a network of its own, in which each port is free: the words before a command of it. Skips without one."""
+    if shutil.which("ip") is None:
+        pytest.skip("there is no ip command (Debian: apt-get install iproute2)")
+    inside = "ip link set lo up && echo ready && exec sleep infinity"
+    with subprocess.Popen(
+        ["unshare", "--map-root-user", "--net", "sh", "-c", inside],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as holder:  # fmt: skip
+        assert holder.stdout is not None
+        assert holder.stderr is not None
+        try:
+            if holder.stdout.readline() != "ready\n":
+                pytest.skip(f"network namespaces are not permitted here: {holder.stderr.read().strip()}")
+            yield ["nsenter", f"--target={holder.pid}", "--user", "--net", "--preserve-credentials"]
+        finally:
+            holder.kill()
+
+
+@dataclass
+class Terminal:
+    """A command that was started, and the file of what it prints."""
+
+    command: str
+    process: subprocess.Popen[bytes]
+    file: Path
+
+    def output(self) -> str:
+        """All that it has printed."""
+        return self.file.read_text()
+
+    def signal(self, number: int) -> None:
+        """Signal the command and what it has started, if it still runs."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, number)
+
+
+class Shell:
+    """A reader who types the commands of a page, in as many terminals as it takes."""
+
+    def __init__(self, words: list[str], directory: Path, environment: dict[str, str]) -> None:
+        self._words, self._directory = words, directory
+        self._environment = {**os.environ, **environment}
+        self._exports: list[str] = []
+        self._terminals: list[Terminal] = []
+
+    def follow(self, page: str | Path) -> None:
+        """Run all sessions of a page, and end what runs then."""
+        try:
+            for step in steps(page):
+                self._take(step)
+        finally:
+            for terminal in self._terminals:
+                terminal.signal(signal.SIGKILL)
+                terminal.process.wait()
+
+    def _take(self, step: Step) -> None:
+        if step.command == CTRL_C:
+            self._interrupt()
+        elif step.command.startswith("export "):
+            self._exports.append(step.command)
+        elif step.runs_on:
+            self._wait(step, self._start(step.command).output)
+        elif ASKS.match(step.command):
+            self._wait(step, lambda: self._run(step.command))
+        else:
+            output = self._run(step.command)
+            assert step.is_told_by(output), _differs(step, output)
+
+    def _start(self, command: str) -> Terminal:
+        """Start a command in a terminal of its own."""
+        file = Path(self._environment["HOME"]) / f"terminal-{time.monotonic_ns()}"
+        with file.open("w") as output:
+            process = subprocess.Popen(
+                [*self._words, "sh", "-c", "\n".join([*self._exports, command])], cwd=self._directory,
+                env=self._environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )  # fmt: skip
+        self._terminals.append(Terminal(command, process, file))
+        return self._terminals[-1]
+
+    def _run(self, command: str) -> str:
+        """Run a command to its end, which must be a good one; returns what it prints."""
+        terminal = self._start(command)
+        code = terminal.process.wait(SECONDS_MAX)
+        self._terminals.remove(terminal)
+        assert code == 0, f"$ {command}\n{terminal.output()}"
+        return terminal.output()
+
+    def _wait(self, step: Step, look: Callable[[], str]) -> None:
+        """Wait until a command has printed, or prints, what the page has."""
+        end = time.monotonic() + SECONDS_MAX
+        while not step.is_told_by(output := look()):
+            assert time.monotonic() < end, _differs(step, output)
+            time.sleep(PAUSE_S)
+
+    def _interrupt(self) -> None:
+        """Press Ctrl-C where the last command was started that still runs."""
+        terminal = self._terminals.pop()
+        terminal.signal(signal.SIGINT)
+        terminal.process.wait(SECONDS_MAX)
+        assert "Traceback" not in terminal.output(), f"$ {terminal.command}\n{terminal.output()}"
+
+
+def _differs(step: Step, output: str) -> str:
+    return "\n".join([f"$ {step.command}", "the page has", *step.printed, "and it prints", output])
