@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.testing.running import import_path
-from tests.support.pages import ROOT, Shell, Step, network, steps
+from tests.support.pages import ROOT, Shell, Step, network, spans, steps
 
 pytestmark = pytest.mark.e2e
 
@@ -37,20 +37,21 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return {"HOME": str(home), "PATH": path, "PYTHONPATH": import_path(ROOT), "BARNABAS_COMPILED": "no"}
 
 
-def follow(page: str, directory: Path, environment: dict[str, str]) -> None:
-    """Run all sessions of a page in a directory."""
-    with network() as words:
-        Shell(words, directory, environment).follow(page)
-
-
 def test_the_tutorial_goes_as_it_is_printed(environment: dict[str, str]) -> None:
     if not (ROOT / ".venv" / "bin" / "barnabas").exists():
         pytest.skip("the checkout has no .venv: make setup")
-    follow("docs/tutorial.md", ROOT, environment)
+    with network() as words, Shell(words, ROOT, environment) as shell:
+        shell.follow("docs/tutorial.md")
 
 
 def test_who_comes_from_elsewhere_finds_what_is_printed(tmp_path: Path, environment: dict[str, str]) -> None:
-    follow("docs/coming-from.md", tmp_path, environment)
+    page = "docs/coming-from.md"
+    (tmp_path / "records.txt").write_text("one\ntwo\n")
+    with network() as words, Shell(words, tmp_path, environment) as shell:
+        shell.follow(page)
+        assert len(spans(page)) > 10
+        for command in spans(page):
+            shell.run(command)
 
 
 # --- how a page is read ---------------------------------------------------------------------------------------
@@ -83,5 +84,5 @@ def test_other_output_than_the_pages_fails(tmp_path: Path, environment: dict[str
     page = tmp_path / "page.md"
     for text, message in (("$ echo one\n    two", "the page has\ntwo"), ("$ false", "\\$ false")):
         page.write_text(f"    {text}\n")
-        with pytest.raises(AssertionError, match=message):
-            Shell([], tmp_path, environment).follow(page)
+        with pytest.raises(AssertionError, match=message), Shell([], tmp_path, environment) as shell:
+            shell.follow(page)

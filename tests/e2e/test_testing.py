@@ -129,6 +129,7 @@ def test_in_asyncio() -> None:
         ("docs/how-to/trio-client.md", 1, r"b'40'\n"),
         ("docs/how-to/trio-client.md", 2, "1\ndeleting no-such: UNKNOWN_TOPIC_OR_PARTITION\n"),
         ("docs/how-to/trio-client.md", 3, "SCRAM-SHA-512\n"),
+        ("docs/coming-from.md", 1, r"\[\(6,\), \(\)\]\n1\n"),
     ],
 )
 def test_the_examples_run_as_they_are_printed(page: str, number: int, said: str) -> None:

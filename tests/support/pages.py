@@ -1,7 +1,8 @@
 """Samples of pages, and sessions of a shell in them, run as they are printed.
 
-A session is an indented block that begins with a `$`. Each line with one is a command; those after it are what it prints, with
-`...` for what differs from run to run. A command whose last line is `...` runs on, in a terminal of its own, until a line `^C`.
+A session is an indented block that begins with a `$`. Each line with one is a command; those after it are what it prints,
+with `...` for what differs from run to run. A command whose last line is `...` runs on, in a terminal of its own, until
+a line `^C`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -28,9 +30,14 @@ ASKS = re.compile(r"barnabas (groups (list|describe)|lag)\b")
 """Commands that may be given again until a group is as far as the page says."""
 
 
+def _text(page: str | Path) -> str:
+    """Return a page, which is named as seen from the top, or anywhere else."""
+    return (ROOT / page).read_text()
+
+
 def samples(page: str | Path, language: str = "python") -> list[str]:
     """Blocks of a page that are fenced as code of a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / page).read_text(), re.M | re.S)
+    return re.findall(rf"^```{language}\n(.*?)^```$", _text(page), re.M | re.S)
 
 
 @dataclass
@@ -46,7 +53,7 @@ class Step:
         return self.printed[-1:] == [GOES_ON]
 
     def is_told_by(self, output: str) -> bool:
-        """Say whether an output is what the page prints; of a command that runs on, whether all of it is there, in any order."""
+        """Say whether an output is what the page prints; of what runs on, whether it has all lines, in any order."""
         lines = [" ".join(line.split()) for line in output.splitlines() if line.strip()]
         wanted = [_pattern(line) for line in self.printed]
         if self.runs_on:
@@ -64,7 +71,7 @@ def _pattern(line: str) -> re.Pattern[str]:
 def steps(page: str | Path) -> list[Step]:
     """Commands of all sessions of a page, in their order."""
     found: list[Step] = []
-    text = re.sub(r"^```.*?^```$", "", (ROOT / page).read_text(), flags=re.M | re.S)
+    text = re.sub(r"^```.*?^```$", "", _text(page), flags=re.M | re.S)
     for block in re.findall(r"(?:^ {4}.*\n(?:\n+(?= {4}))?)+", text, re.M):
         lines = [line[4:] for line in block.splitlines()]
         if not lines[0].startswith(("$ ", CTRL_C)):
@@ -77,6 +84,13 @@ def steps(page: str | Path) -> list[Step]:
             elif line.strip():
                 found[-1].printed.append(line)
     return found
+
+
+def spans(page: str | Path) -> list[str]:
+    """Commands of ours in backticks which ask a broker, those with a name of something among them."""
+    return re.findall(
+        r"`(barnabas (?:doctor|(?:produce|consume|topics|groups|brokers|configs) [^`\n]+))`", _text(page)
+    )
 
 
 @contextmanager
@@ -118,7 +132,7 @@ class Terminal:
 
 
 class Shell:
-    """A reader who types the commands of a page, in as many terminals as it takes."""
+    """A reader who types commands, in as many terminals as it takes, and closes all of them at the end of the block."""
 
     def __init__(self, words: list[str], directory: Path, environment: dict[str, str]) -> None:
         self._words, self._directory = words, directory
@@ -126,15 +140,18 @@ class Shell:
         self._exports: list[str] = []
         self._terminals: list[Terminal] = []
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for terminal in self._terminals:
+            terminal.signal(signal.SIGKILL)
+            terminal.process.wait()
+
     def follow(self, page: str | Path) -> None:
-        """Run all sessions of a page, and end what runs then."""
-        try:
-            for step in steps(page):
-                self._take(step)
-        finally:
-            for terminal in self._terminals:
-                terminal.signal(signal.SIGKILL)
-                terminal.process.wait()
+        """Run all sessions of a page. What has no Ctrl-C runs on."""
+        for step in steps(page):
+            self._take(step)
 
     def _take(self, step: Step) -> None:
         if step.command == CTRL_C:
@@ -144,9 +161,9 @@ class Shell:
         elif step.runs_on:
             self._wait(step, self._start(step.command).output)
         elif ASKS.match(step.command):
-            self._wait(step, lambda: self._run(step.command))
+            self._wait(step, lambda: self.run(step.command))
         else:
-            output = self._run(step.command)
+            output = self.run(step.command)
             assert step.is_told_by(output), _differs(step, output)
 
     def _start(self, command: str) -> Terminal:
@@ -161,7 +178,7 @@ class Shell:
         self._terminals.append(Terminal(command, process, file))
         return self._terminals[-1]
 
-    def _run(self, command: str) -> str:
+    def run(self, command: str) -> str:
         """Run a command to its end, which must be a good one; returns what it prints."""
         terminal = self._start(command)
         code = terminal.process.wait(SECONDS_MAX)
