@@ -83,7 +83,8 @@ gen: $(VENV)/.ready-test  ## generate the codecs from schemas/ and the reference
 	$(BIN)/python -m tools.reference
 
 site: $(VENV)/.ready-site  ## build the site of the documentation in build/site; a link that leads nowhere fails it
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet $(ARGS)
+	@# --quiet would hide the warnings that --strict counts
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict $(ARGS)
 	@echo "build/site/index.html; with its search: python3 -m http.server --bind 127.0.0.1 --directory build/site"
 
 compat: $(VENV)/.ready-test $(WITH_CODE)  ## stock clients against the broker: the matrix (ARGS="--clients a,b")

@@ -17,6 +17,7 @@ from xml.etree.ElementTree import Element
 
 from markdown import Extension, Markdown
 from markdown.treeprocessors import Treeprocessor
+from markdown.util import AtomicString
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.plugins import get_plugin_logger
 from mkdocs.structure.files import File, Files, InclusionLevel
@@ -25,10 +26,8 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-LOADED = re.compile(
-    r"<(?:script|img|iframe|link(?! rel=\"?canonical))\b[^>]*?\b(?:src|href)=\"?((?:https?:)?//[^\s\">]+)"
-)
-"""What a page has a browser load from another host."""
+LOADED = re.compile(r"<(?:script|img|iframe|link)\b[^>]*?\b(?:src|href)=\"?((?:https?:)?//[^\s\">]+)")
+"""An address of another host from which a browser loads a part of a page."""
 BEFORE_MKDOCS = 5
 """Priority of a tree processor: after the links of a page are found (20), before MkDocs checks them (0)."""
 
@@ -80,7 +79,8 @@ def text_of(path: Path) -> str:
     """Return the page that shows a file as it is, or what is in a directory."""
     title = f"# {path.relative_to(ROOT)}\n\n"
     if path.is_dir():
-        return title + "".join(f"- `{one.name}{'/' * one.is_dir()}`\n" for one in sorted(path.iterdir()))
+        names = sorted(one.name + "/" * one.is_dir() for one in path.iterdir())
+        return title + "".join(f"- `{name}`\n" for name in names if not name.startswith((".", "__")))
     return f"{title}`````{path.suffix[1:]}\n{path.read_text().rstrip()}\n`````\n"
 
 
@@ -92,8 +92,11 @@ class Links(Treeprocessor):
     source = "index.md"
 
     def run(self, root: Element) -> None:
-        """Change the links below an element."""
+        """Change the links below an element, and bars of code in tables, which are shown without their backslash."""
         for element in root.iter():
+            if element.tag in ("td", "th"):
+                for code in element.iter("code"):
+                    code.text = AtomicString((code.text or "").replace("\\|", "|"))
             key = {"a": "href", "img": "src"}.get(element.tag)
             link = element.get(key, "") if key else ""
             path = target_of(link, self.page)
@@ -123,7 +126,7 @@ links = LinksExtension()
 
 def on_config(config: MkDocsConfig) -> None:
     """Take part in rendering, and let the navigation name pages by patterns."""
-    config.markdown_extensions.append(links)  # type: ignore[arg-type]
+    config.markdown_extensions.append(links)
     config.nav = _expanded(config.nav)
 
 

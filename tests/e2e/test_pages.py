@@ -15,7 +15,7 @@ from tests.support.pages import ROOT, Shell, Step, network, spans, steps
 pytestmark = pytest.mark.e2e
 
 SET_UP = (".venv/bin/python", ".venv/.ready-run", ".venv/.ready-build", ".venv/.bytecode")
-"""What the tests' own environment has already: `make` takes it as it is."""
+"""Parts of the tests' own environment, which `make` takes as they are."""
 
 
 def program(path: Path, text: str) -> None:
