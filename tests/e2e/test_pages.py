@@ -16,6 +16,8 @@ pytestmark = pytest.mark.e2e
 
 SET_UP = (".venv/bin/python", ".venv/.ready-run", ".venv/.ready-build", ".venv/.bytecode")
 """Parts of the tests' own environment, which `make` takes as they are."""
+OF_MAKE = [f"--unset={name}" for name in ("ARGS", "MAKEFLAGS", "MAKELEVEL", "MFLAGS")]
+"""Words by which the `make` that runs the tests says nothing to the one that they start."""
 
 
 def program(path: Path, text: str) -> None:
@@ -31,7 +33,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     home.mkdir()
     programs.mkdir()
     old = " ".join(f"--old-file={name}" for name in SET_UP)
-    program(programs / "make", f'{shutil.which("make")} {old} "$@"')
+    program(programs / "make", f'env {" ".join(OF_MAKE)} {shutil.which("make")} {old} "$@"')
     program(programs / "barnabas", f'{sys.executable} -m barnabas "$@"')
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
     return {"HOME": str(home), "PATH": path, "PYTHONPATH": import_path(ROOT), "BARNABAS_COMPILED": "no"}
