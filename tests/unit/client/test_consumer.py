@@ -103,6 +103,20 @@ async def test_positions_move_as_they_are_told(bootstrap: str) -> None:
         assert consumer.assignment == {("t", 1)}
 
 
+async def test_a_position_that_moves_while_a_fetch_begins_stays_where_it_was_moved_to(bootstrap: str) -> None:
+    await fill(bootstrap, 20)
+    async with open_consumer(bootstrap, settings=settings_of(fetch_wait_ms_max=1)) as consumer:
+        consumer.assign([PLACE])
+        for attempt in range(60):
+            consumer.seek(PLACE, 3)
+            for _ in range(attempt % 6):
+                await trio.lowlevel.checkpoint()
+            consumer.seek_to_end(PLACE)
+            assert await consumer.position(PLACE) == 20
+            await trio.sleep(0.01)  # until a fetch that was begun is answered
+            assert await consumer.position(PLACE) == 20
+
+
 async def test_a_paused_partition_hands_nothing_out_and_loses_nothing(bootstrap: str) -> None:
     await fill(bootstrap, 8, partitions=2)
     async with open_consumer(bootstrap, settings=settings_of()) as consumer:

@@ -49,6 +49,10 @@ _METADATA_IS_OLD = (
 )
 
 
+Asked = dict[TopicPartition, tuple[Partition, int, int]]
+"""What a request is about: partition, its number of seeks then, and the offset."""
+
+
 class _Broker:
     """Fetches from one broker."""
 
@@ -135,7 +139,11 @@ class Fetcher:
             size = min(room, self._settings.fetch_bytes_max)
             self._reserved_bytes += size
             broker.is_busy = True
-            self._nursery.start_soon(self._fetch, source, broker, partitions, size)
+            # Noted now: a position that is moved before the task begins is not asked for.
+            asked = {one.place: (one, one.seeks, one.fetch_offset) for one in partitions}
+            for partition in partitions:
+                partition.is_under_way = True
+            self._nursery.start_soon(self._fetch, source, broker, asked, size)
         return next_look
 
     def _is_fetchable(self, partition: Partition) -> bool:
@@ -161,14 +169,12 @@ class Fetcher:
 
     # --- fetching -------------------------------------------------------------------------------------------
 
-    async def _fetch(self, source: int, broker: _Broker, partitions: list[Partition], size: int) -> None:
-        asked = {one.place: (one, one.seeks, one.fetch_offset) for one in partitions}
-        for partition in partitions:
-            partition.is_under_way = True
+    async def _fetch(self, source: int, broker: _Broker, asked: Asked, size: int) -> None:
+        partitions = [one for one, _, _ in asked.values()]
         settings = self._client.settings
         try:
             connection = await self._client.broker(source, lane=LANE)
-            response, names = await self._ask(connection, broker, partitions, size)
+            response, names = await self._ask(connection, broker, asked, size)
         except ClientError as error:
             broker.session.end()
             broker.retry_at = trio.current_time() + (
@@ -192,22 +198,22 @@ class Fetcher:
             self.wake()
 
     async def _ask(
-        self, connection: Connection, broker: _Broker, partitions: list[Partition], size: int
+        self, connection: Connection, broker: _Broker, asked: Asked, size: int
     ) -> tuple[FetchResponse, dict[bytes, str]]:
         """Send a request, and return its answer with the names of topics by their ids. Raises ClientError."""
         settings = self._settings
-        ids = {one.place.topic: self._topics.infos[one.place.topic].id for one in partitions}
+        ids = {place.topic: self._topics.infos[place.topic].id for place in asked}
         version = connection.version_of(
             FETCH, VERSION_MAX if all(map(any, ids.values())) else BY_NAME_VERSION
         )
         wanted = {
-            one.place: Wanted(
-                ids[one.place.topic] if version >= IDS_SINCE else b"",
-                one.fetch_offset,
+            place: Wanted(
+                ids[place.topic] if version >= IDS_SINCE else b"",
+                offset,
                 min(size, settings.partition_bytes_max * one.bytes_max_factor),
                 one.leader_epoch,
             )
-            for one in partitions
+            for place, (one, _, offset) in asked.items()
         }
         request = FetchRequest(
             max_wait_ms=settings.fetch_wait_ms_max, min_bytes=settings.fetch_bytes_min, max_bytes=size
@@ -238,7 +244,7 @@ class Fetcher:
         self,
         response: FetchResponse,
         names: dict[bytes, str],
-        asked: dict[TopicPartition, tuple[Partition, int, int]],
+        asked: Asked,
         source: int,
     ) -> None:
         for topic in response.responses:
