@@ -37,7 +37,7 @@ SEND_STALLED_SECONDS: Final = 10.0
 
 SHED_INTERVAL_SECONDS: Final = 1.0
 
-GIVE_BACK_BYTES = 32 * MIB
+GIVE_BACK_BYTES = 16 * MIB
 GIVE_BACK_AFTER_LOOKS: Final = 3
 """When for so long so much less is held than some time before, the process gives back what is free."""
 
