@@ -50,7 +50,7 @@ _METADATA_IS_OLD = (
 
 
 Asked = dict[TopicPartition, tuple[Partition, int, int]]
-"""What a request is about: partition, its number of seeks then, and the offset."""
+"""Partitions that a request is about: each with its number of seeks and its offset when that was decided."""
 
 
 class _Broker:
