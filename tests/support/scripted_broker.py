@@ -10,6 +10,7 @@ import trio
 import trio.testing
 
 from barnabas.client import Endpoint
+from barnabas.client.background import background
 from barnabas.wire.generated.api_versions import ApiVersionsResponse
 from barnabas.wire.generated.fetch import FetchResponse
 from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
@@ -82,17 +83,9 @@ class ScriptedCluster:
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         """Serve connections for the length of the block; what it raises leaves it as it is."""
-        failure: Exception | None = None
-        async with trio.open_nursery() as nursery:
+        async with background() as nursery:
             self.spawn = nursery.start_soon
-            try:
-                yield
-            except Exception as error:
-                failure = error
-            finally:
-                nursery.cancel_scope.cancel()
-        if failure is not None:
-            raise failure
+            yield
 
     async def dial(self, endpoint: Endpoint) -> trio.abc.Stream:
         """Connect to one of the brokers. Raises ConnectionRefusedError."""

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import trio
 
+from barnabas.client.background import background
 from barnabas.client.connection import Connection, Dial, dial_tcp, start_connection
 from barnabas.client.errors import ClientError, ClosedError, ConnectionLostError, ResponseError, check
 from barnabas.client.settings import ClientSettings, Endpoint, parse_bootstrap
@@ -360,15 +361,9 @@ async def open_client(
     What the block raises leaves it as it is, not in an exception group.
     """
     endpoints = parse_bootstrap(bootstrap) if isinstance(bootstrap, str) else list(bootstrap)
-    failure: Exception | None = None
-    async with trio.open_nursery() as nursery:
+    async with background() as nursery:
         client = Client(nursery, endpoints, settings or ClientSettings(), dial)
         try:
             yield client
-        except Exception as error:
-            failure = error
         finally:
             client.close()
-            nursery.cancel_scope.cancel()
-    if failure is not None:
-        raise failure

@@ -17,6 +17,7 @@ from dataclasses import replace
 
 import trio
 
+from barnabas.client.background import background
 from barnabas.client.client import Client, open_client
 from barnabas.client.connection import Dial, dial_tcp
 from barnabas.client.consuming import offsets
@@ -472,8 +473,7 @@ async def open_consumer(
     """
     chosen = settings or ConsumerSettings()
     common = replace(client_settings or ClientSettings(), creates_topics=chosen.creates_topics)
-    failure: BaseException | None = None
-    async with open_client(bootstrap, common, dial=dial) as client, trio.open_nursery() as nursery:
+    async with open_client(bootstrap, common, dial=dial) as client, background() as nursery:
         consumer = Consumer(client, chosen)
         try:
             consumer._start(nursery)
@@ -486,13 +486,8 @@ async def open_consumer(
                     await _finish_quietly(consumer)
                 raise
             await consumer._finish(is_well=True)
-        except Exception as error:
-            failure = error
         finally:
             consumer._is_closed = True
-            nursery.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
 
 
 async def _finish_quietly(consumer: Consumer) -> None:

@@ -17,6 +17,7 @@ from dataclasses import replace
 
 import trio
 
+from barnabas.client.background import background
 from barnabas.client.client import Client, open_client
 from barnabas.client.connection import Dial, dial_tcp
 from barnabas.client.errors import (
@@ -371,8 +372,7 @@ async def open_producer(
     """
     chosen = settings or ProducerSettings()
     common = replace(client_settings or ClientSettings(), creates_topics=chosen.creates_topics)
-    failure: BaseException | None = None
-    async with open_client(bootstrap, common, dial=dial) as client, trio.open_nursery() as nursery:
+    async with open_client(bootstrap, common, dial=dial) as client, background() as nursery:
         producer = Producer(client, chosen, partitioner)
         try:
             await producer._start(nursery)
@@ -382,13 +382,8 @@ async def open_producer(
                 await producer._finish_quickly()
                 raise
             await producer._finish()
-        except Exception as error:
-            failure = error
         finally:
             producer._is_closed = True
-            nursery.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
 
 
 def _pairs(headers: HeaderPairs) -> Headers:

@@ -25,7 +25,7 @@ from barnabas.client import (
     open_client,
     open_consumer,
 )
-from barnabas.commands.beside import beside
+from barnabas.client.background import background
 from barnabas.commands.connection import NAMES, Connecting, connecting_of, connection_options
 from barnabas.commands.errors import CommandError
 from barnabas.commands.parsing import moment_ms
@@ -224,11 +224,12 @@ async def _run(connecting: Connecting, options: dict[str, Any], printer: Printer
 
     settings = _settings(connecting.properties, options)
     async with (
-        beside(end_at_signal),
+        background() as nursery,
         open_consumer(
             connecting.bootstrap, settings=settings, client_settings=connecting.settings
         ) as consumer,
     ):
+        nursery.start_soon(end_at_signal)
         with scope:
             if options["group"] is not None:
                 await _print_group(consumer, options, printer)

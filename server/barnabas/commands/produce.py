@@ -16,7 +16,7 @@ import click
 import trio
 
 from barnabas.client import Delivery, Producer, ProducerSettings, open_producer
-from barnabas.commands.beside import beside
+from barnabas.client.background import background
 from barnabas.commands.errors import CommandError
 from barnabas.commands.output import Table
 from barnabas.commands.parsing import moment_ms
@@ -122,7 +122,8 @@ async def COMMAND(session: Session, topic: str, values: tuple[str, ...], **optio
     sent = Sent(trio.current_time())
     async with AsyncExitStack() as stack:
         if not options["quiet"] and sys.stderr.isatty():
-            await stack.enter_async_context(beside(_show_progress, sent))
+            nursery = await stack.enter_async_context(background())
+            nursery.start_soon(_show_progress, sent)
         common = replace(session.client.settings, creates_topics=options["auto_create"])
         async with open_producer(session.connecting.bootstrap, settings, client_settings=common) as producer:
             records = await stack.enter_async_context(aclosing(_records(values, reading, options)))

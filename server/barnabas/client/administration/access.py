@@ -93,19 +93,7 @@ class Access(Base):
 
         response = await self.client.ask(DescribeAclsRequest(*_filter_fields(filter_ or Acl())))
         check(response.error_code, "listing ACLs", response.error_message)
-        return sorted(
-            Acl(
-                _word(RESOURCE_TYPES, found.resource_type),
-                found.resource_name,
-                _word(PATTERN_TYPES, found.pattern_type),
-                one.principal,
-                one.host,
-                _word(OPERATIONS, one.operation),
-                _word(PERMISSIONS, one.permission_type),
-            )
-            for found in response.resources
-            for one in found.acls
-        )
+        return sorted(_acl(found, one) for found in response.resources for one in found.acls)
 
     async def create_acls(self, acls: Iterable[Acl]) -> dict[Acl, Outcome]:
         """Make ACLs."""
@@ -127,15 +115,7 @@ class Access(Base):
         (result,) = (await self.client.ask_controller(request)).filter_results
         check(result.error_code, "deleting ACLs", result.error_message)
         return {
-            Acl(
-                _word(RESOURCE_TYPES, one.resource_type),
-                one.resource_name,
-                _word(PATTERN_TYPES, one.pattern_type),
-                one.principal,
-                one.host,
-                _word(OPERATIONS, one.operation),
-                _word(PERMISSIONS, one.permission_type),
-            ): outcome(one.error_code, "deleting an ACL", one.error_message)
+            _acl(one, one): outcome(one.error_code, "deleting an ACL", one.error_message)
             for one in result.matching_acls
         }
 
@@ -287,6 +267,19 @@ class Access(Base):
         )
         for result in response.entries:
             check(result.error_code, "changing quotas", result.error_message)
+
+
+def _acl(resource: Any, entry: Any) -> Acl:
+    """Return an ACL, from the fields of an answer that name the resource and those of one entry."""
+    return Acl(
+        _word(RESOURCE_TYPES, resource.resource_type),
+        resource.resource_name,
+        _word(PATTERN_TYPES, resource.pattern_type),
+        entry.principal,
+        entry.host,
+        _word(OPERATIONS, entry.operation),
+        _word(PERMISSIONS, entry.permission_type),
+    )
 
 
 def _word(words: Sequence[str], number: int) -> str:

@@ -1,0 +1,23 @@
+"""A nursery for tasks beside a block."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import trio
+
+
+@asynccontextmanager
+async def background() -> AsyncIterator[trio.Nursery]:
+    """Give a nursery whose tasks end with the block; what that raises leaves it as it is, not in an exception group."""
+    failure: Exception | None = None
+    async with trio.open_nursery() as nursery:
+        try:
+            yield nursery
+        except Exception as error:
+            failure = error
+        finally:
+            nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
