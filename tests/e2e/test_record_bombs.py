@@ -1,13 +1,14 @@
 """Few bytes that mean much work, over plain sockets: the answer is Kafka's, and others are served in between.
 
-That others are served is counted: how many requests of a bystander, one after the other, are answered while the bomb is
-in hand. A broker that does the work in one go answers one or two.
+That others are served is measured: a bystander asks one question after the other while the bomb is in hand, and its
+longest wait is a small part of the bomb's time. A broker that does the work in one go keeps the bystander for all of it.
 """
 
 from __future__ import annotations
 
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random
@@ -32,6 +33,7 @@ from .conftest import BrokerProcess
 pytestmark = pytest.mark.e2e
 
 SECONDS_MAX = 60
+SHORT_SECONDS = 0.03
 NOW = 1_700_000_000_000
 PRODUCE, FETCH, LIST_OFFSETS, API_VERSIONS, CREATE_TOPICS = 0, 1, 2, 18, 19
 EMPTY_RECORD = bytes((12, 0, 0, 0, 1, 1, 0))  # of offset delta 0
@@ -69,18 +71,33 @@ def ask(connection: socket.socket, key: int, version: int, request: Any) -> Any:
     return decode_response(answer(connection), key, version)[1]
 
 
-def ask_beside(broker: BrokerProcess, connection: socket.socket, key: int, version: int, request: Any) -> Any:
-    """Ask, and count how many questions of somebody else are answered meanwhile: (response, count)."""
-    served = 0
-    with connected(broker) as bystander:
-        bystander.sendall(QUESTION)
-        answer(bystander)
-        send(connection, key, version, request)
-        while not is_readable(connection, 0):
+def ask_beside(
+    broker: BrokerProcess, connection: socket.socket, key: int, version: int, request: Any, attempts: int = 3
+) -> Any:
+    """Ask while somebody else asks too, whose longest wait must be short in one of `attempts`: the last response.
+
+    Short is at most a third of the whole time, or SHORT_SECONDS. A machine that gives the processes no time may fail an
+    attempt; a broker that does the work in one go fails all.
+    """
+    waits = []
+    for _ in range(attempts):
+        longest = 0.0
+        with connected(broker) as bystander:
             bystander.sendall(QUESTION)
             answer(bystander)
-            served += 1
-    return decode_response(answer(connection), key, version)[1], served
+            send(connection, key, version, request)
+            start = time.perf_counter()
+            while not is_readable(connection, 0):
+                asked = time.perf_counter()
+                bystander.sendall(QUESTION)
+                answer(bystander)
+                longest = max(longest, time.perf_counter() - asked)
+        taken = time.perf_counter() - start
+        response = decode_response(answer(connection), key, version)[1]
+        waits.append((longest, taken))
+        if longest <= max(taken / 3, SHORT_SECONDS):
+            return response
+    raise AssertionError(f"a bystander waited too long (its longest wait, all of the time): {waits}")
 
 
 def create(connection: socket.socket, name: str, **configs: str) -> None:
@@ -180,10 +197,8 @@ def test_produce(broker: BrokerProcess, name: str) -> None:
     topic = f"bomb-{list(BOMBS).index(name)}"
     with connected(broker) as connection:
         create(connection, topic, **configs)
-        response, served = ask_beside(broker, connection, PRODUCE, 7, produce(topic, records))
+        response = ask_beside(broker, connection, PRODUCE, 7, produce(topic, records))
         assert code_of(response) == code
-        if not name.startswith("more"):  # which are refused at once
-            assert served >= 5
 
 
 def test_produce_of_an_old_message_set(broker: BrokerProcess) -> None:
@@ -192,9 +207,8 @@ def test_produce_of_an_old_message_set(broker: BrokerProcess) -> None:
         create(connection, "old-bomb")
         for codec in (Codec.NONE, Codec.GZIP):
             records = legacy.encode_message_set(small, magic=1, codec=codec)
-            response, served = ask_beside(broker, connection, PRODUCE, 2, produce("old-bomb", records))
+            response = ask_beside(broker, connection, PRODUCE, 2, produce("old-bomb", records))
             assert code_of(response) == (ErrorCode.MESSAGE_TOO_LARGE if codec is Codec.NONE else 0)
-            assert served >= 5
 
 
 def fetch_old(topic: str, bytes_max: int) -> FetchRequest:
@@ -224,14 +238,13 @@ def test_fetch_of_old_versions_converts_little_and_gives_way(broker: BrokerProce
         create(connection, "converted-many", max_message_bytes="10000000")
         raw = building.encode_batch(many, codec=Codec.GZIP)
         assert code_of(ask(connection, PRODUCE, 7, produce("converted-many", raw))) == 0
-        response, served = ask_beside(broker, connection, FETCH, 2, fetch_old("converted-many", 50_000_000))
+        response = ask_beside(broker, connection, FETCH, 2, fetch_old("converted-many", 50_000_000))
         (partition,) = response.responses[0].partitions
         assert partition.error_code == 0
         found = sum(
             len(legacy.read_records(partition.records, at)) for at, _ in batch.iter_batches(partition.records)
         )
         assert found == 200_000
-        assert served >= 5
 
 
 def test_offsets_by_timestamp_where_timestamps_do_not_rise(broker: BrokerProcess) -> None:
@@ -247,8 +260,7 @@ def test_offsets_by_timestamp_where_timestamps_do_not_rise(broker: BrokerProcess
         assert code_of(ask(connection, PRODUCE, 7, produce("level", last))) == 0
         query = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=NOW + 5)
         topic = ListOffsetsRequest.ListOffsetsTopic(name="level", partitions=[query])
-        response, served = ask_beside(
+        response = ask_beside(
             broker, connection, LIST_OFFSETS, 5, ListOffsetsRequest(replica_id=-1, topics=[topic])
         )
         assert response.topics[0].partitions[0].offset == 30_000
-        assert served >= 2
