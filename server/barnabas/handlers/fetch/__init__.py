@@ -55,5 +55,5 @@ class Fetch:
             self.fetch_sessions,
             self.failures,
         )
-        response = fetch.answered_at_once()
+        response = fetch.answer_nowait()
         return Deferred(fetch.rest) if response is None else response

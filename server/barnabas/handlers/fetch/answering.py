@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 from barnabas.cluster.metadata.endpoints import advertised_nodes
 from barnabas.coordinators.statemachine.decision import slices
 from barnabas.errors import RequestError
-from barnabas.handlers.fetch.reading import Reader, Served, answer_error
+from barnabas.handlers.fetch.passes import Served
+from barnabas.handlers.fetch.reading import Reader, answer_error
 from barnabas.serving.fetch_sessions import EPOCH_FINAL, EPOCH_INITIAL, NO_SESSION, Session, SessionPartition
 from barnabas.wire.extent import has_more_entries
 from barnabas.wire.generated.errors import ErrorCode
@@ -44,7 +45,7 @@ def last_of_each(named: list[SessionPartition]) -> list[SessionPartition]:
 
 
 class FetchAnswer:
-    """One fetch. Lifecycle: `answered_at_once`, and if that is None, `rest`."""
+    """One fetch. Lifecycle: `answer_nowait`, and if that is None, `rest`."""
 
     __slots__ = (
         "_budget",
@@ -90,25 +91,24 @@ class FetchAnswer:
         self._reader: Reader | None = None
         self._leaders: set[int] = set()  # where errors say that the leader is
 
-    def answered_at_once(self) -> FetchResponse | None:
+    def answer_nowait(self) -> FetchResponse | None:
         """Answer if that takes one step and no waiting; None where there is more to do. Raises RequestError."""
         if self._context.quotas is not None or has_more_entries(self._request, PARTITIONS_PER_STEP):
             return None
         reader = self._begin(last_of_each([*self._named(self._request.topics)]))
-        done = reader.result
         try:
-            if not reader.read_some() or self._must_wait(reader) or done.unconverted:
+            if not reader.read_some() or self._must_wait(reader) or reader.result.unconverted:
                 return None
         except BaseException:
             reader.end()
             raise
         reader.end()
         response = FetchResponse(session_id=self._session_id)
-        self._tell(response, done.served)
+        self._tell(response, reader.result.served)
         return self._complete(response)
 
     async def rest(self) -> FetchResponse:
-        """Go on from where `answered_at_once` has stopped. Raises RequestError."""
+        """Go on from where `answer_nowait` has stopped. Raises RequestError."""
         reader = self._reader
         if reader is None:
             reader = self._begin(await self._named_in_steps())
@@ -119,7 +119,7 @@ class FetchAnswer:
         try:
             done = await reader.read_rest()
             if self._must_wait(reader):
-                done = await reader.wait_and_read(done)
+                done = await reader.wait_and_read()
         finally:
             reader.end()
         session = self._session
@@ -203,7 +203,6 @@ class FetchAnswer:
             budget=self._budget,
             failures=self._failures,
         )
-        reader.begin(is_first=True)
         return reader
 
     def _find_session(self, named: list[SessionPartition]) -> None:

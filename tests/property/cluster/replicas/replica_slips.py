@@ -10,7 +10,7 @@ from barnabas.cluster.replicas.alter_partition import RemoteAlterPartition
 from barnabas.cluster.replicas.replica import Replica
 from barnabas.cluster.replication.follower import Truncation
 from barnabas.cluster.replication.leader import LeaderState
-from barnabas.handlers.fetch import reading as fetch_reading
+from barnabas.handlers.fetch import passes as fetch_passes
 from tests.support.replicas import TOPIC
 
 KEY = (TOPIC, 0)
@@ -129,7 +129,7 @@ SLIPS = {
     "a follower believes that it has committed all": (
         following, "follower_high_watermark", lambda leader, end, known: end,
     ),
-    "epochs of logs are not compared": (fetch_reading, "diverging_epoch", lambda *_: None),
+    "epochs of logs are not compared": (fetch_passes, "diverging_epoch", lambda *_: None),
     "the epoch of a fetch is not checked": (Replica, "check_leader_epoch", lambda self, epoch: None),
     "a new epoch knows its followers": (Replica, "lead", _goes_on_with_what_it_knew),
 }  # fmt: skip

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from barnabas.cluster.metadata.image import PartitionInfo
-from barnabas.cluster.replicas.reading import ConsumerReads, FollowerReads
 from barnabas.cluster.replicas.replica import Replica
+from barnabas.config.loading import BrokerConfig
+from barnabas.errors import RequestError
+from barnabas.handlers.fetch.passes import FetchPass
+from barnabas.handlers.fetch.terms import FetchTerms
 from barnabas.records.batch import read_header, read_records
+from barnabas.security.authorizer import AllowEverything
+from barnabas.serving.context import ConnectionInfo, RequestContext, Shared
 from barnabas.serving.fetch_sessions import Session, SessionPartition
+from barnabas.serving.log_limit import LogLimit
+from barnabas.serving.memory import Memory
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.fetch import FetchRequest
 from tests.support.logs import NOW_MS, batch, marker
 from tests.support.replicas import Node
 
@@ -60,19 +70,51 @@ def last_value(data: Any) -> bytes | None:
     return found
 
 
+def terms(
+    version: int = 17, *, replica_id: int = -1, committed: bool = False, bytes_max: int = 1 << 20
+) -> FetchTerms:
+    """Terms of a fetch of a consumer, or of the broker `replica_id` since its epoch 20."""
+    state = FetchRequest.ReplicaState(replica_id, -1 if replica_id < 0 else 20)
+    request = FetchRequest(replica_state=state, isolation_level=int(committed), max_bytes=bytes_max)
+    shared = Shared(Memory(), LogLimit(lambda: 0.0), AllowEverything())
+    peer = ConnectionInfo(1, "PLAINTEXT", "PLAINTEXT", ("127.0.0.1", 9092), ("127.0.0.1", 5), "User:a")
+    context = RequestContext(shared, peer, 1, version, 1, "app", NOW_MS)
+    metadata: Any = None  # is asked for racks alone
+    return FetchTerms(context, request, BrokerConfig({}), metadata)
+
+
+def consumer(node: Node, session: Session | None = None, **given: Any) -> FetchPass:
+    return FetchPass(terms(**given), node.replicas, session, [], is_first=True)
+
+
+def follower(
+    node: Node, broker: int = 2, session: Session | None = None, *, is_first: bool = True, **given: Any
+) -> FetchPass:
+    return FetchPass(terms(replica_id=broker, **given), node.replicas, session, [], is_first=is_first)
+
+
+def code_of(reads: FetchPass, want: SessionPartition, topic: str = "t") -> int:
+    """Return the error code with which a partition is answered; 0 if it is read."""
+    try:
+        reads.read_partition(topic, want)
+    except RequestError as error:
+        return error.code
+    return 0
+
+
 # --- consumers ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("commits", "last"), [(False, b"7"), (True, b"5")])
 async def test_a_consumer_reads_up_to_what_is_committed(commits: bool, last: bytes) -> None:
-    node, seen = await leading(), {}
-    reads = ConsumerReads(node.replicas, seen, None, reads_committed=commits)
-    data = reads.read("t", wanted(START), 1 << 20, True)
-    assert data is not None
+    node = await leading()
+    reads = consumer(node, committed=commits)
+    data = reads.read_partition("t", wanted(START))
     assert (data.partition_index, data.error_code, data.high_watermark) == (0, 0, HIGH_WATERMARK)
     assert (data.last_stable_offset, data.log_start_offset) == (STABLE, START)
     assert (data.aborted_transactions, last_value(data)) == ([] if commits else None, last)
-    assert seen == {node.replica: node.replica.growth.committed_bytes}
+    assert reads.seen == {node.replica: node.replica.growth.committed_bytes}
+    assert (reads.size, reads.remaining) == (len(data.records), (1 << 20) - len(data.records))
 
 
 async def test_a_consumer_that_reads_what_is_committed_is_told_of_what_was_aborted() -> None:
@@ -85,58 +127,79 @@ async def test_a_consumer_that_reads_what_is_committed_is_told_of_what_was_abort
     for producer_id, commit in ((1, False), (2, True)):
         node.replica.append_own(marker(commit=commit, producer_id=producer_id), now_ms=NOW_MS)
     node.replica.follower_fetched(2, log.log_end_offset, log_start_offset=0)
-    reads = ConsumerReads(node.replicas, {}, None, reads_committed=True)
-    data = reads.read("t", wanted(START), 1 << 20, True)
-    assert data is not None
+    data = consumer(node, committed=True).read_partition("t", wanted(START))
     assert data.aborted_transactions is not None
     assert [(one.producer_id, one.first_offset) for one in data.aborted_transactions] == [(1, STABLE)]
 
 
 @pytest.mark.parametrize(
-    ("want", "is_read"),
+    ("want", "code"),
     [
-        (wanted(START), True),
-        (wanted(END), True),
-        (wanted(START - 1), False),
-        (wanted(END + 1), False),
-        (wanted(START, epoch=5), True),
-        (wanted(START, epoch=0), False),
-        (wanted(START, epoch=6), False),
-        (wanted(START, last=0), False),
-        (wanted(START, max_bytes=-1), False),
-        (wanted(START, max_bytes=0), True),
+        (wanted(START), 0),
+        (wanted(END), 0),
+        (wanted(START - 1), ErrorCode.OFFSET_OUT_OF_RANGE),
+        (wanted(END + 1), ErrorCode.OFFSET_OUT_OF_RANGE),
+        (wanted(START, epoch=5), 0),
+        (wanted(START, epoch=-2), 0),
+        (wanted(START, epoch=0), ErrorCode.FENCED_LEADER_EPOCH),
+        (wanted(START, epoch=6), ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (wanted(START, last=7), ErrorCode.OFFSET_OUT_OF_RANGE),
+        (wanted(START, max_bytes=-1), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (wanted(HIGH_WATERMARK, max_bytes=-1), 0),
+        (wanted(START, max_bytes=0), 0),
     ],
 )
-async def test_what_is_unusual_in_a_fetch_is_left_to_the_caller(
-    want: SessionPartition, is_read: bool
-) -> None:
-    node, seen = await leading(), {}
-    reads = ConsumerReads(node.replicas, seen, None, reads_committed=False)
-    assert (reads.read("t", want, 1 << 20, True) is not None) is is_read
-    assert bool(seen) is is_read
-    assert reads.read("u", want, 1 << 20, True) is None
+async def test_a_partition_is_read_or_refused(want: SessionPartition, code: int) -> None:
+    node = await leading()
+    assert code_of(consumer(node), want) == code
+    assert code_of(consumer(node), want, "u") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize(("version", "code"), [(10, ErrorCode.NOT_LEADER_OR_FOLLOWER), (11, 0)])
+async def test_a_consumer_reads_from_a_follower_since_v11(version: int, code: int) -> None:
+    node = await leading()
     await node.change(LED._replace(leader=2, leader_epoch=6, partition_epoch=8))
-    assert reads.read("t", wanted(START), 1 << 20, True) is None
+    reads = consumer(node, version=version)
+    assert code_of(reads, wanted(START)) == code
+    assert reads.following == ([] if code else [node.replica])
 
 
-@pytest.mark.parametrize(
-    ("max_bytes", "remaining", "at_least_one", "count"),
-    [(1 << 20, 1, True, 1), (1, 1 << 20, True, 1), (1 << 20, 0, False, 0), (0, 1 << 20, False, 0),
-     (1 << 20, -5, True, 1), (1 << 20, -5, False, 0), (2, 2, False, 2), (1 << 20, 2, False, 2), (2, 1 << 20, False, 2)],
-)  # fmt: skip
-async def test_the_smaller_limit_counts(
-    max_bytes: int, remaining: int, at_least_one: bool, count: int
+@pytest.mark.parametrize(("version", "code"), [(9, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE), (10, 0)])
+async def test_zstd_is_read_since_v10(version: int, code: int) -> None:
+    node = await leading()
+    node.replica.log.config = replace(node.replica.log.config, compression_type="zstd")
+    assert code_of(consumer(node, version=version), wanted(START)) == code
+
+
+async def test_what_an_old_client_reads_is_left_to_be_converted() -> None:
+    node = await leading()
+    reads, want = consumer(node, version=3), wanted(START)
+    data = reads.read_partition("t", want)
+    ((converted_want, converted_data, result),) = reads.unconverted
+    assert (converted_want, converted_data, data.records) == (want, data, b"")
+    assert reads.size == len(result.records) > 0
+
+
+@pytest.mark.parametrize("max_bytes", [1, 0, 1 << 20])
+@pytest.mark.parametrize("remaining", [1, 0, -5, 1 << 20])
+@pytest.mark.parametrize("size", [0, 1])
+@pytest.mark.parametrize("who", [consumer, follower])
+async def test_the_smaller_limit_counts_but_for_the_first_batch(
+    who: Any, size: int, remaining: int, max_bytes: int
 ) -> None:
     node = await leading()
-    (first,) = {len(batch(b"2", b"3"))}
-    limits = [first * each if each == 2 else each for each in (max_bytes, remaining)]
-    for reads in (
-        ConsumerReads(node.replicas, {}, None, reads_committed=False),
-        FollowerReads(node.replicas, {}, None, replica_id=2, broker_epoch=0, is_first=True),
-    ):
-        data = reads.read("t", wanted(START, epoch=5, max_bytes=limits[0]), limits[1], at_least_one)
-        assert data is not None
-        assert len(data.records) == count * first
+    first = len(batch(b"2", b"3"))
+    for limit, expected in ((2 * first, 2 * first), (max_bytes, None), (1 << 20, None)):
+        reads = who(node)
+        reads.size, reads.remaining = size, remaining
+        data = reads.read_partition("t", wanted(START, epoch=5, max_bytes=limit))
+        least = max(min(limit, remaining), 0)
+        if least >= 1 << 20:
+            assert len(data.records) > 2 * first
+        elif expected is not None and remaining >= expected:
+            assert len(data.records) == expected
+        else:
+            assert len(data.records) == (least if size else max(first, least))
 
 
 QUIET = [
@@ -159,77 +222,81 @@ QUIET = [
 async def test_a_consumer_that_has_and_knows_all_is_told_nothing(
     want: SessionPartition, is_quiet: bool
 ) -> None:
-    node, seen = await leading(), {}
-    reads = ConsumerReads(node.replicas, seen, None, reads_committed=False)
+    node = await leading()
+    reads = consumer(node)
     assert reads.is_quiet("t", want) is is_quiet
-    assert seen == ({node.replica: node.replica.growth.committed_bytes} if is_quiet else {})
+    assert reads.seen == ({node.replica: node.replica.growth.committed_bytes} if is_quiet else {})
     assert not reads.is_quiet("u", want)
 
 
 async def test_for_whom_reads_what_is_committed_all_is_up_to_the_last_stable_offset() -> None:
     node = await leading()
     for commits, expected in ((True, True), (False, False)):
-        reads = ConsumerReads(node.replicas, {}, None, reads_committed=commits)
+        reads = consumer(node, committed=commits)
         assert reads.is_quiet("t", told(STABLE)) is expected
         assert not reads.is_quiet("t", told(STABLE - 1))
 
 
 async def test_nothing_is_quiet_that_is_led_elsewhere() -> None:
     node = await leading()
-    consumer = ConsumerReads(node.replicas, {}, None, reads_committed=False)
-    follower = FollowerReads(node.replicas, {}, None, replica_id=2, broker_epoch=0, is_first=True)
     await node.change(LED._replace(leader=2, leader_epoch=6, partition_epoch=8))
-    assert not consumer.is_quiet("t", told(HIGH_WATERMARK))
-    assert not follower.is_quiet("t", told(END, epoch=6, last=5))
+    assert not consumer(node).is_quiet("t", told(HIGH_WATERMARK))
+    assert not follower(node).is_quiet("t", told(END, epoch=6, last=5))
 
 
 # --- followers ----------------------------------------------------------------------------------------------------
 
 
-def follower(node: Node, seen: dict[Replica, int], broker: int = 2, **options: Any) -> FollowerReads:
-    given = {"session": None, "is_first": True, "broker_epoch": 20} | options
-    return FollowerReads(node.replicas, seen, replica_id=broker, **given)
-
-
 @pytest.mark.parametrize("is_first", [True, False])
 async def test_a_follower_reads_up_to_the_log_end_and_says_how_far_it_is(is_first: bool) -> None:
-    node, seen = await leading(), {}
+    node = await leading()
     node.replica.follower_fetched(3, START, log_start_offset=4)
     before = node.replica.log.high_watermark
-    data = follower(node, seen, is_first=is_first).read("t", wanted(END - 1, epoch=5, last=5), 1 << 20, True)
-    assert data is not None
+    reads = follower(node, is_first=is_first)
+    data = reads.read_partition("t", wanted(END - 1, epoch=5, last=5))
     assert (data.partition_index, data.high_watermark, last_value(data)) == (0, before, b"8")
     assert (data.last_stable_offset, data.log_start_offset) == (STABLE, START)
-    assert seen == {node.replica: node.replica.growth.appended_bytes}
+    assert reads.seen == {node.replica: node.replica.growth.appended_bytes}
     assert node.replica.follower_epoch(2) == (20 if is_first else -1)
-    follower(node, seen, is_first=is_first).read("t", wanted(END, epoch=5, last=5), 1 << 20, True)
+    follower(node, is_first=is_first).read_partition("t", wanted(END, epoch=5, last=5))
     assert node.replica.log.high_watermark == (END if is_first else HIGH_WATERMARK)
     assert node.replica.low_watermark == (1 if is_first else 0)
 
 
 @pytest.mark.parametrize(
-    ("want", "broker", "is_read"),
+    ("want", "broker", "code"),
     [
-        (wanted(START, epoch=5, last=5), 2, True),
-        (wanted(START, epoch=5, last=-1), 2, True),
-        (wanted(START, epoch=5, last=4), 2, False),
-        (wanted(START, epoch=5, last=6), 2, False),
-        (wanted(START, epoch=4, last=5), 2, False),
-        (wanted(START, epoch=-1, last=5), 2, False),
-        (wanted(START - 1, epoch=5, last=5), 2, False),
-        (wanted(END, epoch=5, last=5), 2, True),
-        (wanted(END + 1, epoch=5, last=5), 2, False),
-        (wanted(START, epoch=5, last=5, max_bytes=-1), 2, False),
-        (wanted(START, epoch=5, last=5), 4, False),
+        (wanted(START, epoch=5, last=5), 2, 0),
+        (wanted(START, epoch=5, last=-1), 2, 0),
+        (wanted(START, epoch=-1, last=5), 2, 0),
+        (wanted(START, epoch=5, last=6), 2, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (wanted(START, epoch=4, last=5), 2, ErrorCode.FENCED_LEADER_EPOCH),
+        (wanted(START - 1, epoch=5, last=5), 2, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (wanted(END, epoch=5, last=5), 2, 0),
+        (wanted(END + 1, epoch=5), 2, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (wanted(START, epoch=5, last=5, max_bytes=-1), 2, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (wanted(START, epoch=5, last=5), 4, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (wanted(START, epoch=-1, last=5), 4, ErrorCode.NOT_LEADER_OR_FOLLOWER),
     ],
 )
-async def test_what_is_unusual_in_a_followers_fetch_is_left_to_the_caller(
-    want: SessionPartition, broker: int, is_read: bool
+async def test_of_a_follower_that_is_refused_no_position_is_noted(
+    want: SessionPartition, broker: int, code: int
 ) -> None:
-    node, seen = await leading(), {}
-    assert (follower(node, seen, broker).read("t", want, 1 << 20, True) is not None) is is_read
-    assert bool(seen) is is_read
-    assert node.replica.follower_epoch(broker) == (20 if is_read else -1)
+    node = await leading()
+    assert code_of(follower(node, broker), want) == code
+    assert node.replica.follower_epoch(broker) == (-1 if code else 20)
+
+
+@pytest.mark.parametrize(("offset", "last", "told_end"), [(END + 1, 5, (5, END)), (END, 4, (4, START))])
+async def test_a_follower_whose_log_has_diverged_is_told_where_and_not_noted(
+    offset: int, last: int, told_end: tuple[int, int]
+) -> None:
+    node = await leading()
+    reads = follower(node)
+    data = reads.read_partition("t", wanted(offset, epoch=5, last=last))
+    assert (data.diverging_epoch.epoch, data.diverging_epoch.end_offset) == told_end
+    assert (data.error_code, data.records, reads.must_answer) == (0, b"", True)
+    assert node.replica.follower_epoch(2) == -1
 
 
 class Throttle:
@@ -247,14 +314,17 @@ class Throttle:
 async def test_what_a_follower_is_sent_is_counted_and_may_be_too_much() -> None:
     node = await leading()
     throttle = node.replica._context.leader_throttle = Throttle(holds=False)
-    data = follower(node, {}, 3).read("t", wanted(START, epoch=5), 1 << 20, True)
-    assert data is not None
+    data = follower(node, 3).read_partition("t", wanted(START, epoch=5))
     assert throttle.sizes == [len(data.records)]
-    follower(node, {}, 3).read("t", wanted(END, epoch=5), 1 << 20, True)
+    follower(node, 3).read_partition("t", wanted(END, epoch=5))
     assert len(throttle.sizes) == 1
     throttle.is_over = True
-    assert follower(node, {}, 3).read("t", wanted(START, epoch=5), 1 << 20, True) is None
-    assert follower(node, {}, 2).read("t", wanted(START, epoch=5), 1 << 20, True) is not None
+    held, in_sync = follower(node, 3), follower(node, 2)
+    assert held.read_partition("t", wanted(START, epoch=5)).records == b""
+    assert (held.size, held.remaining, held.seen) == (0, 1 << 20, {}), (
+        "it does not wait for what is held back"
+    )
+    assert len(in_sync.read_partition("t", wanted(START, epoch=5)).records) == len(data.records)
 
 
 @pytest.mark.parametrize(
@@ -276,13 +346,14 @@ async def test_what_a_follower_is_sent_is_counted_and_may_be_too_much() -> None:
 async def test_a_follower_that_has_and_knows_all_is_noted_and_told_nothing(
     fields: dict[str, Any], is_quiet: bool, is_noted: bool
 ) -> None:
-    node, seen = await leading(), {}
+    node = await leading()
     node.replica.follower_fetched(3, END, log_start_offset=0)
     want = told(END, **{"epoch": 5, "last": 5} | fields)
-    assert follower(node, seen, 3).is_quiet("t", want) is is_quiet
+    reads = follower(node, 3)
+    assert reads.is_quiet("t", want) is is_quiet
     assert node.replica.follower_epoch(3) == (20 if is_noted else -1)
-    assert seen == ({node.replica: node.replica.growth.appended_bytes} if is_quiet else {})
-    assert not follower(node, seen, 4).is_quiet("t", want)
+    assert reads.seen == ({node.replica: node.replica.growth.appended_bytes} if is_quiet else {})
+    assert not follower(node, 4).is_quiet("t", want)
 
 
 # --- watches ------------------------------------------------------------------------------------------------------
@@ -299,22 +370,22 @@ class Reader:
 @pytest.mark.parametrize("who", ["consumer", "follower in sync", "follower out of sync"])
 @pytest.mark.parametrize("is_open", [True, False])
 async def test_in_a_session_what_is_quiet_is_watched(who: str, is_open: bool) -> None:
-    node, seen = await leading(), {}
+    node = await leading()
     want = told(END, epoch=5, last=5) if who != "consumer" else told(HIGH_WATERMARK)
     session = Session(7, False, 0, {("t", 0): want})
     session.reader = reader = Reader()
     session.is_open = is_open
     if who == "consumer":
-        reads: Any = ConsumerReads(node.replicas, seen, session, reads_committed=False)
+        reads = consumer(node, session)
     else:
         node.replica.follower_fetched(3, END, log_start_offset=0)
         broker = 2 if who == "follower in sync" else 3
-        reads = follower(node, seen, broker, session=session, is_first=False)
+        reads = follower(node, broker, session, is_first=False)
     is_watched = is_open and who != "follower out of sync"
     for _ in range(2):
         assert reads.is_quiet("t", want)
         assert (want.watch is not None) is is_watched
-        assert bool(seen) is not is_watched
+        assert bool(reads.seen) is not is_watched
     assert bool(session.changed) is not is_watched
     watch = want.watch
     node.produce(b"9", acks=1)
@@ -328,7 +399,7 @@ async def test_a_watch_that_ended_hears_nothing() -> None:
     want = told(HIGH_WATERMARK)
     session = Session(7, False, 0, {("t", 0): want})
     session.reader = reader = Reader()
-    assert ConsumerReads(node.replicas, {}, session, reads_committed=False).is_quiet("t", want)
+    assert consumer(node, session).is_quiet("t", want)
     session.end()
     node.produce(b"9", acks=1)
     assert reader.watches == []
