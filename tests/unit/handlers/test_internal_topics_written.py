@@ -2,7 +2,7 @@
 
 import pytest
 
-from barnabas.handlers.produce.appending import LOOKS_PER_CHECKPOINT
+from barnabas.handlers.produce.naming import LOOKS_PER_CHECKPOINT
 from barnabas.log.background_write import BACKGROUND_BYTES
 from barnabas.log.format.names import INTERNAL_TOPICS
 from barnabas.serving import apis

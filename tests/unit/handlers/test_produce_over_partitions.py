@@ -2,7 +2,6 @@
 
 import pytest
 
-from barnabas.cluster.replicas.appending import Appends, PartitionResponse
 from barnabas.records.batch import ATTRIBUTES_OFFSET, CRC_OFFSET, compute_crc, read_header
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.metadata import MetadataRequest
@@ -80,21 +79,6 @@ async def test_what_is_malformed_unknown_or_takes_steps_stands_between_usual_par
         (7, 0),
     ]
     assert ends(ask)[:8] == [1, 0, 1, 2_000, 1, 0, 0, 1]
-
-
-async def test_refused_partitions_have_the_budget_looked_at_as_others_do(ask):
-    def refuse(topic, index, error):
-        return PartitionResponse(index=index, error_code=error.code)
-
-    appends = Appends(ask.services.replicas, refuse, acks=1, api_version=8, now_ms=0, is_among_others=False)
-    unknown = ProduceRequest.PartitionProduceData(index=99, records=memoryview(batch(b"v")))
-    responses = []
-    checkpoints = 0
-    while len(responses) < 40:
-        checkpoints += appends.is_checkpoint_due()
-        assert not appends.append_usual("t", [unknown] * 40, responses)
-    assert [answer.error_code for answer in responses] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 40
-    assert checkpoints == 2
 
 
 async def told(ask, topics, version):

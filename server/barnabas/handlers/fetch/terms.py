@@ -28,7 +28,7 @@ CONVERTED_BYTES_MAX: Final = 1 << 20
 
 
 class FetchTerms:
-    """Who fetches, what it may be sent, and how much.
+    """Sender, versions and limits of one fetch.
 
     `replica_id` and `broker_epoch` are those of a follower, -1 for a consumer. `rack` is where a consumer would rather
     read, "" if that does not matter. `bytes_max` is for the whole answer, `partition_bytes_max` for each partition.

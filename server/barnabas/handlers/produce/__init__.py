@@ -67,7 +67,7 @@ class Produce:
             self.step_runner,
             self.threads,
         )
-        if appender.append_at_once() and not (appender.pending and request.acks):
+        if appender.append_nowait() and not (appender.pending and request.acks):
             response = _answer(context, request, appender)
             if response is not None and appender.refusals.has_moved:
                 run(_name_leaders(context, response, metadata=self.metadata, replicas=self.replicas))

@@ -1,24 +1,25 @@
 """Steps of a produce request before its answer: admission to a transaction, and the append of each partition.
 
-The rule: what is usual is appended at once, partition after partition; the first one that is not, or a look at the loop's
-budget that is due, leaves the rest to be awaited. Nothing is appended twice, and everything in the request's order.
+The rule: small plain batches are appended without waiting, partition after partition; the first one that is more than
+that, or a look at the loop's budget that is due, leaves the rest to be awaited. Nothing is appended twice, and everything
+in the request's order.
 """
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final
 
 from barnabas.cluster.metadata.internal_topics import ADMIN_CLIENT_ID
-from barnabas.cluster.replicas.appending import NO_LEADER, NO_RECORD_ERRORS, Appends, PartitionResponse
 from barnabas.cluster.replicas.replica import ACKS_ALL, Replica
 from barnabas.coordinators.transactions.transaction import Producer
 from barnabas.errors import RequestError
+from barnabas.handlers.produce.naming import LOOKS_PER_CHECKPOINT, last_of_each
+from barnabas.handlers.produce.refusals import NO_LEADER, NO_RECORD_ERRORS, PartitionResponse, Refusals
 from barnabas.handlers.shared.transactional import Admission, Part
+from barnabas.log.background_write import BACKGROUND_BYTES
 from barnabas.log.format.names import INTERNAL_TOPICS
-from barnabas.records.batch import BatchHeader, transactional_producer
-from barnabas.records.errors import NotOneBatchError
-from barnabas.records.steps import Steps, run
+from barnabas.records.batch import transactional_producer
+from barnabas.records.steps import run
 from barnabas.records.validated import ValidatedBatches
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.serving.context import RequestContext
@@ -35,121 +36,27 @@ if TYPE_CHECKING:
     from barnabas.serving.loop_budget import LoopBudget
     from barnabas.serving.step_runner import StepRunner
 
-log = logging.getLogger(__name__)
-
 ABORTABLE_KNOWN_SINCE: Final = 11
 IMPLICIT_SINCE: Final = 12
 TOPIC_IDS_SINCE: Final = 13
 
+PARTITIONS_PER_CHECKPOINT: Final = 16
+BYTES_PER_PARTITION: Final = 16 * 1024
+"""Between two looks at the loop's budget: so many small partitions, or as many bytes of records."""
+BYTES_PER_CHECKPOINT: Final = PARTITIONS_PER_CHECKPOINT * BYTES_PER_PARTITION
+
 _KNOWN_ACKS: Final = (ACKS_ALL, 0, 1)
-
-_TELLS_LOG_START: Final = frozenset(
-    (
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.INVALID_TIMESTAMP,
-        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.INVALID_TXN_STATE,
-        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-        ErrorCode.INVALID_RECORD,
-    )
-)
-"""Codes of what a leader refuses after it has looked into the records: beside these Kafka says where its log begins."""
-
-LOOKS_PER_CHECKPOINT: Final = 500
-"""So many batches are looked at for transactions in between."""
-
-
-class Refusals:
-    """Makes the answers of partitions to which nothing was appended.
-
-    `has_moved`: whether one of them is led by another broker.
-    """
-
-    __slots__ = ("_context", "_replicas", "has_moved")
-
-    def __init__(self, context: RequestContext, replicas: Replicas) -> None:
-        self._context = context
-        self._replicas = replicas
-        self.has_moved = False
-
-    def note(self, error: RequestError) -> None:
-        """Remember why a partition is refused."""
-        if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            self.has_moved = True
-
-    def response(
-        self, topic: str, index: int, error: RequestError, *, by_coordinator: bool = False
-    ) -> ProduceResponse.PartitionProduceResponse:
-        """Return the answer of a partition, with what the client may look at, and log why.
-
-        `by_coordinator`: it was not let into its transaction, so that nobody has looked into the records.
-        """
-        self.note(error)
-        self._context.log(
-            log, logging.INFO, "refused produce requests", "produce to %s-%d refused: %s", topic, index, error
-        )
-        response = PartitionResponse(
-            index, error.code, -1, -1, -1, NO_RECORD_ERRORS, error.message or None, NO_LEADER
-        )
-        response.record_errors = [
-            ProduceResponse.BatchIndexAndErrorMessage(batch_index=record, batch_index_error_message=message)
-            for record, message in getattr(error, "record_errors", ())
-        ]
-        is_looked_into = error.code in _TELLS_LOG_START and not by_coordinator
-        if is_looked_into and not isinstance(error, NotOneBatchError):
-            partition = self._replicas.find(topic, index)
-            if partition is not None:
-                response.log_start_offset = partition.log.log_start_offset
-        return response
-
-
-def last_of_each(
-    topics: list[ProduceRequest.TopicProduceData], *, by_id: bool
-) -> Steps[list[ProduceRequest.TopicProduceData]]:
-    """Return topics with each partition once, with the records that are named last, as Kafka takes them; in steps.
-
-    Topics without a partition are left out.
-    """
-    last: dict[str | bytes, dict[int, ProduceRequest.PartitionProduceData]] = {}
-    count = entries = 0
-    for topic in topics:
-        count += len(topic.partition_data)
-        entries += 1
-        if not entries % LOOKS_PER_CHECKPOINT:
-            yield None
-        if topic.partition_data:
-            of_topic = last.setdefault(topic.topic_id if by_id else topic.name, {})
-            for data in topic.partition_data:
-                of_topic[data.index] = data
-                entries += 1
-                if not entries % LOOKS_PER_CHECKPOINT:
-                    yield None
-    if len(last) == len(topics) and sum(map(len, last.values())) == count:
-        return topics
-    once: list[ProduceRequest.TopicProduceData] = []
-    for key, of_topic in last.items():
-        topic = ProduceRequest.TopicProduceData(partition_data=[*of_topic.values()])
-        if isinstance(key, bytes):
-            topic.topic_id = key
-        else:
-            topic.name = key
-        once.append(topic)
-        if not len(once) % LOOKS_PER_CHECKPOINT:
-            yield None
-    return once
 
 
 class Appender:
     """Appends what a request brings.
 
-    `topics` are the answers, `pending` the partitions whose records cannot be acknowledged at once, with the offset after
-    the records. Lifecycle: `append_at_once`, and if that has not appended all, `admit` and `append_rest`.
+    `topics` are the answers, `pending` the partitions whose records cannot be acknowledged yet, with the offset after
+    the records. Lifecycle: `append_nowait`, and if that has not appended all, `admit` and `append_rest`.
     """
 
     __slots__ = (
         "_admission",
-        "_appends",
         "_budget",
         "_config",
         "_context",
@@ -162,6 +69,7 @@ class Appender:
         "_replicas",
         "_request",
         "_responses",
+        "_room",
         "_step_runner",
         "_threads",
         "_topics",
@@ -184,16 +92,8 @@ class Appender:
         threads: Threads,
     ) -> None:
         self.refusals = Refusals(context, replicas)
-        self._appends = Appends(
-            replicas,
-            self.refusals.response,
-            acks=request.acks,
-            api_version=context.api_version,
-            now_ms=context.now_ms,
-            is_among_others=context.connection.is_among_others,
-        )
         self.topics: list[ProduceResponse.TopicProduceResponse] = []
-        self.pending = self._appends.pending
+        self.pending: list[tuple[Replica, int, PartitionResponse]] = []
         self._context = context
         self._request = request
         # What the request names, each partition once; None until that is found out.
@@ -208,6 +108,7 @@ class Appender:
         self._step_runner = step_runner
         self._threads = threads
         self._refused: dict[TopicPartition, RequestError] = {}
+        self._room = BYTES_PER_CHECKPOINT  # until the loop's budget is looked at
         # Of the topic that is appended to: its answers so far, None where it has not begun; its name; whether the requester
         # may write to it, and whether no client may.
         self._responses: list[PartitionResponse] | None = None
@@ -215,20 +116,17 @@ class Appender:
         self._may_write = False
         self._is_closed = False
 
-    @property
-    def _is_by_id(self) -> bool:
-        return self._context.api_version >= TOPIC_IDS_SINCE
-
-    def append_at_once(self) -> bool:
-        """Append what is usual and in no transaction; return whether that was all."""
+    def append_nowait(self) -> bool:
+        """Append small plain batches, of a request without transactions; return whether that was all."""
         topics = self._request.topic_data
+        by_id = self._context.api_version >= TOPIC_IDS_SINCE
         if len(topics) != 1 or len(topics[0].partition_data) != 1:
             count = 0
             for topic in topics:
                 count += 1 + len(topic.partition_data)
                 if count > LOOKS_PER_CHECKPOINT:
                     return False
-            topics = run(last_of_each(topics, by_id=self._is_by_id))
+            topics = run(last_of_each(topics, by_id=by_id))
         self._topics = topics
         for topic in topics:
             for data in topic.partition_data:
@@ -236,7 +134,7 @@ class Appender:
                     return False
         self._is_admitted = True
         while len(self.topics) < len(topics):
-            if not self._append_usual(topics[len(self.topics)]):
+            if not self._append_topic(topics[len(self.topics)]):
                 return False
         return True
 
@@ -251,7 +149,7 @@ class Appender:
             return
         context, transactional_id = self._context, self._request.transactional_id
         if self._topics is None:
-            steps = last_of_each(self._request.topic_data, by_id=self._is_by_id)
+            steps = last_of_each(self._request.topic_data, by_id=context.api_version >= TOPIC_IDS_SINCE)
             self._topics = await self._step_runner.run(steps)
         parts: list[Part] = []
         is_transactional = False
@@ -305,16 +203,17 @@ class Appender:
         while len(self.topics) < len(topics):
             await self._budget.checkpoint()
             topic = topics[len(self.topics)]
-            while not self._append_usual(topic):
-                if self._appends.is_checkpoint_due():
+            while not self._append_topic(topic):
+                if self._room <= 0:
+                    self._room = BYTES_PER_CHECKPOINT
                     await self._budget.checkpoint()
                 else:
                     await self._append_next(topic)
 
-    def _append_usual(self, topic: ProduceRequest.TopicProduceData) -> bool:
-        """Append to the partitions of a topic from the first one that has no answer yet.
+    def _append_topic(self, topic: ProduceRequest.TopicProduceData) -> bool:
+        """Append small plain batches to a topic's partitions from the first one that has no answer yet.
 
-        Returns whether each has one: not where one is not usual, or a checkpoint is due.
+        Returns whether each has one: not before a partition that takes more, nor where a checkpoint is due.
         """
         responses = self._responses
         if responses is None:
@@ -330,9 +229,8 @@ class Appender:
             and not self._refused
             and self._request.acks in _KNOWN_ACKS
         ):
-            appends = self._appends
             while len(responses) < len(partitions):
-                if appends.is_used_up or appends.append_usual(self._name, partitions, responses):
+                if self._room <= 0 or not self._append_some(partitions, responses):
                     return False
         elif len(responses) < len(partitions):
             return False
@@ -344,13 +242,61 @@ class Appender:
         self._responses = None
         return True
 
+    def _append_some(
+        self, partitions: list[ProduceRequest.PartitionProduceData], responses: list[PartitionResponse]
+    ) -> bool:
+        """Append small plain batches to some partitions; false before a partition whose records are more than that.
+
+        They are validated one after the other, and then appended one after the other: code that goes from partition to
+        partition stays in the processor's cache, which validating and appending together do not fit. What is refused
+        ends what is validated together.
+        """
+        valid: list[tuple[Replica, ValidatedBatches]] = []
+        refused: PartitionResponse | None = None
+        is_plain = True
+        for number in range(len(responses), len(partitions)):
+            if self._room <= 0:
+                break
+            data = partitions[number]
+            records = data.records
+            if not isinstance(records, memoryview) or self._is_written_in_thread(len(records)):
+                is_plain = False
+                break
+            try:
+                replica = self._replicas.leader(self._name, data.index)
+                batches = replica.validate_at_once(
+                    records, self._request.acks, self._context.api_version, self._context.now_ms
+                )
+            except RequestError as error:
+                refused = self.refusals.response(self._name, data.index, error)
+                self._count(0)
+                break
+            if batches is None:
+                is_plain = False
+                break
+            valid.append((replica, batches))
+            self._count(len(batches.records))
+        for replica, batches in valid:
+            try:
+                response = self._append_valid(replica, batches)
+            except RequestError as error:  # others are validated, too
+                response = self.refusals.response(self._name, replica.index, error)
+            responses.append(response)
+        if refused is not None:
+            responses.append(refused)
+        return is_plain
+
     async def _append_next(self, topic: ProduceRequest.TopicProduceData) -> None:
-        """Append to the first partition of a topic that has no answer yet, or refuse that."""
+        """Append any records to the first partition of a topic that has no answer yet, or refuse that."""
         responses = self._responses
         assert responses is not None
         data = topic.partition_data[len(responses)]
+        self._count(len(data.records) if isinstance(data.records, memoryview) else 0)
         try:
-            response = await self._append_alone(self._name, data)
+            self._check(data.index)
+            response = await self._append_in_steps(
+                self._replicas.leader(self._name, data.index), data.records
+            )
         except RequestError as error:
             by_coordinator = error is self._refused.get((self._name, data.index))
             response = self.refusals.response(self._name, data.index, error, by_coordinator=by_coordinator)
@@ -361,20 +307,21 @@ class Appender:
             return self._metadata.image.topic_name(topic.topic_id) or ""
         return topic.name
 
-    async def _append_alone(
-        self, topic: str, data: ProduceRequest.PartitionProduceData
-    ) -> ProduceResponse.PartitionProduceResponse:
-        """Append what takes several steps, or may not be appended. Raises RequestError."""
-        self._appends.count(len(data.records) if isinstance(data.records, memoryview) else 0)
-        self._check(topic, data.index)
-        return await self._append_in_steps(self._replicas.leader(topic, data.index), data.records)
-
     def _is_closed_to_clients(self, topic: str) -> bool:
         """Say whether the broker alone writes to a topic, so that this client may not."""
         return topic in INTERNAL_TOPICS and self._context.client_id != ADMIN_CLIENT_ID
 
-    def _check(self, topic: str, index: int) -> None:
-        """Raise what speaks against appending to a partition, if anything does."""
+    def _is_written_in_thread(self, size: int) -> bool:
+        """Say whether so many bytes of records would keep others waiting while they are written."""
+        return size >= BACKGROUND_BYTES and self._context.connection.is_among_others
+
+    def _count(self, size: int) -> None:
+        """Count a partition that brings so many bytes."""
+        self._room -= size if size > BYTES_PER_PARTITION else BYTES_PER_PARTITION
+
+    def _check(self, index: int) -> None:
+        """Raise what speaks against appending to a partition of the topic, if anything does."""
+        topic = self._name
         if not topic and self._context.api_version >= TOPIC_IDS_SINCE:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
         if not self._may_write:
@@ -391,9 +338,7 @@ class Appender:
                 f"the broker alone writes to {topic}, and a client with the id {ADMIN_CLIENT_ID}",
             )
 
-    async def _append_in_steps(
-        self, partition: Replica, records: object
-    ) -> ProduceResponse.PartitionProduceResponse:
+    async def _append_in_steps(self, partition: Replica, records: object) -> PartitionResponse:
         """Validate records by steps and append them. Raises RequestError.
 
         What is large is written in a thread before that where other connections have requests, too.
@@ -403,7 +348,7 @@ class Appender:
         acks, version, now_ms = self._request.acks, self._context.api_version, self._context.now_ms
         steps = partition.validation(records, acks=acks, api_version=version, now_ms=now_ms)
         valid = await self._step_runner.run(steps)
-        if not self._appends.are_in_background(len(valid.records)):
+        if not self._is_written_in_thread(len(valid.records)):
             return self._append_valid(partition, valid)
         async with partition.large_appends:  # one after the other, in the order in which they were validated
             log = partition.log
@@ -416,21 +361,26 @@ class Appender:
             finally:
                 partition.end_background_write(log, write)
 
-    def _append_valid(self, partition: Replica, valid: ValidatedBatches) -> PartitionResponse:
+    def _append_valid(self, replica: Replica, valid: ValidatedBatches) -> PartitionResponse:
         """Append validated records. Raises RequestError."""
-        if valid.batches and valid.batches[0].is_transactional:
-            self._check_still_open(partition.topic, partition.index, valid.batches[0])
-        result = partition.append(
+        if self._admission is not None and valid.batches and valid.batches[0].is_transactional:
+            header = valid.batches[0]
+            producer = Producer(header.producer_id, header.producer_epoch)
+            # The transaction may have ended while the records were validated.
+            why_not = self._admission.refusal(Part((replica.topic, replica.index), producer))
+            if why_not is not None:
+                raise why_not
+        result = replica.append(
             valid,
             acks=self._request.acks,
             api_version=self._context.api_version,
             now_ms=self._context.now_ms,
         )
-        return self._appends.answer(partition, result)
-
-    def _check_still_open(self, topic: str, index: int, header: BatchHeader) -> None:
-        """Raise if the transaction that the records were admitted to has ended while they were validated."""
-        producer = Producer(header.producer_id, header.producer_epoch)
-        why_not = self._admission.refusal(Part((topic, index), producer)) if self._admission else None
-        if why_not is not None:
-            raise why_not
+        response = PartitionResponse(
+            replica.index, 0, result.base_offset, result.log_append_time_ms, result.log_start_offset,
+            NO_RECORD_ERRORS, None, NO_LEADER,
+        )  # fmt: skip
+        end_offset = result.last_offset + 1
+        if replica.log.high_watermark < end_offset:
+            self.pending.append((replica, end_offset, response))
+        return response
