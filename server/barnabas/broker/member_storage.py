@@ -9,7 +9,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from barnabas.broker.peer_security import for_peers
-from barnabas.broker.storage_parts import Membership, Storage, follow_first, log_configs, new_log_manager
+from barnabas.broker.storage_parts import (
+    AlterPartitionTask,
+    Membership,
+    Storage,
+    follow_first,
+    log_configs,
+    new_log_manager,
+)
 from barnabas.client import ClientSettings
 from barnabas.cluster.metadata.image import BROKER
 from barnabas.cluster.metadata.peers import Peers
@@ -68,25 +75,12 @@ async def open_member(
         environment.network,
         for_peers(config, ClientSettings(client_id=f"broker-{broker_id}", software_name="barnabas")),
     )
-    alter_partition = membership.alter_partition or (
-        WrittenIsrs(broker_id, membership.zookeeper, budget)
-        if membership.zookeeper is not None and protocol_of(config) < V2_7_IV2
-        else RemoteAlterPartition(broker_id, peers, own_epoch)
+    alter_partition = membership.alter_partition or _alter_partition(
+        config, membership.zookeeper, budget, peers, own_epoch
     )
-
-    def throttle(
-        replicas_of: Callable[[LogConfig], Sequence[str]], rate: Setting[int | None]
-    ) -> ReplicationThrottle:
-        return ReplicationThrottle(
-            broker_id,
-            replicas_of,
-            lambda: config.get(rate),
-            samples=config.get(settings.REPLICATION_QUOTA_WINDOW_NUM),
-            sample_ms=config.get(settings.REPLICATION_QUOTA_WINDOW_SIZE_SECONDS) * 1000,
-            clock_ms=environment.monotonic_ms,
-        )
-
-    by_follower = throttle(
+    by_follower = _throttle(
+        config,
+        environment,
         lambda config: config.follower_replication_throttled_replicas,
         settings.FOLLOWER_REPLICATION_THROTTLED_RATE,
     )
@@ -103,7 +97,9 @@ async def open_member(
         live_brokers=lambda: store.image.brokers,
         fetchers=fetchers,
         is_member=True,
-        leader_throttle=throttle(
+        leader_throttle=_throttle(
+            config,
+            environment,
             lambda config: config.leader_replication_throttled_replicas,
             settings.LEADER_REPLICATION_THROTTLED_RATE,
         ),
@@ -131,6 +127,37 @@ async def open_member(
         fetchers,
         features,
         offsets,
+    )
+
+
+def _alter_partition(
+    config: BrokerConfig,
+    zookeeper: ZooKeeper | None,
+    budget: LoopBudget,
+    peers: Peers,
+    own_epoch: Callable[[], int],
+) -> AlterPartitionTask:
+    """Return the way to change an ISR: by the controller, before AlterPartition by ZooKeeper."""
+    broker_id = config.get(settings.NODE_ID)
+    if zookeeper is not None and protocol_of(config) < V2_7_IV2:
+        return WrittenIsrs(broker_id, zookeeper, budget)
+    return RemoteAlterPartition(broker_id, peers, own_epoch)
+
+
+def _throttle(
+    config: BrokerConfig,
+    environment: Environment,
+    replicas_of: Callable[[LogConfig], Sequence[str]],
+    rate: Setting[int | None],
+) -> ReplicationThrottle:
+    """Return the throttle of replicas that a topic's setting names, to a broker's rate."""
+    return ReplicationThrottle(
+        config.get(settings.NODE_ID),
+        replicas_of,
+        lambda: config.get(rate),
+        samples=config.get(settings.REPLICATION_QUOTA_WINDOW_NUM),
+        sample_ms=config.get(settings.REPLICATION_QUOTA_WINDOW_SIZE_SECONDS) * 1000,
+        clock_ms=environment.monotonic_ms,
     )
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.metadata.image import TopicInfo
-from barnabas.coordinators.groups.shard import OFFSETS_AT_ONCE, GroupShard
+from barnabas.coordinators.groups.shard import OFFSETS_PER_EVENT, GroupShard
 from barnabas.coordinators.statemachine.decision import EVENT_SIZE_MAX, Decision, slices
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import Operation, ResourceType
@@ -54,7 +54,7 @@ class OffsetDelete:
                     continue
                 asked.append(((topic.name, partition.partition_index), answer))
         known_topics = self.metadata.image.topics
-        for some in slices(asked, OFFSETS_AT_ONCE) if asked else [[]]:
+        for some in slices(asked, OFFSETS_PER_EVENT) if asked else [[]]:
             event = partial(_delete, request.group_id, known_topics, some)
             await self.group_coordinator.write(
                 request.group_id,

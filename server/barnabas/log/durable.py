@@ -1,4 +1,4 @@
-"""Durability of a log: up to where it is flushed, and what another flush must sync.
+"""Durability of a log: up to where it is flushed, what another flush must sync, and the end of its files.
 
 The rule: the recovery point never passes what a flush has synced. A flush is planned by the owner of the log, run in any
 thread, and finished by the owner, who sees whether the log was truncated meanwhile.
@@ -11,7 +11,7 @@ from barnabas.log.disk import Disk
 from barnabas.log.epoch_file import save_epochs
 from barnabas.log.errors import guarded
 from barnabas.log.flushing import FlushTask, unsynced_files
-from barnabas.log.format import names
+from barnabas.log.format import names, properties
 from barnabas.log.loading import LoadedLog
 from barnabas.log.openfiles import OpenFiles
 from barnabas.log.readable import ReadableLog
@@ -35,6 +35,7 @@ class DurableLog(ReadableLog):
         "last_flush_ms",
         "needs_sync",
         "recovery_point",
+        "topic_id",
     )
 
     def __init__(
@@ -48,6 +49,7 @@ class DurableLog(ReadableLog):
         trash: Trash,
         loaded: LoadedLog,
         high_watermark: int,
+        topic_id: bytes | None,
         config: LogConfig,
         now_ms: int,
     ) -> None:
@@ -61,6 +63,7 @@ class DurableLog(ReadableLog):
             loaded=loaded,
             high_watermark=high_watermark,
         )
+        self.topic_id = topic_id
         self.config = config
         self.recovery_point = loaded.recovery_point
         self.last_flush_ms = now_ms
@@ -153,3 +156,24 @@ class DurableLog(ReadableLog):
         if task is not None:
             task.run()
             task.finish(now_ms)
+
+    @guarded
+    def finish_close(self, task: FlushTask | None) -> None:
+        """Take note of what was synced, and let all files go. Raises StorageError."""
+        if task is not None:
+            task.finish(self.last_flush_ms)
+        for segment in self.segments:
+            segment.close()
+        self.is_closed = True
+
+    def abandon(self) -> None:
+        """Let all files go as they are: the partition is deleted, or its disk has failed."""
+        self.is_closed = True
+        self.store.abandon()
+
+    @guarded
+    def save_topic_id(self, topic_id: bytes) -> None:
+        """Write `partition.metadata`. Raises StorageError."""
+        path = f"{self.dir}/{names.PARTITION_METADATA}"
+        self.disk.replace(path, properties.encode_partition_metadata(topic_id), sync=False)
+        self.topic_id = topic_id

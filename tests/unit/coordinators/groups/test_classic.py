@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from barnabas.cluster.metadata.image import ClusterImage
 from barnabas.config.features import RecordVersions
+from barnabas.coordinators.groups.expiry import expiring
 from barnabas.coordinators.groups.group import Committer
 from barnabas.coordinators.groups.member import Joining, Member, Members, State
 from barnabas.coordinators.groups.records import CommittedOffset
@@ -406,7 +407,7 @@ def test_offsets_are_kept_deleted_and_expire_when_nobody_reads() -> None:
     h.settle(out)
     assert h.shard.offsets["g"]["t", 0].offset == 5
     for now_ms, is_left in ((1099, True), (1100, False)):
-        for event in h.shard.expiring(now_ms):
+        for event in expiring(h.shard, now_ms):
             out = Decision()
             event(h.shard, out)
             h.settle(out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from barnabas.coordinators.groups.expiry import expiring
 from barnabas.coordinators.groups.group import Committer
 from barnabas.coordinators.statemachine.decision import Decision
 from barnabas.wire.generated.errors import ErrorCode
@@ -117,7 +118,7 @@ def test_offsets_of_subscribed_topics_are_kept_and_the_rest_goes_with_the_group(
     later_ms = coordinator.settings.offsets_retention_ms
 
     def expire() -> None:
-        for event in coordinator.shard.expiring(later_ms):
+        for event in expiring(coordinator.shard, later_ms):
             coordinator.write(event)
 
     expire()

@@ -12,6 +12,7 @@ from barnabas.cluster.metadata.image import ClusterImage, PartitionInfo, TopicIn
 from barnabas.coordinators.groups import share_states
 from barnabas.coordinators.groups.assignors.simple import assign_shared
 from barnabas.coordinators.groups.assignors.subscriber import Subscriber
+from barnabas.coordinators.groups.expiry import expiring
 from barnabas.coordinators.groups.group import Committer
 from barnabas.coordinators.groups.settings import GroupSettings
 from barnabas.coordinators.groups.shard import GroupShard
@@ -274,7 +275,7 @@ def test_a_share_group_is_nothing_for_others() -> None:
     shard.check_fetch("g", None, -1)  # there are none, as of a group that is not there
     assert code_of(shard.consumer_group, "g") == ErrorCode.GROUP_ID_NOT_FOUND
     out = Decision()
-    for event in shard.expiring(10**15):
+    for event in expiring(shard, 10**15):
         event(shard, out)
     assert not out.records, "an empty share group stays"
 

@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from barnabas.config.features import RecordVersions
+from barnabas.coordinators.groups import expiry
 from barnabas.coordinators.groups.generation import RecordNeeded
 from barnabas.coordinators.groups.records import CommittedOffset
 from barnabas.coordinators.groups.settings import GroupSettings
@@ -83,14 +84,6 @@ class Machine:
 
     def delete_group(self, group_id: str, out: Decision) -> bool:
         return bool(self._note("delete", group_id))
-
-    def expiring(self, now_ms: int) -> list[Any]:
-        self.told.append(("expiring", now_ms))
-        return []
-
-    def forgetting_topics(self, names: frozenset[str], deleted_ms: int) -> list[Any]:
-        self.told.append(("forgetting", names, deleted_ms))
-        return []
 
     @property
     def groups(self) -> dict[str, Any]:
@@ -344,14 +337,26 @@ async def test_a_group_is_deleted_in_as_many_events_as_it_takes_aside_if_its_sta
 # --- time and topics ------------------------------------------------------------------------------------------
 
 
-async def test_what_expires_does_as_of_now():
+def noting(name: str) -> Any:
+    """Stand for a function that makes events of a shard."""
+
+    def note(machine: Machine, *arguments: Any) -> list[Any]:
+        machine.told.append((name, *arguments))
+        return []
+
+    return note
+
+
+async def test_what_expires_does_as_of_now(monkeypatch):
+    monkeypatch.setattr(expiry, "expiring", noting("expiring"))
     world = World()
     await world.shard()
     await world.coordinator.expire_offsets()
     assert world.machine.told == [("expiring", NOW_MS)]
 
 
-async def test_topics_that_are_gone_are_forgotten_by_offsets_and_by_share_groups():
+async def test_topics_that_are_gone_are_forgotten_by_offsets_and_by_share_groups(monkeypatch):
+    monkeypatch.setattr(expiry, "forgetting_topics", noting("forgetting"))
     world = World()
     await world.shard()
     await world.coordinator.forget_topics(frozenset({"t"}), frozenset({b"id"}), 3_000)

@@ -1,0 +1,115 @@
+"""Offsets that are forgotten: kept too long (KIP-211), or of topics that are gone; and groups of which nothing is left.
+
+The rule: what is forgotten is found and decided some at a time, each time in an event of its own, so that others may run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from barnabas.coordinators.groups.classic import ClassicGroup
+from barnabas.coordinators.groups.group import OffsetRetention
+from barnabas.coordinators.groups.offsets import expired_offsets
+from barnabas.coordinators.groups.shard import OFFSETS_PER_EVENT, GroupShard
+from barnabas.coordinators.statemachine.decision import EVENT_SIZE_MAX, Decision, Large, nothing, slices
+from barnabas.wire.topic_partitions import TopicPartition
+
+OFFSETS_PER_STEP: Final = 2_000
+"""So many offsets are looked at before others may run."""
+GROUPS_PER_STEP: Final = 50
+"""So many groups are looked at before others may run."""
+
+Event = Callable[[GroupShard, Decision], None]
+"""Decides on a shard."""
+_KEEPS_OFFSETS_ONLY = OffsetRetention()
+
+
+def forgetting_topics(shard: GroupShard, names: frozenset[str], deleted_ms: int) -> Iterator[Event]:
+    """Yield events that forget the offsets in topics that are gone.
+
+    What was committed after `deleted_ms` belongs to another topic of that name.
+    """
+    for number, group_id in enumerate(tuple(shard.offsets)):
+        for some in slices(tuple(shard.offsets.get(group_id, ())), OFFSETS_PER_STEP):
+            gone = [topic_partition for topic_partition in some if topic_partition[0] in names]
+            for topic_partitions in slices(gone, OFFSETS_PER_EVENT):
+                yield partial(_forget_offsets, group_id, topic_partitions, deleted_ms)
+            if len(some) == OFFSETS_PER_STEP:
+                yield nothing
+        if number % GROUPS_PER_STEP == 0:
+            yield nothing
+
+
+def expiring(shard: GroupShard, now_ms: int) -> Iterator[Event | Large]:
+    """Yield events that forget offsets that are kept too long, and end groups of which nothing is left."""
+    for number, group_id in enumerate(tuple(shard.groups.keys() | shard.offsets.keys())):
+        for some in slices(tuple(shard.offsets.get(group_id, ())), OFFSETS_PER_STEP):
+            if shard.subscription_size(group_id) > EVENT_SIZE_MAX:
+                yield Large(partial(_expire, group_id, some[:1], now_ms))  # the others find what it has read
+            for gone in slices(_expired(shard, group_id, some, now_ms), OFFSETS_PER_EVENT):
+                yield partial(_expire, group_id, gone, now_ms)
+            if len(some) == OFFSETS_PER_STEP:
+                yield nothing
+        if _is_over(shard, group_id):
+            yield partial(_end_unused, group_id)
+        elif number % GROUPS_PER_STEP == 0:
+            yield nothing
+
+
+def _expired(
+    shard: GroupShard, group_id: str, some: Iterable[TopicPartition], now_ms: int
+) -> list[TopicPartition]:
+    """Return those of these offsets of a group that are kept too long."""
+    group = shard.groups.get(group_id)
+    known = shard.offsets.get(group_id, {})
+    offsets = {
+        topic_partition: known[topic_partition] for topic_partition in some if topic_partition in known
+    }
+    if not offsets:
+        return []
+    retention = group.offset_retention() if group is not None else _KEEPS_OFFSETS_ONLY
+    if retention is None:
+        return []
+    pending = shard.pending.topic_partitions(group_id)
+    expired = expired_offsets(retention, offsets, shard.settings.offsets_retention_ms, now_ms)
+    return [topic_partition for topic_partition in expired if topic_partition not in pending]
+
+
+def _is_over(shard: GroupShard, group_id: str) -> bool:
+    """Say whether a group is there, and has neither members nor offsets."""
+    group = shard.groups.get(group_id)
+    if group is None or not group.is_unused:
+        return False
+    return not (shard.offsets.get(group_id) or shard.pending.has(group_id))
+
+
+def _forget_offsets(
+    group_id: str,
+    topic_partitions: Sequence[TopicPartition],
+    deleted_ms: int,
+    shard: GroupShard,
+    out: Decision,
+) -> None:
+    known = shard.offsets.get(group_id, {})
+    old = [one for one in topic_partitions if one in known and known[one].commit_timestamp <= deleted_ms]
+    shard.delete_offsets(group_id, old, out)
+
+
+def _expire(
+    group_id: str, topic_partitions: Sequence[TopicPartition], now_ms: int, shard: GroupShard, out: Decision
+) -> None:
+    """Forget some offsets that were found to be kept too long, if nobody has committed them again since."""
+    shard.delete_offsets(group_id, _expired(shard, group_id, topic_partitions, now_ms), out)
+
+
+def _end_unused(group_id: str, shard: GroupShard, out: Decision) -> None:
+    """End a group of which nothing is left."""
+    group = shard.groups.get(group_id)
+    if group is None or not _is_over(shard, group_id):
+        return
+    if group.is_written:
+        group.end(out)
+    else:
+        shard.end(group_id, ClassicGroup)
