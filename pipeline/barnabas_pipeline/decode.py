@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -26,6 +27,11 @@ DECODER_VERSION = 1
 VALUE_BYTES_MAX = 1 << 20
 PAST_MAX_MS = 30 * 24 * 3_600_000  # how much older than its record an event may be
 FUTURE_MAX_MS = 3_600_000  # and how much younger, for clocks that are ahead
+TIME_MIN_MS, TIME_MAX_MS = (
+    -62_135_596_800_000,
+    253_402_300_799_999,
+)  # the years 1 to 9999, as Parquet's readers take them
+LONG_DIGITS_MAX = 400  # an integer with more digits is larger than any field takes, and dear to parse
 EXTRA = "_extra"
 
 
@@ -114,6 +120,8 @@ class Decoder:
 
     def _are_times_good(self, event_time: Any, timestamp_ms: Any) -> bool:
         times = event_time.to_numpy()
+        if times.min() < TIME_MIN_MS or times.max() > TIME_MAX_MS or timestamp_ms.max() > TIME_MAX_MS:
+            return False
         known = timestamp_ms >= 0
         ahead = times - timestamp_ms
         return bool((~known | ((ahead <= self.future_max_ms) & (-ahead <= self.past_max_ms))).all())
@@ -149,14 +157,20 @@ class Decoder:
                     raise RefusedError("missing_field", f"{one.name} is missing")
                 continue
             known[one.name] = _checked(event.pop(one.name), one)
+        event_time = known[self.schema.event_time]
+        for name, time_ms in ((self.schema.event_time, event_time), ("the record's timestamp", timestamp_ms)):
+            if not TIME_MIN_MS <= time_ms <= TIME_MAX_MS:
+                raise RefusedError(
+                    "time", f"{name} is {time_ms}, which is no time in ms of the years 1 to 9999"
+                )
         if timestamp_ms >= 0:
-            ahead = known[self.schema.event_time] - timestamp_ms
+            ahead = event_time - timestamp_ms
             if not -self.past_max_ms <= ahead <= self.future_max_ms:
                 raise RefusedError(
                     "time", f"{self.schema.event_time} is {ahead} ms from the record's timestamp"
                 )
         if event:
-            known[EXTRA] = json.dumps(event, separators=(",", ":"), ensure_ascii=False)
+            known[EXTRA] = f"{{{','.join(text for name, text in _members(value) if name in event)}}}"
         return known
 
 
@@ -189,6 +203,28 @@ def parse_object(value: bytes | None, bytes_max: int = VALUE_BYTES_MAX) -> dict[
     return parsed
 
 
+def _members(value: bytes | None) -> Iterator[tuple[str, str]]:
+    """Yield the name of each member of an object that `parse_object` takes, and the member as it is written."""
+    text = (value or b"").decode()
+    at = text.index("{") + 1
+    while True:
+        begin = _skip_space(text, at)
+        name, at = _DECODER.raw_decode(text, begin)
+        at = _skip_space(text, _skip_space(text, at) + 1)
+        _, at = _DECODER.raw_decode(text, at)
+        yield name, text[begin:at]
+        at = _skip_space(text, at)
+        if text[at] == "}":
+            return
+        at += 1
+
+
+def _skip_space(text: str, at: int) -> int:
+    while text[at] in " \t\r\n":
+        at += 1
+    return at
+
+
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
@@ -203,7 +239,13 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
+def _integer(text: str) -> int:
+    if len(text) <= LONG_DIGITS_MAX:
+        return int(text)
+    return (-1 if text[0] == "-" else 1) * 10**LONG_DIGITS_MAX
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_no_duplicates, parse_constant=_no_constant, parse_int=_integer)
 
 
 def _checked(value: Any, field: Field) -> Any:

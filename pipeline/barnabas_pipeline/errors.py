@@ -43,6 +43,10 @@ class UsageError(PipelineError):
     exit_code = EXIT_USAGE
 
 
+class NoTopicError(UsageError):
+    """There is no such topic."""
+
+
 class IncompleteError(PipelineError):
     """Not everything that was asked for is there (yet), or another writer was faster; run again."""
 

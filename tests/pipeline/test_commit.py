@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from barnabas_pipeline import schema
-from barnabas_pipeline.errors import DataLossError, UsageError
+from barnabas_pipeline import cli, schema
+from barnabas_pipeline.errors import DataLossError, NoTopicError, UsageError
 from barnabas_pipeline.jobs import load as load_job
 from barnabas_pipeline.jobs.load import (
     LoadOptions,
@@ -23,7 +23,7 @@ from barnabas_pipeline.jobs.load import (
 )
 from barnabas_pipeline.lake.manifest import BrokenLakeError, DataFile, Manifest, TableState
 from barnabas_pipeline.lake.table import ConflictError, Table
-from barnabas_pipeline.lake.task import TaskResult
+from barnabas_pipeline.lake.task import LoadTask, TaskResult
 from barnabas_pipeline.log import digest
 from barnabas_pipeline.log.model import Bounds, LogOptions, OffsetRange, TopicIdentity
 
@@ -66,8 +66,12 @@ def test_a_manifest_has_the_sums_of_the_tasks_of_each_partition_and_all_their_fi
     ]
     ranges = [OffsetRange(0, 0, 31), OffsetRange(1, 0, 4), OffsetRange(2, 7, 7)]
     fill(manifest, ranges, results, bounds_of(31, 4, 7))
-    assert [*manifest.partitions] == ["0", "1"], "what is empty is not named"
-    first, second = manifest.partitions.values()
+    assert [*manifest.partitions] == ["0", "1", "2"], "what is empty is named once"
+    first, second, third = manifest.partitions.values()
+    assert (third.start, third.end, third.span) == (7, 7, 0)
+    later = empty(tmp_path)
+    fill(later, ranges, results, bounds_of(31, 4, 7), known={2})
+    assert [*later.partitions] == ["0", "1"]
     assert [getattr(first, name) for name in COUNTS] == [11, 2, 3, 5, 10]
     assert (first.start, first.end, first.high_watermark, first.leader_epoch) == (0, 31, 36, 3)
     assert (second.start, second.end, second.high_watermark, second.leader_epoch) == (0, 4, 9, 4)
@@ -215,6 +219,9 @@ def state_of(ends: dict[int, int], marks: dict[int, int] | None = None) -> Table
         ({0: (11, 12)}, [(0, 10, 11)], "retention has overtaken logins", True),
         ({0: (0, 9)}, [(0, 9, 10)], "has become shorter", False),
         ({}, [(0, 10, None)], "partitions of logins are gone", False),
+        ({0: (0, 10), 1: (0, 7)}, None, "", True),
+        ({0: (0, 10), 1: (5, 7)}, [(1, 0, 5)], "retention has overtaken logins", True),
+        ({0: (11, 12), 1: (5, 5)}, [(0, 10, 11), (1, 0, 5)], "retention has overtaken logins", True),
     ],
     ids=str,
 )
@@ -275,6 +282,110 @@ def test_a_loss_is_raised_or_recorded_with_what_is_missing(
         adopt(table, IDENTITY._replace(topic="other"), gone, loading)
 
 
+def test_the_lost_records_of_a_partition_that_was_added_are_raised_or_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loading = options(tmp_path)
+    commit(tmp_path, monkeypatch, [result(0, 0, 10)], OffsetRange(0, 0, 10))
+    added = {0: Bounds(0, 10, 10, 0), 1: Bounds(5, 9, 9, 0)}
+    with pytest.raises(DataLossError, match=r"partition 1: \[0, 5\)"):
+        adopt(Table(tmp_path), IDENTITY, added, loading)
+    adopt(Table(tmp_path), IDENTITY, added, replace(loading, on_data_loss="record"))
+    assert Table(tmp_path).state().ends == {0: 10, 1: 5}
+    adopt(Table(tmp_path), IDENTITY, added, loading)
+
+
+class GoneLog:
+    def identity(self) -> TopicIdentity:
+        raise NoTopicError("there is no topic 'logins' at b:1")
+
+
+def test_a_topic_that_was_deleted_under_a_table_is_a_loss_and_one_that_never_was_a_wrong_option() -> None:
+    log: Any = GoneLog()
+    with pytest.raises(NoTopicError):
+        load_job.look_up(log, TableState())
+    with pytest.raises(
+        DataLossError, match=r"topic logins is gone; missing: partition 0: \[10, \?\)"
+    ) as caught:
+        load_job.look_up(log, state_of({0: 10}))
+    assert caught.value.exit_code == 3
+
+
+@pytest.mark.parametrize("others", [1, 5, 20])
+def test_a_load_goes_on_however_often_others_were_faster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: int
+) -> None:
+    def run_tasks(_: Any, tasks: list[LoadTask]) -> list[TaskResult]:
+        table = Table(tmp_path)
+        end = table.state().ends.get(0, 0)
+        if table.state().version < others:
+            faster = empty(tmp_path)
+            fill(faster, [OffsetRange(0, end, end + 1)], [result(0, end, end + 1)], bounds_of(50))
+            table.commit(faster)
+        return [result(0, one.wanted.start, one.wanted.end) for one in tasks]
+
+    monkeypatch.setattr(load_job, "open_log", lambda _: FiftyOffsets())
+    monkeypatch.setattr(load_job, "split", lambda log, ranges, bytes_max: ranges)
+    monkeypatch.setattr(load_job, "run_tasks", run_tasks)
+    summary = load_job.load(None, options(tmp_path))
+    assert Table(tmp_path).state().ends == {0: 50}
+    assert (summary.commits, summary.loaded) == (1, 50 - others)
+
+
+def test_a_conflict_that_nobody_has_caused_ends_a_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(*_: Any) -> None:
+        raise ConflictError("stuck")
+
+    monkeypatch.setattr(load_job, "open_log", lambda _: FiftyOffsets())
+    monkeypatch.setattr(load_job, "split", lambda log, ranges, bytes_max: ranges)
+    monkeypatch.setattr(load_job, "commit_ranges", refuses)
+    with pytest.raises(ConflictError):
+        load_job.load(None, options(tmp_path))
+
+
+class FiftyOffsets:
+    """A log of one partition."""
+
+    def identity(self) -> TopicIdentity:
+        return IDENTITY
+
+    def bounds(self) -> dict[int, Bounds]:
+        return bounds_of(50)
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    "url", ["s3a://bucket/lake", "hdfs:/lake", "gs://b/x", "file://host/lake", "S3://b/l"]
+)
+def test_a_table_is_in_a_directory_of_this_machine(url: str) -> None:
+    with pytest.raises(UsageError, match="is not a directory of this machine"):
+        Table(url)
+
+
+@pytest.mark.parametrize(
+    "url", ["file:///lake/a%20b", "file:/lake/a b", "FILE://localhost/lake/a b", "/lake/a b"]
+)
+def test_a_file_url_is_a_directory(url: str) -> None:
+    assert Table(url).root == Path("/lake/a b")
+
+
+@pytest.mark.parametrize("topic", ["a,b", "re.*", "", ".", "x" * 250, "ä"])
+def test_a_job_reads_one_topic(tmp_path: Path, topic: str, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["load", "--topic", topic, "--bootstrap", "127.0.0.1:1", "--lake", str(tmp_path)]
+    assert cli.main(arguments) == 4
+    assert "is not the name of a topic" in capsys.readouterr().err
+
+
+def test_a_lake_of_another_kind_is_a_wrong_option(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["load", "--topic", "views", "--bootstrap", "127.0.0.1:1", "--lake", "s3a://bucket/lake"]
+    assert cli.main(arguments) == 4
+    assert "s3a://bucket/lake is not a directory of this machine" in capsys.readouterr().err
+
+
 # --- what Spark hands up --------------------------------------------------------------------------------------------
 
 
@@ -285,6 +396,11 @@ def test_a_loss_is_raised_or_recorded_with_what_is_missing(
             "x\n barnabas_pipeline.errors.DataLossError: gone; missing: partition 0: [3, 7), partition 1: [5, ?)\n",
             DataLossError,
             "gone",
+        ),
+        (
+            "OSError: [Errno 28] Error writing bytes to file. Detail: [errno 28] No space left on device",
+            load_job.IncompleteError,
+            "a task could not read or write: [Errno 28]",
         ),
         ("barnabas_pipeline.errors.UsageError: no topic", load_job.IncompleteError, "no topic"),
         (

@@ -6,6 +6,7 @@ The rule: what is wrong with an option is said before Spark is started.
 from __future__ import annotations
 
 import argparse
+import re
 import time
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +14,8 @@ from typing import Any
 from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.log.model import READ_COMMITTED, READ_UNCOMMITTED, LogOptions
 from barnabas_pipeline.log.planning import Selection
+
+TOPIC_LENGTH_MAX = 249
 
 
 class Parser(argparse.ArgumentParser):
@@ -72,6 +75,13 @@ def parse_time(text: str) -> int:
     return int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
+def directory(text: str) -> str:
+    """A directory of this machine, also as a `file:` URL. Raises UsageError."""
+    from barnabas_pipeline.lake.table import local_directory
+
+    return str(local_directory(text))
+
+
 def pairs(rows: list[str]) -> dict[str, str]:
     """`NAME=VALUE` options as a dict. Raises UsageError."""
     found = {}
@@ -85,6 +95,7 @@ def pairs(rows: list[str]) -> dict[str, str]:
 
 def log_options(args: Any, *, topic: str | None = None) -> LogOptions:
     """The topic that the options name. Raises UsageError."""
+    _check_topic(topic or args.topic)
     transport = args.transport or ("disk" if args.log_dir and not args.bootstrap else "wire")
     if transport == "wire" and not args.bootstrap:
         raise UsageError("give --bootstrap, or --log-dir to read from disk")
@@ -98,6 +109,14 @@ def log_options(args: Any, *, topic: str | None = None) -> LogOptions:
         isolation=args.isolation,
         client=tuple(sorted(pairs(args.client).items())),
     )
+
+
+def _check_topic(name: str) -> None:
+    """Raise UsageError for what Kafka does not take for a topic's name, such as a list or a pattern."""
+    wrong = sorted({one for one in name if not re.match(r"[A-Za-z0-9._-]", one)})
+    if wrong or not 0 < len(name) <= TOPIC_LENGTH_MAX or name in (".", ".."):
+        because = f": it has {' '.join(wrong)}" if wrong else ""
+        raise UsageError(f"{name!r} is not the name of a topic{because}; a job reads one topic")
 
 
 def selection(args: Any) -> Selection:

@@ -22,9 +22,13 @@ from barnabas_pipeline.simulate.model import Truth
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--lake", required=True, metavar="DIR")
+    parser.add_argument("--lake", required=True, type=common.directory, metavar="DIR")
     parser.add_argument(
-        "--out", required=True, metavar="DIR", help="the results are below it, one directory per job"
+        "--out",
+        required=True,
+        type=common.directory,
+        metavar="DIR",
+        help="the results are below it, one directory per job",
     )
     parser.add_argument("--prefix", default="", help="of the topics' names")
     parser.add_argument(
@@ -259,8 +263,8 @@ def run_monitor(args: Any) -> int:
 
 def add_report(parser: argparse.ArgumentParser) -> None:
     """Options of report."""
-    parser.add_argument("--lake", required=True, metavar="DIR")
-    parser.add_argument("--out", required=True, metavar="DIR")
+    parser.add_argument("--lake", required=True, type=common.directory, metavar="DIR")
+    parser.add_argument("--out", required=True, type=common.directory, metavar="DIR")
     parser.add_argument("--prefix", default="", help="of the topics' names")
     parser.add_argument("--day", required=True, metavar="2026-11-20")
     parser.add_argument("--partial", action="store_true", help="although hours are not sealed")

@@ -20,7 +20,13 @@ from barnabas_pipeline.requirements import install_command
 
 def add_lake(parser: argparse.ArgumentParser) -> None:
     """Options that name a table."""
-    parser.add_argument("--lake", required=True, metavar="DIR", help="the tables are below it, one per topic")
+    parser.add_argument(
+        "--lake",
+        required=True,
+        type=common.directory,
+        metavar="DIR",
+        help="the tables are below it, one per topic",
+    )
     parser.add_argument(
         "--schema", metavar="NAME|FILE", help="default: the built-in one called like the topic"
     )
@@ -67,6 +73,8 @@ def load_options(args: Any) -> Any:
     for name in ("on_data_loss", "offsets_per_commit_max", "split_bytes", "target_file_bytes"):
         if getattr(args, name, None) is not None:
             setattr(options, name, getattr(args, name))
+    if getattr(args, "value_bytes_max", None) is not None:
+        options.value_bytes_max = args.value_bytes_max
     if getattr(args, "past_max_days", None) is not None:
         options.past_max_ms = int(args.past_max_days * 24 * 3_600_000)
     return options
@@ -95,6 +103,12 @@ def add_load(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--offsets-per-trigger-max", type=int, default=0, metavar="N")
     parser.add_argument("--split-bytes", type=int, metavar="N", help="of log per task")
     parser.add_argument("--target-file-bytes", type=int, metavar="N")
+    parser.add_argument(
+        "--value-bytes-max",
+        type=int,
+        metavar="N",
+        help="of an event; a larger one is a dead letter (default: 1 MiB)",
+    )
     parser.add_argument(
         "--past-max-days", type=float, metavar="N", help="how much older than its record an event may be"
     )
@@ -177,7 +191,7 @@ def run_audit(args: Any) -> int:
 def add_compact(parser: argparse.ArgumentParser) -> None:
     """Options of compact."""
     parser.add_argument("--topic", required=True)
-    parser.add_argument("--lake", required=True, metavar="DIR")
+    parser.add_argument("--lake", required=True, type=common.directory, metavar="DIR")
     add_table(parser)
     parser.add_argument("--target-file-bytes", type=int, metavar="N")
     parser.add_argument(

@@ -9,13 +9,19 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
 from barnabas_pipeline import faults
-from barnabas_pipeline.decode import Decoder
-from barnabas_pipeline.errors import DataLossError, IncompleteError, MissingOffsets, UsageError
+from barnabas_pipeline.decode import PAST_MAX_MS, VALUE_BYTES_MAX, Decoder
+from barnabas_pipeline.errors import (
+    DataLossError,
+    IncompleteError,
+    MissingOffsets,
+    NoTopicError,
+    UsageError,
+)
 from barnabas_pipeline.lake.files import TARGET_FILE_BYTES
 from barnabas_pipeline.lake.iceberg import IcebergOptions, publisher
 from barnabas_pipeline.lake.manifest import Manifest, PartitionCommit, TableState
@@ -23,14 +29,13 @@ from barnabas_pipeline.lake.table import ConflictError, Table
 from barnabas_pipeline.lake.task import LoadTask, TaskResult
 from barnabas_pipeline.lake.task import run as run_task
 from barnabas_pipeline.log import digest
-from barnabas_pipeline.log.model import Bounds, LogOptions, OffsetRange, TopicIdentity
+from barnabas_pipeline.log.model import Bounds, Log, LogOptions, OffsetRange, TopicIdentity
 from barnabas_pipeline.log.planning import Selection, resolve, shorten, split
 from barnabas_pipeline.log.transports import open_log
 from barnabas_pipeline.schema import EventSchema
 
 OFFSETS_PER_COMMIT_MAX = 2_000_000
 OFFSETS_PER_SPARK_TASK = 50_000  # with less, what Spark takes for a task (20 to 40 ms of CPU) begins to count
-CONFLICTS_MAX = 5
 FAIL, RECORD = "fail", "record"
 
 
@@ -46,16 +51,15 @@ class LoadOptions:
     offsets_per_commit_max: int = OFFSETS_PER_COMMIT_MAX
     split_bytes: int | None = None  # None: as many tasks as cores, if it is worth it
     target_file_bytes: int = TARGET_FILE_BYTES
-    past_max_ms: int | None = None
+    past_max_ms: int = PAST_MAX_MS
+    value_bytes_max: int = VALUE_BYTES_MAX
     iceberg: IcebergOptions | None = None  # also as this Iceberg table
     job_id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
     def decoder(self) -> Decoder:
         """The decoder that tasks use."""
-        if self.past_max_ms is None:
-            return Decoder(self.schema)
-        return Decoder(self.schema, past_max_ms=self.past_max_ms)
+        return Decoder(self.schema, self.value_bytes_max, self.past_max_ms)
 
 
 @dataclass(slots=True)
@@ -94,7 +98,7 @@ def load(spark: Any, options: LoadOptions, progress: Progress = lambda _done, _a
     summary = LoadSummary()
     log = open_log(options.log)
     try:
-        identity, bounds = log.identity(), log.bounds()
+        identity, bounds = look_up(log, table.state())
         adopt(table, identity, bounds, options)
         publish()  # what an earlier run has committed, but not published
         ends = {one.partition: one.end for one in resolve(log, _only_end(options.selection), bounds)}
@@ -104,18 +108,18 @@ def load(spark: Any, options: LoadOptions, progress: Progress = lambda _done, _a
             starts = {}
         first = _pending(table.state(), starts, ends, bounds)
         total = sum(map(len, first))
-        conflicts = 0
         while True:
             ranges = shorten(_pending(table.state(), starts, ends, bounds), options.offsets_per_commit_max)
             if not sum(map(len, ranges)):
                 return summary
             tasks = split(log, ranges, bytes_max=options.split_bytes)
+            version = table.state().version
             try:
                 summary.add(commit_ranges(spark, table, identity, bounds, ranges, tasks, options))
             except ConflictError:
-                conflicts += 1
-                if conflicts == CONFLICTS_MAX:
+                if table.state().version == version:
                     raise
+                continue  # somebody else has committed: what is left is less now
             publish()
             progress(total - sum(map(len, _pending(table.state(), starts, ends, bounds))), total)
     finally:
@@ -137,7 +141,7 @@ def load_round(
     """
     log = open_log(options.log)
     try:
-        identity, bounds = log.identity(), log.bounds()
+        identity, bounds = look_up(log, table.state())
         adopt(table, identity, bounds, options)
         starts = {}
         if not table.exists():
@@ -168,6 +172,17 @@ def _pending(
 
 
 # --- identity -------------------------------------------------------------------------------------------------------
+
+
+def look_up(log: Log, state: TableState) -> tuple[TopicIdentity, dict[int, Bounds]]:
+    """Return the topic and its bounds. Raises NoTopicError, or DataLossError if some of it was loaded already."""
+    try:
+        return log.identity(), log.bounds()
+    except NoTopicError:
+        if not state.version:
+            raise
+        missing = [MissingOffsets(partition, end, None) for partition, end in sorted(state.ends.items())]
+        raise DataLossError(f"topic {state.topic} is gone", missing) from None
 
 
 def adopt(table: Table, identity: TopicIdentity, bounds: dict[int, Bounds], options: LoadOptions) -> None:
@@ -209,7 +224,8 @@ def find_loss(state: TableState, identity: TopicIdentity, bounds: dict[int, Boun
         )
     missing = []
     cause = ""
-    for partition, end in sorted(state.ends.items()):
+    for partition in sorted({*state.ends, *bounds}):
+        end = state.ends.get(partition, 0)  # of a partition that came after the last load, nothing was loaded
         bound = bounds.get(partition)
         if bound is None:
             cause = f"partitions of {identity.topic} are gone"
@@ -224,7 +240,7 @@ def find_loss(state: TableState, identity: TopicIdentity, bounds: dict[int, Boun
     if loss is not None:
         # What was loaded from offsets that are other records now cannot be told apart from them.
         loss.can_go_on = all(
-            one.end is not None and one.start == state.ends[one.partition] for one in missing
+            one.end is not None and one.start == state.ends.get(one.partition, 0) for one in missing
         )
     return loss
 
@@ -263,7 +279,7 @@ def commit_ranges(
     manifest = new_manifest(table, "load", identity, options.schema, _job(options))
     results = run_tasks(spark, [_task(options, table, identity, one) for one in tasks])
     faults.point("load.after_tasks")
-    fill(manifest, ranges, results, bounds)
+    fill(manifest, ranges, results, bounds, known=table.state().ends)
     table.commit(manifest)
     return results
 
@@ -304,6 +320,8 @@ def unwrap(error: Exception) -> Exception:
             return IncompleteError(detail)
         if name == "AssertionError":
             return error
+        if separator and name == "OSError":  # such as a full disk
+            return IncompleteError(f"a task could not read or write: {detail}")
         if "Python worker exited unexpectedly" in line or "Job aborted" in line:
             cause = cause or line.strip()
     return IncompleteError(f"Spark could not do it: {cause}") if cause else error
@@ -318,11 +336,19 @@ def _parse_missing(text: str) -> list[MissingOffsets]:
 
 
 def fill(
-    manifest: Manifest, ranges: list[OffsetRange], results: list[TaskResult], bounds: dict[int, Bounds]
+    manifest: Manifest,
+    ranges: list[OffsetRange],
+    results: list[TaskResult],
+    bounds: dict[int, Bounds],
+    *,
+    known: Collection[int] = (),
 ) -> None:
-    """Put what the tasks did into the manifest, and check that it covers the ranges exactly."""
+    """Put what the tasks did into the manifest, and check that it covers the ranges exactly.
+
+    An empty range is left out, but for a partition that is not `known` yet: the table says where it begins.
+    """
     for wanted in ranges:
-        if not len(wanted):
+        if not len(wanted) and wanted.partition in known:
             continue
         mine = sorted(
             (one for one in results if one.wanted.partition == wanted.partition), key=lambda one: one.wanted

@@ -81,13 +81,20 @@ def redrive(
 
 def _choose(letters: Any, reasons: set[str] | None, since_ms: int | None) -> Any:
     single = pc.equal(pc.subtract(letters["end_offset"], letters["offset"]), 1)
-    chosen = pc.and_(single, pc.is_valid(letters["timestamp"]))  # spans have no timestamp
+    times = _times_ms(letters)
+    chosen = pc.and_(single, pc.is_valid(times))  # spans have no timestamp
     if reasons is not None:
         chosen = pc.and_(chosen, pc.is_in(letters["reason"], pa.array(sorted(reasons))))
     if since_ms is not None:
-        times = letters["timestamp"].cast(pa.int64())
-        chosen = pc.and_(chosen, pc.fill_null(pc.greater_equal(times, since_ms * 1000), False))
+        chosen = pc.and_(chosen, pc.fill_null(pc.greater_equal(times, since_ms), False))
     return chosen.to_numpy()
+
+
+def _times_ms(letters: Any) -> Any:
+    """Return the records' timestamps; files of earlier versions have them in us alone."""
+    if "timestamp_ms" in letters.column_names:
+        return letters["timestamp_ms"]
+    return pc.divide(letters["timestamp"].cast(pa.int64()), 1000)
 
 
 def _decode(letters: Any, chosen: Any, decoder: Decoder, topic_id: str, partition: int) -> tuple[Any, Any]:
@@ -96,7 +103,7 @@ def _decode(letters: Any, chosen: Any, decoder: Decoder, topic_id: str, partitio
     part = letters.take(pa.array(picked)).combine_chunks()
     columns = Columns(
         part["offset"].to_numpy(),
-        part["timestamp"].cast(pa.int64()).to_numpy() // 1000,
+        _times_ms(part).to_numpy(),
         np.zeros(len(picked), np.int32),
         part["leader_epoch"].to_numpy().astype(np.int32),
         *(

@@ -9,7 +9,7 @@ import hashlib
 import os
 import uuid
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,9 @@ from barnabas_pipeline.lake.table import DATA, DEAD, sync_directory
 from barnabas_pipeline.log.columns import HEADERS_TYPE, TIMESTAMP_TYPE
 from barnabas_pipeline.schema import EventSchema
 
+EPOCH = datetime(1970, 1, 1)
 HOUR_MS = 3_600_000
+OPEN_FILES_MAX = 64
 TARGET_FILE_BYTES = 128 << 20
 COMPRESSION = "zstd"
 
@@ -44,7 +46,7 @@ DEAD_SCHEMA = pa.schema(
         pa.field("partition", pa.int32()),
         pa.field("offset", pa.int64()),
         pa.field("end_offset", pa.int64()),  # offset + 1, or more for a span of damaged bytes
-        pa.field("timestamp", TIMESTAMP_TYPE),
+        pa.field("timestamp", TIMESTAMP_TYPE),  # null for what is no time of the years 1 to 9999
         pa.field("leader_epoch", pa.int32()),
         pa.field("key", pa.binary()),
         pa.field("value", pa.binary()),
@@ -53,6 +55,7 @@ DEAD_SCHEMA = pa.schema(
         pa.field("detail", pa.string()),
         pa.field("decoder_version", pa.int32()),
         pa.field("schema_name", pa.string()),
+        pa.field("timestamp_ms", pa.int64()),  # as it came; null for a span, and in files of earlier versions
     ]
 )
 
@@ -84,13 +87,13 @@ def _with_id(field: Any, number: bytes) -> Any:
 
 
 def hour_name(hour: int) -> str:
-    """Hours since 1970 as `2023-11-14T22`."""
-    return datetime.fromtimestamp(hour * 3600, UTC).strftime("%Y-%m-%dT%H")
+    """Hours since 1970, in the years 1 to 9999, as `2023-11-14T22`."""
+    return (EPOCH + timedelta(hours=hour)).isoformat()[: len("2023-11-14T22")]
 
 
 def hour_number(name: str) -> int:
     """The reverse of `hour_name`. Raises ValueError."""
-    return int(datetime.strptime(name, "%Y-%m-%dT%H").replace(tzinfo=UTC).timestamp()) // 3600
+    return (datetime.fromisoformat(f"{name}:00") - EPOCH) // timedelta(hours=1)
 
 
 class OpenFile:
@@ -128,7 +131,11 @@ class OpenFile:
 
 
 class HourWriter:
-    """Puts rows into the file of their event hour; a file that has grown to `target_bytes` is followed by another."""
+    """Puts rows into the file of their event hour.
+
+    A file that has grown to `target_bytes` is followed by another, and so is the one that has waited longest where more
+    than OPEN_FILES_MAX hours are open.
+    """
 
     def __init__(
         self,
@@ -152,10 +159,12 @@ class HourWriter:
         """Write rows of the lake's schema, in the order they have."""
         for hour, part in split_by_hour(table, self._event_time):
             if hour not in self._open:
+                if len(self._open) == OPEN_FILES_MAX:
+                    self._finish(next(iter(self._open)))
                 name = hour_name(hour)
                 entry = DataFile("", 0, 0, "", self._topic_id, self._partition, name)
                 self._open[hour] = (OpenFile(self._root, f"{DATA}/event_hour={name}", self._schema), entry)
-            file, entry = self._open[hour]
+            file, entry = self._open[hour] = self._open.pop(hour)
             file.write(part)
             note_bounds(entry, part, self._event_time)
             if file.bytes >= self._target_bytes:
@@ -183,15 +192,15 @@ def split_by_hour(table: Any, event_time: str) -> Iterator[tuple[int, Any]]:
 
 
 def note_bounds(entry: DataFile, part: Any, event_time: str) -> None:
-    """Widen a file's bounds of offset and event time."""
+    """Widen a file's bounds of offset and event time; offsets are never negative, so -1 says that there are none yet."""
+    is_first = entry.offset_min < 0
     for column, low, high in (
         ("_offset", "offset_min", "offset_max"),
         (event_time, "event_time_min", "event_time_max"),
     ):
         found = pc.min_max(part[column]).as_py()
-        known_low, known_high = getattr(entry, low), getattr(entry, high)
-        setattr(entry, low, found["min"] if known_low < 0 else min(known_low, found["min"]))
-        setattr(entry, high, max(known_high, found["max"]))
+        setattr(entry, low, found["min"] if is_first else min(getattr(entry, low), found["min"]))
+        setattr(entry, high, found["max"] if is_first else max(getattr(entry, high), found["max"]))
 
 
 def write_dead(root: Path, letters: Any, topic_id: str, partition: int) -> DataFile:

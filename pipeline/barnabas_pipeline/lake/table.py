@@ -9,9 +9,11 @@ The file system must have atomic hard links and fsync (any POSIX one, NFS too).
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from barnabas_pipeline import faults
 from barnabas_pipeline.errors import IncompleteError, UsageError
@@ -31,7 +33,7 @@ class Table:
     """The table at `root`, which need not exist yet."""
 
     def __init__(self, root: str | Path) -> None:
-        self.root = Path(root).absolute()
+        self.root = local_directory(root)
         self._state = TableState()
         self._checkpoints = Checkpoints(self.root / LOG / CHECKPOINTS)
 
@@ -121,6 +123,17 @@ class Table:
 
     def _log_path(self, version: int) -> Path:
         return self.root / LOG / f"{version:020d}.json"
+
+
+def local_directory(name: str | Path) -> Path:
+    """Return the directory that a path or a `file:` URL names. Raises UsageError for a URL of another kind."""
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", str(name))
+    if scheme is None:
+        return Path(name).absolute()
+    url = urlsplit(str(name))
+    if scheme[1].lower() != "file" or url.netloc not in ("", "localhost"):
+        raise UsageError(f"{name} is not a directory of this machine, and tables are kept in nothing else")
+    return Path(unquote(url.path)).absolute()
 
 
 def put_if_absent(path: Path, data: bytes) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from barnabas_pipeline import faults
-from barnabas_pipeline.decode import DECODER_VERSION, BadRecord, Decoder
+from barnabas_pipeline.decode import DECODER_VERSION, TIME_MAX_MS, TIME_MIN_MS, BadRecord, Decoder
 from barnabas_pipeline.lake.files import DEAD_SCHEMA, HourWriter, lake_schema, write_dead
 from barnabas_pipeline.lake.manifest import DataFile
 from barnabas_pipeline.log.columns import TIMESTAMP_TYPE, Columns
@@ -113,13 +113,14 @@ def to_table(
 
 def _dead_record(task: LoadTask, columns: Columns, bad: BadRecord) -> dict[str, Any]:
     row = bad.row
-    offset = int(columns.offset[row])
+    offset, timestamp_ms = int(columns.offset[row]), int(columns.timestamp_ms[row])
     return {
         "topic_id": task.topic_id,
         "partition": task.wanted.partition,
         "offset": offset,
         "end_offset": offset + 1,
-        "timestamp": int(columns.timestamp_ms[row]) * 1000,
+        "timestamp": timestamp_ms * 1000 if TIME_MIN_MS <= timestamp_ms <= TIME_MAX_MS else None,
+        "timestamp_ms": timestamp_ms,
         "leader_epoch": int(columns.leader_epoch[row]),
         "key": columns.key[row].as_py(),
         "value": columns.value[row].as_py(),

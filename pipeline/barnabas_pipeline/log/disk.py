@@ -30,7 +30,7 @@ from barnabas.records.batch import (
     read_records,
 )
 from barnabas.records.errors import RecordsError
-from barnabas_pipeline.errors import DataLossError, IncompleteError, MissingOffsets, UsageError
+from barnabas_pipeline.errors import DataLossError, IncompleteError, MissingOffsets, NoTopicError, UsageError
 from barnabas_pipeline.log.model import (
     READ_COMMITTED,
     Bounds,
@@ -210,7 +210,7 @@ def _find_partitions(options: LogOptions) -> dict[int, tuple[str, str]]:
             if place and place.kind is DirKind.CURRENT and place.topic == options.topic:
                 found[place.partition] = (log_dir, f"{log_dir}/{name}")
     if not found:
-        raise UsageError(f"there is no topic {options.topic!r} in {', '.join(options.log_dirs)}")
+        raise NoTopicError(f"there is no topic {options.topic!r} in {', '.join(options.log_dirs)}")
     return found
 
 

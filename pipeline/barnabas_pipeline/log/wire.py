@@ -22,7 +22,13 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest
 from barnabas.wire.generated.list_offsets import ListOffsetsRequest
 from barnabas.wire.generated.metadata import MetadataResponse
-from barnabas_pipeline.errors import DataLossError, IncompleteError, MissingOffsets, UsageError
+from barnabas_pipeline.errors import (
+    DataLossError,
+    IncompleteError,
+    MissingOffsets,
+    NoTopicError,
+    UsageError,
+)
 from barnabas_pipeline.log.model import (
     READ_COMMITTED,
     Bounds,
@@ -227,7 +233,7 @@ class WireLog:
     async def _topic(self, client: Client) -> Topic:
         topic = await self._topic_or_none(client)
         if topic is None:
-            raise UsageError(f"there is no topic {self.options.topic!r} at {self.options.bootstrap}")
+            raise NoTopicError(f"there is no topic {self.options.topic!r} at {self.options.bootstrap}")
         if self._identity is None:
             topic_id = encode_uuid(topic.topic_id) if any(topic.topic_id) else ""
             self._identity = TopicIdentity(client.cluster_id, self.options.topic, topic_id)
