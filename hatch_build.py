@@ -78,6 +78,8 @@ def switched(value: str) -> bool | None:
 
 def missing() -> str:
     """Say what this machine lacks for compiling; empty if nothing."""
+    if sys.platform != "linux":
+        return "modules are compiled on Linux only"  # flags are GCC's, the linker's are GNU's
     if not shutil.which(os.environ.get("CC", "cc").split()[0]):
         return "there is no C compiler (Debian: apt-get install gcc)"
     if not Path(sysconfig.get_path("include"), "Python.h").exists():

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from barnabas.system.files import sync
 from barnabas_pipeline import faults
 from barnabas_pipeline.lake.manifest import DataFile
 from barnabas_pipeline.lake.table import DATA, DEAD, sync_directory
@@ -124,7 +125,7 @@ class OpenFile:
         with open(self.hidden, "rb+") as file:
             while chunk := file.read(1 << 20):
                 sha256.update(chunk)
-            os.fsync(file.fileno())
+            sync(file.fileno())
         os.rename(self.hidden, self.target)
         sync_directory(self.directory)
         return self.target.stat().st_size, sha256.hexdigest()

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from barnabas.system.files import sync
 from barnabas_pipeline import faults
 from barnabas_pipeline.errors import IncompleteError, UsageError
 from barnabas_pipeline.lake.checkpoint import Checkpoints
@@ -155,13 +156,13 @@ def write_synced(path: Path, data: bytes) -> None:
     with open(path, "xb") as file:
         file.write(data)
         file.flush()
-        os.fsync(file.fileno())
+        sync(file.fileno())
 
 
 def sync_directory(path: Path) -> None:
     """Force the names in a directory to the disk."""
     fd = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(fd)
+        sync(fd)
     finally:
         os.close(fd)

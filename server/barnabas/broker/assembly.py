@@ -20,7 +20,6 @@ from barnabas.broker.coordinator_parts import coordinator_parts
 from barnabas.broker.handlers import Handlers
 from barnabas.broker.housekeeping import Housekeeping
 from barnabas.broker.image_follower import ImageFollower
-from barnabas.broker.interpreter import give_back_memory
 from barnabas.broker.open_files import allow_open_files, connections_max
 from barnabas.broker.optional_parts import optional_parts
 from barnabas.broker.quotas import broker_quotas
@@ -55,6 +54,7 @@ from barnabas.serving.seams import NO_SEAMS, Seams
 from barnabas.serving.stalls import StallMeter
 from barnabas.serving.step_runner import StepRunner
 from barnabas.serving.unauthenticated import UnauthenticatedConnections
+from barnabas.system.memory import give_back_memory
 
 if TYPE_CHECKING:
     from barnabas.broker.coordinator_parts import CoordinatorParts

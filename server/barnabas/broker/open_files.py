@@ -7,6 +7,7 @@ that finds none is refused; some files are spared for what is open for a moment,
 from __future__ import annotations
 
 import resource
+from contextlib import suppress
 
 from barnabas.broker.startup import StartupError
 
@@ -15,6 +16,9 @@ SEGMENTS_MAX = 16_384
 
 SPARED = 64
 """Open files that are for neither."""
+
+MACOS_MAX = 10_240
+"""Its OPEN_MAX: what a process may ask for where the hard limit is said to be unlimited."""
 
 OPEN_FILES_MIN = 2 * SPARED
 """With fewer, segments and connections would take what the broker itself needs, and it would serve nobody."""
@@ -36,12 +40,13 @@ def allow_open_files() -> int:
 
 def _raised_limit() -> int:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        except (ValueError, OSError):  # some systems have a limit above the limit
-            return soft
-    return hard
+    if soft == hard:
+        return hard
+    for wanted in (hard, max(soft, MACOS_MAX)):  # some systems have a limit above the limit
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            return wanted
+    return soft
 
 
 def open_segments_max(open_files_max: int) -> int:

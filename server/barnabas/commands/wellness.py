@@ -6,11 +6,9 @@ The rule: nothing is changed, but for the topic that `--write` makes to read the
 from __future__ import annotations
 
 import ipaddress
-import os
 import secrets
 import time
 from collections.abc import Iterable
-from pathlib import Path
 
 from barnabas.client import ClientError, Connection, Endpoint
 from barnabas.client.admin import MAX_TIMESTAMP, Admin, NewTopic, Resource, TopicInfo, partitions_of
@@ -18,6 +16,7 @@ from barnabas.commands.errors import explain, name_of
 from barnabas.commands.findings import NOTE, OK, PROBLEM, SKIPPED, Findings
 from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
+from barnabas.system.processes import SHOWS_PROCESSES, listening_process, open_files
 from barnabas.tools.probing.release import guess
 
 SKEW_MS = 5_000
@@ -216,8 +215,11 @@ async def _check_brokers_clock(admin: Admin, findings: Findings) -> None:
 def check_local_files(endpoint: Endpoint, addresses: Iterable[str], findings: Findings) -> None:
     """Tell if a broker of this machine may open few files, or has nearly as many open as it may."""
     subject = str(endpoint)
-    if not any(_is_loopback(one) for one in addresses) or not Path("/proc/net/tcp").exists():
+    if not any(_is_loopback(one) for one in addresses):
         findings.add("open files", subject, SKIPPED, "the broker is not on this machine")
+        return
+    if not SHOWS_PROCESSES:
+        findings.add("open files", subject, SKIPPED, "this system does not show the files of other processes")
         return
     process = listening_process(endpoint.port)
     if process is None:
@@ -228,8 +230,7 @@ def check_local_files(endpoint: Endpoint, addresses: Iterable[str], findings: Fi
             "the process that listens belongs to another user, or is in a container",
         )
         return
-    limit = _limit(process)
-    used = len(os.listdir(f"/proc/{process}/fd"))
+    used, limit = open_files(process)
     text = f"process {process} has {used} files open of {limit}"
     if limit >= 0 and used > limit * USED_MAX:
         findings.add(
@@ -256,34 +257,3 @@ def _is_loopback(address: str) -> bool:
         return ipaddress.ip_address(address.partition("%")[0]).is_loopback
     except ValueError:
         return False
-
-
-def listening_process(port: int) -> int | None:
-    """Return the process that listens on a port, None if it cannot be seen."""
-    inodes = set()
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        try:
-            lines = Path(table).read_text().splitlines()[1:]
-        except OSError:
-            continue
-        for line in lines:
-            fields = line.split()
-            if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:
-                inodes.add(f"socket:[{fields[9]}]")
-    for process in filter(str.isdecimal, os.listdir("/proc")):
-        try:
-            files = os.listdir(f"/proc/{process}/fd")
-            if any(os.readlink(f"/proc/{process}/fd/{file}") in inodes for file in files):
-                return int(process)
-        except OSError:
-            continue
-    return None
-
-
-def _limit(process: int) -> int:
-    """Return how many files a process may open, -1 for any number."""
-    for line in Path(f"/proc/{process}/limits").read_text().splitlines():
-        if line.startswith("Max open files"):
-            soft = line.split()[3]
-            return int(soft) if soft.isdecimal() else -1
-    return -1

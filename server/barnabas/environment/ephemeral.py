@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from barnabas.system.files import MEMORY
+
 PREFIX = "barnabas-ephemeral-"
-MEMORY = "/dev/shm"
-"""Linux's file system in memory; where it is missing, the system's directory for temporary files is used."""
 
 END_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 

@@ -9,20 +9,17 @@ Paths are absolute strings with "/" between names.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
+from barnabas.system import files as system_files
 from barnabas.wire.regions import FileRegion
 
 Buffer = bytes | bytearray | memoryview
 _FILE_MODE = 0o644
 _PRIVATE_MODE = 0o600
-_BOOT_ID = "/proc/sys/kernel/random/boot_id"
-_NO_ATIME = getattr(os, "O_NOATIME", 0)
-"""Nobody asks when a log was last read, and noting it was 5 % of a fetch over 2,000 partitions."""
 
 
 class Entry(NamedTuple):
@@ -201,11 +198,11 @@ class OsFile:
 
     def allocate(self, size: int) -> None:
         """Extend the file to `size` with zeros that have their place on the medium."""
-        os.posix_fallocate(self.fd, 0, size)
+        system_files.allocate(self.fd, 0, size)
 
     def sync(self) -> None:
         """Return when everything written is on the medium."""
-        os.fsync(self.fd)
+        system_files.sync(self.fd)
 
     def is_at(self, path: str) -> bool:
         """Return whether `path` still names this file; its number is not given to another while it is open."""
@@ -224,9 +221,7 @@ def _is_private(path: str) -> bool:
 
 
 class OsLock:
-    """A lock on a file, as Kafka's: the kernel drops it with the process (POSIX record lock), flock guards
-    the same process against itself.
-    """
+    """A lock on a file that Kafka respects, and whoever else in this process; the kernel drops it with the process."""
 
     __slots__ = ("_file", "_path")
 
@@ -234,8 +229,7 @@ class OsLock:
         self._path = path
         file = OsFile(path, os.O_RDWR | os.O_CREAT)
         try:
-            fcntl.flock(file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            fcntl.lockf(file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            system_files.lock(file.fd)
         except OSError as error:
             if error.errno in (errno.EACCES, errno.EAGAIN):
                 raise BlockingIOError(errno.EAGAIN, "the lock is held", path) from error
@@ -261,7 +255,7 @@ class OsDisk:
         """Open a file to read and write."""
         flags = self._flags | os.O_CREAT if create else self._flags
         try:
-            return OsFile(path, flags | _NO_ATIME)
+            return OsFile(path, flags | system_files.NO_ATIME)
         except PermissionError:  # only a file's owner may leave its time as it is
             return OsFile(path, flags)
 
@@ -342,7 +336,7 @@ class OsDisk:
         """Return when the names in a directory are on the medium."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            os.fsync(fd)
+            system_files.sync(fd)
         finally:
             os.close(fd)
 
@@ -357,8 +351,7 @@ class OsDisk:
         except FileNotFoundError:
             return False
         try:
-            fcntl.flock(file.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            fcntl.lockf(file.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            system_files.lock(file.fd, is_shared=True)
         except OSError as error:
             if error.errno in (errno.EACCES, errno.EAGAIN):
                 return True
@@ -375,8 +368,5 @@ class OsDisk:
         return os.urandom(16)
 
     def boot_id(self) -> bytes:
-        """Return the random id that Linux makes at each boot."""
-        try:
-            return self.read(_BOOT_ID).strip()
-        except OSError:
-            return b""
+        """Return the random id that the system makes at each boot."""
+        return system_files.boot_id()

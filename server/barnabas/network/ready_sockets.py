@@ -6,23 +6,24 @@ is open, level-triggered, so one system call of a microsecond tells whether one 
 
 from __future__ import annotations
 
-import select
 import time
+
+from barnabas.system.readiness import READABLE, new_readable_set
 
 
 class ReadySockets:
-    """An epoll set of all accepted sockets. A socket that is closed leaves it by itself."""
+    """A set of all accepted sockets. A socket that is closed leaves it by itself."""
 
     def __init__(self) -> None:
-        self._epoll = select.epoll()
+        self._set = new_readable_set()
 
     def add(self, descriptor: int) -> None:
         """Watch a socket until it is closed. Raises OSError."""
-        self._epoll.register(descriptor, select.EPOLLIN)
+        self._set.register(descriptor, READABLE)
 
     def is_only_one(self, descriptor: int, seconds: float) -> bool:
         """Return whether this socket has something to read, and no other; looks for up to `seconds` if none has."""
-        poll = self._epoll.poll
+        poll = self._set.poll
         ready = poll(0, 2)
         if not ready and seconds > 0.0:
             clock = time.perf_counter

@@ -19,6 +19,7 @@ from barnabas.network.dialing import dial
 from barnabas.network.ready_sockets import ReadySockets
 from barnabas.network.transport import EVERYWHERE, Address, UnknownHostError
 from barnabas.network.wait_set import WaitSets
+from barnabas.system.files import MORE_FOLLOWS, send_file
 from barnabas.wire.regions import Chunk, FileRegion
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ class PlainTransport:
         self, pieces: list[bytes | bytearray | memoryview], chunks: list[Chunk], *, more: bool
     ) -> None:
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        flags = socket.MSG_MORE if more else 0
+        flags = MORE_FOLLOWS if more else 0
         try:
             sent = self._socket.send(data, flags)
         except BlockingIOError:
@@ -201,7 +202,7 @@ class PlainTransport:
         while remaining:
             count = -1
             try:
-                count = os.sendfile(target, region.fd, position, remaining)
+                count = send_file(target, region.fd, position, remaining)
             except BlockingIOError:
                 self._fell_behind(chunks, 0)
             if count < 0:
@@ -377,5 +378,7 @@ def _bound(family: int, address: tuple[Any, ...], *, also_ipv4: bool = False) ->
     return sock
 
 
-def _address(found: tuple[Any, ...]) -> Address:
+def _address(found: tuple[Any, ...] | None) -> Address:
+    if not found:  # macOS has none of a connection whose peer has left it before it was accepted
+        raise ConnectionAbortedError(errno.ECONNABORTED, os.strerror(errno.ECONNABORTED))
     return found[0], found[1]

@@ -9,14 +9,8 @@ import re
 import ssl
 from dataclasses import dataclass
 
-from barnabas.network.tls_stores import (
-    KeyMaterial,
-    StoreSettings,
-    TlsError,
-    as_file,
-    read_key_store,
-    read_trust_store,
-)
+from barnabas.network.tls_stores import KeyMaterial, StoreSettings, TlsError, read_key_store, read_trust_store
+from barnabas.system.files import as_file
 
 VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 TLS_1_3_SUITES = frozenset(

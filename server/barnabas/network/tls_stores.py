@@ -6,10 +6,7 @@ wrong with which file, and never a password.
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 PEM, PKCS12, JKS = "PEM", "PKCS12", "JKS"
@@ -80,17 +77,6 @@ def read_trust_store(settings: StoreSettings) -> str:
     if _is_pem(settings, data):
         return data.decode(errors="replace")
     return _certificates_of_pkcs12(settings, data)
-
-
-@contextmanager
-def as_file(data: bytes) -> Iterator[str]:
-    """Give data a path for a moment, without a disk: OpenSSL's functions for keys read files only."""
-    descriptor = os.memfd_create("tls", os.MFD_CLOEXEC)
-    try:
-        os.write(descriptor, data)
-        yield f"/proc/self/fd/{descriptor}"
-    finally:
-        os.close(descriptor)
 
 
 def _check_inline(settings: StoreSettings) -> None:

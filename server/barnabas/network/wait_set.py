@@ -1,19 +1,20 @@
-"""An epoll set of waiting sockets, of which only as many wake up in one turn of the event loop as it has time for.
+"""A set of waiting sockets, of which only as many wake up in one turn of the event loop as it has time for.
 
 The rule: Trio wakes every task whose socket has something to read in one turn, and waking 5,000 takes tenths of a
 second before any of them has been served. So sockets of new and idle connections, and those of active ones while many
-are, wait in an epoll set of their own, inside Trio's, from which each turn takes some: the kernel returns them first
-come first served. Whoever can answer what has come without waiting does so there, and its task sleeps on.
+are, wait in a set of their own (epoll, kqueue), inside Trio's, from which each turn takes some: the kernel returns them
+first come first served. Whoever can answer what has come without waiting does so there, and its task sleeps on.
 """
 
 from __future__ import annotations
 
-import select
 import time
 from collections.abc import Callable
 from typing import Final
 
 import trio
+
+from barnabas.system.readiness import READABLE, new_readable_set
 
 WOKEN_AT_ONCE: Final = 32
 """Most sockets that wake up in one turn: a millisecond or two to serve, if each has a small request."""
@@ -41,13 +42,13 @@ class WaitSet:
     is answered without being woken. For each of many it costs less, since whoever is woken too late for a turn has to wait
     for another one.
 
-    A socket stays in the epoll set after its task has woken up, so that a task which waits again costs no system call. If
+    A socket stays in the set after its task has woken up, so that a task which waits again costs no system call. If
     more comes while nobody waits for it, it is taken out; `forget` must be called before it is closed.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
-        self._epoll = select.epoll()
+        self._set = new_readable_set()
         self._waiting: dict[int, Waiting] = {}
         self._registered: set[int] = set()
         self._is_watched = False
@@ -62,7 +63,7 @@ class WaitSet:
         With `arrived` the wait goes on for as long as that returns false.
         """
         if descriptor not in self._registered:
-            self._epoll.register(descriptor, select.EPOLLIN)
+            self._set.register(descriptor, READABLE)
             self._registered.add(descriptor)
         self._waiting[descriptor] = Waiting(trio.lowlevel.current_task(), arrived)
         if not self._is_watched:
@@ -86,7 +87,7 @@ class WaitSet:
         self.wake(descriptor)
         if descriptor in self._registered:
             self._registered.discard(descriptor)
-            self._epoll.unregister(descriptor)
+            self._set.unregister(descriptor)
 
     async def _watch(self) -> None:
         """Serve or wake some in each turn, as long as anybody waits."""
@@ -97,9 +98,9 @@ class WaitSet:
                     await trio.lowlevel.checkpoint()
                     at_once = _next_count(at_once, self._clock() - began)
                 else:
-                    await trio.lowlevel.wait_readable(self._epoll.fileno())
+                    await trio.lowlevel.wait_readable(self._set.fileno())
                 began = self._clock()
-                ready = self._epoll.poll(0, at_once)
+                ready = self._set.poll(0, at_once)
                 are_more = len(ready) == at_once
                 for descriptor, _ in ready:
                     self._has_something(descriptor)
@@ -111,7 +112,7 @@ class WaitSet:
         if waiting is None:
             if descriptor in self._registered:  # otherwise it was closed in this turn
                 self._registered.discard(descriptor)
-                self._epoll.unregister(descriptor)
+                self._set.unregister(descriptor)
         elif waiting.arrived is None or waiting.arrived():
             self.wake(descriptor)
 

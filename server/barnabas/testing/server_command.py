@@ -8,10 +8,8 @@ weight is imported before `main` has switched the garbage collector off, which f
 from __future__ import annotations
 
 import argparse
-import ctypes
 import gc
 import json
-import logging
 import os
 import signal
 import stat
@@ -23,6 +21,7 @@ from barnabas import __version__
 from barnabas.ending import DONE, FAILED, USAGE_ERROR, end_signals
 from barnabas.environment import log_lines
 from barnabas.environment.lazy import OPENSSL_USERS, import_when_used
+from barnabas.system.processes import signal_when_parent_ends
 
 if TYPE_CHECKING:
     from trio import CancelScope
@@ -32,9 +31,8 @@ if TYPE_CHECKING:
     from barnabas.tools.control.host import Host
     from barnabas.tools.seeding.seeds import Seeds
 
-PR_SET_PDEATHSIG = 1
 PARENT_ENDED = signal.SIGUSR2
-"""Sent by the kernel when the thread that has started this process ends: its process may go on."""
+"""Sent when the parent ends; on Linux when the thread that has started this process ends: its process may go on."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -186,7 +184,7 @@ async def _serve(
     parent = os.getppid()
     with trio.open_signal_receiver(*end_signals(), PARENT_ENDED) as signals:
         if not options.stay:
-            _end_with_parent()
+            signal_when_parent_ends(PARENT_ENDED)
         async with (
             trio.open_nursery() as waiting,
             open_bench(clock=clock, serves_control=True, token=options.control_token) as bench,
@@ -215,14 +213,6 @@ def _say_ready(bench: Bench, host: Host) -> None:
         "version": __version__,
     }
     print(json.dumps(line), flush=True)
-
-
-def _end_with_parent() -> None:
-    """Have the kernel send a signal when the parent ends (Linux). The end of standard input works everywhere."""
-    try:
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, int(PARENT_ENDED), 0, 0, 0)
-    except (OSError, AttributeError):
-        logging.getLogger(__name__).info("this system does not tell when the parent process ends")
 
 
 def _is_pipe(stream: object) -> bool:

@@ -21,7 +21,8 @@ from barnabas.cli import main
 from barnabas.client import Endpoint
 from barnabas.commands.findings import Findings
 from barnabas.commands.listening import judge_certificate
-from barnabas.commands.wellness import check_local_files, listening_process
+from barnabas.commands.wellness import check_local_files
+from barnabas.system.processes import listening_process
 from barnabas.testing import KafkaBroker, start_thread
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -204,7 +205,7 @@ def test_open_files_of_a_local_broker_are_counted(monkeypatch: pytest.MonkeyPatc
         assert listening_process(port) == os.getpid()
         endpoint = Endpoint("127.0.0.1", port)
         for limit in (1_000_000, 2000, 1):
-            monkeypatch.setattr("barnabas.commands.wellness._limit", lambda _, found=limit: found)
+            monkeypatch.setattr("barnabas.commands.wellness.open_files", lambda _, found=limit: (10, found))
             check_local_files(endpoint, ["127.0.0.1"], findings)
     assert [one.status for one in findings.all] == ["ok", "note", "problem"]
     check_local_files(Endpoint("kafka.example", 9092), ["192.0.2.1"], findings)

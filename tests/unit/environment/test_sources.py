@@ -31,6 +31,8 @@ MAY = {
     "cluster/zookeeper/requests.py": "kazoo's thread and its connection; simulations have a ZooKeeper of their own",
     "cluster/zookeeper/sasl.py": "logins on kazoo's connection; simulations have a ZooKeeper of their own",
     "log/disk.py": "its disk",
+    "system/files.py": "its disk and network, where systems differ",
+    "system/processes.py": "other processes",
     "serving/loop_budget.py": "measures the real loop; a simulated broker gets another budget",
     "log/workers.py": "its threads and time for synchronous code",
     "network/visitors.py": "lets in who watches a process, over its real network",

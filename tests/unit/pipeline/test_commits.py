@@ -31,7 +31,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         link(source, target)
 
     link = os.link
-    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(table, "sync", synced)
     monkeypatch.setattr(os, "link", linked)
     monkeypatch.setattr(faults, "point", steps.append)
     return steps

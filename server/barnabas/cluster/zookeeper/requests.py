@@ -34,7 +34,8 @@ from barnabas.cluster.zookeeper.session import (
     ZooKeeperError,
 )
 from barnabas.config.cluster import StoreFile, ZooKeeperTls
-from barnabas.network.tls_stores import PEM, StoreSettings, as_file, read_key_store, read_trust_store
+from barnabas.network.tls_stores import PEM, StoreSettings, read_key_store, read_trust_store
+from barnabas.system.files import as_file
 
 CREATE_2 = 15
 MULTI = 14

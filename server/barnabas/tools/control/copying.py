@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Iterable
 
 from barnabas.log.format import names
+from barnabas.system.files import send_file
 
 FICLONE = 0x40049409
 """The ioctl of Linux that makes one file a copy of another, sharing its blocks until one of them is written."""
@@ -46,7 +47,7 @@ def copy(source: str, target: str, size: int | None = None) -> None:
         try:
             at = 0
             while left:
-                count = os.sendfile(new, old, at, left)
+                count = send_file(new, old, at, left)
                 if not count:
                     raise OSError(errno.EIO, "the file is shorter than it was", source)
                 at += count

@@ -1,22 +1,22 @@
 """Processes that this one has started: their first line, their end, and how they are stopped.
 
-The rule: a child ends with its parent, also with one that is killed; and only a child that has not been waited for is
-ever signalled, so that no other process can be meant.
+The rule: a child ends with its parent, on Linux also with one that is killed; and only a child that has not been waited
+for is ever signalled, so that no other process can be meant.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 
 import trio
 
-PR_SET_PDEATHSIG = 1
+from barnabas.system.processes import HAS_PARENT_SIGNAL, signal_when_parent_ends, watch_process
+
 TAIL_BYTES = 4000
 
 
@@ -64,7 +64,7 @@ class Child:
                     stdout=subprocess.PIPE if reads_output else output,
                     stderr=output,
                     start_new_session=True,
-                    preexec_fn=_end_with_parent(),
+                    preexec_fn=_end_with_parent() if HAS_PARENT_SIGNAL else None,
                 )
             except OSError as error:
                 raise ChildError(f"{self.name} cannot be started: {error}") from error
@@ -74,11 +74,8 @@ class Child:
         assert self._process is not None
         if self._process.returncode is not None:
             return self._process.returncode
-        descriptor = os.pidfd_open(self._process.pid)
-        try:
-            await trio.lowlevel.wait_readable(descriptor)
-        finally:
-            os.close(descriptor)
+        with suppress(ProcessLookupError), closing(watch_process(self._process.pid)) as watched:
+            await trio.lowlevel.wait_readable(watched.fileno())
         code = self._process.wait()
         self.ended.set()
         return code
@@ -140,12 +137,11 @@ def ending(code: int) -> str:
 
 
 def _end_with_parent() -> Callable[[], None]:
-    """Make what a new process calls to be sent SIGTERM when its parent's thread ends (Linux's PR_SET_PDEATHSIG)."""
-    libc = ctypes.CDLL(None)
+    """Make what a new process calls to be sent SIGTERM when its parent's thread ends."""
     parent = os.getpid()
 
     def prepare() -> None:
-        libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM))
+        signal_when_parent_ends(signal.SIGTERM)
         if os.getppid() != parent:  # it has ended meanwhile
             os._exit(1)
 

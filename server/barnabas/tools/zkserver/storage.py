@@ -19,6 +19,7 @@ from pathlib import Path
 
 from crc32c import crc32c
 
+from barnabas.system.files import sync, sync_data
 from barnabas.tools.zkserver.core import Core, Transaction
 from barnabas.tools.zkserver.errors import RefusedError
 from barnabas.tools.zkserver.jute import (
@@ -249,7 +250,7 @@ class Storage:
     def _sync_directory(self) -> None:
         directory = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            os.fsync(directory)
+            sync(directory)
         finally:
             os.close(directory)
 
@@ -262,7 +263,7 @@ class Storage:
         view = memoryview(frames)
         while view:
             view = view[os.write(self._journal, view) :]
-        os.fdatasync(self._journal)
+        sync_data(self._journal)
         self._size += len(frames)
 
     @property
@@ -279,7 +280,7 @@ class Storage:
         with open(descriptor, "wb") as file:
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())
+            sync(file.fileno())
         unfinished.rename(path)
         self._begin_journal(zxid + 1)
         for old in (*self._files("journal-"), *self._files("snapshot-")):

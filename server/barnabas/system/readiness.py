@@ -1,0 +1,57 @@
+"""Sets of descriptors that say which of them can be read: epoll, and kqueue with the methods of epoll that we use."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+_select: Any = select
+
+READABLE: Final = 1
+"""What descriptors are watched for: EPOLLIN."""
+
+
+class ReadableSet(Protocol):
+    """Descriptors that are watched for something to read, level-triggered. One that is closed leaves it by itself."""
+
+    def fileno(self) -> int:
+        """Return a descriptor that is itself readable while one in the set is."""
+
+    def register(self, descriptor: int, events: int, /) -> None:
+        """Watch a descriptor. Raises OSError."""
+
+    def unregister(self, descriptor: int, /) -> None:
+        """Watch a descriptor no longer. Raises OSError."""
+
+    def poll(self, timeout: float, events_max: int, /) -> list[tuple[int, int]]:
+        """Return so many at most that can be read, as pairs of descriptor and events: those first that wait longest."""
+
+
+class KqueueSet:
+    """A kqueue as a ReadableSet."""
+
+    def __init__(self) -> None:
+        self._kqueue = _select.kqueue()
+
+    def fileno(self) -> int:
+        """Return the descriptor of the kqueue."""
+        return int(self._kqueue.fileno())
+
+    def register(self, descriptor: int, _events: int, /) -> None:
+        """Watch a descriptor."""
+        self._change(descriptor, _select.KQ_EV_ADD)
+
+    def unregister(self, descriptor: int, /) -> None:
+        """Watch a descriptor no longer."""
+        self._change(descriptor, _select.KQ_EV_DELETE)
+
+    def poll(self, timeout: float, events_max: int, /) -> list[tuple[int, int]]:
+        """Return descriptors that can be read, also those whose peer has closed."""
+        return [(event.ident, READABLE) for event in self._kqueue.control(None, events_max, timeout)]
+
+    def _change(self, descriptor: int, flags: int) -> None:
+        self._kqueue.control([_select.kevent(descriptor, _select.KQ_FILTER_READ, flags)], 0)
+
+
+new_readable_set: Final[Callable[[], ReadableSet]] = _select.epoll if hasattr(select, "epoll") else KqueueSet
