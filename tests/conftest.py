@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 import barnabas
 from barnabas.records import scan
 from tests.support.sources import failure_in_sources
+from tests.support.systems import IS_BSD
 
 # A deadline per example is a timed assert, and so is how long it takes to draw some: a busy machine fails them, no bug.
 UNTIMED = [HealthCheck.too_slow]
@@ -27,7 +28,7 @@ PACKAGE = Path(barnabas.__file__).resolve().parent
 
 def pytest_report_header() -> str:
     code = "interpreted" if scan.__file__.endswith(".py") else "compiled"
-    return f"barnabas: {PACKAGE}, {code}"
+    return f"barnabas: {PACKAGE}, {code}{', as on macOS' if IS_BSD else ''}"
 
 
 def pytest_sessionstart() -> None:
@@ -94,5 +95,5 @@ def pytest_runtest_teardown() -> None:
     Files of brokers that tests have dropped are in cycles, which are seldom looked for.
     """
     gc.enable()
-    if len(os.listdir("/proc/self/fd")) > OPEN_FILES:
+    if len(os.listdir("/dev/fd")) > OPEN_FILES:
         gc.collect()

@@ -1,7 +1,6 @@
 """`select` as macOS has it: no epoll, and a kqueue that is made of one."""
 
 import errno
-import importlib.abc
 import importlib.machinery
 import os
 import select
@@ -121,8 +120,8 @@ class kqueue:  # noqa: N801
         self._epoll.register(descriptor, IN)
 
 
-class TrioFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Has Trio, which goes by the name of the platform, choose its event loop as on BSD."""
+class TrioFinder:
+    """A finder and loader that has Trio, which goes by the name of the platform, choose its event loop as on BSD."""
 
     def find_spec(self, fullname, path, target=None):
         if fullname != "trio._core._run":

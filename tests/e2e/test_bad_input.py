@@ -13,9 +13,10 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
+
+from tests.support.systems import in_proc
 
 from .conftest import BrokerProcess
 
@@ -72,7 +73,7 @@ def assert_alive(broker: BrokerProcess) -> None:
 
 
 def rss_bytes(broker: BrokerProcess) -> int:
-    status = Path(f"/proc/{broker.process.pid}/status").read_text()
+    status = in_proc(f"{broker.process.pid}/status").read_text()
     return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmRSS"))
 
 

@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaProducer
 
 from barnabas.testing.running import import_path
+from tests.support.systems import in_proc
 
 from .conftest import PROGRAM, StartBroker
 
@@ -84,7 +85,7 @@ def test_a_full_disk_refuses_writes_serves_readers_and_takes_more_when_there_is_
     volume = tmp_path / "volume"
     volume.mkdir()
     broker = start_broker(data=volume / "data", program=on_a_small_volume(volume))
-    seen_by_broker = Path(f"/proc/{broker.process.pid}/root{volume}")
+    seen_by_broker = in_proc(f"{broker.process.pid}/root{volume}")
     ballast = seen_by_broker / "ballast"
     ballast.write_bytes(bytes(VOLUME_BYTES // 2))
     make_topic(broker.bootstrap, "t")
@@ -170,7 +171,7 @@ def test_a_broker_that_was_killed_on_a_full_disk_starts_and_can_be_read(
     try:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"mounted\n"
-        seen = Path(f"/proc/{holder.pid}/root{volume}")
+        seen = in_proc(f"{holder.pid}/root{volume}")
         inside = ("nsenter", f"--target={holder.pid}", "--user", "--mount", "--preserve-credentials")
         first = start_broker(data=volume / "data", program=(*inside, *PROGRAM))
         ballast = seen / "ballast"

@@ -24,6 +24,7 @@ from kazoo.client import KazooClient
 
 from barnabas.ending import DONE, ENDS, SERVERS
 from barnabas.testing.running import RunningBroker, import_path
+from tests.support.systems import in_proc
 
 from .conftest import ROOT
 
@@ -193,7 +194,7 @@ def produce(bootstrap: str, *, seconds: float = WAIT_S) -> None:
 
 
 def children(pid: int) -> list[int]:
-    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [int(one) for one in in_proc(f"{pid}/task/{pid}/children").read_text().split()]
 
 
 def spoil_disk(pid: int) -> None:

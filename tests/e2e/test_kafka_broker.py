@@ -11,7 +11,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 
 import pytest
 import trio
@@ -27,6 +26,7 @@ from barnabas.testing import (
     start_thread,
 )
 from barnabas.testing.running import import_path
+from tests.support.systems import in_proc, is_running
 
 pytestmark = pytest.mark.e2e
 
@@ -321,8 +321,7 @@ def test_a_test_server_prints_one_line_of_json_and_ends_with_its_input() -> None
         assert sorted(line) == ["bootstrap_servers", "control_url", "listeners", "pid", "version"]
         assert line["pid"] == server.pid
         assert line["listeners"] == {"PLAINTEXT": line["bootstrap_servers"]}
-        data = Path(f"/proc/{server.pid}/fd")
-        assert data.exists()
+        assert is_running(server.pid)
         server.stdin.close()  # type: ignore[union-attr]
         assert server.wait(END_SECONDS_MAX) == 0
         assert server.stdout.read() == ""
@@ -341,10 +340,7 @@ def test_a_test_server_ends_with_its_parent() -> None:
     assert parent.stdout.read() == ""  # its output ends when it does
     parent.stdout.close()
     parent.stdin.close()  # type: ignore[union-attr]
-    assert (
-        not Path(f"/proc/{line['pid']}/cmdline").exists()
-        or not Path(f"/proc/{line['pid']}/cmdline").read_bytes()
-    )
+    assert not is_running(line["pid"]) or not in_proc(f"{line['pid']}/cmdline").read_bytes()
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Pro
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.testing.running import import_path
+from tests.support.systems import in_proc
 
 from .conftest import PROGRAM, ROOT, BrokerProcess, StartBroker
 
@@ -94,7 +95,7 @@ def test_a_broker_that_had_no_descriptors_left_serves_again_once_there_are_some(
     broker = start_broker(options=["--control", "127.0.0.1:0", "--metrics", "127.0.0.1:0"])
     produce_one(broker.bootstrap)
     usual = resource.prlimit(broker.process.pid, resource.RLIMIT_NOFILE)
-    used = len(os.listdir(f"/proc/{broker.process.pid}/fd"))
+    used = len(os.listdir(in_proc(f"{broker.process.pid}/fd")))
     resource.prlimit(broker.process.pid, resource.RLIMIT_NOFILE, (used, usual[1]))
     with ExitStack() as stack:
         for address in (broker.bootstrap, *map(host_and_port, (broker.control_url, broker.metrics_url))):

@@ -18,6 +18,7 @@ from barnabas.testing.running import import_path
 from barnabas.wire.generated.api_versions import ApiVersionsRequest
 from tests.e2e.conftest import StartBroker
 from tests.support.raw_client import RawClient
+from tests.support.systems import in_proc
 
 ROOT = Path(__file__).parents[2]
 HEAP_BYTES = 64 * 1024 * 1024
@@ -151,13 +152,13 @@ def test_threads_have_no_heaps_of_their_own(start_broker: StartBroker) -> None:
 
 
 def threads_of(pid: int) -> int:
-    return len(list(Path(f"/proc/{pid}/task").iterdir()))
+    return len(list(in_proc(f"{pid}/task").iterdir()))
 
 
 def heaps_of_threads(pid: int) -> int:
     """Return how many heaps there are beside that of the main thread."""
     spans: list[list[int]] = []
-    for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+    for line in in_proc(f"{pid}/maps").read_text().splitlines():
         addresses, *rest = line.split()
         if len(rest) > 4:  # of a file
             continue

@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from barnabas.testing import BrokerFailedError, RunningBroker
 from barnabas.testing.running import import_path
 from tests.support.pages import samples
+from tests.support.systems import is_running
 
 pytestmark = pytest.mark.e2e
 
@@ -28,10 +29,6 @@ def topics_of(bootstrap: str) -> dict[str, object]:
 def pids(broker: RunningBroker) -> int:
     assert broker._process is not None
     return broker._process.pid
-
-
-def is_running(pid: int) -> bool:
-    return Path(f"/proc/{pid}").exists()
 
 
 def test_a_broker_for_a_block() -> None:

@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.testing.running import import_path
+from tests.support.systems import in_proc
 
 WAIT_S = 60
 READY = "barnabas is ready: bootstrap.servers="
@@ -107,8 +108,8 @@ def read(bootstrap: str, count: int) -> set[bytes]:
 
 def pid_of(parent: int, directory: Path, number: int) -> int:
     """The process id of a worker."""
-    for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
-        if f"{directory}/worker-{number}.properties" in Path(f"/proc/{child}/cmdline").read_text():
+    for child in in_proc(f"{parent}/task/{parent}/children").read_text().split():
+        if f"{directory}/worker-{number}.properties" in in_proc(f"{child}/cmdline").read_text():
             return int(child)
     raise AssertionError("there is no such worker")
 

@@ -352,7 +352,8 @@ def test_other_errors_of_a_lock_are_told_as_they_are(tmp_path: Any, monkeypatch:
 
 
 def test_a_machine_without_a_boot_id_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("barnabas.log.disk._BOOT_ID", "/nowhere/boot_id")
+    monkeypatch.setattr("barnabas.system.files._BOOT_ID", "/nowhere/boot_id")
+    monkeypatch.setattr("barnabas.system.files._control_value", lambda _: b"")
     assert OsDisk().boot_id() == b""
 
 

@@ -11,6 +11,7 @@ from barnabas.records.building import encode_batch
 from barnabas.records.errors import CorruptRecordsError
 from barnabas.records.record import Record
 from tests.support.logs import NOW_MS, Broker, append, batch, read_all, rebase
+from tests.support.systems import open_descriptors
 
 
 @pytest.fixture
@@ -242,13 +243,13 @@ def test_a_segment_is_rolled_when_its_index_is_full(tmp_path):
 def test_many_logs_share_few_open_files(tmp_path):
     broker = Broker(tmp_path)
     broker.manager.pool.count_max = 8
-    open_before = len(os.listdir("/proc/self/fd"))
+    open_before = len(open_descriptors())
     logs = [broker.log("t", n) for n in range(50)]
     for turn in range(3):
         for log in logs:
             append(log, batch(b"%d" % turn))
     assert len(broker.manager.pool) <= 8
-    assert len(os.listdir("/proc/self/fd")) <= open_before + 8
+    assert len(open_descriptors()) <= open_before + 8
     assert all(len(read_all(log)) == 3 for log in logs)
     broker.restart(clean=True)
     assert all(broker.log("t", n).log_end_offset == 3 for n in range(50))

@@ -14,6 +14,7 @@ from barnabas_pipeline.errors import EXIT_INCOMPLETE, UsageError
 from barnabas_pipeline.lake import checkpoint, table
 from barnabas_pipeline.lake.manifest import BrokenLakeError, Manifest
 from barnabas_pipeline.lake.table import ConflictError, Table, put_if_absent, write_synced
+from tests.support.systems import in_proc, open_descriptors
 from tests.unit.pipeline.manifests import covering, data_file, following, next_load, stored
 
 
@@ -23,7 +24,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     steps: list[str] = []
 
     def synced(descriptor: int) -> None:
-        path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        path = in_proc(f"self/fd/{descriptor}").readlink()
         steps.append(f"sync {path.name}" if path.is_dir() else f"sync {path.stat().st_size} bytes")
 
     def linked(source: Path, target: Path) -> None:
@@ -323,6 +324,6 @@ def test_a_file_that_is_there_is_not_written_over(tmp_path):
 
 
 def test_no_descriptor_stays_open(tmp_path):
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(open_descriptors())
     grow(tmp_path, 3)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(open_descriptors()) == before

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import hatch_build
+from tests.support.systems import in_proc, is_running
 from tools import beside, run
 from tools.install_wheel import ROOT
 
@@ -107,7 +108,7 @@ def test_the_end_of_the_broker_ends_what_compiles_with_all_its_processes(checkou
     os.kill(broker.pid, 9)
     broker.wait()
     assert process.communicate(timeout=TIMEOUT_S)[1].count("\n") == 1, "nothing is said after the broker"
-    while Path(f"/proc/{inner}").exists() and "Z" not in Path(f"/proc/{inner}/stat").read_text().split()[2]:
+    while is_running(inner) and "Z" not in in_proc(f"{inner}/stat").read_text().split()[2]:
         time.sleep(0.02)
 
 
