@@ -35,7 +35,7 @@ LOCKED := $(shell command -v flock >/dev/null && echo flock $(VENV)/.lock)
 PIP := $(LOCKED) $(BIN)/python -m pip --disable-pip-version-check --quiet install
 REQUIRED := $(PIP) --require-hashes -r
 
-.PHONY: run setup wheel kerberos test test-clients test-pipeline pipeline-demo check bench growth compat gallery compat-cluster cluster-demo faults compare conform handover oracle crash soak hostile fuzz simulate turns gen site lock clean nightly mutants release try-release first-minutes help
+.PHONY: run setup wheel kerberos test as-macos test-clients test-pipeline pipeline-demo check bench growth compat gallery compat-cluster cluster-demo faults compare conform handover oracle crash soak hostile fuzz simulate turns gen site lock clean nightly mutants release try-release first-minutes help
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -49,6 +49,9 @@ setup: $(VENV)/.bytecode $(WITH_CODE)  ## set up all that a broker needs, compil
 test: $(VENV)/.ready-test kerberos $(WITH_CODE)  ## run the tests (ARGS="-k name ...")
 	$(PYTEST) $(PARALLEL) $(ARGS)
 
+as-macos: $(VENV)/.ready-test kerberos  ## the tests with Linux seen as macOS: docs/design/macos.md (ARGS="tests/unit/network")
+	$(KEEPING) PYTHONPATH="$(CURDIR)/tests/as_macos" $(BIN)/python -m pytest $(PARALLEL) $(ARGS)
+
 test-clients: setup  ## run the tests of the helpers for other languages in clients/ (those whose toolchain is here; ARGS="go node")
 	$(CODE) BARNABAS_COMMAND="$(CURDIR)/$(BIN)/python -m barnabas" sh clients/test.sh $(ARGS)
 
@@ -58,10 +61,11 @@ test-pipeline: $(VENV)/.ready-iceberg  ## run the pipeline's tests, which start 
 pipeline-demo: $(VENV)/.ready-spark $(WITH_CODE)  ## broker, simulated stream and all jobs; ends with an HTML report (ARGS="--out DIR")
 	$(CODE) $(BIN)/barnabas-pipeline demo $(ARGS)
 
-nightly: $(VENV)/.ready-mutation $(WITH_CODE)  ## the random tests, each with a hundred times the examples (EFFORT=100), and 200 mutants
+nightly: $(VENV)/.ready-mutation $(WITH_CODE)  ## the random tests, each with a hundred times the examples (EFFORT=100), 200 mutants, all tests as on macOS
 	BARNABAS_TEST_EFFORT=$(EFFORT) HYPOTHESIS_PROFILE=nightly $(PYTEST) tests/property $(ARGS)
 	$(BIN)/python -m tools.mutants --planted
 	$(BIN)/python -m tools.mutants --total 200 --seed $$(date +%F)
+	$(MAKE) as-macos ARGS=
 
 mutants: $(VENV)/.ready-mutation  ## small bugs planted in the sources, which the nearest tests must notice (ARGS="log transactions --sample 40")
 	$(BIN)/python -m tools.mutants $(ARGS)

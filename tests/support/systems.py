@@ -1,4 +1,4 @@
-"""Where tests look at other processes and at what they themselves have open, on Linux and on macOS."""
+"""Views of other processes, and of what this one has open, on Linux and on macOS."""
 
 from __future__ import annotations
 

@@ -10,57 +10,22 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 from tools.install_wheel import ROOT
-from tools.packaging import roots
+from tools.packaging import pythons, roots
 from tools.packaging.serving import one_record, serving
 
 PYTHONS = ("python3.11", "python3.12", "python3.13", "python3.14", "pypy3")
-TAG = "import sys; print(f'cp{sys.version_info[0]}{sys.version_info[1]}' if sys.implementation.name == 'cpython' else 'pp')"
 PACKAGES = ("python3", "python3-venv", "make", "ca-certificates")
 SKIPPED = 77
-
-
-def wheels(dist: Path, pythons: list[str]) -> None:
-    """Install the wheel, the compiled one where there is one, in a new environment of each Python."""
-    tried = 0
-    for python in filter(shutil.which, pythons):
-        program = shutil.which(python) or python
-        tag = subprocess.run([program, "-c", TAG], capture_output=True, text=True, check=False).stdout.strip()
-        if not tag:
-            continue  # a name with nothing behind it
-        found = [*dist.glob(f"*-{tag}-{tag}-*.whl"), *dist.glob("*-py3-none-any.whl")]
-        for wheel in found:
-            with tempfile.TemporaryDirectory(prefix="barnabas-trial-") as directory:
-                venv = Path(directory, "venv")
-                subprocess.run([program, "-m", "venv", venv], check=True)
-                begun, load = time.monotonic(), os.getloadavg()[0]
-                pip = [venv / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-                subprocess.run([*pip, wheel], env={**os.environ, "CC": "/nonexistent/cc"}, check=True)
-                installed_s = time.monotonic() - begun
-                options = ["--listen", "127.0.0.1:0", "--data", str(Path(directory, "data"))]
-                with serving([str(venv / "bin/barnabas"), "serve", *options]) as broker:
-                    one_record(broker.bootstrap)
-                expected = "interpreted" if wheel.name.endswith("-any.whl") else "compiled"
-                if broker.code != expected:
-                    raise RuntimeError(f"{wheel.name} with {python}: it runs {broker.code} code")
-                print(
-                    f"{python}: {wheel.name} installed in {installed_s:.1f} s, ready in {broker.ready_s:.1f} s,"
-                    f" code={broker.code} (load average {load:.1f})",
-                    flush=True,
-                )
-                tried += 1
-    if not tried:
-        raise RuntimeError(f"none of {', '.join(pythons)} is here")
 
 
 def wheels_in(dist: Path, suite: str) -> None:
     """Install the wheels with the Python of a Debian, in which nothing else is, and serve there."""
     with roots.opened(roots.base(suite, PACKAGES)) as root:
-        tag = root.run("python3", "-c", TAG).strip()
+        tag = root.run("python3", "-c", pythons.TAG).strip()
         for wheel in [*dist.glob(f"*-{tag}-{tag}-*.whl"), *dist.glob("*-py3-none-any.whl")]:
             shutil.copy(wheel, root.path / "tmp")
             root.run("python3", "-m", "venv", "--clear", "/tmp/venv")
@@ -134,6 +99,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--suites", nargs="*", default=[], help="of which Debians the Pythons get the wheels, too"
     )
+    parser.add_argument(
+        "--compile", action="store_true", help="compile a wheel for each Python that has none"
+    )
+    parser.add_argument(
+        "--limit-s", type=float, help="fail if the installation of a wheel takes more seconds of CPU"
+    )
     options = parser.parse_args(arguments)
     what, code = options.what or ["wheels", "deb", "container"], 0
     if lack := roots.lack():
@@ -142,13 +113,16 @@ def main(arguments: list[str]) -> int:
     else:
         roots.enter_namespace("tools.packaging.trial")
     if "wheels" in what:
-        wheels(options.dist.resolve(), options.pythons)
+        within = pythons.wheels(
+            options.dist.resolve(), options.pythons, compiles=options.compile, limit_s=options.limit_s
+        )
+        code = 0 if within else 1
         for suite in options.suites:
             wheels_in(options.dist.resolve(), suite)
     if "deb" in what:
         deb(options.dist.resolve(), options.suite)
     if "container" in what:
-        code = container()
+        code = container() or code
     return 0 if code == SKIPPED else code
 
 

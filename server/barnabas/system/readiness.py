@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 _select: Any = select
 
 READABLE: Final = 1
-"""What descriptors are watched for: EPOLLIN."""
+"""The event that descriptors are watched for: EPOLLIN."""
 
 
 class ReadableSet(Protocol):

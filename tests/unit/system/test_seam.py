@@ -1,4 +1,4 @@
-"""What only one system has is named in `barnabas.system` alone, and the tests of it run with the names of the other too."""
+"""Names that only one system has are in `barnabas.system` alone, whose tests run with the names of the other too."""
 
 import ast
 import os

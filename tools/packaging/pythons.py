@@ -1,0 +1,153 @@
+"""Wheels in new environments of each Python of this machine: installed without a compiler, a record through the broker.
+
+The rule: what is timed is the installation alone. Packages that the wheel needs are fetched before, and come from files.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from glob import glob
+from pathlib import Path
+
+import hatch_build
+from tools.install_wheel import ROOT
+from tools.packaging.serving import one_record, serving
+
+TAG = "import sys; print(f'cp{sys.version_info[0]}{sys.version_info[1]}' if sys.implementation.name == 'cpython' else 'pp')"
+FIRST = (3, 11)
+HERE = (
+    "~/.pyenv/versions/*/bin/python3",
+    "~/.local/share/uv/python/*/bin/python3",
+    "/opt/python*/bin/python3",
+)
+"""Places in which tools that install Pythons put them."""
+NOT_OURS = ("pip", "setuptools", "pkg_resources", "_distutils_hack", "distutils-precedence")
+"""Names of what `venv` has put there."""
+
+
+@dataclass(frozen=True)
+class Python:
+    """An interpreter of this machine."""
+
+    program: str
+    tag: str
+    version: str
+
+
+def found(names: list[str]) -> list[Python]:
+    """Return the Pythons of these names on the PATH, and those that pyenv or uv have installed: one of each version."""
+    programs = [path for name in names if (path := shutil.which(name))]
+    for pattern in HERE:
+        programs += sorted(glob(os.path.expanduser(pattern)))
+    by_tag: dict[str, Python] = {}
+    for program in programs:
+        code = f"import ensurepip; {TAG}; print(sys.version.split()[0]); print(*sys.version_info[:2])"
+        done = subprocess.run([program, "-c", code], capture_output=True, text=True, check=False)
+        if done.returncode:
+            continue  # a name with nothing behind it, or not complete
+        tag, version, numbers = done.stdout.splitlines()
+        if tuple(map(int, numbers.split())) >= FIRST:
+            by_tag.setdefault(tag, Python(program, tag, version))
+    return [by_tag[tag] for tag in sorted(by_tag)]
+
+
+@contextmanager
+def environment(python: Python) -> Iterator[Path]:
+    """Make a new environment, for as long as the block lasts; gives its directory."""
+    with tempfile.TemporaryDirectory(prefix="barnabas-trial-") as directory:
+        venv = Path(directory, "venv")
+        subprocess.run([python.program, "-m", "venv", venv], check=True)
+        yield venv
+
+
+def pip(venv: Path, *words: str | Path, **more: str) -> None:
+    """Run pip in an environment. Raises CalledProcessError."""
+    command = [venv / "bin/python", "-m", "pip", "--quiet", "--disable-pip-version-check", *words]
+    subprocess.run(command, env={**os.environ, **more}, check=True)
+
+
+def make_pure(dist: Path) -> None:
+    """Make the wheel that any Python can run, of the sources as they are, unless there is one."""
+    if not list(dist.glob("*-py3-none-any.whl")):
+        dist.mkdir(parents=True, exist_ok=True)
+        subprocess.run(
+            [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", dist, ROOT],
+            env={**os.environ, hatch_build.SWITCH: "no"},
+            check=True,
+        )
+
+
+def make_compiled(python: Python, dist: Path) -> None:
+    """Compile a wheel for a Python, of the sources as they are, unless there is one."""
+    if not list(dist.glob(f"*-{python.tag}-{python.tag}-*.whl")):
+        with environment(python) as venv:
+            pip(venv, "wheel", "--no-deps", "--wheel-dir", dist, ROOT, **{hatch_build.SWITCH: "yes"})
+
+
+def weight(venv: Path) -> tuple[int, float]:
+    """Return how many packages an environment has, and how many MB they take with their byte code."""
+    (packages,) = venv.glob("lib/*/site-packages")
+    ours = [path for path in packages.iterdir() if not path.name.startswith(NOT_OURS)]
+    files = [file for path in ours for file in ([path] if path.is_file() else path.rglob("*"))]
+    size = sum(file.stat().st_size for file in files if file.is_file())
+    return sum(path.suffix == ".dist-info" for path in ours), size / 1e6
+
+
+def install_and_serve(python: Python, wheel: Path, limit_s: float | None) -> bool:
+    """Install a wheel, send a record through its broker, print a line; returns whether it was within the limit.
+
+    The limit is on the seconds of CPU, which do not grow with what else the machine does.
+    """
+    with environment(python) as venv, tempfile.TemporaryDirectory(prefix="barnabas-wheels-") as directory:
+        pip(venv, "download", "--only-binary", ":all:", "--dest", directory, wheel)
+        before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+        pip(
+            venv,
+            "install",
+            "--no-index",
+            "--find-links",
+            directory,
+            wheel,
+            CC="/nonexistent/cc",
+            PIP_FIND_LINKS="",
+        )
+        installed_s, after = time.monotonic() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        packages, megabytes = weight(venv)
+        with serving(
+            [str(venv / "bin/barnabas"), "serve", "--listen", "127.0.0.1:0", "--ephemeral"]
+        ) as broker:
+            one_record(broker.bootstrap)
+    expected = "interpreted" if wheel.name.endswith("-any.whl") else "compiled"
+    if broker.code != expected:
+        raise RuntimeError(f"{wheel.name} with {python.program}: it runs {broker.code} code")
+    print(
+        f"Python {python.version}: {wheel.name} installed in {installed_s:.1f} s ({cpu_s:.1f} s of CPU),"
+        f" {packages} packages, {megabytes:.0f} MB; ready in {broker.ready_s:.1f} s, code={broker.code}"
+        f" (load average {os.getloadavg()[0]:.1f})",
+        flush=True,
+    )
+    return limit_s is None or cpu_s <= limit_s
+
+
+def wheels(dist: Path, names: list[str], *, compiles: bool, limit_s: float | None) -> bool:
+    """Try the wheels in `dist` with each Python; returns whether all installations were within the limit."""
+    make_pure(dist)
+    pythons, within = found(names), True
+    if not pythons:
+        raise RuntimeError(f"none of {', '.join(names)} is here")
+    for python in pythons:
+        if compiles:
+            make_compiled(python, dist)
+        for wheel in [*dist.glob(f"*-{python.tag}-{python.tag}-*.whl"), *dist.glob("*-py3-none-any.whl")]:
+            within = install_and_serve(python, wheel, limit_s) and within
+    return within
