@@ -13,6 +13,7 @@ import pytest
 
 from barnabas.testing.running import import_path
 from tests.support.pages import samples
+from tests.support.systems import IS_BSD
 
 pytestmark = pytest.mark.e2e
 
@@ -147,6 +148,7 @@ def test_it(kafka_broker, number):
     assert len(set.union(*workers.values())) == 2
 
 
+@pytest.mark.skipif(IS_BSD, reason="pytest loads Trio as a plugin, past what has it choose kqueue on Linux")
 def test_asynchronous_tests(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\ntrio_mode = true\n")
     (tmp_path / "test_it.py").write_text(

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import hatch_build
+from tests.support.systems import linux_only
 from tools.install_wheel import ROOT, build
 
 from .test_kafka_python import COUNT, create, produce, read
@@ -48,7 +49,7 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 
-@pytest.mark.parametrize("switch", ["", "no"])
+@pytest.mark.parametrize("switch", [pytest.param("", marks=linux_only), "no"])
 def test_an_installed_wheel_serves_stock_clients(tmp_path, monkeypatch, switch):
     monkeypatch.setenv(hatch_build.SWITCH, switch)
     is_compiled = switch != "no" and not hatch_build.missing()
