@@ -6,6 +6,7 @@ import subprocess
 import zipfile
 from pathlib import Path
 
+from tools.packaging import pythons
 from tools.packaging.release import SUMS, differences, sums
 
 
@@ -40,3 +41,27 @@ def test_the_sums_are_those_of_sha256sum(tmp_path):
         ["sha256sum", "--check", SUMS], cwd=directory, capture_output=True, text=True, check=True
     )
     assert done.stdout.count(": OK\n") == 2
+
+
+def test_the_packages_of_an_environment_are_weighed_without_what_it_came_with(tmp_path):
+    packages = tmp_path / "lib/python3.11/site-packages"
+    for name in ("pip-26.0.dist-info", "setuptools", "trio-0.35.0.dist-info", "trio"):
+        (packages / name).mkdir(parents=True)
+        (packages / name / "file").write_bytes(bytes(300_000))
+    (packages / "six.py").write_bytes(bytes(400_000))
+    assert pythons.weight(tmp_path) == (1, 1.0)
+
+
+def test_each_version_of_python_is_found_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(pythons, "HERE", (str(tmp_path / "*/bin/python3"),))
+    for name, version in (("a", "3.12.1"), ("b", "3.12.9"), ("c", "3.10.3"), ("d", "3.14.0")):
+        program = tmp_path / name / "bin/python3"
+        program.parent.mkdir(parents=True)
+        major, minor, _ = version.split(".")
+        program.write_text(f"#!/bin/sh\nprintf 'cp{major}{minor}\\n{version}\\n{major} {minor}\\n'\n")
+        program.chmod(0o755)
+    (tmp_path / "e/bin").mkdir(parents=True)
+    (tmp_path / "e/bin/python3").write_text("#!/bin/sh\nexit 127\n")
+    (tmp_path / "e/bin/python3").chmod(0o755)
+    found = pythons.found(["no-such-python"])
+    assert [(one.tag, one.version) for one in found] == [("cp312", "3.12.1"), ("cp314", "3.14.0")]
