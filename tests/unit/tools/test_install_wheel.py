@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import hatch_build
+from tests.support.systems import linux_only
 from tools import beside, install_wheel
 from tools.install_wheel import ROOT, install, is_current
 
@@ -119,6 +120,7 @@ def test_a_machine_without_a_compiler_gets_the_sources_and_one_line(checkout, ta
     assert run(target, DOUBLE) == "42 True"
 
 
+@linux_only
 def test_a_compiler_that_fails_gets_the_sources_and_its_message(checkout, target, monkeypatch, capfd):
     if lack := hatch_build.missing():
         pytest.skip(f"this machine cannot compile: {lack}")
@@ -128,6 +130,7 @@ def test_a_compiler_that_fails_gets_the_sources_and_its_message(checkout, target
     assert "small/doubled.py:2: error:" in capfd.readouterr().err
 
 
+@linux_only
 @pytest.mark.slow
 def test_an_edited_source_of_a_compiled_module_is_what_runs_afterwards(checkout, target, monkeypatch):
     if lack := hatch_build.missing():
@@ -144,6 +147,7 @@ def test_an_edited_source_of_a_compiled_module_is_what_runs_afterwards(checkout,
     assert not list(target.rglob("*.so"))
 
 
+@linux_only
 @pytest.mark.slow
 def test_a_change_compiles_its_file_and_its_callers_alone(checkout, target, tmp_path, monkeypatch, capfd):
     if lack := hatch_build.missing():

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import hatch_build
-from tests.support.systems import in_proc, is_running
+from tests.support.systems import in_proc, is_running, linux_only
 from tools import beside, run
 from tools.install_wheel import ROOT
 
@@ -66,6 +66,7 @@ def test_who_asks_for_the_sources_gets_them_without_a_word(tmp_path, monkeypatch
     assert capfd.readouterr().err == ""
 
 
+@linux_only
 def test_progress_is_told_in_quarters_and_the_end_in_a_line(checkout, broker):
     root = checkout("for n in 1 2 3 4 5 6 7 8; do echo compiling: $$n of 8 files; done")
     said = beside_it(broker, root).communicate(timeout=TIMEOUT_S)[1].splitlines()
@@ -79,6 +80,7 @@ def test_progress_is_told_in_quarters_and_the_end_in_a_line(checkout, broker):
     assert "compiling: 7 of 8 files\n" in (root / beside.LOG).read_text()
 
 
+@linux_only
 @pytest.mark.parametrize("failing", ["needs", "setup"])
 def test_a_failure_is_one_line_with_its_cause(checkout, broker, failing):
     root = checkout(**{"setup": "true", failing: "echo ERROR: no such package; false"})
@@ -87,6 +89,7 @@ def test_a_failure_is_one_line_with_its_cause(checkout, broker, failing):
     assert "goes on interpreted (ERROR: no such package; see .venv/setup.log)" in said[1]
 
 
+@linux_only
 def test_two_starts_compile_once(checkout, broker, tmp_path):
     first = beside_it(broker, checkout("echo run >> runs; while [ ! -e second ]; do sleep 0.02; done"))
     while not (tmp_path / "runs").exists():
@@ -99,6 +102,7 @@ def test_two_starts_compile_once(checkout, broker, tmp_path):
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
+@linux_only
 def test_the_end_of_the_broker_ends_what_compiles_with_all_its_processes(checkout, broker, tmp_path):
     process = beside_it(broker, checkout("sleep 600 & echo $$! > inner.new; mv inner.new inner; wait"))
     while not (tmp_path / "inner").exists():
@@ -112,6 +116,7 @@ def test_the_end_of_the_broker_ends_what_compiles_with_all_its_processes(checkou
         time.sleep(0.02)
 
 
+@linux_only
 def test_what_installs_packages_is_not_broken_off(checkout, broker, tmp_path):
     needs = "touch begun; while kill -0 {0} 2>/dev/null; do sleep 0.02; done; touch ended"
     process = beside_it(broker, checkout("touch compiled", needs.format(broker.pid)))
