@@ -61,11 +61,13 @@ test-pipeline: $(VENV)/.ready-iceberg  ## run the pipeline's tests, which start 
 pipeline-demo: $(VENV)/.ready-spark $(WITH_CODE)  ## broker, simulated stream and all jobs; ends with an HTML report (ARGS="--out DIR")
 	$(CODE) $(BIN)/barnabas-pipeline demo $(ARGS)
 
-nightly: $(VENV)/.ready-mutation $(WITH_CODE)  ## the random tests, each with a hundred times the examples (EFFORT=100), 200 mutants, all tests as on macOS
+nightly: $(VENV)/.ready-mutation $(WITH_CODE)  ## the random tests, each with a hundred times the examples (EFFORT=100), 200 mutants, all tests as on macOS, the first minutes, the unit
 	BARNABAS_TEST_EFFORT=$(EFFORT) HYPOTHESIS_PROFILE=nightly $(PYTEST) tests/property $(ARGS)
 	$(BIN)/python -m tools.mutants --planted
 	$(BIN)/python -m tools.mutants --total 200 --seed $$(date +%F)
 	$(MAKE) as-macos ARGS=
+	$(MAKE) first-minutes ARGS="--only bare --limit-s 60"
+	sh deploy/try-unit.sh $(BIN)/python server
 
 mutants: $(VENV)/.ready-mutation  ## small bugs planted in the sources, which the nearest tests must notice (ARGS="log transactions --sample 40")
 	$(BIN)/python -m tools.mutants $(ARGS)
