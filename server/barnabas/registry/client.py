@@ -1,0 +1,206 @@
+"""A client for schema registries, Confluent's and those that do as it does.
+
+    client = RegistryClient("http://localhost:8081")
+    schema = await client.schema(7)
+
+The rule: what can never change, the schema of an id and that of a version, is asked for once.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+from base64 import b64encode
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+from urllib.parse import quote, unquote, urlsplit
+
+import h11
+import trio
+
+from barnabas.network.dialing import dial, reason_of
+from barnabas.registry.errors import RegistryError
+from barnabas.registry.schemas import Registered, Schema
+
+T = TypeVar("T")
+
+CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
+TIMEOUT_S = 10.0
+ANSWER_BYTES_MAX = 64 * 1024 * 1024
+CACHED_MAX = 10_000
+"""Schemas of ids, and those of versions, that are kept."""
+_READ_BYTES = 64 * 1024
+
+
+class RegistryClient:
+    """One registry, at `http://` or `https://`, with a path if need be. Each request has a connection of its own."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        user: str = "",
+        password: str = "",
+        tls: ssl.SSLContext | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        """Raises ValueError for a URL that is none. A user may stand in the URL; `tls` says whom to trust, and who we are."""
+        where = urlsplit(url)
+        if where.scheme not in ("http", "https") or not where.hostname or where.query or where.fragment:
+            raise ValueError(f"{without_secret(url)!r} is no address of a registry: http://HOST:PORT is expected")
+        self.url = without_secret(url)
+        self._host = where.hostname
+        self._port = where.port or (443 if where.scheme == "https" else 80)
+        self._path = where.path.rstrip("/")
+        self._tls = (tls or ssl.create_default_context()) if where.scheme == "https" else None
+        self._timeout_s = timeout_s
+        name = f"[{self._host}]" if ":" in self._host else self._host
+        self._headers = [
+            ("Host", f"{name}:{self._port}"),
+            ("Accept", f"{CONTENT_TYPE}, application/json"),
+            ("User-Agent", "barnabas"),
+            ("Connection", "close"),
+        ]
+        user, password = user or unquote(where.username or ""), password or unquote(where.password or "")
+        if user:
+            login = b64encode(f"{user}:{password}".encode()).decode()
+            self._headers.append(("Authorization", f"Basic {login}"))
+        self._by_id: dict[int, Schema] = {}
+        self._by_version: dict[tuple[str, int], Registered] = {}
+        self._asking: dict[object, trio.Event] = {}
+
+    async def schema(self, schema_id: int, subject: str = "") -> Schema:
+        """Return the schema of an id; `subject` names the context of an id that is not of the default one.
+
+        Raises RegistryError.
+        """
+        if subject or schema_id not in self._by_id:
+            query = f"?subject={_quoted(subject)}" if subject else ""
+            path = f"/schemas/ids/{schema_id}{query}"
+            if subject:
+                return Schema.of(await self.ask("GET", path))
+            return await self._once(self._by_id, schema_id, lambda: self._read(path, Schema.of))
+        return self._by_id[schema_id]
+
+    async def version(self, subject: str, version: int) -> Registered:
+        """Return a version of a subject's schema, also one that is deleted: others may refer to it. Raises RegistryError."""
+        path = f"/subjects/{_quoted(subject)}/versions/{version}?deleted=true"
+        return await self._once(self._by_version, (subject, version), lambda: self._read(path, _registered))
+
+    async def latest(self, subject: str) -> Registered:
+        """Return the newest version of a subject's schema. Raises RegistryError."""
+        return await self._read(f"/subjects/{_quoted(subject)}/versions/latest", _registered)
+
+    async def subjects(self) -> list[str]:
+        """Return all subjects. Raises RegistryError."""
+        found: list[str] = await self.ask("GET", "/subjects")
+        return found
+
+    async def register(self, subject: str, schema: Schema, *, normalize: bool = False) -> int:
+        """Add a schema as the newest version of a subject, if it has none like it; returns its id. Raises RegistryError."""
+        path = f"/subjects/{_quoted(subject)}/versions"
+        found = await self.ask("POST", f"{path}?normalize=true" if normalize else path, schema.plain())
+        return int(found["id"])
+
+    async def lookup(self, subject: str, schema: Schema, *, normalize: bool = False) -> Registered:
+        """Return the version of a subject that has this schema. Raises RegistryError."""
+        path = f"/subjects/{_quoted(subject)}"
+        return _registered(
+            await self.ask("POST", f"{path}?normalize=true" if normalize else path, schema.plain())
+        )
+
+    async def _read(self, path: str, read: Callable[[Any], T]) -> T:
+        value = await self.ask("GET", path)
+        try:
+            return read(value)
+        except (ValueError, KeyError, TypeError) as error:
+            raise RegistryError(0, 0, f"{self.url} answers {path} with no schema: {error}") from None
+
+    async def _once(self, known: dict[Any, T], key: Any, ask: Callable[[], Awaitable[T]]) -> T:
+        """Return what is known, or ask for it, once for all who want it meanwhile."""
+        while key not in known:
+            place = (id(known), key)
+            if (others := self._asking.get(place)) is not None:
+                await others.wait()
+                continue
+            self._asking[place] = trio.Event()
+            try:
+                found = await ask()
+                if len(known) >= CACHED_MAX:
+                    del known[next(iter(known))]
+                known[key] = found
+            finally:
+                self._asking.pop(place).set()
+        return known[key]
+
+    async def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """Send a request and return what is answered, as JSON. Raises RegistryError."""
+        content = b"" if body is None else json.dumps(body).encode()
+        try:
+            with trio.fail_after(self._timeout_s):
+                status, data = await self._exchange(method, self._path + path, content)
+        except trio.TooSlowError:
+            raise RegistryError(0, 0, f"{self.url} has not answered in {self._timeout_s:g} s") from None
+        except (OSError, trio.BrokenResourceError, h11.RemoteProtocolError) as error:
+            cause = error.__cause__ or error
+            raise RegistryError(0, 0, f"{self.url} cannot be asked: {reason_of(cause)}") from error
+        try:
+            value = json.loads(data) if data.strip() else None
+        except (ValueError, RecursionError):
+            value = None
+            if status < 300:
+                raise RegistryError(0, 0, f"{self.url} answers {path} with what is no JSON") from None
+        if status >= 300:
+            raise _refusal(status, value)
+        return value
+
+    async def _exchange(self, method: str, target: str, content: bytes) -> tuple[int, bytes]:
+        stream: trio.abc.Stream = await dial(self._host, self._port)
+        if self._tls is not None:
+            stream = trio.SSLStream(stream, self._tls, server_hostname=self._host, https_compatible=True)
+        async with stream:
+            connection = h11.Connection(h11.CLIENT)
+            headers = list(self._headers)
+            if content:
+                headers += [("Content-Type", CONTENT_TYPE), ("Content-Length", str(len(content)))]
+            data = connection.send(h11.Request(method=method, target=target, headers=headers)) or b""
+            if content:
+                data += connection.send(h11.Data(data=content)) or b""
+            data += connection.send(h11.EndOfMessage()) or b""
+            await stream.send_all(data)
+            status = 0
+            received = bytearray()
+            while True:
+                event = connection.next_event()
+                if event is h11.NEED_DATA:
+                    connection.receive_data(await stream.receive_some(_READ_BYTES))
+                elif isinstance(event, h11.Response):
+                    status = event.status_code
+                elif isinstance(event, h11.Data):
+                    received += event.data
+                    if len(received) > ANSWER_BYTES_MAX:
+                        raise RegistryError(0, 0, f"{self.url} answers with more than {ANSWER_BYTES_MAX} bytes")
+                elif isinstance(event, h11.EndOfMessage):
+                    return status, bytes(received)
+
+
+def without_secret(url: str) -> str:
+    """Return an address without the user and the password that may stand in it."""
+    start, slashes, rest = url.partition("//")
+    host, slash, path = rest.partition("/")
+    return f"{start}{slashes}{host.rpartition('@')[2]}{slash}{path}"
+
+
+def _refusal(status: int, value: Any) -> RegistryError:
+    """Return the error of an answer that is none."""
+    if isinstance(value, dict) and isinstance(value.get("error_code"), int):
+        return RegistryError(status, value["error_code"], str(value.get("message", "")))
+    return RegistryError(status, status, "the registry refuses it")
+
+
+def _registered(value: Any) -> Registered:
+    return Registered(value["subject"], int(value["version"]), int(value["id"]), Schema.of(value))
+
+
+def _quoted(text: str) -> str:
+    return quote(text, safe="")

@@ -1,0 +1,81 @@
+"""Keys and values of records read by the schemas that they name: a byte of 0, the id in four bytes, and the data.
+
+The rule: bytes that are not framed so are none of its business; those that are and cannot be read are an error that says
+why.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from barnabas.registry.client import RegistryClient
+from barnabas.registry.errors import RegistryError, SchemaError
+from barnabas.registry.formats import Dependency, Parsed, parse
+from barnabas.registry.schemas import Reference, Schema
+
+FRAME = struct.Struct(">bI")
+MAGIC = 0
+CACHED_MAX = 1_000
+"""Schemas that are kept ready for reading."""
+
+__all__ = ["Decoded", "Deserializer", "RegistryError", "SchemaError"]
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What was read: values that JSON has, the format (`AVRO`, `JSON`, `PROTOBUF`), and the id of the schema."""
+
+    value: Any
+    format: str
+    schema_id: int
+
+
+def schema_id_of(data: bytes) -> int | None:
+    """Return the id that stands before the data; None if it is not framed so."""
+    if len(data) < FRAME.size:
+        return None
+    magic, schema_id = FRAME.unpack_from(data)
+    return int(schema_id) if magic == MAGIC else None
+
+
+class Deserializer:
+    """Reads keys and values; many at a time may be read by one."""
+
+    def __init__(self, client: RegistryClient) -> None:
+        self._client = client
+        self._parsed: dict[int, tuple[str, Parsed]] = {}
+
+    async def decode(self, data: bytes) -> Decoded | None:
+        """Return what was written; None for bytes that do not name a schema. Raises SchemaError, RegistryError."""
+        schema_id = schema_id_of(data)
+        if schema_id is None:
+            return None
+        found = self._parsed.get(schema_id)
+        if found is None:
+            schema = await self._client.schema(schema_id)
+            found = schema.format, await parsed_of(self._client, schema)
+            if len(self._parsed) >= CACHED_MAX:
+                del self._parsed[next(iter(self._parsed))]
+            self._parsed[schema_id] = found
+        format_name, parsed = found
+        return Decoded(parsed.decode(data[FRAME.size :]), format_name, schema_id)
+
+
+async def parsed_of(client: RegistryClient, schema: Schema) -> Parsed:
+    """Understand a schema, together with those that it refers to. Raises SchemaError, RegistryError."""
+    return parse(schema, await _dependencies(client, schema.references, {}))
+
+
+async def _dependencies(
+    client: RegistryClient, references: Sequence[Reference], known: dict[str, str]
+) -> list[Dependency]:
+    """Return what is referred to, each after what it needs itself."""
+    for one in references:
+        if one.name not in known:
+            schema = (await client.version(one.subject, one.version)).schema
+            await _dependencies(client, schema.references, known)
+            known[one.name] = schema.text
+    return list(known.items())

@@ -1,0 +1,195 @@
+"""Schemas of Avro: read and written by fastavro, compared by our own.
+
+The rule: values are plain, not tagged by the types of unions; bytes are text of which each letter is one byte, as in Avro's
+own JSON, and logical types stay the numbers and bytes that they are written as.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import fastavro
+from fastavro.schema import SchemaParseException, UnknownType
+
+from barnabas.registry.errors import SchemaError
+from barnabas.registry.formats import Dependency
+from barnabas.registry.formats.avro_compatibility import breaks
+from barnabas.registry.formats.avro_types import Type, Writer, read
+
+_SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+def parse(text: str, dependencies: Sequence[Dependency], *, is_new: bool) -> AvroSchema:
+    """Understand a schema. Raises SchemaError."""
+    known: dict[str, Type] = {}
+    for _, one in dependencies:
+        read(one, known)
+    referred = dict(known)
+    found = AvroSchema(read(text, known), referred)
+    if is_new:
+        found.check_defaults()
+    return found
+
+
+class AvroSchema:
+    """A schema of Avro, with the types that it refers to by name."""
+
+    def __init__(self, root: Type, referred: dict[str, Type]) -> None:
+        self.root = root
+        self._referred = referred
+        self.text = Writer(referred).text(root)
+        self.canonical = self.text
+        self._fast: Any = None
+
+    def normalized(self) -> str:
+        """Return the schema with whole names and sorted properties."""
+        return Writer(self._referred, is_normal=True).text(self.root)
+
+    def breaks(self, writer: AvroSchema) -> list[str]:
+        """Say why data of `writer` cannot always be read."""
+        return breaks(self.root, writer.root)
+
+    def check_defaults(self) -> None:
+        """Raise SchemaError for a default that its field does not have."""
+        try:
+            fastavro.parse_schema(_plain(self.root, set()))
+        except (SchemaParseException, UnknownType, KeyError, TypeError) as error:
+            raise SchemaError(str(error)) from None
+
+    def decode(self, payload: bytes) -> Any:
+        """Return what was written. Raises SchemaError."""
+        source = io.BytesIO(payload)
+        try:
+            value = fastavro.schemaless_reader(source, self._codec(), None)
+        except Exception as error:  # whatever hostile bytes do to fastavro
+            raise SchemaError(f"the data does not fit its schema: {error or type(error).__name__}") from None
+        return _to_json(value)
+
+    def encode(self, value: Any) -> bytes:
+        """Return the bytes of a value. Raises SchemaError."""
+        target = io.BytesIO()
+        native = _from_json(self.root, value, "")
+        try:
+            fastavro.schemaless_writer(target, self._codec(), native, strict_allow_default=True)
+        except Exception as error:
+            raise SchemaError(f"the value does not fit the schema: {error or type(error).__name__}") from None
+        return target.getvalue()
+
+    def _codec(self) -> Any:
+        if self._fast is None:
+            try:
+                self._fast = fastavro.parse_schema(_plain(self.root, set()), _ignore_default_error=True)
+            except (SchemaParseException, UnknownType, KeyError, TypeError) as error:
+                raise SchemaError(str(error)) from None
+        return self._fast
+
+
+def _plain(of: Type, seen: set[str]) -> Any:
+    """Return a type for fastavro: complete, without logical types."""
+    if of.kind == "union":
+        return [_plain(one, seen) for one in of.branches]
+    if not of.name:
+        if of.item is None:
+            return of.kind
+        return {"type": of.kind, "items" if of.kind == "array" else "values": _plain(of.item, seen)}
+    if of.name in seen:
+        return of.name
+    seen.add(of.name)
+    found: dict[str, Any] = {"type": of.kind, "name": of.name}
+    if of.kind == "fixed":
+        return {**found, "size": of.size}
+    if of.kind == "enum":
+        return {**found, "symbols": of.symbols}
+    fields = []
+    for one in of.fields:
+        default = {"default": one.default} if one.has_default else {}
+        fields.append({"name": one.name, "type": _plain(one.type, seen), **default})
+    return {**found, "fields": fields}
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode("latin-1")
+    if isinstance(value, dict):
+        return {name: _to_json(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_to_json(one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def _from_json(of: Type, value: Any, path: str) -> Any:
+    """Return a value as fastavro takes it. Raises SchemaError, naming the place."""
+    if of.kind == "union":
+        return _branch(of, value, path)
+    kind = of.kind
+    if kind in ("bytes", "fixed"):
+        try:
+            if isinstance(value, str) and (kind == "bytes" or len(value) == of.size):
+                return value.encode("latin-1")
+        except UnicodeEncodeError:
+            pass
+    elif kind in ("float", "double"):
+        if isinstance(value, str) and value in _SPECIAL:
+            return _SPECIAL[value]
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+    elif kind in ("int", "long"):
+        bits = 31 if kind == "int" else 63
+        if type(value) is int and -(1 << bits) <= value < 1 << bits:
+            return value
+    elif kind == "array" and isinstance(value, list):
+        return [_from_json(of.inner, one, f"{path}[{number}]") for number, one in enumerate(value)]
+    elif kind == "map" and isinstance(value, dict):
+        return {name: _from_json(of.inner, one, f"{path}.{name}") for name, one in value.items()}
+    elif kind in ("record", "error") and isinstance(value, dict):
+        return _record(of, value, path)
+    elif (
+        (kind == "null" and value is None)
+        or (kind == "boolean" and isinstance(value, bool))
+        or (kind == "string" and isinstance(value, str))
+        or (kind == "enum" and value in of.symbols)
+    ):
+        return value
+    raise SchemaError(f"{path.lstrip('.') or 'the value'} is no {of.name or kind}")
+
+
+def _record(of: Type, value: dict[str, Any], path: str) -> dict[str, Any]:
+    names = {one.name for one in of.fields}
+    if unknown := sorted(value.keys() - names):
+        raise SchemaError(f"{of.name} has no field {', '.join(unknown)}")
+    found = {}
+    for one in of.fields:
+        if one.name in value:
+            found[one.name] = _from_json(one.type, value[one.name], f"{path}.{one.name}")
+        elif one.has_default:
+            default = one.default
+            found[one.name] = _from_json(one.type, default, f"{path}.{one.name}")
+        else:
+            raise SchemaError(f"{f'{path}.{one.name}'.lstrip('.')} is missing, and has no default")
+    return found
+
+
+def _branch(of: Type, value: Any, path: str) -> Any:
+    """Return the value of the first branch that it fits; `{"branch": value}`, as in Avro's own JSON, names one."""
+    if isinstance(value, dict) and len(value) == 1:
+        [(name, inner)] = value.items()
+        for one in of.branches:
+            if name == (one.name or one.kind):
+                return _chosen(one, _from_json(one, inner, path))
+    for one in of.branches:
+        try:
+            return _chosen(one, _from_json(one, value, path))
+        except SchemaError:
+            continue
+    raise SchemaError(
+        f"{path.lstrip('.') or 'the value'} is none of {', '.join(one.name or one.kind for one in of.branches)}"
+    )
+
+
+def _chosen(branch: Type, value: Any) -> Any:
+    return (branch.name or branch.kind, value) if branch.name else value
