@@ -1,0 +1,134 @@
+"""Schemas of JSON Schema, drafts 4 to 2020-12: understood and applied by jsonschema, compared by our own.
+
+The rule: a schema names its draft in `$schema`, and is one of draft 7 if it does not; what it refers to is what was
+registered with it, never what a network has.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urldefrag, urljoin
+
+import jsonschema
+import referencing
+from jsonschema.validators import validator_for
+from referencing.exceptions import NoSuchResource, Unresolvable
+from referencing.jsonschema import specification_with
+
+from barnabas.registry.errors import SchemaError
+from barnabas.registry.formats import Dependency
+from barnabas.registry.formats.json_compatibility import breaks
+from barnabas.registry.formats.json_nodes import Node
+
+DEFAULT = "http://json-schema.org/draft-07/schema"
+
+
+def parse(text: str, dependencies: Sequence[Dependency], *, is_new: bool) -> JsonSchema:
+    """Understand a schema. Raises SchemaError."""
+    root = _loaded(text)
+    library = _library(root, [(name, _loaded(one)) for name, one in dependencies])
+    validator = validator_for(root, default=jsonschema.Draft7Validator)
+    try:
+        validator.check_schema(root)
+    except jsonschema.SchemaError as error:
+        raise SchemaError(f"{error.json_path}: {error.message}") from None
+    found = JsonSchema(root, library, validator)
+    if is_new:
+        found.check_references()
+    return found
+
+
+def _loaded(text: str) -> Any:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise SchemaError("it is not JSON") from None
+    if not isinstance(value, dict | bool):
+        raise SchemaError("it is neither an object nor true or false")
+    return value
+
+
+def specification_of(contents: Any) -> Any:
+    """Return the draft of a schema, as the library has it."""
+    name = contents.get("$schema") if isinstance(contents, dict) else None
+    draft7 = specification_with(DEFAULT)
+    return specification_with(name, default=draft7) if isinstance(name, str) else draft7
+
+
+def _library(root: Any, dependencies: Sequence[tuple[str, Any]]) -> Any:
+    """Return the schemas that may be referred to: by their names, also beside the root's own address, and by theirs."""
+    own = _id(root)
+    by_address: dict[str, Any] = {}
+    for name, contents in dependencies:
+        resource = referencing.Resource(contents, specification_of(contents))
+        for address in (name, urljoin(own, name), _id(contents)):
+            if address:
+                by_address.setdefault(address, resource)
+
+    def retrieve(address: str) -> Any:
+        found = by_address.get(address) or by_address.get(urldefrag(address)[0])
+        if found is None:
+            raise NoSuchResource(address)
+        return found
+
+    return referencing.jsonschema.SchemaRegistry(retrieve=retrieve)
+
+
+def _id(contents: Any) -> str:
+    found = (contents.get("$id") or contents.get("id")) if isinstance(contents, dict) else None
+    return found if isinstance(found, str) else ""
+
+
+class JsonSchema:
+    """A schema of JSON Schema."""
+
+    def __init__(self, root: Any, library: Any, validator: Any) -> None:
+        self._root = root
+        self._library = library
+        self._validator = validator
+        self.text = json.dumps(root, ensure_ascii=False, separators=(",", ":"))
+        self.canonical = self.text
+
+    def normalized(self) -> str:
+        """Return the schema with the names of each object in order."""
+        return json.dumps(self._root, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+    def node(self) -> Node:
+        """Return the schema as it is compared."""
+        specification = specification_of(self._root)
+        resource = referencing.Resource(self._root, specification)
+        return Node(self._root, self._library.resolver_with_root(resource), specification)
+
+    def breaks(self, writer: JsonSchema) -> list[str]:
+        """Say why data of `writer` may not fit."""
+        try:
+            return breaks(self.node(), writer.node())
+        except Unresolvable as error:
+            return [f"Unexpected exception during compatibility check: {error}"]
+
+    def check_references(self) -> None:
+        """Raise SchemaError for a `$ref` that leads nowhere."""
+        try:
+            self.node().check()
+        except Unresolvable as error:
+            raise SchemaError(f"it refers to {error.ref!r}, which is not there") from None
+
+    def decode(self, payload: bytes) -> Any:
+        """Return the document; whether it fits was its writer's affair. Raises SchemaError."""
+        try:
+            return json.loads(payload)
+        except (ValueError, RecursionError):
+            raise SchemaError("the data is not JSON") from None
+
+    def encode(self, value: Any) -> bytes:
+        """Return the document. Raises SchemaError for one that the schema refuses."""
+        try:
+            errors = self._validator(self._root, registry=self._library).iter_errors(value)
+            error = next(iter(errors), None)
+        except Unresolvable as wrong:
+            raise SchemaError(f"the schema refers to what is not there: {wrong}") from None
+        if error is not None:
+            raise SchemaError(f"{error.json_path}: {error.message}")
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

@@ -1,0 +1,155 @@
+"""Schemas of Protobuf: text read by proto-schema-parser, understood by protobuf's own descriptors, compared by our own.
+
+The rule: a schema keeps the text that it came with; one that came as a descriptor, as some clients send it, gets text.
+"""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
+from google.protobuf.message import DecodeError
+
+from barnabas.registry.errors import SchemaError
+from barnabas.registry.formats import Dependency
+from barnabas.registry.formats.protobuf_compatibility import breaks
+from barnabas.registry.formats.protobuf_known import descriptor_of
+from barnabas.registry.formats.protobuf_printing import printed
+from barnabas.registry.formats.protobuf_text import read
+
+OWN_NAME = "default.proto"
+INDEX_MAX = 10_000
+
+
+def parse(text: str, dependencies: Sequence[Dependency], *, is_new: bool) -> ProtobufSchema:  # noqa: ARG001
+    """Understand a schema, which is text or a descriptor in base64. Raises SchemaError."""
+    pool = descriptor_pool.DescriptorPool()
+    files = dict(dependencies)
+    added: set[str] = set()
+    for name in files:
+        _add(pool, _file(files[name], name), files, added)
+    names = {*files, OWN_NAME}
+    own = next(one for one in (OWN_NAME, *(f"{number}.proto" for number in range(len(names)))) if one not in files)
+    file = _file(text, own)
+    _add(pool, file, files, added)
+    resolved = descriptor_pb2.FileDescriptorProto()
+    pool.FindFileByName(own).CopyToProto(resolved)
+    return ProtobufSchema(text if _is_text(text) else printed(resolved), resolved, pool)
+
+
+def _is_text(text: str) -> bool:
+    return any(letter in text for letter in ' {};"\n')
+
+
+def _file(text: str, name: str) -> Any:
+    """Return the descriptor of a file, without what tells where in its source a thing stands."""
+    if _is_text(text):
+        return read(text, name)
+    try:
+        file = descriptor_pb2.FileDescriptorProto.FromString(b64decode(text, validate=True))
+    except (binascii.Error, ValueError, DecodeError):
+        raise SchemaError("it is neither text of a .proto file nor a descriptor in base64") from None
+    file.name = name
+    file.ClearField("source_code_info")
+    return file
+
+
+def _add(pool: Any, file: Any, files: dict[str, str], added: set[str]) -> None:
+    """Add a file to the pool, after those that it imports. Raises SchemaError."""
+    if file.name in added:
+        return
+    added.add(file.name)
+    for name in file.dependency:
+        if name not in added:
+            needed = _file(files[name], name) if name in files else descriptor_of(name)
+            if needed is None:
+                raise SchemaError(f"it imports {name!r}, which is not there: it has to be among its references")
+            _add(pool, needed, files, added)
+    try:
+        pool.AddSerializedFile(file.SerializeToString())
+    except (TypeError, ValueError) as error:
+        raise SchemaError(f"{file.name}: {error}") from None
+
+
+class ProtobufSchema:
+    """A schema of Protobuf: one file."""
+
+    def __init__(self, text: str, file: Any, pool: Any) -> None:
+        self.text = text
+        self.file = file
+        self.pool = pool
+        self.canonical = printed(file)
+
+    def normalized(self) -> str:
+        """Return the text with fields by number and options by name."""
+        return printed(self.file, is_normal=True)
+
+    def serialized(self) -> str:
+        """Return the descriptor in base64."""
+        return b64encode(self.file.SerializeToString()).decode()
+
+    def breaks(self, writer: ProtobufSchema) -> list[str]:
+        """Say why data of `writer` cannot always be read."""
+        return breaks(writer, self)
+
+    def decode(self, payload: bytes) -> Any:
+        """Return the message as JSON, by the names of its fields. Raises SchemaError."""
+        path, rest = _read_path(payload)
+        try:
+            message = message_factory.GetMessageClass(self._message(path))()
+            message.ParseFromString(rest)
+            return json_format.MessageToDict(
+                message, always_print_fields_with_no_presence=True, preserving_proto_field_name=True,
+                descriptor_pool=self.pool,
+            )  # fmt: skip
+        except (DecodeError, json_format.Error, TypeError, ValueError, KeyError) as error:
+            raise SchemaError(f"the data does not fit its schema: {error or type(error).__name__}") from None
+
+    def encode(self, value: Any) -> bytes:
+        """Return the file's first message, from JSON. Raises SchemaError."""
+        message = message_factory.GetMessageClass(self._message([0]))()
+        try:
+            json_format.ParseDict(value, message, descriptor_pool=self.pool)
+            return b"\0" + message.SerializeToString()
+        except Exception as error:  # ParseDict is not made for values of any kind
+            raise SchemaError(f"the value does not fit the schema: {error or type(error).__name__}") from None
+
+    def _message(self, path: Iterable[int]) -> Any:
+        """Return a message by its number, that in it, and so on; entries of maps are not counted. Raises SchemaError."""
+        within = self.file.message_type
+        name = self.file.package
+        for number in path:
+            counted = [one for one in within if not one.options.map_entry]
+            if not 0 <= number < len(counted):
+                raise SchemaError("the data is of a message that its schema does not have")
+            name = f"{name}.{counted[number].name}" if name else counted[number].name
+            within = counted[number].nested_type
+        return self.pool.FindMessageTypeByName(name)
+
+
+def _read_path(payload: bytes) -> tuple[list[int], bytes]:
+    """Split a payload into the path of its message and the message. Raises SchemaError."""
+    count, at = _varint(payload, 0)
+    if count == 0:
+        return [0], payload[at:]
+    if not 0 < count <= INDEX_MAX:
+        raise SchemaError("the data does not say which message it is")
+    path = []
+    for _ in range(count):
+        number, at = _varint(payload, at)
+        path.append(number)
+    return path, payload[at:]
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < len(data) and shift < 35:
+        value |= (data[at] & 0x7F) << shift
+        at += 1
+        if data[at - 1] < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+        shift += 7
+    raise SchemaError("the data does not say which message it is")
