@@ -1,0 +1,234 @@
+"""Kinds of JSON Schemas, by which they are compared: of an object, an array, a string, one of several, ...
+
+The rule: a schema that says several things, as a type and an enum, is a combination of which all have to fit; one with
+several types is one of which any has to.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from barnabas.registry.formats.json_nodes import Node
+
+_WORDS = {
+    "string": ("minLength", "maxLength", "pattern", "format", "contentEncoding", "contentMediaType"),
+    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+    "array": (
+        "items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems", "contains", "minContains",
+        "maxContains", "unevaluatedItems",
+    ),
+    "object": (
+        "properties", "required", "minProperties", "maxProperties", "dependencies", "dependentRequired",
+        "dependentSchemas", "patternProperties", "additionalProperties", "propertyNames", "unevaluatedProperties",
+    ),
+}  # fmt: skip
+"""Keywords that say what kind a schema is of which the type is not given."""
+_KINDS = {"integer": "number"}
+_CRITERIA = ("allOf", "anyOf", "oneOf")
+_EXCLUSIVE = {"maximum": "exclusiveMaximum", "minimum": "exclusiveMinimum"}
+
+
+@dataclass(slots=True)
+class View:
+    """A schema, or what it says about one kind of values."""
+
+    kind: str
+    node: Node
+    criterion: str = ""
+    parts: list[View | Node] = field(default_factory=list)
+    """Schemas of a combination; those of others are looked at when they are asked for, since they may lead back here."""
+    is_integer: bool = False
+    is_part: bool = False
+    """True for one of several things that a schema says."""
+
+    @property
+    def members(self) -> list[View]:
+        """The schemas of a combination."""
+        return [one if isinstance(one, View) else view(one) for one in self.parts]
+
+    @property
+    def key(self) -> tuple[int, str, str, bool]:
+        """The same for the same schema, as long as its document is there."""
+        contents = self.node.contents
+        return id(contents), self.kind, self.criterion, self.is_integer
+
+    def get(self, word: str) -> Any:
+        """Return what a keyword has; None where it is not there."""
+        contents = self.node.contents
+        return contents.get(word) if isinstance(contents, dict) else None
+
+    def sub(self, word: str) -> Node | None:
+        """Return the schema that a keyword has."""
+        found = self.get(word)
+        return self.node.below(found) if isinstance(found, dict | bool) else None
+
+    def subs(self, word: str) -> dict[str, Node]:
+        """Return the schemas by name that a keyword has."""
+        found = self.get(word)
+        items = found.items() if isinstance(found, dict) else ()
+        return {name: self.node.below(one) for name, one in items if isinstance(one, dict | bool)}
+
+    def texts(self, word: str) -> set[str]:
+        """Return the names that a keyword lists."""
+        found = self.get(word)
+        return {one for one in found if isinstance(one, str)} if isinstance(found, list) else set()
+
+    def limit(self, word: str) -> Any:
+        """Return a limit, draft 4's exclusive ones as those of later drafts."""
+        found = self.get(word)
+        if isinstance(found, bool):
+            return self.get(word.removeprefix("exclusive").lower()) if found else None
+        if word in _EXCLUSIVE and self.get(_EXCLUSIVE[word]) is True:
+            return None
+        return found if isinstance(found, int | float) else None
+
+    def is_same(self, other: View) -> bool:
+        """Say whether two schemas say the same."""
+        mine = self.kind, self.criterion, self.is_integer, repr(self.node.contents)
+        return mine == (other.kind, other.criterion, other.is_integer, repr(other.node.contents))
+
+    @property
+    def has_default(self) -> bool:
+        """True for a schema with a default."""
+        return isinstance(self.node.contents, dict) and "default" in self.node.contents
+
+    @property
+    def is_connect_bytes(self) -> bool:
+        """True for bytes of Kafka Connect, which are written in two ways."""
+        return bool(self.get("connect.type") == "bytes")
+
+    @property
+    def choices(self) -> list[Any]:
+        """The values of which one has to be."""
+        return [self.get("const")] if self.kind == "const" else list(self.get("enum"))
+
+    @property
+    def properties(self) -> dict[str, View]:
+        """Properties as they are given, references not followed."""
+        return {name: View("", one) for name, one in self.subs("properties").items()}
+
+    @property
+    def dependent_names(self) -> dict[str, set[str]]:
+        """Properties that a property asks for."""
+        found = {**(self.get("dependencies") or {}), **(self.get("dependentRequired") or {})}
+        return {name: set(one) for name, one in found.items() if isinstance(one, list)}
+
+    @property
+    def dependent_schemas(self) -> dict[str, Node]:
+        """Schemas that a property brings with it."""
+        return {**self.subs("dependencies"), **self.subs("dependentSchemas")}
+
+    @property
+    def _has_prefix(self) -> bool:
+        return isinstance(self.get("prefixItems"), list)
+
+    @property
+    def items(self) -> list[View]:
+        """Items that have a schema each."""
+        found = self.get("prefixItems") if self._has_prefix else self.get("items")
+        return [View("", self.node.below(one)) for one in found] if isinstance(found, list) else []
+
+    @property
+    def all_items(self) -> Node | None:
+        """The schema that all items have."""
+        return None if self._has_prefix else self.sub("items")
+
+    @property
+    def rest(self) -> Node | None:
+        """The schema of properties, or items, that are not named."""
+        if self.kind == "object":
+            return self.sub("additionalProperties")
+        if self._has_prefix:
+            return self.sub("items")
+        return self.sub("additionalItems")
+
+    @property
+    def unevaluated(self) -> Node | None:
+        """The schema of properties, or items, that nothing else has judged."""
+        return self.sub("unevaluatedProperties" if self.kind == "object" else "unevaluatedItems")
+
+    @property
+    def is_open(self) -> bool:
+        """True where properties, or items, may be there that are not named, and may be anything."""
+        if self.rest is not None and self.rest.contents is not True:
+            return False
+        if self.kind == "object" and self.get("patternProperties"):
+            return False
+        return self.unevaluated is None or view(self.unevaluated).kind == "empty"
+
+    def covering(self, name: str) -> Node | None:
+        """Return the schema that a property, or item, has that is not named; None where nothing or all can be there."""
+        if self.kind == "object":
+            for pattern, one in self.subs("patternProperties").items():
+                if _finds(pattern, name):
+                    return one
+        rest = self.rest
+        if rest is not None and not isinstance(rest.contents, bool):
+            return rest
+        unevaluated = self.unevaluated
+        is_absent = rest is None or rest.contents is True
+        if is_absent and unevaluated is not None and view(unevaluated).kind not in ("empty", "false"):
+            return unevaluated
+        return None
+
+
+def _finds(pattern: str, name: str) -> bool:
+    try:
+        return re.search(pattern, name) is not None
+    except re.error:
+        return False
+
+
+def view(node: Node) -> View:
+    """Return a schema by its kind, that which is referred to where it refers to another. Raises Unresolvable."""
+    is_new = node.specification.name not in ("draft-03", "draft-04", "draft-06", "draft-07")
+    contents = node.contents
+    if isinstance(contents, dict) and "$ref" in contents:
+        beside = [one for one in _parts(node) if one.kind != "empty"] if is_new else []
+        if not beside:
+            return view(node.target())
+        return View("combined", node, "allOf", [node.target(), *beside])
+    if isinstance(contents, bool):
+        return View("empty" if contents else "false", node)
+    parts = _parts(node)
+    if not parts:
+        return View("empty", node)
+    if len(parts) == 1:
+        parts[0].is_part = False
+        return parts[0]
+    return View("combined", node, "allOf", [*parts])
+
+
+def _parts(node: Node) -> list[View]:
+    """Return what a schema says, thing by thing."""
+    contents: dict[str, Any] = node.contents
+    found = []
+    for criterion in _CRITERIA:
+        if isinstance(contents.get(criterion), list):
+            members: list[View | Node] = [node.below(one) for one in contents[criterion]]
+            found.append(View("combined", node, criterion, members, is_part=True))
+    given = contents.get("type")
+    if isinstance(given, list):
+        typed = [_typed(one, node) for one in given]
+        found.append(typed[0] if len(typed) == 1 else View("combined", node, "anyOf", [*typed], is_part=True))
+    elif isinstance(given, str):
+        found.append(_typed(given, node))
+    else:
+        for kind, words in _WORDS.items():
+            if any(word in contents for word in words):
+                found.append(View(kind, node, is_part=True))
+    if isinstance(contents.get("enum"), list):
+        found.append(View("enum", node, is_part=True))
+    if "const" in contents:
+        found.append(View("const", node, is_part=True))
+    if "not" in contents:
+        found.append(View("not", node, is_part=True))
+    if "if" in contents:
+        found.append(View("conditional", node, is_part=True))
+    return found
+
+
+def _typed(name: str, node: Node) -> View:
+    return View(_KINDS.get(name, name), node, is_integer=name == "integer", is_part=True)
