@@ -48,6 +48,10 @@ class AvroSchema:
         """Return the schema with whole names and sorted properties."""
         return Writer(self._referred, is_normal=True).text(self.root)
 
+    def resolved(self) -> str:
+        """Return the schema with all that it refers to in it."""
+        return Writer({}).text(self.root)
+
     def breaks(self, writer: AvroSchema) -> list[str]:
         """Say why data of `writer` cannot always be read."""
         return breaks(self.root, writer.root)

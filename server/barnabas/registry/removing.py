@@ -1,0 +1,95 @@
+"""Versions and subjects deleted: first marked, so that their ids can still be read, then for good.
+
+The rule: nothing goes that another schema refers to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from barnabas.registry import names, refusals
+from barnabas.registry.records import Record, Version, schema_record, schema_tombstone, subject_record
+from barnabas.registry.state import State
+from barnabas.registry.store import Store
+
+LATEST = -1
+
+
+class Removing:
+    """What concerns schemas that go."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def version(self, subject: str, number: int, *, permanent: bool) -> int:
+        """Delete a version; returns its number. Raises RegistryError."""
+
+        async def decide(state: State) -> tuple[Sequence[Record], int]:
+            _check_mode(state, subject)
+            version = _version(state, subject, number, permanent=permanent)
+            if state.referring_to(subject, version.number, deleted=permanent):
+                raise refusals.referred_to(subject, version.number)
+            if not permanent:
+                return [schema_record(replace(version, is_deleted=True))], version.number
+            records = [schema_tombstone(subject, version.number)]
+            if len(state.subjects[subject]) == 1:
+                records += _settings_gone(state, subject)
+            return records, version.number
+
+        return await self._store.write(decide)
+
+    async def subject(self, subject: str, *, permanent: bool) -> list[int]:
+        """Delete all versions of a subject; returns their numbers. Raises RegistryError."""
+
+        async def decide(state: State) -> tuple[Sequence[Record], list[int]]:
+            _check_mode(state, subject)
+            every = state.versions(subject, deleted=True)
+            if not every:
+                raise refusals.subject_not_found(subject)
+            versions = every if permanent else state.versions(subject)
+            if not versions:
+                raise refusals.subject_deleted(subject)
+            for one in versions:
+                others = state.referring_to(subject, one.number, deleted=permanent)
+                if any(other.subject != subject for other in others):
+                    raise refusals.referred_to(subject, one.number)
+                if permanent and not one.is_deleted:
+                    raise refusals.subject_not_deleted(subject)
+            numbers = [one.number for one in versions]
+            if not permanent:
+                return [subject_record("DELETE_SUBJECT", subject, {"version": numbers[-1]})], numbers
+            records = [schema_tombstone(subject, one) for one in reversed(numbers)]
+            return [*records, *_settings_gone(state, subject)], numbers
+
+        return await self._store.write(decide)
+
+
+def _check_mode(state: State, subject: str) -> None:
+    if state.mode(subject) in ("READONLY", "READONLY_OVERRIDE"):
+        raise refusals.read_only(subject, names.context_of(subject))
+
+
+def _version(state: State, subject: str, number: int, *, permanent: bool) -> Version:
+    """Return the version that is to be deleted. Raises RegistryError."""
+    every = {one.number: one for one in state.versions(subject, deleted=True)}
+    if not every:
+        raise refusals.subject_not_found(subject)
+    if number == LATEST:
+        left = state.versions(subject, deleted=permanent)
+        number = left[-1].number if left else max(every)
+    if number not in every:
+        if not state.versions(subject):
+            raise refusals.subject_not_found(subject)
+        raise refusals.version_not_found(number)
+    version = every[number]
+    if permanent and not version.is_deleted:
+        raise refusals.version_not_deleted(subject, number)
+    if not permanent and version.is_deleted:
+        raise refusals.version_deleted(subject, number)
+    return version
+
+
+def _settings_gone(state: State, subject: str) -> list[Record]:
+    kinds = [("CONFIG", state.configs), ("MODE", state.modes)]
+    return [subject_record(kind, subject, None) for kind, kept in kinds if subject in kept]  # type: ignore[operator]

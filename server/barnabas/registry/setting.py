@@ -1,0 +1,130 @@
+"""Levels of compatibility, and modes: of subjects, of contexts, of all.
+
+The rule: what has no effect here is refused, not kept; what another registry has kept is given back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from barnabas.registry import names, refusals
+from barnabas.registry.errors import RegistryError
+from barnabas.registry.records import Record, schema_tombstone, subject_record
+from barnabas.registry.refusals import LEVELS, MODES
+from barnabas.registry.state import State
+from barnabas.registry.store import Store
+
+FLAGS = ("normalize",)
+"""Settings besides the level that have an effect."""
+
+
+class Setting:
+    """What concerns settings and modes."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def put_config(self, subject: str | None, body: Any) -> dict[str, Any]:
+        """Change settings of a subject, or with None those of all; returns what was set. Raises RegistryError."""
+        given = _config(body)
+        _check_name(subject)
+
+        async def decide(state: State) -> tuple[Sequence[Record], dict[str, Any]]:
+            if state.mode(subject) in ("READONLY", "READONLY_OVERRIDE"):
+                raise refusals.read_only(str(subject), names.context_of(subject or ""))
+            value = {**state.configs.get(subject, {}), **given}
+            shown = {name: one for name, one in value.items() if name != "compatibilityLevel"}
+            if "compatibilityLevel" in value:
+                shown["compatibility"] = value["compatibilityLevel"]
+            return [subject_record("CONFIG", subject, value)], shown
+
+        return await self._store.write(decide)
+
+    async def delete_config(self, subject: str | None) -> dict[str, Any]:
+        """Take settings back; returns what they were. Raises RegistryError."""
+
+        async def decide(state: State) -> tuple[Sequence[Record], dict[str, Any]]:
+            if subject is not None and subject not in state.configs:
+                raise refusals.subject_not_found(subject)
+            if state.mode(subject) in ("READONLY", "READONLY_OVERRIDE"):
+                raise refusals.read_only(str(subject), names.context_of(subject or ""))
+            was = state.configs.get(subject) or state.config(subject)
+            records = [subject_record("CONFIG", subject, None)] if subject in state.configs else []
+            return records, dict(was)
+
+        return await self._store.write(decide)
+
+    async def put_mode(self, subject: str | None, body: Any, *, force: bool) -> dict[str, Any]:
+        """Change the mode of a subject, or with None that of all. Raises RegistryError."""
+        mode = str(body.get("mode") if isinstance(body, Mapping) else body).upper()
+        if mode not in MODES:
+            raise refusals.invalid_mode()
+        _check_name(subject)
+
+        async def decide(state: State) -> tuple[Sequence[Record], dict[str, Any]]:
+            records: list[Record] = []
+            if mode == "IMPORT" and state.mode(subject) != "IMPORT" and not force:
+                records = _emptied(state, subject)
+            return [*records, subject_record("MODE", subject, {"mode": mode})], {"mode": mode}
+
+        return await self._store.write(decide)
+
+    async def delete_mode(self, subject: str | None, *, recursive: bool) -> dict[str, Any]:
+        """Take a mode back, with `recursive` those of all subjects of a context too. Raises RegistryError."""
+
+        async def decide(state: State) -> tuple[Sequence[Record], dict[str, Any]]:
+            was = state.modes.get(subject)
+            if was is None and not recursive:
+                raise refusals.subject_not_found(str(subject))
+            gone = [subject] if was is not None else []
+            context, rest = names.split(subject or "")
+            if recursive and not rest:
+                gone += [
+                    one
+                    for one in state.modes
+                    if one is not None and one != subject and names.context_of(one) == context
+                ]
+            return [subject_record("MODE", one, None) for one in gone], {"mode": was}
+
+        return await self._store.write(decide)
+
+
+def _check_name(subject: str | None) -> None:
+    if subject is not None and not names.is_valid(subject, is_setting=True):
+        raise refusals.invalid_subject(subject)
+
+
+def _config(body: Any) -> dict[str, Any]:
+    """Return settings as they are kept. Raises RegistryError."""
+    if not isinstance(body, Mapping):
+        raise refusals.invalid_level()
+    found: dict[str, Any] = {}
+    for name, value in body.items():
+        if value is None:
+            continue
+        if name in ("compatibility", "compatibilityLevel"):
+            if not isinstance(value, str) or value.upper() not in LEVELS:
+                raise refusals.invalid_level()
+            found["compatibilityLevel"] = value.upper()
+        elif name in FLAGS and isinstance(value, bool):
+            found[name] = value
+        else:
+            raise RegistryError(
+                422,
+                422,
+                f"this registry has no setting {name}={value}: there are compatibility and {', '.join(FLAGS)}",
+            )
+    return found
+
+
+def _emptied(state: State, subject: str | None) -> list[Record]:
+    """Return records that make room for schemas to be imported. Raises RegistryError where some are in use."""
+    versions = [*state.versions_below(subject)]
+    if any(not one.is_deleted for one in versions):
+        raise refusals.not_permitted("Cannot import since found existing subjects")
+    for one in versions:
+        if state.referring_to(one.subject, one.number, deleted=True):
+            raise refusals.referred_to(one.subject, one.number)
+    records = [schema_tombstone(one.subject, one.number) for one in versions]
+    return [*records, subject_record("CLEAR_SUBJECT", subject, {})]

@@ -1,0 +1,172 @@
+"""Contents of a registry, made of the records of its topic.
+
+The rule: the same records in the same order lead to the same contents; nothing else changes them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Any
+
+from barnabas.registry import names
+from barnabas.registry.records import Key, Version, read_key, read_value, read_version
+from barnabas.registry.schemas import Schema
+
+DEFAULT_LEVEL = "BACKWARD"
+DEFAULT_MODE = "READWRITE"
+Place = tuple[str, int]
+"""A subject and a version of it."""
+
+
+class State:
+    """Schemas, settings and modes."""
+
+    def __init__(self) -> None:
+        self.subjects: dict[str, dict[int, Version]] = {}
+        """Versions of each subject in their order, also deleted ones."""
+        self.configs: dict[str | None, dict[str, Any]] = {}
+        self.modes: dict[str | None, str] = {}
+        self._by_id: dict[tuple[str, int], dict[Place, None]] = {}
+        self._ids: dict[tuple[str, bytes], int] = {}
+        self._last_ids: dict[str, int] = {}
+        self._referring: dict[Place, dict[Place, None]] = {}
+
+    def apply(self, key_data: bytes | None, value_data: bytes | None) -> None:
+        """Take a record."""
+        key = read_key(key_data)
+        if key is None:
+            return
+        if key.kind == "SCHEMA":
+            self._apply_version(key, value_data)
+        elif key.kind in ("CONFIG", "MODE"):
+            self._apply_setting(key, value_data)
+        elif key.kind == "DELETE_SUBJECT" and value_data is not None:
+            last = read_value(value_data).get("version")
+            for version in [*self.subjects.get(key.subject or "", {}).values()]:
+                if type(last) is int and version.number <= last and not version.is_deleted:
+                    self._put(replace(version, is_deleted=True))
+        elif key.kind == "CLEAR_SUBJECT" and value_data is not None:
+            for version in [*self.versions_below(key.subject)]:
+                if version.is_deleted:
+                    self._remove(version)
+
+    def _apply_version(self, key: Key, data: bytes | None) -> None:
+        assert key.subject is not None
+        assert key.version is not None
+        known = self.subjects.get(key.subject, {}).get(key.version)
+        if data is None:
+            if known is not None:
+                self._remove(known)
+            return
+        version = read_version(data, key)
+        if version is not None:
+            self._put(version)
+
+    def _apply_setting(self, key: Key, data: bytes | None) -> None:
+        value = None if data is None else read_value(data)
+        subject = key.subject or None
+        if key.kind == "CONFIG":
+            self.configs.pop(subject, None)
+            if value is not None:
+                self.configs[subject] = {name: one for name, one in value.items() if name != "subject"}
+        else:
+            self.modes.pop(subject, None)
+            if value is not None and isinstance(value.get("mode"), str):
+                self.modes[subject] = value["mode"]
+
+    def _put(self, version: Version) -> None:
+        known = self.subjects.get(version.subject, {}).get(version.number)
+        if known is not None:
+            self._remove(known, keeps_subject=True)
+        versions = self.subjects.setdefault(version.subject, {})
+        place = version.subject, version.number
+        is_last = not versions or version.number > next(reversed(versions))
+        versions[version.number] = version
+        if not is_last:
+            self.subjects[version.subject] = dict(sorted(versions.items()))
+        context = names.context_of(version.subject)
+        self._by_id.setdefault((context, version.id), {})[place] = None
+        self._ids.setdefault(self._identity(context, version.schema), version.id)
+        self._last_ids[context] = max(self._last_ids.get(context, 0), version.id)
+        for one in version.schema.references:
+            referred = names.beside(version.subject, one.subject), one.version
+            self._referring.setdefault(referred, {})[place] = None
+
+    def _remove(self, version: Version, *, keeps_subject: bool = False) -> None:
+        place = version.subject, version.number
+        versions = self.subjects[version.subject]
+        del versions[version.number]
+        if not versions and not keeps_subject:
+            del self.subjects[version.subject]
+        context = names.context_of(version.subject)
+        places = self._by_id[context, version.id]
+        del places[place]
+        if not places:
+            del self._by_id[context, version.id]
+            identity = self._identity(context, version.schema)
+            if self._ids.get(identity) == version.id:
+                del self._ids[identity]
+        for one in version.schema.references:
+            self._referring[names.beside(version.subject, one.subject), one.version].pop(place, None)
+
+    @staticmethod
+    def _identity(context: str, schema: Schema) -> tuple[str, bytes]:
+        """Return what makes a schema another one: all that clients get with it."""
+        everything = json.dumps([schema.format, schema.plain()], sort_keys=True)
+        return context, blake2b(everything.encode(), digest_size=16).digest()
+
+    # --- asked ------------------------------------------------------------------------------------------------
+
+    def versions(self, subject: str, *, deleted: bool = False) -> list[Version]:
+        """Return the versions of a subject in their order, with `deleted` also those that are deleted."""
+        return [one for one in self.subjects.get(subject, {}).values() if deleted or not one.is_deleted]
+
+    def versions_below(self, name: str | None) -> Iterator[Version]:
+        """Yield all versions of a subject, of a context (a name without a subject), or of the default one (None)."""
+        for subject, versions in self.subjects.items():
+            context, rest = names.split(name or "")
+            if subject == name or (not rest and names.context_of(subject) == context) or name == names.GLOBAL:
+                yield from versions.values()
+
+    def id_of(self, subject: str, schema: Schema) -> int | None:
+        """Return the id that a schema has in the context of a subject; None if it has none."""
+        return self._ids.get(self._identity(names.context_of(subject), schema))
+
+    def next_id(self, subject: str) -> int:
+        """Return an id that nothing in the context of a subject has had."""
+        return self._last_ids.get(names.context_of(subject), 0) + 1
+
+    def last_id(self, subject: str) -> int:
+        """Return the largest id of a context."""
+        return self._last_ids.get(names.context_of(subject), 0)
+
+    def with_id(self, context: str, schema_id: int) -> list[Version]:
+        """Return all versions with an id, also deleted ones."""
+        return [self.subjects[name][number] for name, number in self._by_id.get((context, schema_id), {})]
+
+    def referring_to(self, subject: str, number: int, *, deleted: bool) -> list[Version]:
+        """Return the versions that refer to one, with `deleted` also those that are deleted."""
+        found = [self.subjects[name][one] for name, one in self._referring.get((subject, number), {})]
+        return [one for one in found if deleted or not one.is_deleted]
+
+    def config(self, subject: str | None) -> dict[str, Any]:
+        """Return the settings that hold for a subject, from where the nearest ones are; the level is always there."""
+        for scope in names.scopes(subject):
+            if scope in self.configs:
+                return {"compatibilityLevel": DEFAULT_LEVEL, **self.configs[scope]}
+        return {"compatibilityLevel": DEFAULT_LEVEL}
+
+    def mode(self, subject: str | None) -> str:
+        """Return the mode that holds for a subject; one that overrides goes before its own."""
+        scopes = [*reversed(names.scopes(subject))]
+        if any(self.modes.get(scope) == "READONLY_OVERRIDE" for scope in scopes):
+            return "READONLY_OVERRIDE"
+        return next((self.modes[one] for one in names.scopes(subject) if one in self.modes), DEFAULT_MODE)
+
+    def contexts(self) -> list[str]:
+        """Return all contexts, the default one first."""
+        found = {names.context_of(subject) for subject in self.subjects}
+        return [names.DEFAULT, *sorted(found - {names.DEFAULT})]

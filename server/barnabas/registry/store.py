@@ -1,0 +1,251 @@
+"""The topic that keeps a registry: read without end, and written by one registry at a time.
+
+The rule: whoever writes holds the transactional id of the topic, and has read all that was written before it got it. What
+is decided is decided upon that; where another registry has taken the id meanwhile, nothing is written and it is decided
+again. So an id is never given twice, whatever fails, and no registry has to know of the others.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import trio
+
+from barnabas.client import (
+    ClientError,
+    ConsumerSettings,
+    ProducerFencedError,
+    ProducerSettings,
+    ResponseError,
+    TransactionFailedError,
+    open_client,
+    open_consumer,
+    open_producer,
+)
+from barnabas.client.admin import Admin
+from barnabas.client.administration.configs import Resource
+from barnabas.client.administration.topics import NewTopic
+from barnabas.registry import refusals
+from barnabas.registry.errors import RegistryError
+from barnabas.registry.records import Record, noop_record
+from barnabas.registry.state import State
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.client import ClientSettings, ConsumedRecord, Endpoint, Producer
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+TOPIC_NAME = "_schemas"
+REPLICAS = 3
+WRITE_SECONDS_MAX = 60.0
+TRIES_MAX = 20
+"""Times that a change is decided upon, while other registries change something."""
+AGAIN_SECONDS = 1.0
+DEADLINE_MS = 15_000
+Decision = tuple[Sequence[Record], T]
+"""Records to be written, and what is answered when they are."""
+Decide = Callable[[State], Awaitable[Decision[T]]]
+
+
+@dataclass(eq=False, slots=True)
+class _Change:
+    """A change that somebody waits for."""
+
+    decide: Decide[Any]
+    done: trio.Event = field(default_factory=trio.Event)
+    answer: Any = None
+    error: Exception | None = None
+    tries: int = 0
+
+    def fail(self, error: Exception) -> None:
+        self.error = error
+        self.done.set()
+
+
+class Store:
+    """Lifecycle: `run` in a task until cancelled; `state` is complete once that reports that it has started."""
+
+    def __init__(
+        self, bootstrap: Sequence[Endpoint], settings: ClientSettings, topic: str = TOPIC_NAME
+    ) -> None:
+        self.state = State()
+        self.topic = topic
+        self._bootstrap = list(bootstrap)
+        self._settings = settings
+        self._place = (topic, 0)
+        self._read = -1
+        self._moved = trio.Event()
+        self._changes, self._to_do = trio.open_memory_channel[_Change](0)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Make the topic if it is not there; read and write it until cancelled. Raises RegistryError, ClientError."""
+        await self._prepare()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self._follow)
+            nursery.start_soon(self._write_forever)
+            task_status.started()
+
+    async def write(self, decide: Decide[T]) -> T:
+        """Have something decided upon all that is there, and written; it is part of `state` when this returns.
+
+        Raises RegistryError, also what `decide` raises.
+        """
+        change = _Change(decide)
+        with trio.move_on_after(WRITE_SECONDS_MAX):
+            await self._changes.send(change)
+            await change.done.wait()
+        if not change.done.is_set():
+            raise refusals.timed_out()
+        if change.error is not None:
+            raise change.error
+        answer: T = change.answer
+        return answer
+
+    # --- the topic --------------------------------------------------------------------------------------------
+
+    async def _prepare(self) -> None:
+        async with open_client(self._bootstrap, self._settings) as client:
+            admin = Admin(client)
+            found = (await admin.topics([self.topic]))[self.topic]
+            if isinstance(found, ResponseError) and found.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                brokers = len((await admin.describe_cluster()).brokers)
+                wanted = NewTopic(self.topic, 1, min(REPLICAS, brokers), {"cleanup.policy": "compact"})
+                error = (await admin.create_topics([wanted]))[self.topic]
+                if error is not None and not (
+                    isinstance(error, ResponseError) and error.code == ErrorCode.TOPIC_ALREADY_EXISTS
+                ):
+                    raise error
+                if error is None:
+                    return
+                found = (await admin.topics([self.topic]))[self.topic]
+            if isinstance(found, ClientError):
+                raise found
+            if len(found.partitions) != 1:
+                raise refusals.store_failed(
+                    f"topic {self.topic} has {len(found.partitions)} partitions: a registry's has one"
+                )
+            resource = Resource("topic", self.topic)
+            entries = (await admin.describe_configs([resource]))[resource]
+            if isinstance(entries, ClientError):
+                raise entries
+            policy = next((one.value for one in entries if one.name == "cleanup.policy"), "compact")
+            if policy != "compact":
+                raise refusals.store_failed(
+                    f"topic {self.topic} has cleanup.policy={policy}: schemas would be removed after a time; set it to "
+                    "compact"
+                )
+
+    # --- reading ----------------------------------------------------------------------------------------------
+
+    async def _follow(self, *, task_status: trio.TaskStatus[None]) -> None:
+        """Read all that was ever committed, and what is to come."""
+        settings = ConsumerSettings(
+            offset_reset="earliest", isolation="read_committed", is_auto_committing=False
+        )
+        has_started = False
+        while True:
+            try:
+                async with open_consumer(
+                    self._bootstrap, settings=settings, client_settings=self._settings
+                ) as consumer:
+                    consumer.assign([self._place])
+                    if self._read >= 0:
+                        consumer.seek(self._place, self._read + 1)
+                    else:
+                        ends = await consumer.end_offsets([self._place])
+                        while records := await consumer.receive_until(ends):
+                            self._apply(records)
+                        consumer.resume(self._place)
+                    if not has_started:
+                        has_started = True
+                        task_status.started()
+                    while True:
+                        self._apply(await consumer.receive_batch())
+            except ClientError as error:
+                if not has_started:
+                    raise
+                log.warning("topic %s cannot be read: %s; trying again", self.topic, error)
+                await trio.sleep(AGAIN_SECONDS)
+
+    def _apply(self, records: Sequence[ConsumedRecord]) -> None:
+        for one in records:
+            self.state.apply(one.key, one.value)
+            self._read = one.offset
+        self._moved.set()
+        self._moved = trio.Event()
+
+    async def _has_read(self, offset: int) -> None:
+        while self._read < offset:
+            await self._moved.wait()
+
+    # --- writing ----------------------------------------------------------------------------------------------
+
+    async def _write_forever(self) -> None:
+        """Make changes, one after the other; an id that was lost is taken back for the next one."""
+        settings = ProducerSettings(
+            transactional_id=f"barnabas-registry-{self.topic}", linger_ms=0, creates_topics=False,
+            max_block_ms=DEADLINE_MS, delivery_timeout_ms=DEADLINE_MS, ack_timeout_ms=DEADLINE_MS,
+            transaction_timeout_ms=DEADLINE_MS,
+        )  # fmt: skip
+        change: _Change | None = None
+        while True:
+            if change is None:
+                change = await self._to_do.receive()
+            try:
+                async with open_producer(
+                    self._bootstrap, settings, client_settings=self._settings
+                ) as producer:
+                    await self._commit(producer, [noop_record()])  # what is there when it is read back, is all there was
+                    while True:
+                        await self._make(producer, change)
+                        change = None
+                        change = await self._to_do.receive()
+            except ClientError as error:
+                change = self._after(error, change)
+
+    def _after(self, error: ClientError, change: _Change | None) -> _Change | None:
+        """Return the change that is to be tried again after an error; one that is not is at its end."""
+        is_fenced = isinstance(error, ProducerFencedError) or isinstance(
+            error.__cause__, ProducerFencedError
+        )
+        if change is None:
+            if not is_fenced:
+                log.warning("topic %s cannot be written: %s", self.topic, error)
+            return None
+        change.tries += 1
+        if is_fenced and change.tries < TRIES_MAX:
+            return change
+        change.fail(refusals.store_failed(f"Operation failed while writing to the Kafka store: {error}"))
+        return None
+
+    async def _make(self, producer: Producer, change: _Change) -> None:
+        """Decide upon a change and write it. Raises ClientError."""
+        try:
+            records, answer = await change.decide(self.state)
+        except RegistryError as error:
+            change.fail(error)
+            return
+        except Exception as error:
+            log.exception("a change could not be decided upon")
+            change.fail(error)
+            return
+        if records:
+            await self._commit(producer, records)
+        change.answer = answer
+        change.done.set()
+
+    async def _commit(self, producer: Producer, records: Sequence[Record]) -> None:
+        """Write records in a transaction, and wait until they are read back. Raises ClientError."""
+        try:
+            async with producer.transaction():
+                sent = [
+                    await producer.send(self.topic, value, key=key, partition=0) for key, value in records
+                ]
+        except TransactionFailedError as error:
+            raise error.__cause__ if isinstance(error.__cause__, ProducerFencedError) else error from None
+        await self._has_read(sent[-1].result().offset)
