@@ -31,7 +31,7 @@ class Visitor:
 
     __slots__ = ("is_waiting", "moved_s", "scope", "stream")
 
-    def __init__(self, stream: trio.SocketStream) -> None:
+    def __init__(self, stream: trio.abc.Stream) -> None:
         self.stream = stream
         self.scope = trio.CancelScope()
         self.is_waiting = False

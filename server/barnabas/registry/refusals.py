@@ -126,6 +126,11 @@ def invalid_subject(subject: str) -> RegistryError:
     return RegistryError(422, 42208, f"The specified subject '{subject}' is not a valid.")
 
 
+def too_large() -> RegistryError:
+    """The topic does not take a record of this size."""
+    return RegistryError(422, 42209, "Register operation failed because schema is too large")
+
+
 def store_failed(text: str) -> RegistryError:
     """The topic that keeps the registry could not be written."""
     return RegistryError(500, 50001, text)

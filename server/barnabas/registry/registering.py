@@ -64,10 +64,10 @@ class Registering:
         if not names.is_valid(subject):
             raise refusals.invalid_subject(subject)
         state = self._store.state
-        _check_mode(state, subject, wanted.id)
         found = await self._known(state, subject, wanted)
         if found is not None:  # as nearly always: each producer asks when it starts
             return found
+        _check_mode(state, subject, wanted.id)
 
         async def decide(state: State) -> tuple[Sequence[Record], Version]:
             return await self._decide(state, subject, wanted, force=force)
@@ -83,10 +83,10 @@ class Registering:
     async def _decide(
         self, state: State, subject: str, wanted: Wanted, *, force: bool
     ) -> tuple[Sequence[Record], Version]:
-        _check_mode(state, subject, wanted.id)
         found = await self._known(state, subject, wanted)
         if found is not None:
             return [], found
+        _check_mode(state, subject, wanted.id)
         imports = state.mode(subject) == "IMPORT"
         schema, parsed = await self._understood(state, subject, wanted, is_new=wanted.id is None)
         versions = state.versions(subject)

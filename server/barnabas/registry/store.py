@@ -8,6 +8,7 @@ again. So an id is never given twice, whatever fails, and no registry has to kno
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,6 +20,7 @@ from barnabas.client import (
     ConsumerSettings,
     ProducerFencedError,
     ProducerSettings,
+    RecordTooLargeError,
     ResponseError,
     TransactionFailedError,
     open_client,
@@ -47,6 +49,11 @@ TRIES_MAX = 20
 """Times that a change is decided upon, while other registries change something."""
 AGAIN_SECONDS = 1.0
 DEADLINE_MS = 15_000
+_TAKEN = (
+    ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.PRODUCER_FENCED, ErrorCode.UNKNOWN_PRODUCER_ID,
+)  # fmt: skip
+"""Errors of a producer whose transaction another registry has ended."""
 Decision = tuple[Sequence[Record], T]
 """Records to be written, and what is answered when they are."""
 Decide = Callable[[State], Awaitable[Decision[T]]]
@@ -61,6 +68,7 @@ class _Change:
     answer: Any = None
     error: Exception | None = None
     tries: int = 0
+    is_abandoned: bool = False
 
     def fail(self, error: Exception) -> None:
         self.error = error
@@ -100,6 +108,7 @@ class Store:
             await self._changes.send(change)
             await change.done.wait()
         if not change.done.is_set():
+            change.is_abandoned = True
             raise refusals.timed_out()
         if change.error is not None:
             raise change.error
@@ -206,21 +215,22 @@ class Store:
                         change = None
                         change = await self._to_do.receive()
             except ClientError as error:
-                change = self._after(error, change)
+                change = await self._after(error, change)
 
-    def _after(self, error: ClientError, change: _Change | None) -> _Change | None:
+    async def _after(self, error: ClientError, change: _Change | None) -> _Change | None:
         """Return the change that is to be tried again after an error; one that is not is at its end."""
-        is_fenced = isinstance(error, ProducerFencedError) or isinstance(
-            error.__cause__, ProducerFencedError
-        )
         if change is None:
-            if not is_fenced:
-                log.warning("topic %s cannot be written: %s", self.topic, error)
+            log.debug("topic %s: %s", self.topic, error)  # the next change is told, if it lasts
             return None
         change.tries += 1
-        if is_fenced and change.tries < TRIES_MAX:
+        if _may_pass(error) and change.tries < TRIES_MAX and not change.is_abandoned:
+            await trio.sleep(random.uniform(0, AGAIN_SECONDS * change.tries / TRIES_MAX))
             return change
-        change.fail(refusals.store_failed(f"Operation failed while writing to the Kafka store: {error}"))
+        code = getattr(error, "code", None)
+        if code == ErrorCode.MESSAGE_TOO_LARGE or isinstance(error, RecordTooLargeError):
+            change.fail(refusals.too_large())
+        else:
+            change.fail(refusals.store_failed(f"Operation failed while writing to the Kafka store: {error}"))
         return None
 
     async def _make(self, producer: Producer, change: _Change) -> None:
@@ -247,5 +257,10 @@ class Store:
                     await producer.send(self.topic, value, key=key, partition=0) for key, value in records
                 ]
         except TransactionFailedError as error:
-            raise error.__cause__ if isinstance(error.__cause__, ProducerFencedError) else error from None
+            raise error.__cause__ if isinstance(error.__cause__, ClientError) else error from None
         await self._has_read(sent[-1].result().offset)
+
+
+def _may_pass(error: ClientError) -> bool:
+    """Say whether a change may be made after an error: by another turn with an id that is taken back, or later."""
+    return isinstance(error, ProducerFencedError) or error.is_retriable or getattr(error, "code", None) in _TAKEN

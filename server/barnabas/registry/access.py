@@ -1,0 +1,174 @@
+"""Who may do what with a subject: what the broker lets the same user do with the subject's topic.
+
+The rule: the broker judges. Who asks logs in to it with the user's own name and password, and asks as that user; no password
+and no verdict is kept. A subject's topic is its name without `-key` or `-value`, and without its context.
+
+    read      Describe on the topic, which Read and Write imply
+    write     Write on the topic; Create where it is not there yet
+    delete    Delete on the topic
+    change    AlterConfigs on the topic; for settings of all subjects, Alter on the cluster
+
+Where the topic is not there, or none can be called so, `delete` and `change` ask for Alter on the cluster.
+"""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from barnabas.client import AuthenticationError, ClientError, ResponseError, open_client
+from barnabas.client.admin import Admin
+from barnabas.client.administration.topics import NewTopic
+from barnabas.registry import names
+from barnabas.registry.errors import RegistryError
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.metadata import MetadataRequest
+
+if TYPE_CHECKING:
+    from barnabas.client import Client, ClientSettings, Endpoint
+    from barnabas.wire.generated.metadata import MetadataResponse
+
+READ, WRITE, DELETE, CHANGE = "read", "write", "delete", "change"
+_WRITE_BIT, _DELETE_BIT, _ALTER_BIT, _ALTER_CONFIGS_BIT = 1 << 4, 1 << 6, 1 << 7, 1 << 11
+_BITS = {WRITE: _WRITE_BIT, DELETE: _DELETE_BIT, CHANGE: _ALTER_CONFIGS_BIT}
+_METADATA = 3
+_OPERATIONS_SINCE = 8
+_OF_CLUSTER_MAX = 10
+_SUFFIXES = ("-key", "-value")
+_REFUSED = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+CREDENTIALS_BYTES_MAX = 4096
+
+
+def topic_of(subject: str) -> str:
+    """Return the topic by which a subject is judged."""
+    name = names.split(subject)[1]
+    for suffix in _SUFFIXES:
+        if name.endswith(suffix) and name != suffix:
+            return name.removesuffix(suffix)
+    return name
+
+
+class Caller:
+    """Who asks. This one may do all: there are no users."""
+
+    async def check(self, need: str, subject: str | None) -> None:
+        """Raise RegistryError unless a subject, or with None the settings of all, may be used so."""
+
+    async def readable(self, subjects: Iterable[str]) -> set[str]:
+        """Return those of these subjects that may be read."""
+        return set(subjects)
+
+
+class User(Caller):
+    """Who asks, as a user of the broker's."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def check(self, need: str, subject: str | None) -> None:
+        """Raise RegistryError unless a subject, or with None the settings of all, may be used so."""
+        if not await self._may(need, subject):
+            raise RegistryError(403, 40301, "User is denied operation on this server.")
+
+    async def readable(self, subjects: Iterable[str]) -> set[str]:
+        """Return those of these subjects that may be read."""
+        by_topic: dict[str, list[str]] = {}
+        for one in subjects:
+            by_topic.setdefault(topic_of(one), []).append(one)
+        if not by_topic:
+            return set()
+        response = await self._metadata([*by_topic])
+        readable = (one.name for one in response.topics if _is_described(one.error_code))
+        return {subject for name in readable for subject in by_topic.get(name or "", ())}
+
+    async def _may(self, need: str, subject: str | None) -> bool:
+        if subject is None or not names.split(subject)[1]:
+            return need == READ or await self._may_alter_cluster()
+        topic = topic_of(subject)
+        [found] = (await self._metadata([topic])).topics
+        if need == READ:
+            return _is_described(found.error_code) or (
+                found.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION and await self._may_alter_cluster()
+            )
+        if found.error_code == 0:
+            return bool(found.topic_authorized_operations & _BITS[need])
+        if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and need == WRITE:
+            outcome = (await Admin(self._client).create_topics([NewTopic(topic)], only_check=True))[topic]
+            return not (isinstance(outcome, ResponseError) and outcome.code in _REFUSED)
+        if found.error_code in (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ):
+            return await self._may_alter_cluster()
+        return False
+
+    async def _metadata(self, topics: Sequence[str]) -> MetadataResponse:
+        await self._check_version()
+        request = MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name=one) for one in topics],
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=True,
+        )
+        response: MetadataResponse = await self._client.ask(request, version_max=12)
+        return response
+
+    async def _may_alter_cluster(self) -> bool:
+        await self._check_version()
+        request = MetadataRequest(topics=[], include_cluster_authorized_operations=True)
+        response = await self._client.ask(request, version_max=_OF_CLUSTER_MAX)
+        return bool(response.cluster_authorized_operations & _ALTER_BIT)
+
+    async def _check_version(self) -> None:
+        connection = await self._client.any_connection()
+        if connection.version_of(_METADATA) < _OPERATIONS_SINCE:
+            raise RegistryError(500, 500, "the broker, older than Kafka 2.3, cannot say what users may do")
+
+
+def _is_described(code: int) -> bool:
+    return code in (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)
+
+
+class Logins:
+    """Has users log in to the broker, with `Authorization: Basic`."""
+
+    def __init__(
+        self, bootstrap: Sequence[Endpoint], settings_of: Callable[[str, str], ClientSettings]
+    ) -> None:
+        """`settings_of` returns the settings with which a user, with a password, connects."""
+        self._bootstrap = bootstrap
+        self._settings_of = settings_of
+
+    @asynccontextmanager
+    async def caller(self, authorization: bytes) -> AsyncIterator[Caller]:
+        """Give the user of a request, as long as it lasts. Raises RegistryError for one that the broker refuses."""
+        user, password = _credentials(authorization)
+        settings = self._settings_of(user, password)
+        try:
+            async with open_client(self._bootstrap, settings) as client:
+                try:
+                    await client.any_connection()
+                except AuthenticationError:
+                    raise _refused() from None
+                yield User(client)
+        except ClientError as error:
+            raise RegistryError(500, 50001, f"the broker cannot be asked: {error}") from None
+
+
+def _credentials(header: bytes) -> tuple[str, str]:
+    scheme, _, text = header.partition(b" ")
+    try:
+        if scheme.lower() != b"basic" or len(text) > CREDENTIALS_BYTES_MAX:
+            raise _refused()
+        user, colon, password = b64decode(text.strip(), validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        raise _refused() from None
+    if not colon or not user:
+        raise _refused()
+    return user, password
+
+
+def _refused() -> RegistryError:
+    return RegistryError(401, 40101, "Unauthorized: a user of the broker's, with the password, is asked for")

@@ -1,0 +1,344 @@
+"""Routes of a registry: what can be asked, what that needs, and what does it.
+
+The rule: a row is all there is to a route; who may not use the subject is refused before anything is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from barnabas.registry import names, reading, refusals
+from barnabas.registry.access import CHANGE, DELETE, READ, WRITE
+from barnabas.registry.errors import RegistryError
+from barnabas.registry.reading import LATEST, Reading, version_number
+from barnabas.registry.records import Version
+from barnabas.registry.registering import Registering, Wanted
+from barnabas.registry.removing import Removing
+from barnabas.registry.setting import Setting
+
+if TYPE_CHECKING:
+    from barnabas.registry.access import Caller
+    from barnabas.registry.store import Store
+
+LIMIT_MAX = 2**31
+SUBJECT = "{subject}"
+
+
+class Text(str):
+    """An answer that is sent as it is."""
+
+    __slots__ = ()
+
+
+@dataclass(slots=True)
+class Registry:
+    """Parts of a registry."""
+
+    store: Store
+    reading: Reading
+    registering: Registering
+    removing: Removing
+    setting: Setting
+
+
+@dataclass(slots=True)
+class Call:
+    """A request: who asks, the parts of the path, the query, the body."""
+
+    caller: Caller
+    parts: Mapping[str, str]
+    query: Mapping[str, str]
+    body: Any
+
+    @property
+    def subject(self) -> str:
+        """The subject of the path."""
+        return names.normal(self.parts["subject"])
+
+    @property
+    def scope(self) -> str | None:
+        """The subject of the path whose settings are meant; None for those of all."""
+        return names.normal(self.parts.get("subject", "")) or None
+
+    @property
+    def version(self) -> int:
+        """The version of the path. Raises RegistryError."""
+        return version_number(self.parts["version"])
+
+    def has(self, name: str) -> bool:
+        """Say whether a flag of the query is set."""
+        return self.query.get(name, "").lower() == "true"
+
+    def page(self, found: list[Any]) -> list[Any]:
+        """Return the part of a list that is asked for by `offset` and `limit`. Raises RegistryError."""
+        offset, limit = (_number(self.query.get(name, default)) for name, default in (("offset", "0"), ("limit", "-1")))
+        return found[offset:] if limit < 0 else found[offset : offset + limit]
+
+    async def may(self, registry: Registry) -> Callable[[str], bool]:
+        """Return a function that says which subjects may be seen."""
+        return (await self.caller.readable(registry.store.state.subjects)).__contains__
+
+
+def _number(text: str) -> int:
+    if text.removeprefix("-").isdecimal() and len(text) < 11:
+        return max(int(text), -1)
+    raise RegistryError(404, 404, "HTTP 404 Not Found")
+
+
+Handle = Callable[[Registry, Call], Awaitable[Any]]
+
+
+class Route(NamedTuple):
+    """A way to ask; `need` is what who asks must be allowed to do with the subject of the path, or with all."""
+
+    method: str
+    path: str
+    need: str
+    handle: Handle
+
+
+# --- subjects and versions ------------------------------------------------------------------------------------------
+
+
+async def _subjects(registry: Registry, call: Call) -> Any:
+    deleted, only = call.has("deleted"), call.has("deletedOnly")
+    prefix = call.query.get("subjectPrefix", names.ALL)
+    found = registry.reading.subjects(prefix, await call.may(registry), deleted=deleted, deleted_only=only)
+    return call.page(found)
+
+
+async def _lookup(registry: Registry, call: Call) -> Any:
+    wanted = Wanted.of(call.body, normalize=call.has("normalize"))
+    deleted = call.has("deleted")
+    state = registry.store.state
+    if not state.versions(call.subject, deleted=deleted):
+        raise refusals.subject_not_found(call.subject)
+    found = await registry.registering.lookup(state, call.subject, wanted, deleted=deleted)
+    if found is None:
+        raise refusals.schema_not_found()
+    return await _shown(registry, call, found)
+
+
+async def _delete_subject(registry: Registry, call: Call) -> Any:
+    return await registry.removing.subject(call.subject, permanent=call.has("permanent"))
+
+
+async def _with_metadata(registry: Registry, call: Call) -> Any:
+    wanted = {call.query["key"]: call.query.get("value", "")} if "key" in call.query else {}
+    found = registry.reading.latest_with(call.subject, wanted, deleted=call.has("deleted"))
+    return await _shown(registry, call, found)
+
+
+async def _versions(registry: Registry, call: Call) -> Any:
+    deleted, only = call.has("deleted"), call.has("deletedOnly")
+    return call.page(registry.reading.numbers(call.subject, deleted=deleted, deleted_only=only))
+
+
+async def _register(registry: Registry, call: Call) -> Any:
+    wanted = Wanted.of(call.body, normalize=call.has("normalize"))
+    for one in wanted.schema.references:
+        await call.caller.check(READ, names.beside(call.subject, one.subject))
+    found = await registry.registering.register(call.subject, wanted, force=call.has("force"))
+    return {"id": found.id, "version": found.number, **found.schema.plain()}
+
+
+def _version_of(registry: Registry, call: Call) -> Version:
+    number = call.version
+    return registry.reading.version(call.subject, number, deleted=call.has("deleted"))
+
+
+async def _version(registry: Registry, call: Call) -> Any:
+    return await _shown(registry, call, _version_of(registry, call))
+
+
+async def _version_schema(registry: Registry, call: Call) -> Any:
+    return Text((await _shown(registry, call, _version_of(registry, call)))["schema"])
+
+
+async def _referenced_by(registry: Registry, call: Call) -> Any:
+    found = registry.reading.referring_to(call.subject, call.version, deleted=call.has("deleted"))
+    return call.page(found)
+
+
+async def _delete_version(registry: Registry, call: Call) -> Any:
+    return await registry.removing.version(call.subject, call.version, permanent=call.has("permanent"))
+
+
+async def _shown(registry: Registry, call: Call, version: Version) -> dict[str, Any]:
+    return await registry.reading.schema(version, call.query.get("format", ""))
+
+
+# --- schemas --------------------------------------------------------------------------------------------------------
+
+
+async def _schemas(registry: Registry, call: Call) -> Any:
+    may = await call.may(registry)
+    prefix = call.query.get("subjectPrefix", names.ALL)
+    deleted, latest = call.has("deleted"), call.has("latestOnly")
+    return call.page(registry.reading.schemas(prefix, may, deleted=deleted, latest_only=latest))
+
+
+async def _types(registry: Registry, call: Call) -> Any:  # noqa: ARG001
+    return reading.types()
+
+
+async def _with_id(registry: Registry, call: Call) -> list[Version]:
+    subject = names.normal(call.query.get("subject", ""))
+    number = reading.number_of(call.parts["id"])
+    return registry.reading.with_id(number, subject, await call.may(registry))
+
+
+async def _schema(registry: Registry, call: Call) -> Any:
+    version = (await _with_id(registry, call))[0]
+    shown = await _shown(registry, call, version)
+    found = {name: one for name, one in shown.items() if name not in ("subject", "version", "id")}
+    if call.has("fetchMaxId"):
+        found["maxId"] = registry.reading.last_id(version.subject)
+    return found
+
+
+async def _schema_text(registry: Registry, call: Call) -> Any:
+    return Text((await _shown(registry, call, (await _with_id(registry, call))[0]))["schema"])
+
+
+async def _with_id_listed(registry: Registry, call: Call) -> list[Version]:
+    found = await _with_id(registry, call)
+    rest = names.split(call.query.get("subject", ""))[1]
+    return [
+        one
+        for one in sorted(found, key=lambda one: (one.subject, one.number))
+        if (not one.is_deleted or call.has("deleted")) and (not rest or names.split(one.subject)[1] == rest)
+    ]
+
+
+async def _subjects_of_id(registry: Registry, call: Call) -> Any:
+    return call.page(list(dict.fromkeys(one.subject for one in await _with_id_listed(registry, call))))
+
+
+async def _versions_of_id(registry: Registry, call: Call) -> Any:
+    found = await _with_id_listed(registry, call)
+    return call.page([{"subject": one.subject, "version": one.number} for one in found])
+
+
+# --- compatibility, settings, modes, contexts -----------------------------------------------------------------------
+
+
+async def _check_all(registry: Registry, call: Call) -> Any:
+    return await _checked(registry, call, registry.store.state.versions(call.subject))
+
+
+async def _check_one(registry: Registry, call: Call) -> Any:
+    versions = registry.store.state.versions(call.subject)
+    if call.version == LATEST and not versions:
+        return await _checked(registry, call, [])
+    return await _checked(registry, call, [registry.reading.version(call.subject, call.version)])
+
+
+async def _checked(registry: Registry, call: Call, versions: list[Version]) -> Any:
+    wanted = Wanted.of(call.body, normalize=call.has("normalize"))
+    try:
+        found = await registry.registering.check(registry.store.state, call.subject, wanted, versions)
+    except RegistryError as error:
+        if not call.has("verbose"):
+            raise
+        found = [error.message]
+    return {"is_compatible": not found, **({"messages": found} if call.has("verbose") else {})}
+
+
+async def _config(registry: Registry, call: Call) -> Any:
+    return registry.reading.config(call.scope, default_to_global=call.has("defaultToGlobal"))
+
+
+async def _put_config(registry: Registry, call: Call) -> Any:
+    return await registry.setting.put_config(call.scope, call.body)
+
+
+async def _delete_config(registry: Registry, call: Call) -> Any:
+    return await registry.setting.delete_config(call.scope)
+
+
+async def _mode(registry: Registry, call: Call) -> Any:
+    return registry.reading.mode(call.scope, default_to_global=call.has("defaultToGlobal"))
+
+
+async def _put_mode(registry: Registry, call: Call) -> Any:
+    return await registry.setting.put_mode(call.scope, call.body, force=call.has("force"))
+
+
+async def _delete_mode(registry: Registry, call: Call) -> Any:
+    return await registry.setting.delete_mode(call.scope, recursive=call.has("recursive"))
+
+
+async def _contexts(registry: Registry, call: Call) -> Any:
+    return call.page(registry.reading.contexts(await call.may(registry)))
+
+
+async def _root(registry: Registry, call: Call) -> Any:  # noqa: ARG001
+    return {}
+
+
+async def _server_version(registry: Registry, call: Call) -> Any:  # noqa: ARG001
+    from barnabas import __version__
+
+    return {"version": f"barnabas-{__version__}", "commitId": ""}
+
+
+ROUTES = [
+    Route("GET", "/", READ, _root),
+    Route("GET", "/subjects", READ, _subjects),
+    Route("POST", "/subjects/{subject}", READ, _lookup),
+    Route("DELETE", "/subjects/{subject}", DELETE, _delete_subject),
+    Route("GET", "/subjects/{subject}/metadata", READ, _with_metadata),
+    Route("GET", "/subjects/{subject}/versions", READ, _versions),
+    Route("POST", "/subjects/{subject}/versions", WRITE, _register),
+    Route("GET", "/subjects/{subject}/versions/{version}", READ, _version),
+    Route("DELETE", "/subjects/{subject}/versions/{version}", DELETE, _delete_version),
+    Route("GET", "/subjects/{subject}/versions/{version}/schema", READ, _version_schema),
+    Route("GET", "/subjects/{subject}/versions/{version}/referencedby", READ, _referenced_by),
+    Route("GET", "/schemas", READ, _schemas),
+    Route("GET", "/schemas/types", READ, _types),
+    Route("GET", "/schemas/ids/{id}", READ, _schema),
+    Route("GET", "/schemas/ids/{id}/schema", READ, _schema_text),
+    Route("GET", "/schemas/ids/{id}/subjects", READ, _subjects_of_id),
+    Route("GET", "/schemas/ids/{id}/versions", READ, _versions_of_id),
+    Route("POST", "/compatibility/subjects/{subject}/versions", READ, _check_all),
+    Route("POST", "/compatibility/subjects/{subject}/versions/{version}", READ, _check_one),
+    Route("GET", "/config", READ, _config),
+    Route("PUT", "/config", CHANGE, _put_config),
+    Route("DELETE", "/config", CHANGE, _delete_config),
+    Route("GET", "/config/{subject}", READ, _config),
+    Route("PUT", "/config/{subject}", CHANGE, _put_config),
+    Route("DELETE", "/config/{subject}", CHANGE, _delete_config),
+    Route("GET", "/mode", READ, _mode),
+    Route("PUT", "/mode", CHANGE, _put_mode),
+    Route("DELETE", "/mode", CHANGE, _delete_mode),
+    Route("GET", "/mode/{subject}", READ, _mode),
+    Route("PUT", "/mode/{subject}", CHANGE, _put_mode),
+    Route("DELETE", "/mode/{subject}", CHANGE, _delete_mode),
+    Route("GET", "/contexts", READ, _contexts),
+    Route("GET", "/v1/metadata/version", READ, _server_version),
+]
+"""All that can be asked."""
+
+
+def find(method: str, segments: tuple[str, ...]) -> tuple[Route, dict[str, str]]:
+    """Return the route of a path, and the parts of the path that it names. Raises RegistryError."""
+    is_path = False
+    for route in ROUTES:
+        pattern = tuple(filter(None, route.path.split("/")))
+        if len(pattern) != len(segments):
+            continue
+        parts = {}
+        for wanted, given in zip(pattern, segments, strict=True):
+            if wanted.startswith("{"):
+                parts[wanted[1:-1]] = given
+            elif wanted != given:
+                break
+        else:
+            if route.method == method:
+                return route, parts
+            is_path = True
+    status = 405 if is_path else 404
+    raise RegistryError(status, status, f"HTTP {status} {'Method Not Allowed' if is_path else 'Not Found'}")
