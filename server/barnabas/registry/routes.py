@@ -141,7 +141,8 @@ async def _register(registry: Registry, call: Call) -> Any:
     for one in wanted.schema.references:
         await call.caller.check(READ, names.beside(call.subject, one.subject))
     found = await registry.registering.register(call.subject, wanted, force=call.has("force"))
-    return {"id": found.id, "version": found.number, **found.schema.plain()}
+    # A client takes this for the schema of the id, and wants it in the spelling that it has sent.
+    return {"id": found.id, "version": found.number, **found.schema.plain(), "schema": wanted.schema.text}
 
 
 def _version_of(registry: Registry, call: Call) -> Version:

@@ -118,15 +118,14 @@ class ProtobufSchema:
             raise SchemaError(f"the value does not fit the schema: {error or type(error).__name__}") from None
 
     def _message(self, path: Iterable[int]) -> Any:
-        """Return a message by its number, that in it, and so on; entries of maps are not counted. Raises SchemaError."""
+        """Return a message by its number, that in it, and so on. Raises SchemaError."""
         within = self.file.message_type
         name = self.file.package
         for number in path:
-            counted = [one for one in within if not one.options.map_entry]
-            if not 0 <= number < len(counted):
+            if not 0 <= number < len(within):
                 raise SchemaError("the data is of a message that its schema does not have")
-            name = f"{name}.{counted[number].name}" if name else counted[number].name
-            within = counted[number].nested_type
+            name = f"{name}.{within[number].name}" if name else within[number].name
+            within = within[number].nested_type
         return self.pool.FindMessageTypeByName(name)
 
 

@@ -30,6 +30,8 @@ class _Printer:
     def __init__(self, file: Any, *, is_normal: bool) -> None:
         self._file = file
         self._is_normal = is_normal
+        self._maps: list[set[str]] = [set()]
+        """Names of entries that are printed as maps, in the messages that are being printed."""
         self._is_proto2 = file.syntax in ("", "proto2")
 
     def lines(self) -> Iterator[str]:
@@ -61,7 +63,8 @@ class _Printer:
 
     def _body(self, one: Any) -> Iterator[str]:
         nested = {inner.name: inner for inner in one.nested_type}
-        hidden = {inner.name for inner in one.nested_type if inner.options.map_entry}
+        hidden = _implied(one)
+        self._maps.append(hidden)
         yield from self._statements(one.options)
         for begin, end in self._sorted_ranges(one.reserved_range):
             yield f"reserved {_range(begin, end - 1, FIELD_NUMBER_MAX)};"
@@ -92,6 +95,7 @@ class _Printer:
         for inner in one.enum_type:
             yield from self._enum(inner)
         yield from self._extensions(one.extension, one.nested_type)
+        self._maps.pop()
 
     def _field(self, field: Any, nested: dict[str, Any], *, is_member: bool = False) -> Iterator[str]:
         inner = nested.get(field.type_name.rpartition(".")[2]) if field.type_name else None
@@ -102,7 +106,7 @@ class _Printer:
         if field.HasField("json_name") and field.json_name != _json_name(field.name):
             more.append(f"json_name = {_quoted(field.json_name)}")
         options = self._bracketed(field.options, more)
-        if inner is not None and inner.options.map_entry and field.label == _FIELD.LABEL_REPEATED:
+        if inner is not None and inner.name in self._maps[-1] and inner.options.map_entry:
             key, value = inner.field
             yield f"map<{_type(key)}, {_type(value)}> {field.name} = {field.number}{options};"
             return
@@ -169,7 +173,7 @@ class _Printer:
         for field, value in options.ListFields():
             if field.name == "uninterpreted_option":
                 found += [_uninterpreted(one) for one in value]
-            elif field.is_extension or field.name == "map_entry":
+            elif field.is_extension:
                 continue
             else:
                 for one in value if field.is_repeated else (value,):
@@ -182,6 +186,19 @@ class _Printer:
     def _sorted_ranges(self, ranges: Iterable[Any]) -> list[tuple[int, int]]:
         found = [(one.start, one.end) for one in ranges]
         return sorted(found) if self._is_normal else found
+
+
+def _implied(message: Any) -> set[str]:
+    """Return the entries of maps that need not be messages of the text: they stand behind all others.
+
+    Data names messages by their numbers among all. Compilers put an entry where its field is, so that it may be counted.
+    """
+    found = set()
+    for inner in reversed(message.nested_type):
+        if not inner.options.map_entry:
+            break
+        found.add(inner.name)
+    return found
 
 
 def _indented(lines: Iterable[str]) -> Iterator[str]:

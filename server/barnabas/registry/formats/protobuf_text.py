@@ -105,13 +105,14 @@ class _Reading:
     def _message(self, found: Any, name: str, elements: list[Any]) -> None:
         found.name = name
         optional: list[Any] = []
+        maps: list[Any] = []
         for one in elements:
             if isinstance(one, ast.Field):
                 field = self._field(found.field.add(), one)
                 if self._is_proto3 and one.cardinality is ast.FieldCardinality.OPTIONAL:
                     optional.append(field)
             elif isinstance(one, ast.MapField):
-                self._map(found, one)
+                maps.append(self._map(found, one))
             elif isinstance(one, ast.Group):
                 self._group(found.field.add(), found.nested_type, one)
             elif isinstance(one, ast.OneOf):
@@ -133,6 +134,7 @@ class _Reading:
                         _set_option(added.options, option)
             elif isinstance(one, ast.Option):
                 _set_option(found.options, one)
+        found.nested_type.extend(maps)  # behind the messages of the text, which data names by their numbers
         for field in optional:  # each is alone in a oneof, after those of the text
             field.proto3_optional = True
             field.oneof_index = len(found.oneof_decl)
@@ -150,11 +152,12 @@ class _Reading:
                 _set_option(found.options, option)
         return found
 
-    def _map(self, message: Any, one: ast.MapField) -> None:
+    def _map(self, message: Any, one: ast.MapField) -> Any:
+        """Add the field of a map; returns the message of its entries."""
         if one.key_type not in SCALARS or one.key_type in ("double", "float", "bytes"):
             raise SchemaError(f"the key of a map is no {one.key_type}")
         name = "".join(part[:1].upper() + part[1:] for part in one.name.split("_")) + "Entry"
-        entry = message.nested_type.add(name=name)
+        entry = descriptor_pb2.DescriptorProto(name=name)
         entry.options.map_entry = True
         for number, (part, kind) in enumerate((("key", one.key_type), ("value", one.value_type)), 1):
             field = entry.field.add(name=part, number=number, label=_LABELS[None])
@@ -164,6 +167,7 @@ class _Reading:
             message.field.add(), ast.Field(one.name, one.number, name, repeated, options=one.options)
         )
         field.type = descriptor_pb2.FieldDescriptorProto.TYPE_MESSAGE
+        return entry
 
     def _group(self, found: Any, beside: Any, one: ast.Group) -> None:
         found.name, found.number, found.label = one.name.lower(), one.number, _LABELS[one.cardinality]
