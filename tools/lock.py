@@ -17,7 +17,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SERVED = ("security", "pages")
+SERVED = ("security", "pages", "registry")
 """Extras that `make run` and the packages of a release have."""
 BUILD_BACKEND = ["hatchling", "editables"]
 LAYERS = {

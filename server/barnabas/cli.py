@@ -209,6 +209,11 @@ def _add_serve(commands: Any) -> Any:
         "--control", metavar="HOST:PORT",
         help="where to serve the control API: faults, clock, connections, recorded requests (default: nowhere)",
     )  # fmt: skip
+    serve.add_argument(
+        "--registry", metavar="HOST:PORT", nargs="?", const="localhost:8081",
+        help="where to serve a schema registry, which clients of Confluent's use (default: nowhere; without an address: "
+        "%(const)s)",
+    )  # fmt: skip
     serve.add_argument("--faults", metavar="FILE", help="commit the faults of this file (YAML) on purpose")
     serve.add_argument(
         "--fault", metavar="RULE", action="append", default=[],
@@ -334,6 +339,12 @@ def _run_serve(options: argparse.Namespace, config: BrokerConfig, given: Mapping
     files = config.get(settings.CONTROL_LISTENER), config.get(settings.FAULTS_FILE)
     is_tested = bool(options.fault) or any(files) or config.get(settings.CLOCK_VIRTUAL)
     if options.workers > 1:
+        if config.get(settings.REGISTRY_LISTENER):
+            print(
+                "barnabas: a registry is for one broker, not for --workers: start `barnabas registry` beside them",
+                file=sys.stderr,
+            )
+            return USAGE_ERROR
         if is_tested:
             print(
                 "barnabas: faults, the control API and a virtual clock are for one broker, not for --workers",

@@ -39,12 +39,13 @@ def for_peers(config: BrokerConfig, plain: ClientSettings) -> ClientSettings:
     """Return settings with which other brokers are reached. Reads files. Raises StartupError."""
     try:
         listener = listener_settings(config, inter_broker_listener(config))
-        return replace(plain, tls=_context(listener), sasl=_credentials(listener))
+        return replace(plain, tls=client_tls(listener), sasl=_credentials(listener))
     except SettingError as error:
         raise StartupError(f"between brokers: {error}") from error
 
 
-def _context(listener: ListenerSettings) -> ssl.SSLContext | None:
+def client_tls(listener: ListenerSettings) -> ssl.SSLContext | None:
+    """Return what encrypts connections to a listener; None where nothing does. Reads files. Raises SettingError."""
     if not listener.has_tls:
         return None
     from barnabas.network.tls_context import client_context

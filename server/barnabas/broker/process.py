@@ -17,6 +17,7 @@ import trio
 from barnabas.broker import interpreter
 from barnabas.broker.assembly import assembled
 from barnabas.broker.startup import StartupError, exposures
+from barnabas.config import broker as settings
 from barnabas.config.authorizer import has_authorizer
 from barnabas.config.cluster import is_clustered
 from barnabas.ending import DONE, FAILED, end_signals
@@ -75,12 +76,29 @@ async def _run_until_signalled(config: BrokerConfig, prepare: Prepare | None, wa
                         watcher.attach(broker)
                     if prepare is not None:
                         await prepare(broker)
-                    await nursery.start(broker.serve)
+                    await nursery.start(_serve, broker, nursery.cancel_scope)
+                    words = await start_registry(nursery, config, broker)
                     interpreter.settle_garbage_collector()
-                    say_ready(broker)
+                    say_ready(broker, words)
                 code = FAILED if broker.stopping.has_failed else DONE
             listening.cancel_scope.cancel()
     return code
+
+
+async def _serve(broker: Broker, beside: trio.CancelScope, *, task_status: trio.TaskStatus[Broker]) -> None:
+    """Serve until the broker is stopped, and then end what runs beside it."""
+    await broker.serve(task_status=task_status)
+    beside.cancel()
+
+
+async def start_registry(nursery: trio.Nursery, config: BrokerConfig, broker: Broker) -> str:
+    """Start the schema registry if there is to be one; returns words for the ready line. Raises StartupError."""
+    if not config.get(settings.REGISTRY_LISTENER):
+        return ""
+    from barnabas.broker.registry_beside import run_registry
+
+    url: str = await nursery.start(run_registry, config, broker)
+    return f" registry={url}"
 
 
 class Stoppable(Protocol):

@@ -83,6 +83,7 @@ def collect(options: argparse.Namespace, demo: Mapping[str, str] | None = None) 
         ("broker.rack", "--rack", options.rack),
         ("kafka.version", "--as-version", _release(options.as_version)),
         ("control.listener", "--control", options.control),
+        ("registry.listener", "--registry", options.registry),
         ("faults.file", "--faults", options.faults),
         ("faults.seed", "--fault-seed", options.fault_seed),
         ("clock.virtual", "--virtual-clock", "true" if options.virtual_clock else None),

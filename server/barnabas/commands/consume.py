@@ -30,6 +30,7 @@ from barnabas.commands.connection import NAMES, Connecting, connecting_of, conne
 from barnabas.commands.errors import CommandError
 from barnabas.commands.parsing import moment_ms
 from barnabas.commands.records_out import DEFAULT_FORMAT, formatter, header_matches, json_line
+from barnabas.commands.schemas import Decoding, client_of, registry_option
 from barnabas.ending import DONE, INTERRUPTED
 
 RECORDS_PER_WRITE = 500
@@ -142,6 +143,7 @@ def _header(text: str) -> tuple[str, re.Pattern[bytes] | None]:
 )
 @click.option("-Z", "--null", default="", metavar="TEXT", help="What to print for a null key or value.")
 @click.option("--uncommitted", is_flag=True, help="Also records of open and of aborted transactions.")
+@registry_option
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing at the end.")
 @connection_options
 def COMMAND(**options: Any) -> int:  # noqa: N802
@@ -157,15 +159,24 @@ def COMMAND(**options: Any) -> int:  # noqa: N802
         render = json_line if given["as_json"] else formatter(options["layout"], options["null"].encode())
     except ValueError as error:
         raise click.UsageError(f"--format: {error}") from None
-    return trio.run(_run, connecting_of(given), options, Printer(render, options))
+    connecting = connecting_of(given)
+    url = options.pop("registry")
+    decoding = None if url is None else Decoding(client_of(url, connecting.properties))
+    return trio.run(_run, connecting, options, Printer(render, options, decoding))
 
 
 class Printer:
     """Standard output, and what goes there."""
 
-    def __init__(self, render: Callable[[ConsumedRecord], bytes], options: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        render: Callable[[ConsumedRecord], bytes],
+        options: dict[str, Any],
+        decoding: Decoding | None = None,
+    ) -> None:
         self.printed = 0
         self._render = render
+        self._decoding = decoding
         self._filters = _filters(options)
         self._count: int | None = options["count"]
 
@@ -182,7 +193,12 @@ class Printer:
         )
 
     async def write(self, records: list[ConsumedRecord]) -> None:
-        """Print those records that the filters let through; who reads slowly holds up nobody else. Raises OSError."""
+        """Print those records that the filters let through; who reads slowly holds up nobody else.
+
+        Raises OSError; CommandError for one that its schema does not fit.
+        """
+        if self._decoding is not None:
+            records = await self._decoding.records(records)
         wanted = [one for one in records if all(matches(one) for matches in self._filters)]
         if wanted:
             data = b"".join([self._render(one) for one in wanted])

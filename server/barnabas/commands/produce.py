@@ -10,7 +10,7 @@ import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import trio
@@ -21,8 +21,12 @@ from barnabas.commands.errors import CommandError
 from barnabas.commands.output import Table
 from barnabas.commands.parsing import moment_ms
 from barnabas.commands.records_in import Parsed, Reading, json_record, line_record
+from barnabas.commands.schemas import client_of, encoded, registry_option, serializer_of
 from barnabas.commands.session import Session, asking
 from barnabas.records.compression import CODECS_BY_NAME
+
+if TYPE_CHECKING:
+    from barnabas.registry.encoding import Serializer
 
 PRODUCED = Table(
     "produced",
@@ -112,6 +116,13 @@ class Sent:
     metavar="N",
     help="Records of a transaction.",
 )
+@registry_option
+@click.option(
+    "--value-schema",
+    metavar="SCHEMA",
+    help="Values are JSON, written by a schema: its id, latest (of TOPIC-value), or a file (.avsc, .json, .proto).",
+)
+@click.option("--key-schema", metavar="SCHEMA", help="The same for keys, of TOPIC-key.")
 @click.option("--auto-create", is_flag=True, help="Have the broker create the topic if it does such things.")
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 @asking(PRODUCED)
@@ -119,6 +130,7 @@ async def COMMAND(session: Session, topic: str, values: tuple[str, ...], **optio
     """Send records to TOPIC: VALUES, or lines of files or of standard input."""
     reading = _reading(values, options)
     settings = _settings(session.connecting.properties, options)
+    encoding = await _encoding(topic, session.connecting.properties, options)
     sent = Sent(trio.current_time())
     async with AsyncExitStack() as stack:
         if not options["quiet"] and sys.stderr.isatty():
@@ -127,7 +139,7 @@ async def COMMAND(session: Session, topic: str, values: tuple[str, ...], **optio
         common = replace(session.client.settings, creates_topics=options["auto_create"])
         async with open_producer(session.connecting.bootstrap, settings, client_settings=common) as producer:
             records = await stack.enter_async_context(aclosing(_records(values, reading, options)))
-            await _send_all(producer, topic, records, options, sent)
+            await _send_all(producer, topic, _encoded(records, encoding), options, sent)
     seconds = trio.current_time() - sent.began
     first, last = (None if one is None else _place(one) for one in (sent.first, sent.last))
     row = {
@@ -204,7 +216,8 @@ async def _records(
         async for text in texts:
             number += 1
             try:
-                yield json_record(text) if reading.is_json else line_record(text, reading)
+                record = json_record(text) if reading.is_json else line_record(text, reading)
+                yield record if options["key"] is None else replace(record, key=options["key"].encode())
             except ValueError as error:
                 raise CommandError(f"record {number}: {error}") from None
             if number == options["count"]:
@@ -249,6 +262,39 @@ async def _read(descriptor: int) -> bytes:
     return await trio.to_thread.run_sync(os.read, descriptor, READ_BYTES, abandon_on_cancel=True)
 
 
+async def _encoding(
+    topic: str, properties: dict[str, str], options: dict[str, Any]
+) -> tuple[Serializer | None, Serializer | None]:
+    """Return what writes keys and values, and does so with the key of all records. Raises CommandError."""
+    if options["registry"] is None or (options["key_schema"] is None and options["value_schema"] is None):
+        if options["key_schema"] or options["value_schema"]:
+            raise click.UsageError("--key-schema and --value-schema need --registry")
+        return None, None
+    client = client_of(options["registry"], properties)
+    key, value = [
+        None if wanted is None else await serializer_of(client, f"{topic}-{part}", wanted)
+        for part, wanted in (("key", options["key_schema"]), ("value", options["value_schema"]))
+    ]
+    return key, value
+
+
+async def _encoded(
+    records: AsyncIterator[Parsed], encoding: tuple[Serializer | None, Serializer | None]
+) -> AsyncGenerator[Parsed, None]:
+    """Yield records with keys and values written by their schemas. Raises CommandError."""
+    number = 0
+    async for record in records:
+        number += 1
+        try:
+            key, value = (
+                data if serializer is None or data is None else encoded(serializer, data)
+                for serializer, data in zip(encoding, (record.key, record.value), strict=True)
+            )
+        except ValueError as error:
+            raise CommandError(f"record {number}: {error}") from None
+        yield replace(record, key=key, value=value)
+
+
 # --- sending ------------------------------------------------------------------------------------------------------
 
 
@@ -279,7 +325,7 @@ async def _send_all(
 async def _send(producer: Producer, topic: str, record: Parsed, options: dict[str, Any], sent: Sent) -> None:
     if options["rate"] is not None:
         await trio.sleep_until(sent.began + sent.records / options["rate"])
-    key = record.key if options["key"] is None else options["key"].encode()
+    key = record.key
     given_ms = options["timestamp"]
     try:
         delivery = await producer.send(

@@ -9,8 +9,10 @@ import json
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 from barnabas.client import ConsumedRecord
+from barnabas.commands.schemas import Json
 from barnabas.tools.inspection.plain_records import plain, plain_headers
 
 DEFAULT_FORMAT = "%s\\n"
@@ -88,11 +90,16 @@ def json_line(record: ConsumedRecord) -> bytes:
         "partition": record.partition,
         "offset": record.offset,
         "timestamp": record.timestamp_ms,
-        "key": plain(record.key),
-        "value": plain(record.value),
+        "key": _plain(record.key),
+        "value": _plain(record.value),
         "headers": plain_headers(record.headers),
     }
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogateescape") + b"\n"
+
+
+def _plain(data: bytes | None) -> Any:
+    """Return a key or value for JSON: what a schema says, or text, or base64."""
+    return data.value if isinstance(data, Json) else plain(data)
 
 
 def header_matches(name: str, pattern: re.Pattern[bytes] | None, record: ConsumedRecord) -> bool:

@@ -62,7 +62,7 @@ class HttpReader:
                 if event is h11.NEED_DATA:
                     if connection.they_are_waiting_for_100_continue:
                         await self._send(h11.InformationalResponse(status_code=100, headers=[]))
-                    connection.receive_data(await self._visitor.stream.receive_some(_READ_BYTES))
+                    connection.receive_data(bytes(await self._visitor.stream.receive_some(_READ_BYTES)))
                     self._visitor.moved_s = trio.current_time()
                     if not has_begun or request is not None:
                         has_begun = True

@@ -1,7 +1,7 @@
 """Who may do what with a subject: what the broker lets the same user do with the subject's topic.
 
-The rule: the broker judges. Who asks logs in to it with the user's own name and password, and asks as that user; no password
-and no verdict is kept. A subject's topic is its name without `-key` or `-value`, and without its context.
+The rule: the broker judges. Who asks logs in to it with the user's own name and password, and asks as that user; no
+password and no verdict is kept. A subject's topic is its name without `-key` or `-value`, and without its context.
 
     read      Describe on the topic, which Read and Write imply
     write     Write on the topic; Create where it is not there yet

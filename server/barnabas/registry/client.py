@@ -44,10 +44,12 @@ class RegistryClient:
         tls: ssl.SSLContext | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        """Raises ValueError for a URL that is none. A user may stand in the URL; `tls` says whom to trust, and who we are."""
+        """Raises ValueError for a URL that is none. A user may stand in it; `tls` says whom to trust, and who we are."""
         where = urlsplit(url)
         if where.scheme not in ("http", "https") or not where.hostname or where.query or where.fragment:
-            raise ValueError(f"{without_secret(url)!r} is no address of a registry: http://HOST:PORT is expected")
+            raise ValueError(
+                f"{without_secret(url)!r} is no address of a registry: http://HOST:PORT is expected"
+            )
         self.url = without_secret(url)
         self._host = where.hostname
         self._port = where.port or (443 if where.scheme == "https" else 80)
@@ -83,7 +85,7 @@ class RegistryClient:
         return self._by_id[schema_id]
 
     async def version(self, subject: str, version: int) -> Registered:
-        """Return a version of a subject's schema, also one that is deleted: others may refer to it. Raises RegistryError."""
+        """Return a version of a subject's schema, also a deleted one: others may refer to it. Raises RegistryError."""
         path = f"/subjects/{_quoted(subject)}/versions/{version}?deleted=true"
         return await self._once(self._by_version, (subject, version), lambda: self._read(path, _registered))
 
@@ -173,13 +175,15 @@ class RegistryClient:
             while True:
                 event = connection.next_event()
                 if event is h11.NEED_DATA:
-                    connection.receive_data(await stream.receive_some(_READ_BYTES))
+                    connection.receive_data(bytes(await stream.receive_some(_READ_BYTES)))
                 elif isinstance(event, h11.Response):
                     status = event.status_code
                 elif isinstance(event, h11.Data):
                     received += event.data
                     if len(received) > ANSWER_BYTES_MAX:
-                        raise RegistryError(0, 0, f"{self.url} answers with more than {ANSWER_BYTES_MAX} bytes")
+                        raise RegistryError(
+                            0, 0, f"{self.url} answers with more than {ANSWER_BYTES_MAX} bytes"
+                        )
                 elif isinstance(event, h11.EndOfMessage):
                     return status, bytes(received)
 

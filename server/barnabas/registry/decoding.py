@@ -13,7 +13,7 @@ from typing import Any
 
 from barnabas.registry.client import RegistryClient
 from barnabas.registry.errors import RegistryError, SchemaError
-from barnabas.registry.formats import Dependency, Parsed, parse
+from barnabas.registry.formats import Parsed, parse
 from barnabas.registry.schemas import Reference, Schema
 
 FRAME = struct.Struct(">bI")
@@ -66,16 +66,18 @@ class Deserializer:
 
 async def parsed_of(client: RegistryClient, schema: Schema) -> Parsed:
     """Understand a schema, together with those that it refers to. Raises SchemaError, RegistryError."""
-    return parse(schema, await _dependencies(client, schema.references, {}))
+    known: dict[str, str] = {}
+    await _collect(client, schema.references, known, set())
+    return parse(schema, [*known.items()])
 
 
-async def _dependencies(
-    client: RegistryClient, references: Sequence[Reference], known: dict[str, str]
-) -> list[Dependency]:
-    """Return what is referred to, each after what it needs itself."""
+async def _collect(
+    client: RegistryClient, references: Sequence[Reference], known: dict[str, str], within: set[str]
+) -> None:
+    """Add what is referred to, each after what it needs itself. Raises RegistryError."""
     for one in references:
-        if one.name not in known:
+        if one.name not in known and one.name not in within:
             schema = (await client.version(one.subject, one.version)).schema
-            await _dependencies(client, schema.references, known)
+            within.add(one.name)
+            await _collect(client, schema.references, known, within)
             known[one.name] = schema.text
-    return list(known.items())

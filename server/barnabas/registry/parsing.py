@@ -44,7 +44,9 @@ class Parsing:
             return found
         except SchemaError as error:
             known = "" if schema.format in FORMATS else f"; there are {', '.join(FORMATS)}"
-            references = f" with refs {[one.plain() for one in schema.references]}" if schema.references else ""
+            references = (
+                f" with refs {[one.plain() for one in schema.references]}" if schema.references else ""
+            )
             raise refusals.invalid_schema(
                 f"Invalid schema{references} of type {schema.format}, details: {error}{known}"
             ) from None

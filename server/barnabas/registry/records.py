@@ -48,10 +48,17 @@ def read_key(data: bytes | None) -> Key | None:
     value = _object(data)
     kind = value.get("keytype")
     magic = value.get("magic", 0)
-    if not isinstance(kind, str) or kind not in MAGIC or type(magic) is not int or not 0 <= magic <= MAGICS_MAX:
+    if (
+        not isinstance(kind, str)
+        or kind not in MAGIC
+        or type(magic) is not int
+        or not 0 <= magic <= MAGICS_MAX
+    ):
         return None
     subject, version = value.get("subject"), value.get("version")
-    if not isinstance(subject, str | None) or (kind == "SCHEMA" and (subject is None or type(version) is not int)):
+    if not isinstance(subject, str | None) or (
+        kind == "SCHEMA" and (subject is None or type(version) is not int)
+    ):
         return None
     return Key(kind, subject, version if type(version) is int else None)
 

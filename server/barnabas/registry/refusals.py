@@ -22,7 +22,9 @@ def version_not_found(version: int) -> RegistryError:
 
 def schema_not_found(schema_id: int | None = None) -> RegistryError:
     """No schema has the id, or the subject does not have the schema."""
-    return RegistryError(404, 40403, "Schema not found" if schema_id is None else f"Schema {schema_id} not found")
+    return RegistryError(
+        404, 40403, "Schema not found" if schema_id is None else f"Schema {schema_id} not found"
+    )
 
 
 def subject_deleted(subject: str) -> RegistryError:
@@ -97,7 +99,9 @@ def invalid_level() -> RegistryError:
 
 def invalid_mode() -> RegistryError:
     """There is no such mode."""
-    return RegistryError(422, 42204, f"Invalid mode. Valid values are {', '.join(MODES[:-1])} and {MODES[-1]}.")
+    return RegistryError(
+        422, 42204, f"Invalid mode. Valid values are {', '.join(MODES[:-1])} and {MODES[-1]}."
+    )
 
 
 def not_permitted(text: str) -> RegistryError:

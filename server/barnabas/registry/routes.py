@@ -73,7 +73,9 @@ class Call:
 
     def page(self, found: list[Any]) -> list[Any]:
         """Return the part of a list that is asked for by `offset` and `limit`. Raises RegistryError."""
-        offset, limit = (_number(self.query.get(name, default)) for name, default in (("offset", "0"), ("limit", "-1")))
+        offset, limit = (
+            _number(self.query.get(name, default)) for name, default in (("offset", "0"), ("limit", "-1"))
+        )
         return found[offset:] if limit < 0 else found[offset : offset + limit]
 
     async def may(self, registry: Registry) -> Callable[[str], bool]:

@@ -7,7 +7,7 @@ word that there is none.
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ import trio
 from barnabas.network.sockets import BACKLOG, bind_sockets
 from barnabas.network.transport import EVERYWHERE
 from barnabas.network.visitors import Visitor, Visitors
-from barnabas.registry.access import Logins
+from barnabas.registry.formats import check_installed
 from barnabas.registry.http import Answering
 from barnabas.registry.parsing import Parsing
 from barnabas.registry.reading import Reading
@@ -25,12 +25,13 @@ from barnabas.registry.registering import Registering
 from barnabas.registry.removing import Removing
 from barnabas.registry.routes import Registry
 from barnabas.registry.setting import Setting
-from barnabas.registry.store import Store
+from barnabas.registry.store import TOPIC_NAME, Store
 
 if TYPE_CHECKING:
     from socket import socket
 
     from barnabas.client import ClientSettings, Endpoint
+    from barnabas.registry.access import Logins
 
 DEFAULT_ADDRESS = "localhost:8081"
 CONNECTIONS_MAX = 256
@@ -52,9 +53,7 @@ class Address:
     """True where it may be reached from elsewhere without a login."""
 
 
-def address_of(
-    text: str, *, certificate: str = "", key: str = "", is_open: bool = False
-) -> Address:
+def address_of(text: str, *, certificate: str = "", key: str = "", is_open: bool = False) -> Address:
     """Read `HOST:PORT`; with a certificate, TLS is spoken. Raises AddressError."""
     host, colon, port = text.strip().rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:
@@ -104,23 +103,24 @@ async def serve(
     address: Address,
     bootstrap: Sequence[Endpoint],
     settings: ClientSettings,
-    settings_of_user: Callable[[str, str], ClientSettings] | None = None,
+    logins: Logins | None = None,
+    topic: str = TOPIC_NAME,
     *,
     task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve a registry that a Kafka keeps, until cancelled; reports its URL once it has read all that is there.
 
-    With `settings_of_user`, users log in to the broker, and connect to it with the settings that this returns. Raises
-    AddressError, RegistryError, ClientError.
+    With `logins`, users log in to the broker. Raises AddressError, RegistryError, ClientError; ModuleNotFoundError
+    without the libraries for schemas.
     """
-    sockets = bind(address, has_login=settings_of_user is not None)
+    check_installed()
+    sockets = bind(address, has_login=logins is not None)
     try:
-        store = Store(bootstrap, settings)
+        store = Store(bootstrap, settings, topic)
         parsing = Parsing()
         registry = Registry(
             store, Reading(store.state, parsing), Registering(store, parsing), Removing(store), Setting(store)
         )
-        logins = None if settings_of_user is None else Logins(bootstrap, settings_of_user)
         addresses = {sock.getsockname()[0] for sock in sockets}
         answering = Answering(registry, logins, addresses, is_local=_is_local(sockets))
 

@@ -209,7 +209,9 @@ class Store:
                 async with open_producer(
                     self._bootstrap, settings, client_settings=self._settings
                 ) as producer:
-                    await self._commit(producer, [noop_record()])  # what is there when it is read back, is all there was
+                    await self._commit(
+                        producer, [noop_record()]
+                    )  # what is there when it is read back, is all there was
                     while True:
                         await self._make(producer, change)
                         change = None
@@ -263,4 +265,6 @@ class Store:
 
 def _may_pass(error: ClientError) -> bool:
     """Say whether a change may be made after an error: by another turn with an id that is taken back, or later."""
-    return isinstance(error, ProducerFencedError) or error.is_retriable or getattr(error, "code", None) in _TAKEN
+    return (
+        isinstance(error, ProducerFencedError) or error.is_retriable or getattr(error, "code", None) in _TAKEN
+    )

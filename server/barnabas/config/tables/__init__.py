@@ -65,7 +65,8 @@ _UNLISTED = frozenset((
 OWN = frozenset((
     "authentication.timeout.ms", "clock.virtual", "control.listener", "control.token",
     "delegation.token.max.per.owner", "faults.file", "faults.seed", "kafka.version", "log.record.validation",
-    "max.request.entries", "max.unauthenticated.connections", "metrics.listener", "telemetry.enable",
+    "max.request.entries", "max.unauthenticated.connections", "metrics.listener", "registry.listener",
+    "registry.ssl.certificate.location", "registry.ssl.key.location", "telemetry.enable",
     "telemetry.client.retained.bytes", "telemetry.client.retained.series", "telemetry.retained.bytes",
     "telemetry.retained.series", "zookeeper.digest.credentials", "zookeeper.sasl.client.username",
     "zookeeper.sasl.jaas.config",

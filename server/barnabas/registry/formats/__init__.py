@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Protocol
 
+from barnabas.environment.extras import explain
 from barnabas.registry.errors import SchemaError
 from barnabas.registry.schemas import Schema
 
 FORMATS = {"JSON": "json_schema", "PROTOBUF": "protobuf", "AVRO": "avro"}
 """Formats and their modules, in the order in which a registry lists them."""
+_LIBRARIES = ("fastavro", "jsonschema", "proto_schema_parser")
 
 
 class Parsed(Protocol):
@@ -44,6 +47,13 @@ Dependency = tuple[str, str]
 """A schema that is referred to: its name there, and its text."""
 
 
+def check_installed() -> None:
+    """Raise ModuleNotFoundError for a library that formats need, and that is not there. Imports none."""
+    for name in _LIBRARIES:
+        if find_spec(name) is None:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
 def parse(schema: Schema, dependencies: Sequence[Dependency] = (), *, is_new: bool = False) -> Parsed:
     """Understand a schema; `dependencies` are what it refers to, each after those that it needs itself.
 
@@ -51,8 +61,10 @@ def parse(schema: Schema, dependencies: Sequence[Dependency] = (), *, is_new: bo
     """
     if schema.format not in FORMATS:
         raise SchemaError(f"Invalid schema type {schema.format}")
-    read: Callable[..., Parsed] = import_module(f"{__name__}.{FORMATS[schema.format]}").parse
     try:
+        read: Callable[..., Parsed] = import_module(f"{__name__}.{FORMATS[schema.format]}").parse
         return read(schema.text, dependencies, is_new=is_new)
+    except ModuleNotFoundError as error:
+        raise SchemaError(explain(error) or str(error)) from error
     except RecursionError:
         raise SchemaError("it is nested too deeply") from None

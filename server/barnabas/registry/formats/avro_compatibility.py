@@ -65,7 +65,9 @@ class _Comparing:
                 yield from self.found(reader, one, path)
             elif not any(self._fits(branch, one) for branch in reader.branches):
                 yield _said(
-                    "MISSING_UNION_BRANCH", f"the reader's union lacks {_name(one)}", _below(path, str(number))
+                    "MISSING_UNION_BRANCH",
+                    f"the reader's union lacks {_name(one)}",
+                    _below(path, str(number)),
                 )
 
     def _of_named(self, reader: Type, writer: Type, path: str) -> Iterator[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -285,5 +284,3 @@ class Writer:
 
     def _properties(self, given: dict[str, Any]) -> dict[str, Any]:
         return dict(sorted(given.items())) if self._is_normal else given
-
-

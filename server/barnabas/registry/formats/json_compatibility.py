@@ -183,14 +183,20 @@ class _Comparing:
         required = old.texts("required"), new.texts("required")
         for name in before:
             if name in after and (name in required[0]) != (name in required[1]):
-                added = "REQUIRED_ATTRIBUTE_WITH_DEFAULT_ADDED" if after[name].has_default else "REQUIRED_ATTRIBUTE_ADDED"
+                added = (
+                    "REQUIRED_ATTRIBUTE_WITH_DEFAULT_ADDED"
+                    if after[name].has_default
+                    else "REQUIRED_ATTRIBUTE_ADDED"
+                )
                 yield "REQUIRED_ATTRIBUTE_REMOVED" if name in required[0] else added, f"required/{name}"
         for name in {**before, **after}:
             where = f"properties/{name}"
             if name not in after:
                 yield from _below(where, self._removed("PROPERTY", before[name], new, name))
             elif name not in before:
-                yield from _below(where, self._added_property(after[name], old, name, is_required=name in required[1]))
+                yield from _below(
+                    where, self._added_property(after[name], old, name, is_required=name in required[1])
+                )
             else:
                 yield from _below(where, self.schemas(before[name].node, after[name].node))
         yield from self._dependencies(old, new)

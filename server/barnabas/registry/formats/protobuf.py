@@ -32,7 +32,9 @@ def parse(text: str, dependencies: Sequence[Dependency], *, is_new: bool) -> Pro
     for name in files:
         _add(pool, _file(files[name], name), files, added)
     names = {*files, OWN_NAME}
-    own = next(one for one in (OWN_NAME, *(f"{number}.proto" for number in range(len(names)))) if one not in files)
+    own = next(
+        one for one in (OWN_NAME, *(f"{number}.proto" for number in range(len(names)))) if one not in files
+    )
     file = _file(text, own)
     _add(pool, file, files, added)
     resolved = descriptor_pb2.FileDescriptorProto()
@@ -66,7 +68,9 @@ def _add(pool: Any, file: Any, files: dict[str, str], added: set[str]) -> None:
         if name not in added:
             needed = _file(files[name], name) if name in files else descriptor_of(name)
             if needed is None:
-                raise SchemaError(f"it imports {name!r}, which is not there: it has to be among its references")
+                raise SchemaError(
+                    f"it imports {name!r}, which is not there: it has to be among its references"
+                )
             _add(pool, needed, files, added)
     try:
         pool.AddSerializedFile(file.SerializeToString())
@@ -87,13 +91,17 @@ class ProtobufSchema:
         """Return the text with fields by number and options by name."""
         return printed(self.file, is_normal=True)
 
+    def descriptor(self) -> Any:
+        """Return the file with all that it refers to."""
+        return self.pool.FindFileByName(self.file.name)
+
     def serialized(self) -> str:
         """Return the descriptor in base64."""
         return b64encode(self.file.SerializeToString()).decode()
 
     def breaks(self, writer: ProtobufSchema) -> list[str]:
         """Say why data of `writer` cannot always be read."""
-        return breaks(writer, self)
+        return breaks(writer.descriptor(), self.descriptor())
 
     def decode(self, payload: bytes) -> Any:
         """Return the message as JSON, by the names of its fields. Raises SchemaError."""
@@ -113,7 +121,8 @@ class ProtobufSchema:
         message = message_factory.GetMessageClass(self._message([0]))()
         try:
             json_format.ParseDict(value, message, descriptor_pool=self.pool)
-            return b"\0" + message.SerializeToString()
+            data: bytes = message.SerializeToString()
+            return b"\0" + data
         except Exception as error:  # ParseDict is not made for values of any kind
             raise SchemaError(f"the value does not fit the schema: {error or type(error).__name__}") from None
 

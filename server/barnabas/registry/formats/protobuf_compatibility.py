@@ -6,12 +6,9 @@ The rule: fields are their numbers; names are free. Verdicts and their names are
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
-
-if TYPE_CHECKING:
-    from barnabas.registry.formats.protobuf import ProtobufSchema
 
 HARMLESS = {
     "MESSAGE_ADDED", "MESSAGE_MOVED", "ENUM_ADDED", "ENUM_REMOVED", "ENUM_CONST_ADDED", "ENUM_CONST_CHANGED",
@@ -34,20 +31,19 @@ Change = tuple[str, str]
 """A kind of change, and its place."""
 
 
-def changes(old: ProtobufSchema, new: ProtobufSchema) -> list[Change]:
-    """Return all changes that matter, or might."""
-    before, after = (one.pool.FindFileByName(one.file.name) for one in (old, new))
+def changes(before: Any, after: Any) -> list[Change]:
+    """Return all changes of a file that matter, or might."""
     found = [] if before.package == after.package else [("PACKAGE_CHANGED", "#/")]
     messages = [list(one.message_types_by_name.values()) for one in (before, after)]
     enums = [list(one.enum_types_by_name.values()) for one in (before, after)]
     return [*found, *_Comparing().types((messages[0], messages[1]), (enums[0], enums[1]), "#")]
 
 
-def breaks(old: ProtobufSchema, new: ProtobufSchema) -> list[str]:
+def breaks(before: Any, after: Any) -> list[str]:
     """Say which changes keep old data from being read."""
     return [
         f"{{errorType:'{kind}', description:'{_sentence(kind)}', path:'{path}'}}"
-        for kind, path in changes(old, new)
+        for kind, path in changes(before, after)
         if kind not in HARMLESS
     ]
 
@@ -184,7 +180,10 @@ def _exclusions(before: dict[int, Any], after: dict[int, Any], path: str) -> Ite
         origins = {before[number][1] for number in there if before[number][1] is not None}
         if len(origins) + len(alone) > 1:
             is_many = len(alone) > 1
-            yield "MULTIPLE_FIELDS_MOVED_TO_ONEOF" if is_many else "FIELD_MOVED_TO_EXISTING_ONEOF", f"{path}/{name}"
+            yield (
+                "MULTIPLE_FIELDS_MOVED_TO_ONEOF" if is_many else "FIELD_MOVED_TO_EXISTING_ONEOF",
+                f"{path}/{name}",
+            )
 
 
 def _enum(old: Any, new: Any, path: str) -> Iterator[Change]:

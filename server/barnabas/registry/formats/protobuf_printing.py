@@ -45,7 +45,9 @@ class _Printer:
         imports = []
         for number, name in enumerate(file.dependency):
             word = "public " if number in file.public_dependency else ""
-            imports.append(f"import {word or ('weak ' if number in file.weak_dependency else '')}{_quoted(name)};")
+            imports.append(
+                f"import {word or ('weak ' if number in file.weak_dependency else '')}{_quoted(name)};"
+            )
         yield from sorted(imports) if self._is_normal else imports
         yield from self._statements(file.options)
         for one in file.message_type:

@@ -58,7 +58,12 @@ def read(text: str, name: str) -> Any:
         return _Reading(file).descriptor(name)
     except SchemaError:
         raise
-    except (ValueError, TypeError, AttributeError, LookupError) as error:  # of the parser, for what it cannot express
+    except (
+        ValueError,
+        TypeError,
+        AttributeError,
+        LookupError,
+    ) as error:  # of the parser, for what it cannot express
         raise SchemaError(f"it cannot be read: {error}") from None
 
 
@@ -216,7 +221,9 @@ class _Reading:
         for element in one.elements:
             if isinstance(element, ast.Method):
                 method = found.method.add(
-                    name=element.name, input_type=element.input_type.type, output_type=element.output_type.type
+                    name=element.name,
+                    input_type=element.input_type.type,
+                    output_type=element.output_type.type,
                 )
                 if element.input_type.stream:
                     method.client_streaming = True
@@ -253,7 +260,7 @@ def _text(value: Any) -> str:
 
 def _default(field: Any, value: Any) -> str:
     if isinstance(value, ast.Identifier):
-        return value.name
+        return str(value.name)
     if isinstance(value, bool):
         return "true" if value else "false"
     if field.type == descriptor_pb2.FieldDescriptorProto.TYPE_STRING:
@@ -268,7 +275,7 @@ def _set_option(options: Any, one: ast.Option) -> None:
     if field is not None and field.message_type is None and scalar and field.name != "uninterpreted_option":
         try:
             if field.enum_type is not None:
-                value: Any = field.enum_type.values_by_name[one.value.name].number  # type: ignore[union-attr]
+                value: Any = field.enum_type.values_by_name[one.value.name].number
             else:
                 value = _text(one.value) if isinstance(one.value, str) else one.value
             if field.is_repeated:
@@ -319,5 +326,5 @@ def _wrapped(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, ast.Identifier):
-        return value.name
+        return str(value.name)
     return f'"{value}"' if isinstance(value, str) else str(value)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from barnabas.broker import interpreter
-from barnabas.broker.process import Stopper, say_ready
+from barnabas.broker.process import Stopper, say_ready, start_registry
 from barnabas.broker.startup import StartupError, host_and_port
 from barnabas.config import broker as settings
 from barnabas.config.cluster import is_clustered
@@ -142,8 +142,16 @@ def _address(text: str) -> tuple[str, int]:
 
 async def _run_host(host: Host, stopper: Stopper, words: str) -> None:
     async with trio.open_nursery() as nursery:
-        await nursery.start(host.run)
+        await nursery.start(_run, host, nursery.cancel_scope)
         stopper.has_started(host)
+        if host.broker is not None:
+            words += await start_registry(nursery, host.config, host.broker)
         interpreter.settle_garbage_collector()
         if host.broker is not None:
             say_ready(host.broker, words)
+
+
+async def _run(host: Host, beside: trio.CancelScope, *, task_status: trio.TaskStatus[Host]) -> None:
+    """Run until the host is stopped, and then end what runs beside it."""
+    await host.run(task_status=task_status)
+    beside.cancel()

@@ -93,7 +93,8 @@ def _settings(directory: Path) -> dict[str, str]:
         "listener.name.ssl.ssl.client.auth": "required",
         "ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/,DEFAULT",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": f"User:{ADMIN}",
+        "super.users": f"User:{ADMIN};User:{SERVER}",
+        "security.inter.broker.protocol": "SSL",  # by which the broker's own registry connects, with its certificate
         "delegation.token.secret.key": _token_key(directory / "token.key"),
     }
 

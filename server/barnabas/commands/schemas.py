@@ -1,0 +1,143 @@
+"""Keys and values of records that have a schema, as JSON: what `consume` prints and `produce` reads.
+
+The rule: what `consume --json --registry` prints is read back by `produce --input-json` with the same schema.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from barnabas.commands.errors import CommandError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from barnabas.client import ConsumedRecord
+    from barnabas.registry.client import RegistryClient
+    from barnabas.registry.decoding import Deserializer
+    from barnabas.registry.encoding import Serializer
+
+F = TypeVar("F", bound=Callable[..., Any])
+FORMATS = {".avsc": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}
+"""Formats of schemas, by the ends of their files' names."""
+
+
+class Json(bytes):
+    """A key or value that was read by its schema: its JSON, and what that says."""
+
+    value: Any
+
+    @classmethod
+    def of(cls, value: Any) -> Json:
+        """Return a value as JSON."""
+        found = cls(json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+        found.value = value
+        return found
+
+
+def registry_option(command: F) -> F:
+    """Add the option that names a registry."""
+    return click.option(
+        "--registry", metavar="URL", envvar="BARNABAS_REGISTRY",
+        help="A schema registry, for keys and values with a schema: http://[USER:PASSWORD@]HOST:PORT.",
+    )(command)  # fmt: skip
+
+
+def client_of(url: str, properties: dict[str, str]) -> RegistryClient:
+    """Return a client for a registry, which trusts whom the client of the broker trusts. Raises click.UsageError."""
+    from barnabas.registry.client import RegistryClient
+
+    try:
+        authorities = properties.get("ssl.ca.location")
+        tls = ssl.create_default_context(cafile=authorities) if authorities else None
+        return RegistryClient(url, tls=tls)
+    except (ValueError, OSError) as error:
+        raise click.UsageError(f"--registry: {error}") from None
+
+
+@contextmanager
+def explained(what: str) -> Iterator[None]:
+    """Raise CommandError for what a registry, or a schema, refuses."""
+    from barnabas.registry.errors import RegistryError, SchemaError
+
+    try:
+        yield
+    except (RegistryError, SchemaError) as error:
+        raise CommandError(f"{what}: {error}") from None
+
+
+class Decoding:
+    """Reads keys and values of records."""
+
+    def __init__(self, client: RegistryClient) -> None:
+        from barnabas.registry.decoding import Deserializer
+
+        self._deserializer: Deserializer = Deserializer(client)
+
+    async def records(self, records: Sequence[ConsumedRecord]) -> list[ConsumedRecord]:
+        """Return records with JSON where keys and values name a schema; others stay as they are. Raises CommandError."""
+        return [
+            replace(one, key=await self._read(one, one.key), value=await self._read(one, one.value))
+            for one in records
+        ]
+
+    async def _read(self, record: ConsumedRecord, data: bytes | None) -> bytes | None:
+        if data is None:
+            return None
+        with explained(f"{record.topic} partition {record.partition} offset {record.offset}"):
+            found = await self._deserializer.decode(data)
+        return data if found is None else Json.of(found.value)
+
+
+async def serializer_of(client: RegistryClient, subject: str, wanted: str) -> Serializer:
+    """Return what writes by `latest`, by the schema of an id, or by that of a file. Raises CommandError."""
+    from barnabas.registry.encoding import Serializer
+
+    with explained(f"schema {wanted} of {subject}"):
+        if wanted == "latest":
+            return await Serializer.of_latest(client, subject)
+        if wanted.isdecimal():
+            return await Serializer.of_id(client, int(wanted))
+        return await Serializer.of_schema(client, subject, _schema(wanted))
+
+
+def _schema(name: str) -> Any:
+    from barnabas.registry.schemas import Schema
+
+    path = Path(name)
+    if path.suffix not in FORMATS:
+        raise CommandError(
+            f"{name}: a schema's file ends with {', '.join(FORMATS)}; or give an id, or latest"
+        )
+    try:
+        return Schema(FORMATS[path.suffix], path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"{name}: {getattr(error, 'strerror', error)}") from None
+
+
+def encoded(serializer: Serializer, data: bytes) -> bytes:
+    """Return JSON, or else a text, as the schema has it. Raises ValueError."""
+    from barnabas.registry.errors import SchemaError
+
+    text = data.decode()
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return serializer.encode(text)
+    try:
+        return serializer.encode(value)
+    except SchemaError as error:
+        if isinstance(value, str | list | dict):
+            raise
+        try:
+            return serializer.encode(text)  # a text that looks like a number
+        except SchemaError:
+            raise error from None
