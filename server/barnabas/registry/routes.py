@@ -111,8 +111,16 @@ async def _subjects(registry: Registry, call: Call) -> Any:
     return call.page(found)
 
 
-async def _lookup(registry: Registry, call: Call) -> Any:
+async def _wanted(call: Call) -> Wanted:
+    """Return the schema of a request, if who asks may read what it refers to. Raises RegistryError."""
     wanted = Wanted.of(call.body, normalize=call.has("normalize"))
+    for one in wanted.schema.references:
+        await call.caller.check(READ, names.beside(call.subject, one.subject))
+    return wanted
+
+
+async def _lookup(registry: Registry, call: Call) -> Any:
+    wanted = await _wanted(call)
     deleted = call.has("deleted")
     state = registry.store.state
     if not state.versions(call.subject, deleted=deleted):
@@ -139,9 +147,7 @@ async def _versions(registry: Registry, call: Call) -> Any:
 
 
 async def _register(registry: Registry, call: Call) -> Any:
-    wanted = Wanted.of(call.body, normalize=call.has("normalize"))
-    for one in wanted.schema.references:
-        await call.caller.check(READ, names.beside(call.subject, one.subject))
+    wanted = await _wanted(call)
     found = await registry.registering.register(call.subject, wanted, force=call.has("force"))
     # A client takes this for the schema of the id, and wants it in the spelling that it has sent.
     return {"id": found.id, "version": found.number, **found.schema.plain(), "schema": wanted.schema.text}
@@ -240,7 +246,7 @@ async def _check_one(registry: Registry, call: Call) -> Any:
 
 
 async def _checked(registry: Registry, call: Call, versions: list[Version]) -> Any:
-    wanted = Wanted.of(call.body, normalize=call.has("normalize"))
+    wanted = await _wanted(call)
     try:
         found = await registry.registering.check(registry.store.state, call.subject, wanted, versions)
     except RegistryError as error:

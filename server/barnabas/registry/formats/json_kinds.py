@@ -26,6 +26,7 @@ _WORDS = {
 }  # fmt: skip
 """Keywords that say what kind a schema is of which the type is not given."""
 _KINDS = {"integer": "number"}
+NEWEST = "draft2020-12"
 _CRITERIA = ("allOf", "anyOf", "oneOf")
 _EXCLUSIVE = {"maximum": "exclusiveMaximum", "minimum": "exclusiveMinimum"}
 
@@ -122,7 +123,9 @@ class View:
 
     @property
     def _has_prefix(self) -> bool:
-        return isinstance(self.get("prefixItems"), list)
+        """True where `items` is what `additionalItems` was before draft 2020-12: beside `prefixItems`, or yes or no."""
+        is_rest = self.node.specification.name == NEWEST and isinstance(self.get("items"), bool)
+        return is_rest or isinstance(self.get("prefixItems"), list)
 
     @property
     def items(self) -> list[View]:

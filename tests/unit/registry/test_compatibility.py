@@ -1,0 +1,120 @@
+"""Changes of schemas, judged as Confluent's registry judges them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.registry.formats import json_compatibility, parse, protobuf_compatibility
+from barnabas.registry.schemas import Schema
+
+TABLES = Path(__file__).resolve().parents[2] / "golden" / "registry"
+
+
+def cases(name: str) -> list[Any]:
+    found = [json.loads(line) for line in (TABLES / name).read_text().splitlines()]
+    ids = [f"{number}-{'+'.join(one['changes'])[:60]}" for number, one in enumerate(found)]
+    return [pytest.param(one, id=name) for one, name in zip(found, ids, strict=True)]
+
+
+def parsed(format_name: str, case: Any, side: str) -> Any:
+    text = case[side] if isinstance(case[side], str) and format_name != "JSON" else json.dumps(case[side])
+    return parse(Schema(format_name, text), [*case.get(f"{side}_imports", {}).items()], is_new=True)
+
+
+@pytest.mark.parametrize("case", cases("json_schema.jsonl"))
+def test_json_schemas(case: Any) -> None:
+    old, new = parsed("JSON", case, "old"), parsed("JSON", case, "new")
+    found = json_compatibility.changes(old.node(), new.node())
+    assert json_compatibility.fits(found) == case["fits"]
+    assert (not new.breaks(old)) == case["fits"]
+    if case["changes"]:  # what is told where nothing is left of a schema is nobody's business
+        told = [f"{kind} {json_compatibility.shown(path)}" for kind, path in found]
+        assert sorted(told) == case["changes"]
+
+
+@pytest.mark.parametrize("case", cases("protobuf.jsonl"))
+def test_protobuf_schemas(case: Any) -> None:
+    old, new = parsed("PROTOBUF", case, "old"), parsed("PROTOBUF", case, "new")
+    found = protobuf_compatibility.changes(old.descriptor(), new.descriptor())
+    assert sorted(f"{kind} {path}" for kind, path in found) == case["changes"]
+    assert (not new.breaks(old)) == case["fits"]
+
+
+F1 = '{"name":"f1","type":"string"}'
+RECORD = '{"type":"record","name":"r","fields":[%s]}'
+ONE = RECORD % F1
+WITH_DEFAULT = RECORD % (F1 + ',{"name":"f2","type":"string","default":"foo"}')
+WITHOUT_DEFAULT = RECORD % (F1 + ',{"name":"f2","type":"string"}')
+RENAMED = RECORD % '{"name":"f1_new","type":"string","aliases":["f1"]}'
+OPTIONAL = RECORD % '{"name":"f1","type":["null","string"],"doc":"of f1"}'
+WIDER = RECORD % '{"name":"f1","type":["null","string","int"]}'
+ENUM = '{"type":"enum","name":"e","symbols":%s%s}'
+FIXED = '{"type":"fixed","name":"%s","size":%d}'
+NODE = '{"type":"record","name":"n","fields":[{"name":"next","type":["null","n"]},{"name":"v","type":"%s"}]}'
+
+
+@pytest.mark.parametrize(
+    ("reader", "writer", "said"),
+    [
+        (WITH_DEFAULT, ONE, None),
+        (WITHOUT_DEFAULT, ONE, "READER_FIELD_MISSING_DEFAULT_VALUE"),
+        (ONE, WITHOUT_DEFAULT, None),
+        (RENAMED, ONE, None),
+        (ONE, RENAMED, "READER_FIELD_MISSING_DEFAULT_VALUE"),
+        (OPTIONAL, ONE, None),
+        (ONE, OPTIONAL, "TYPE_MISMATCH"),
+        (WIDER, OPTIONAL, None),
+        (OPTIONAL, WIDER, "MISSING_UNION_BRANCH"),
+        ('"long"', '"int"', None),
+        ('"int"', '"long"', "TYPE_MISMATCH"),
+        ('"double"', '"float"', None),
+        ('"float"', '"double"', "TYPE_MISMATCH"),
+        ('"string"', '"bytes"', None),
+        ('"bytes"', '"string"', None),
+        ('"string"', '"int"', "TYPE_MISMATCH"),
+        ('"int"', '["int"]', None),
+        ('["int","string"]', '"int"', None),
+        ('["int","string"]', '"boolean"', "MISSING_UNION_BRANCH"),
+        ('{"type":"array","items":"long"}', '{"type":"array","items":"int"}', None),
+        ('{"type":"map","values":"int"}', '{"type":"map","values":"long"}', "TYPE_MISMATCH"),
+        ('{"type":"map","values":"int"}', '{"type":"array","items":"int"}', "TYPE_MISMATCH"),
+        (ENUM % ('["a","b"]', ""), ENUM % ('["a"]', ""), None),
+        (ENUM % ('["a"]', ""), ENUM % ('["a","b"]', ""), "MISSING_ENUM_SYMBOLS"),
+        (ENUM % ('["a"]', ',"default":"a"'), ENUM % ('["a","b"]', ""), None),
+        (FIXED % ("f", 4), FIXED % ("f", 4), None),
+        (FIXED % ("f", 4), FIXED % ("f", 8), "FIXED_SIZE_MISMATCH"),
+        (FIXED % ("f", 4), FIXED % ("g", 4), "NAME_MISMATCH"),
+        (NODE % "long", NODE % "int", None),
+        (NODE % "int", NODE % "string", "TYPE_MISMATCH"),
+    ],
+)
+def test_avro_schemas(reader: str, writer: str, said: str | None) -> None:
+    new, old = (parse(Schema("AVRO", text), is_new=True) for text in (reader, writer))
+    found = new.breaks(old)
+    assert (said is None) == (not found)
+    assert said is None or any(f"errorType:'{said}'" in one for one in found)
+
+
+def test_a_schema_that_leads_back_to_itself_is_compared_to_the_end() -> None:
+    def node(inner: str) -> Any:
+        following = {"oneOf": [{"type": "null"}, {"$ref": "#/definitions/n"}]}
+        text = json.dumps(
+            {
+                "$ref": "#/definitions/n",
+                "definitions": {
+                    "n": {
+                        "type": "object", "additionalProperties": False,
+                        "properties": {"next": following, "v": {"type": inner}},
+                    }
+                },
+            }
+        )  # fmt: skip
+        return parse(Schema("JSON", text), is_new=True)
+
+    assert node("integer").breaks(node("integer")) == []
+    assert node("number").breaks(node("integer")) == []
+    assert any("TYPE_CHANGED" in one for one in node("string").breaks(node("integer")))

@@ -1,0 +1,308 @@
+"""Schemas understood, and data written and read by them."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from typing import Any
+
+import pytest
+
+from barnabas.registry.errors import SchemaError
+from barnabas.registry.formats import parse
+from barnabas.registry.schemas import Schema
+
+ORDER = """{
+  "type": "record", "name": "Order", "namespace": "shop", "doc": "an order",
+  "fields": [
+    {"name": "id", "type": "string"},
+    {"name": "state", "type": {"type": "enum", "name": "State", "symbols": ["NEW", "DONE"]}, "default": "NEW"},
+    {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}, "default": 0},
+    {"name": "raw", "type": ["null", "bytes"], "default": null},
+    {"name": "price", "type": "double", "default": 0},
+    {"name": "before", "type": ["null", "Order"], "default": null}
+  ]
+}"""
+PROTO = """// orders
+syntax = "proto3";
+package shop;
+
+import "google/protobuf/timestamp.proto";
+
+message Order {
+  reserved 9, 20 to max;
+  string id = 1 [json_name = "ID", deprecated = true];
+  repeated Line lines = 2;
+  map<string, int32> counts = 3;
+  optional int64 at = 4;
+  oneof paid { bool cash = 5; Card card = 6; }
+  google.protobuf.Timestamp time = 7;
+  State state = 8;
+  message Line { string sku = 1; }
+  enum State { NEW = 0; DONE = 1; }
+}
+
+message Card { bytes number = 1; }
+
+service Orders { rpc Get(Order) returns (stream Card); }
+"""
+
+
+def avro(text: str, *dependencies: tuple[str, str]) -> Any:
+    return parse(Schema("AVRO", text), dependencies, is_new=True)
+
+
+def proto(text: str, *dependencies: tuple[str, str]) -> Any:
+    return parse(Schema("PROTOBUF", text), dependencies, is_new=True)
+
+
+# --- Avro -----------------------------------------------------------------------------------------------------------
+
+
+def test_avro_is_kept_as_avros_own_library_prints_it() -> None:
+    schema = avro(ORDER)
+    assert schema.text.startswith(
+        '{"type":"record","name":"Order","namespace":"shop","doc":"an order","fields":[{"name":"id","type":"string"},'
+        '{"name":"state","type":{"type":"enum","name":"State","symbols":["NEW","DONE"]},"default":"NEW"},'
+    )
+    assert schema.text.endswith('{"name":"before","type":["null","Order"],"default":null}]}')
+    assert avro(schema.text).text == schema.text
+    assert avro('{"type": "int"}').text == '"int"'
+
+
+def test_normal_avro_has_whole_names_and_properties_in_order() -> None:
+    one = avro('{"type":"record","name":"R","namespace":"a","b":1,"a":2,"fields":[]}')
+    other = avro('{"a":2,"name":"a.R","type":"record","fields":[],"b":1}')
+    assert one.text != other.text
+    assert one.normalized() == other.normalized() == '{"type":"record","name":"a.R","fields":[],"a":2,"b":1}'
+
+
+def test_avro_goes_through_json() -> None:
+    schema = avro(ORDER)
+    value = {"id": "1", "raw": "\x00\xff", "price": "NaN", "before": {"id": "0", "state": "DONE"}}
+    found = schema.decode(schema.encode(value))
+    assert found == {
+        "id": "1", "state": "NEW", "at": 0, "raw": "\x00\xff", "price": "NaN",
+        "before": {"id": "0", "state": "DONE", "at": 0, "raw": None, "price": 0.0, "before": None},
+    }  # fmt: skip
+    assert schema.decode(schema.encode(found)) == found
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_a_union_is_written_by_the_branch_that_fits_or_is_named() -> None:
+    schema = avro(
+        '["null","int","string",{"type":"record","name":"R","fields":[{"name":"int","type":"int"}]}]'
+    )
+    for value in (None, 5, "five", {"int": 5}):
+        assert schema.decode(schema.encode(value)) == (5 if value == {"int": 5} else value)
+    assert schema.decode(schema.encode({"R": {"int": 5}})) == {"int": 5}
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({}, "id is missing"),
+        ({"id": 5}, "id is no string"),
+        ({"id": "1", "more": 1}, "shop.Order has no field more"),
+        ({"id": "1", "at": 2**63}, "at is no long"),
+        ({"id": "1", "before": {"id": None}}, "before is none of null, shop.Order"),
+        ([], "the value is no shop.Order"),
+    ],
+)
+def test_a_value_that_is_no_avro_of_its_schema_is_told(value: Any, message: str) -> None:
+    with pytest.raises(SchemaError, match=message):
+        avro(ORDER).encode(value)
+
+
+@pytest.mark.parametrize("data", [b"", b"\x02", b"\x02a\xff\xff\xff\xff\x0f", b"\xff" * 40])
+def test_bytes_that_are_no_avro_of_their_schema_are_told(data: bytes) -> None:
+    with pytest.raises(SchemaError, match="does not fit"):
+        avro(ORDER).decode(data)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not JSON"),
+        ("5", "No type"),
+        ('{"type":"recor"}', "Undefined name"),
+        ('{"type":"record","name":"a-b","fields":[]}', "Illegal name"),
+        ('{"type":"record","name":"R"}', "no fields"),
+        ('{"type":"record","fields":[]}', "No name"),
+        ('{"type":"record","name":"R","fields":[{"name":"x"}]}', "No field type"),
+        (
+            '{"type":"record","name":"R","fields":[{"name":"x","type":"int"},{"name":"x","type":"int"}]}',
+            "Duplicate field",
+        ),
+        ('{"type":"record","name":"R","fields":[{"name":"x","type":"int","default":"s"}]}', "Default value"),
+        ('{"type":"enum","name":"E","symbols":["a","a"]}', "Duplicate enum symbol"),
+        ('{"type":"enum","name":"E","symbols":["a"],"default":"b"}', "Enum Default"),
+        ('["null","null"]', "Duplicate in union"),
+        ('[["null"]]', "Nested union"),
+        ('{"type":"fixed","name":"F"}', "Invalid or no size"),
+        ('{"type":"array"}', "without items"),
+    ],
+)
+def test_what_is_no_avro_schema_is_refused(text: str, message: str) -> None:
+    with pytest.raises(SchemaError, match=message):
+        avro(text)
+
+
+def test_avro_refers_to_types_of_other_schemas() -> None:
+    city = '{"type":"record","name":"City","namespace":"geo","fields":[{"name":"name","type":"string"}]}'
+    schema = avro(
+        '{"type":"record","name":"P","fields":[{"name":"c","type":"geo.City"}]}', ("geo.City", city)
+    )
+    assert schema.text == '{"type":"record","name":"P","fields":[{"name":"c","type":"geo.City"}]}'
+    assert '"fields":[{"name":"name"' in schema.resolved()
+    assert schema.decode(schema.encode({"c": {"name": "x"}})) == {"c": {"name": "x"}}
+
+
+# --- JSON Schema ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("draft", "schema"),
+    [
+        ("http://json-schema.org/draft-04/schema#", {"maximum": 5, "exclusiveMaximum": True}),
+        ("http://json-schema.org/draft-06/schema#", {"exclusiveMaximum": 5}),
+        ("http://json-schema.org/draft-07/schema#", {"exclusiveMaximum": 5}),
+        ("https://json-schema.org/draft/2019-09/schema", {"exclusiveMaximum": 5}),
+        ("https://json-schema.org/draft/2020-12/schema", {"exclusiveMaximum": 5}),
+    ],
+)
+def test_each_draft_is_applied(draft: str, schema: Any) -> None:
+    found = parse(Schema("JSON", json.dumps({"$schema": draft, **schema})), is_new=True)
+    assert found.decode(found.encode(4)) == 4
+    with pytest.raises(SchemaError, match=r"\$: 5 "):
+        found.encode(5)
+
+
+def test_json_schemas_refer_to_each_other_by_name_also_beside_their_own_address() -> None:
+    city = '{"type":"object","required":["name"]}'
+    for root in ({}, {"$id": "http://example.com/person.json"}):
+        text = json.dumps({**root, "properties": {"c": {"$ref": "city.json"}}})
+        found = parse(Schema("JSON", text), [("city.json", city)], is_new=True)
+        with pytest.raises(SchemaError, match="'name' is a required property"):
+            found.encode({"c": {}})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("nothing", "not JSON"),
+        ("[]", "neither an object"),
+        ('{"type":"nothing"}', "nothing"),
+        ('{"$ref":"http://127.0.0.1:1/x.json"}', "refers to"),
+        ('{"properties":{"a":{"$ref":"#/definitions/b"}}}', "refers to"),
+    ],
+)
+def test_what_is_no_json_schema_is_refused(text: str, message: str) -> None:
+    with pytest.raises(SchemaError, match=message):
+        parse(Schema("JSON", text), is_new=True)
+
+
+def test_normal_json_schemas_have_their_names_in_order() -> None:
+    one, other = (parse(Schema("JSON", text)) for text in ('{"b":1,"a":2}', '{ "a": 2, "b": 1 }'))
+    assert one.text == '{"b":1,"a":2}'
+    assert one.normalized() == other.normalized() == '{"a":2,"b":1}'
+
+
+# --- Protobuf -------------------------------------------------------------------------------------------------------
+
+
+def test_protobuf_text_is_kept_and_says_the_same_as_its_descriptor() -> None:
+    schema = proto(PROTO)
+    assert schema.text == PROTO
+    again = proto(schema.canonical)
+    assert again.canonical == schema.canonical
+    assert "map<string, int32> counts = 3;" in schema.canonical
+    assert "optional int64 at = 4;" in schema.canonical
+    assert "reserved 20 to max;" in schema.canonical
+    assert '[json_name = "ID", deprecated = true]' in schema.canonical
+    from_descriptor = proto(schema.serialized())
+    assert from_descriptor.canonical == schema.canonical == from_descriptor.text
+
+
+def test_protobuf_goes_through_json() -> None:
+    schema = proto(PROTO)
+    value = {
+        "id": "1", "lines": [{"sku": "a"}], "counts": {"x": 1}, "at": "5", "card": {"number": "AAE="},
+        "time": "1970-01-01T00:00:01Z", "state": "DONE",
+    }  # fmt: skip
+    assert schema.decode(schema.encode(value)) == value
+    assert schema.decode(schema.encode({})) == {"id": "", "lines": [], "counts": {}, "state": "NEW"}
+
+
+def test_data_names_its_message_by_numbers() -> None:
+    schema = proto(PROTO)
+    assert schema.decode(b"\x02\x02" + b"\x0a\x01x") == {"number": "eA=="}  # the second of the file
+    assert schema.decode(b"\x04\x00\x00" + b"\x0a\x01x") == {"sku": "x"}  # the first in the first
+
+
+def test_entries_of_maps_count_where_a_descriptor_has_them_before_other_messages() -> None:
+    file = proto(PROTO).file
+    order = file.message_type[0]
+    line, entry = order.nested_type[0], order.nested_type[1]
+    assert entry.options.map_entry
+    compiled = [type(line).FromString(one.SerializeToString()) for one in (entry, line)]
+    del order.nested_type[:]
+    order.nested_type.extend(compiled)  # as compilers order them
+    schema = proto(b64encode(file.SerializeToString()).decode())
+    assert schema.decode(b"\x04\x00\x02" + b"\x0a\x01x") == {"sku": "x"}
+    assert "option map_entry = true;" in schema.text
+    assert proto(schema.text).decode(b"\x04\x00\x02" + b"\x0a\x01x") == {"sku": "x"}
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\x02", b"\x02\x40", b"\x00\xff", b"\xff\xff\xff\xff\xff\xff", b"\x01\x00"]
+)
+def test_bytes_that_are_no_message_of_their_schema_are_told(data: bytes) -> None:
+    with pytest.raises(SchemaError, match="data"):
+        proto(PROTO).decode(data)
+
+
+def test_protobuf_imports_what_it_refers_to_and_what_everybody_knows() -> None:
+    schema = proto(
+        'syntax = "proto3"; import "a.proto"; import "google/type/date.proto"; import "confluent/meta.proto";'
+        "message M { A a = 1; google.type.Date d = 2; }",
+        ("a.proto", 'syntax = "proto3"; message A { int32 x = 1; }'),
+    )
+    assert schema.decode(schema.encode({"a": {"x": 1}, "d": {"day": 2}}))["a"] == {"x": 1}
+    with pytest.raises(SchemaError, match=r"imports 'b\.proto'"):
+        proto('syntax = "proto3"; import "b.proto";')
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "message {",
+        "nothing at all",
+        "AAAA",
+        'syntax = "proto4"; message M {}',
+        'syntax = "proto3"; message M { Nowhere n = 1; }',
+        'syntax = "proto3"; message M { int32 a = 1; int32 b = 1; }',
+        'syntax = "proto3"; message M { map<double, string> m = 1; }',
+        'syntax = "proto3"; enum E { A = 0; A = 1; }',
+        'syntax = "proto3"; option optimize_for = NOTHING; message M {}',
+    ],
+)
+def test_what_is_no_protobuf_schema_is_refused(text: str) -> None:
+    with pytest.raises(SchemaError):
+        proto(text)
+
+
+def test_old_protobuf_is_read_too() -> None:
+    schema = proto(
+        'syntax = "proto2"; message M { required string a = 1 [default = "x\\n"]; optional E e = 2 [default = B];'
+        " repeated group G = 3 { optional int32 n = 4; } extensions 100 to 199; enum E { A = 0; B = 1; } }"
+        " extend M { optional int32 more = 100 [(my.option).field = -5]; }"
+    )
+    assert proto(schema.canonical).canonical == schema.canonical
+    assert 'required string a = 1 [default = "x\\n"];' in schema.canonical
+    assert "(my.option).field = -5" in schema.canonical
+
+
+def test_an_unknown_format_is_refused() -> None:
+    with pytest.raises(SchemaError, match="Invalid schema type THRIFT"):
+        parse(Schema("THRIFT", ""))
