@@ -30,6 +30,7 @@ class BrokerProcess:
     data: Path
     metrics_url: str = ""
     control_url: str = ""
+    registry_url: str = ""
 
     def said(self) -> str:
         """All that it has written to its log."""
@@ -68,8 +69,9 @@ def _start(
     assert READY in line, f"the broker did not start; see {log.name}:\n{Path(log.name).read_text()}"
     words = dict(word.split("=", 1) for word in line.split() if "=" in word)
     return BrokerProcess(
-        process, words["bootstrap.servers"], data, words.get("metrics", ""), words.get("control", "")
-    )
+        process, words["bootstrap.servers"], data, words.get("metrics", ""), words.get("control", ""),
+        words.get("registry", ""),
+    )  # fmt: skip
 
 
 @pytest.fixture

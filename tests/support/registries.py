@@ -1,0 +1,34 @@
+"""Schema registries beside a broker, in the loop of the test."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+
+from barnabas.client import ClientSettings, parse_bootstrap
+from barnabas.registry.client import RegistryClient
+from barnabas.registry.errors import RegistryError
+from barnabas.registry.serving import Address, serve
+
+
+@asynccontextmanager
+async def registry(bootstrap: str, topic: str = "_schemas") -> AsyncIterator[RegistryClient]:
+    """Serve a registry that a broker keeps, and give a client for it."""
+    async with trio.open_nursery() as nursery:
+        url = await nursery.start(
+            serve, Address("127.0.0.1", 0), parse_bootstrap(bootstrap), ClientSettings(), None, topic
+        )
+        yield RegistryClient(url)
+        nursery.cancel_scope.cancel()
+
+
+async def refused(client: RegistryClient, method: str, path: str, body: Any = None) -> tuple[int, int, str]:
+    """Return status, code and text of a refusal."""
+    try:
+        found = await client.ask(method, path, body)
+    except RegistryError as error:
+        return error.status, error.code, error.message
+    raise AssertionError(f"{method} {path} is answered with {found}")
