@@ -56,6 +56,13 @@ def test_who_comes_from_elsewhere_finds_what_is_printed(tmp_path: Path, environm
             shell.run(command)
 
 
+def test_schemas_go_as_they_are_printed(tmp_path: Path, environment: dict[str, str]) -> None:
+    if shutil.which("curl") is None:
+        pytest.skip("there is no curl (Debian: apt-get install curl)")
+    with network() as words, Shell(words, tmp_path, environment) as shell:
+        shell.follow("docs/how-to/registry.md")
+
+
 # --- how a page is read ---------------------------------------------------------------------------------------
 
 
