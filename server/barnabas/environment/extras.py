@@ -8,7 +8,7 @@ from __future__ import annotations
 
 EXTRAS = {
     "cryptography": "security", "joserfc": "security", "jinja2": "pages", "fastavro": "registry", "jsonschema": "registry",
-    "referencing": "registry", "proto_schema_parser": "registry", "antlr4": "registry",
+    "proto_schema_parser": "registry",
 }  # fmt: skip
 """Packages as they are imported, and their extras in pyproject.toml."""
 

@@ -1,4 +1,4 @@
-"""Who may do what with a subject: what the broker lets the same user do with the subject's topic.
+"""Permissions on subjects: those that the broker gives the same user on the subject's topic.
 
 The rule: the broker judges. Who asks logs in to it with the user's own name and password, and asks as that user; no
 password and no verdict is kept. A subject's topic is its name without `-key` or `-value`, and without its context.
@@ -52,7 +52,7 @@ def topic_of(subject: str) -> str:
 
 
 class Caller:
-    """Who asks. This one may do all: there are no users."""
+    """Sender of a request, who may do all: there are no users."""
 
     async def check(self, need: str, subject: str | None) -> None:
         """Raise RegistryError unless a subject, or with None the settings of all, may be used so."""
@@ -63,7 +63,7 @@ class Caller:
 
 
 class User(Caller):
-    """Who asks, as a user of the broker's."""
+    """Sender of a request, as a user of the broker's."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

@@ -26,7 +26,7 @@ __all__ = ["Decoded", "Deserializer", "RegistryError", "SchemaError"]
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What was read: values that JSON has, the format (`AVRO`, `JSON`, `PROTOBUF`), and the id of the schema."""
+    """A key or value that was read: values that JSON has, the format (`AVRO`, `JSON`, `PROTOBUF`), and the id of the schema."""
 
     value: Any
     format: str

@@ -11,7 +11,7 @@ class SchemaError(ValueError):
 
 
 class RegistryError(Exception):
-    """What was asked of a registry is refused, or it cannot be asked; `status` is HTTP's, 0 where nothing was answered."""
+    """A registry refuses a request, or cannot be asked; `status` is HTTP's, 0 where nothing was answered."""
 
     def __init__(self, status: int, code: int, message: str) -> None:
         super().__init__(status, code, message)

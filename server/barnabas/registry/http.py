@@ -31,7 +31,7 @@ IDLE_SECONDS_MAX = 300.0
 ANSWER_SECONDS_MAX = 60.0
 OWN_TYPE = "application/vnd.schemaregistry.v1+json"
 TYPES = (OWN_TYPE, "application/vnd.schemaregistry+json", "application/json")
-"""What answers can be called, the first for who does not mind."""
+"""Names of the type of answers, the first for who does not mind."""
 _HEADER_BYTES_MAX = 64 * 1024
 
 

@@ -1,4 +1,4 @@
-"""What a registry has, as it is asked for: subjects, versions, ids, schemas.
+"""Contents of a registry as they are asked for: subjects, versions, ids, schemas.
 
 The rule: what is deleted is told only to who asks for it, but for the schema of an id, which data may still name.
 """

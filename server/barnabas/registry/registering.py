@@ -53,7 +53,7 @@ class Wanted:
 
 
 class Registering:
-    """What concerns new schemas."""
+    """Requests with a schema."""
 
     def __init__(self, store: Store, parsing: Parsing) -> None:
         self._store = store

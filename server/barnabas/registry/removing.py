@@ -17,7 +17,7 @@ LATEST = -1
 
 
 class Removing:
-    """What concerns schemas that go."""
+    """Requests that delete schemas."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

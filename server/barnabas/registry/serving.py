@@ -44,7 +44,7 @@ class AddressError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a registry is served, and how."""
+    """Address of a registry, and the way in which it is served."""
 
     host: str
     port: int

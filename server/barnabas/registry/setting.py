@@ -20,7 +20,7 @@ FLAGS = ("normalize",)
 
 
 class Setting:
-    """What concerns settings and modes."""
+    """Requests that change settings and modes."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -57,7 +57,11 @@ def leaves(
 
 
 EVERY = dict(leaves(Root(), click.Context(Root())))
-ASKING = [path for path, one in EVERY.items() if any(option.name == "bootstrap" for option in one.params)]
+ASKING = [
+    path
+    for path, one in EVERY.items()
+    if any(option.name == "bootstrap" for option in one.params) and path != ("registry",)  # which serves
+]
 
 
 def closed_port() -> int:
