@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import fastavro
 import jsonschema
-from hypothesis import assume, given
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from barnabas.registry.formats import json_compatibility, parse
 from barnabas.registry.schemas import Schema
+from tests.support.effort import examples
 
 # --- Avro: fastavro resolves the reader's schema with the writer's --------------------------------------------------
 
@@ -40,7 +43,7 @@ def avro_types(draw: Any, depth: int = 2) -> Any:
         default = {"default": symbols[0]} if draw(st.booleans()) else {}
         return {
             "type": "enum",
-            "name": f"E{depth}{draw(st.integers(0, 10**9))}",
+            "name": "E",
             "symbols": symbols,
             **default,
         }
@@ -52,7 +55,22 @@ def avro_types(draw: Any, depth: int = 2) -> Any:
         return draw(st.lists(st.sampled_from(list(PRIMITIVES)), min_size=1, max_size=3, unique=True))
     names = draw(st.lists(st.sampled_from("abc"), unique=True, max_size=3))
     fields = [{"name": name, "type": draw(avro_types(depth - 1))} for name in names]
-    return {"type": "record", "name": f"R{depth}{draw(st.integers(0, 10**9))}", "fields": fields}
+    return {"type": "record", "name": "R", "fields": fields}
+
+
+def named(given_type: Any, numbers: Iterator[int]) -> Any:
+    """Return a type in which each type of its own has a name of its own."""
+    if isinstance(given_type, list):
+        return [named(one, numbers) for one in given_type]
+    if not isinstance(given_type, dict):
+        return given_type
+    found = {
+        name: named(one, numbers) if name in ("items", "values", "type") else one
+        for name, one in given_type.items()
+    }
+    if "fields" in found:
+        found["fields"] = [{**one, "type": named(one["type"], numbers)} for one in found["fields"]]
+    return {**found, "name": f"{found['name']}{next(numbers)}"} if "name" in found else found
 
 
 @st.composite
@@ -99,7 +117,7 @@ def values_of(draw: Any, given_type: Any) -> Any:
 
 @given(st.data())
 def test_avro_that_is_compatible_is_read(data: st.DataObject) -> None:
-    old = data.draw(avro_types())
+    old = named(data.draw(avro_types()), count())
     new = data.draw(evolved(old))
     writer, reader = (parse(Schema("AVRO", json.dumps(one)), is_new=True) for one in (old, new))
     assume(not reader.breaks(writer))
@@ -113,7 +131,7 @@ def test_avro_that_is_compatible_is_read(data: st.DataObject) -> None:
 
 @given(st.data())
 def test_avro_goes_through_json_and_back(data: st.DataObject) -> None:
-    old = data.draw(avro_types())
+    old = named(data.draw(avro_types()), count())
     schema = parse(Schema("AVRO", json.dumps(old)), is_new=True)
     assert parse(Schema("AVRO", schema.text)).text == schema.text
     first = schema.encode(data.draw(values_of(old)))
@@ -186,9 +204,16 @@ def documents(draw: Any, schema: Any) -> Any:
         extra = draw(st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["x", 1]), max_size=1))
         return {**extra, **found}
     if kind == "array":
-        return draw(st.lists(documents(schema["items"]), max_size=3))
-    simple = {"integer": st.integers(-5, 5), "number": st.sampled_from([-1.5, 0, 0.5, 2, 3]),
-              "string": st.text("ab", max_size=3), "boolean": st.booleans()}  # fmt: skip
+        size = draw(st.sampled_from([schema.get("minItems", 0), schema.get("maxItems", 3)]))
+        return draw(st.lists(documents(schema["items"]), min_size=size, max_size=size))
+    edges = st.sampled_from([schema.get(name, 0) for name in ("minimum", "maximum", "multipleOf")])
+    sizes = st.sampled_from([schema.get(name, 0) for name in ("minLength", "maxLength")])
+    simple = {
+        "integer": edges | st.integers(-3, 3),
+        "number": edges | st.sampled_from([-1.5, 0, 0.5, 2, 3]),
+        "string": sizes.map(lambda size: "x" * size) | st.text("ab", max_size=3),
+        "boolean": st.booleans(),
+    }
     return draw(simple[kind])
 
 
@@ -199,6 +224,10 @@ def changed(draw: Any, schema: Any) -> Any:
         name: one for name, one in schema.items()
         if name in ("type", "properties", "items", "anyOf", "enum", "required") or draw(st.integers(0, 2))
     }  # fmt: skip
+    for name in ("minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "multipleOf"):
+        if name in found and found[name] > 0 and draw(st.booleans()):
+            step = draw(st.sampled_from([-1, 1]))
+            found[name] = max(found[name] + step, 1)
     if "properties" in found:
         found["properties"] = {
             name: draw(changed(one)) for name, one in found["properties"].items() if draw(st.integers(0, 4))
@@ -219,6 +248,7 @@ def changed(draw: Any, schema: Any) -> Any:
     return found
 
 
+@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.filter_too_much])
 @given(st.data())
 def test_json_that_fitted_fits_after_a_harmless_change(data: st.DataObject) -> None:
     old = data.draw(json_schemas())
