@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import trio
+
 from barnabas.registry.client import RegistryClient
 from barnabas.registry.errors import RegistryError, SchemaError
 from barnabas.registry.formats import Parsed, parse
@@ -26,7 +28,7 @@ __all__ = ["Decoded", "Deserializer", "RegistryError", "SchemaError"]
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A key or value that was read: values that JSON has, the format (`AVRO`, `JSON`, `PROTOBUF`), and the id of the schema."""
+    """A key or value as JSON has it, the format (`AVRO`, `JSON`, `PROTOBUF`) and the id of its schema."""
 
     value: Any
     format: str
@@ -68,7 +70,7 @@ async def parsed_of(client: RegistryClient, schema: Schema) -> Parsed:
     """Understand a schema, together with those that it refers to. Raises SchemaError, RegistryError."""
     known: dict[str, str] = {}
     await _collect(client, schema.references, known, set())
-    return parse(schema, [*known.items()])
+    return await trio.to_thread.run_sync(parse, schema, [*known.items()])  # which takes long for a large one
 
 
 async def _collect(

@@ -6,9 +6,10 @@ kept for a while.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any, TypeVar
 
 import trio
 
@@ -19,7 +20,13 @@ from barnabas.registry.records import Version
 from barnabas.registry.schemas import Reference, Schema
 from barnabas.registry.state import State
 
+T = TypeVar("T")
+
 KEPT_MAX = 1_000
+SCHEMA_CHARACTERS_MAX = 1024 * 1024
+"""Length of a schema; Kafka's limit for a record keeps most topics from larger ones."""
+THREADS_MAX = 2
+"""Schemas that are understood or compared at a time: the interpreter has to do other things."""
 LATEST = -1
 """A version that a reference may have, for the newest one."""
 
@@ -28,16 +35,19 @@ class Parsing:
     """Understands schemas, and remembers those that it has understood."""
 
     def __init__(self) -> None:
+        self._limiter = trio.CapacityLimiter(THREADS_MAX)
         self._kept: dict[tuple[str, str, tuple[Dependency, ...]], Parsed] = {}
 
     async def parse(self, state: State, subject: str, schema: Schema, *, is_new: bool = False) -> Parsed:
         """Understand a schema of a subject. Raises RegistryError."""
+        if len(schema.text) > SCHEMA_CHARACTERS_MAX:
+            raise refusals.too_large()
         try:
             dependencies = tuple(dependencies_of(state, subject, schema.references))
             place = schema.format, schema.text, dependencies
             found = None if is_new else self._kept.get(place)
             if found is None:
-                found = await trio.to_thread.run_sync(partial(parse, schema, dependencies, is_new=is_new))
+                found = await self.beside(partial(parse, schema, dependencies, is_new=is_new))
                 if len(self._kept) >= KEPT_MAX:
                     del self._kept[next(iter(self._kept))]
                 self._kept[place] = found
@@ -50,6 +60,10 @@ class Parsing:
             raise refusals.invalid_schema(
                 f"Invalid schema{references} of type {schema.format}, details: {error}{known}"
             ) from None
+
+    async def beside(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Do work that takes as long as a schema is large, in a thread."""
+        return await trio.to_thread.run_sync(work, *arguments, limiter=self._limiter)
 
     async def of_version(self, state: State, version: Version) -> Parsed:
         """Understand a version that is there. Raises RegistryError."""

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import trio
-
 from barnabas.registry import names, refusals
 from barnabas.registry.formats import Parsed
 from barnabas.registry.parsing import Parsing, pinned
@@ -122,7 +120,7 @@ class Registering:
             references = sorted(
                 dict.fromkeys(schema.references), key=lambda one: (one.name, one.subject, one.version)
             )
-            text = await trio.to_thread.run_sync(parsed.normalized)
+            text = await self._parsing.beside(parsed.normalized)
             return replace(schema, text=text, references=tuple(references)), parsed
         return replace(schema, text=parsed.text), parsed
 
@@ -162,7 +160,7 @@ class Registering:
         compared = versions if level.endswith("_TRANSITIVE") else versions[-1:]
         for one in reversed(compared):
             other = await self._parsing.of_version(state, one)
-            details = await trio.to_thread.run_sync(_differences, level, parsed, other)
+            details = await self._parsing.beside(_differences, level, parsed, other)
             if details:
                 place = f"{{oldSchemaVersion: {one.number}}}", f"{{oldSchema: '{one.schema.text}'}}"
                 return [*details, *place, f"{{compatibility: '{level}'}}"]

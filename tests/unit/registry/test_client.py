@@ -1,0 +1,211 @@
+"""The client of registries, and records read by it, against a registry that answers what the test says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from barnabas.registry.client import RegistryClient
+from barnabas.registry.decoding import Decoded, Deserializer, RegistryError, SchemaError, schema_id_of
+from barnabas.registry.encoding import Serializer
+from barnabas.registry.schemas import Reference, Registered, Schema
+
+USER = '{"type":"record","name":"User","fields":[{"name":"name","type":"string"}]}'
+TEAM = '{"type":"record","name":"Team","fields":[{"name":"lead","type":"User"}]}'
+
+
+@dataclass
+class Standin:
+    """A registry that answers by a table, and remembers what it was asked."""
+
+    answers: dict[str, Any]
+    port: int = 0
+    asked: list[str] = field(default_factory=list)
+    heads: list[bytes] = field(default_factory=list)
+    delay_s: float = 0.0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    async def serve(self, stream: trio.SocketStream) -> None:
+        async with stream:
+            head = b""
+            while b"\r\n\r\n" not in head:
+                head += await stream.receive_some(65536)
+            self.heads.append(head)
+            method, target, _ = head.split(b"\r\n")[0].decode().split(" ")
+            self.asked.append(f"{method} {target}")
+            await trio.sleep(self.delay_s)
+            found = self.answers.get(target, (404, {"error_code": 40403, "message": "Schema not found"}))
+            status, value = found if isinstance(found, tuple) else (200, found)
+            content = value if isinstance(value, bytes) else json.dumps(value).encode()
+            if status:
+                await stream.send_all(b"HTTP/1.1 %d x\r\nContent-Length: %d\r\n\r\n" % (status, len(content)))
+            await stream.send_all(content)
+
+
+@asynccontextmanager
+async def standin(answers: dict[str, Any]) -> AsyncIterator[Standin]:
+    registry = Standin(answers)
+    async with trio.open_nursery() as nursery:
+        [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        registry.port = listener.socket.getsockname()[1]
+        nursery.start_soon(trio.serve_listeners, registry.serve, [listener])
+        yield registry
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("data", "schema_id"),
+    [
+        (b"", None),
+        (b"\0\0\0\0", None),
+        (b"\0\0\0\0\x07", 7),
+        (b"\0\xff\xff\xff\xffx", 2**32 - 1),
+        (b"{}     ", None),
+    ],
+)
+def test_a_frame_is_a_byte_of_0_and_an_id(data: bytes, schema_id: int | None) -> None:
+    assert schema_id_of(data) == schema_id
+
+
+async def test_records_are_read_by_the_schemas_that_they_name() -> None:
+    answers = {
+        "/schemas/ids/1": {"schema": USER},
+        "/schemas/ids/2": {
+            "schema": TEAM,
+            "references": [{"name": "User", "subject": "users", "version": 3}],
+        },
+        "/subjects/users/versions/3?deleted=true": {
+            "subject": "users",
+            "version": 3,
+            "id": 1,
+            "schema": USER,
+        },
+        "/schemas/ids/3": {"schemaType": "JSON", "schema": "{}"},
+    }
+    async with standin(answers) as registry:
+        client = RegistryClient(registry.url)
+        deserializer = Deserializer(client)
+        assert await deserializer.decode(b"\0\0\0\0\x01\x06ann") == Decoded({"name": "ann"}, "AVRO", 1)
+        assert await deserializer.decode(b"\0\0\0\0\x02\x06ann") == Decoded(
+            {"lead": {"name": "ann"}}, "AVRO", 2
+        )
+        assert await deserializer.decode(b'\0\0\0\0\x03{"a": 1}') == Decoded({"a": 1}, "JSON", 3)
+        assert await deserializer.decode(b"plain") is None
+        with pytest.raises(SchemaError, match="does not fit its schema"):
+            await deserializer.decode(b"\0\0\0\0\x01\x06a")
+        with pytest.raises(RegistryError, match="Schema not found") as error:
+            await deserializer.decode(b"\0\0\0\0\x09")
+        assert (error.value.status, error.value.code) == (404, 40403)
+        assert len(registry.asked) == 5
+        serializer = await Serializer.of_id(client, 1)
+        assert serializer.encode({"name": "ann"}) == b"\0\0\0\0\x01\x06ann"
+        assert len(registry.asked) == 5
+
+
+async def test_who_asks_for_the_same_schema_at_the_same_time_asks_once() -> None:
+    async with standin({"/schemas/ids/1": {"schema": USER}}) as registry:
+        registry.delay_s = 0.05
+        client = RegistryClient(registry.url)
+        found: list[Schema] = []
+
+        async def ask() -> None:
+            found.append(await client.schema(1))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(5):
+                nursery.start_soon(ask)
+        assert found == [Schema("AVRO", USER)] * 5
+        assert registry.asked == ["GET /schemas/ids/1"]
+
+
+async def test_who_waits_for_one_that_was_cancelled_asks_again() -> None:
+    async with standin({"/schemas/ids/1": {"schema": USER}}) as registry:
+        registry.delay_s = 0.1
+        client = RegistryClient(registry.url)
+
+        async def ask_in_vain() -> None:
+            with trio.move_on_after(0.05):
+                await client.schema(1)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask_in_vain)
+            await trio.testing.wait_all_tasks_blocked()
+            assert await client.schema(1) == Schema("AVRO", USER)
+        assert registry.asked == ["GET /schemas/ids/1"] * 2
+
+
+async def test_references_that_lead_in_a_circle_end() -> None:
+    loop = {"schema": TEAM, "references": [{"name": "User", "subject": "s", "version": 1}]}
+    answers = {
+        "/schemas/ids/1": loop,
+        "/subjects/s/versions/1?deleted=true": {"subject": "s", "version": 1, "id": 1, **loop},
+    }
+    async with standin(answers) as registry:
+        with pytest.raises(SchemaError):
+            await Deserializer(RegistryClient(registry.url)).decode(b"\0\0\0\0\x01x")
+
+
+async def test_what_is_sent_and_asked() -> None:
+    schema = Schema("JSON", "{}", (Reference("a", "b", 1),), {"properties": {}}, {"domainRules": []})
+    plain = {**schema.plain(), "subject": "s/ü", "version": 2, "id": 5}
+    answers = {
+        "/base/subjects/s%2F%C3%BC/versions": {"id": 5},
+        "/base/subjects/s%2F%C3%BC?normalize=true": plain,
+        "/base/subjects/s%2F%C3%BC/versions/latest": plain,
+        "/base/subjects": ["s/ü"],
+    }
+    async with standin(answers) as registry:
+        client = RegistryClient(f"http://ann:p%40ss@127.0.0.1:{registry.port}/base/")
+        assert await client.register("s/ü", schema) == 5
+        found = Registered("s/ü", 2, 5, schema)
+        assert await client.lookup("s/ü", schema, normalize=True) == found
+        assert await client.latest("s/ü") == found
+        assert await client.subjects() == ["s/ü"]
+        assert all(b"Authorization: Basic YW5uOnBAc3M=" in head for head in registry.heads)
+        assert client.url == f"http://127.0.0.1:{registry.port}/base/"
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ((500, {"error_code": 50001, "message": "broken"}), r"broken \(50001\)"),
+        ((502, b"<html>"), "refuses"),
+        ((200, b"<html>"), "no JSON"),
+        ((200, {"nothing": 1}), "no schema"),
+        ((200, {"schema": "{}", "references": [1]}), "a reference is an object"),
+        ((0, b"nonsense\r\n\r\n"), "cannot be asked"),
+        ((0, b""), "cannot be asked"),
+    ],
+)
+async def test_an_answer_that_is_none_is_told(answer: Any, message: str) -> None:
+    async with standin({"/schemas/ids/1": answer}) as registry:
+        with pytest.raises(RegistryError, match=message):
+            await RegistryClient(registry.url).schema(1)
+
+
+async def test_who_does_not_answer_is_not_waited_for_forever() -> None:
+    async with standin({}) as registry:
+        registry.delay_s = 60
+        with pytest.raises(RegistryError, match="not answered in"):
+            await RegistryClient(registry.url, timeout_s=0.1).subjects()
+    with pytest.raises(RegistryError, match="nothing listens there"):
+        await RegistryClient(registry.url).subjects()
+
+
+@pytest.mark.parametrize(
+    "url", ["", "localhost:8081", "ftp://x", "http://", "http://x?y", "http://u:secret@"]
+)
+def test_what_is_no_address_is_told_without_its_password(url: str) -> None:
+    with pytest.raises(ValueError, match="no address of a registry") as error:
+        RegistryClient(url)
+    assert "secret" not in str(error.value)
