@@ -16,6 +16,7 @@ from barnabas.registry.client import RegistryClient
 from barnabas.registry.errors import RegistryError
 from barnabas.registry.schemas import Reference, Schema
 from barnabas.registry.state import State
+from barnabas.testing import RunningBroker
 from tests.support.brokers import Client as Raw
 from tests.support.brokers import running
 from tests.support.registries import refused, registry
@@ -446,3 +447,23 @@ async def _status(port: int, data: bytes) -> int:
             while b"\r\n" not in received and (part := await stream.receive_some(65536)):
                 received += part
     return int(received.split()[1])
+
+
+async def test_a_broker_that_comes_back_finds_its_registry_waiting(tmp_path: Path) -> None:
+    with RunningBroker(data=tmp_path / "data") as process:
+        listen = process.bootstrap
+        async with registry(listen) as client, trio.open_nursery() as nursery:
+            assert await client.register("s", avro(ONE)) == 1
+            await trio.to_thread.run_sync(process.kill)
+            assert await client.subjects() == ["s"]  # from memory
+            patient = RegistryClient(client.url, timeout_s=60)
+            done = trio.Event()
+
+            async def add() -> None:
+                assert await patient.register("s", avro(TWO)) == 2
+                done.set()
+
+            nursery.start_soon(add)
+            with RunningBroker(data=tmp_path / "data", listen=listen):
+                await done.wait()
+                assert await client.ask("GET", "/subjects/s/versions") == [1, 2]

@@ -143,7 +143,9 @@ class RegistryClient:
                 status, data = await self._exchange(method, self._path + path, content)
         except trio.TooSlowError:
             raise RegistryError(0, 0, f"{self.url} has not answered in {self._timeout_s:g} s") from None
-        except (OSError, trio.BrokenResourceError, h11.RemoteProtocolError) as error:
+        except h11.RemoteProtocolError as error:
+            raise RegistryError(0, 0, f"{self.url} cannot be asked: it does not answer over HTTP") from error
+        except (OSError, trio.BrokenResourceError) as error:
             cause = error.__cause__ or error
             raise RegistryError(0, 0, f"{self.url} cannot be asked: {reason_of(cause)}") from error
         try:

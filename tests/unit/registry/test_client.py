@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,19 +37,23 @@ class Standin:
 
     async def serve(self, stream: trio.SocketStream) -> None:
         async with stream:
-            head = b""
-            while b"\r\n\r\n" not in head:
-                head += await stream.receive_some(65536)
-            self.heads.append(head)
-            method, target, _ = head.split(b"\r\n")[0].decode().split(" ")
-            self.asked.append(f"{method} {target}")
-            await trio.sleep(self.delay_s)
-            found = self.answers.get(target, (404, {"error_code": 40403, "message": "Schema not found"}))
-            status, value = found if isinstance(found, tuple) else (200, found)
-            content = value if isinstance(value, bytes) else json.dumps(value).encode()
-            if status:
-                await stream.send_all(b"HTTP/1.1 %d x\r\nContent-Length: %d\r\n\r\n" % (status, len(content)))
-            await stream.send_all(content)
+            with suppress(trio.BrokenResourceError):  # of one who does not wait
+                await self._answer(stream)
+
+    async def _answer(self, stream: trio.SocketStream) -> None:
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += await stream.receive_some(65536)
+        self.heads.append(head)
+        method, target, _ = head.split(b"\r\n")[0].decode().split(" ")
+        self.asked.append(f"{method} {target}")
+        await trio.sleep(self.delay_s)
+        found = self.answers.get(target, (404, {"error_code": 40403, "message": "Schema not found"}))
+        status, value = found if isinstance(found, tuple) else (200, found)
+        content = value if isinstance(value, bytes) else json.dumps(value).encode()
+        if status:
+            await stream.send_all(b"HTTP/1.1 %d x\r\nContent-Length: %d\r\n\r\n" % (status, len(content)))
+        await stream.send_all(content)
 
 
 @asynccontextmanager
