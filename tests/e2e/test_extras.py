@@ -66,7 +66,9 @@ def test_certificates_for_a_demonstration_need_the_extra_for_security(tmp_path):
 def test_each_package_is_in_its_extra():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     for package, extra in EXTRAS.items():
-        assert any(row.startswith(package.replace("_", "-")) for row in project["optional-dependencies"][extra])
+        assert any(
+            row.startswith(package.replace("_", "-")) for row in project["optional-dependencies"][extra]
+        )
         assert not any(row.startswith(package) for row in project["dependencies"])
 
 
