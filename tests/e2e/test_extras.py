@@ -75,3 +75,10 @@ def test_each_package_is_in_its_extra():
 def test_another_module_that_is_missing_is_no_extra():
     assert explain(ModuleNotFoundError("no", name="barnabas.nothing")) is None
     assert "[pages]" in (explain(ModuleNotFoundError("no", name="jinja2.ext")) or "")
+
+
+def test_a_registry_needs_its_extra():
+    code, lines = serve_without("--ephemeral", "--listen", "127.0.0.1:0", "--registry", "127.0.0.1:0")
+    assert code != 0
+    assert len(lines) == 1
+    assert "pip install 'barnabas[registry]'" in lines[0]

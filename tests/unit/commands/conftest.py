@@ -53,7 +53,7 @@ def _nobody_at_a_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Non
     """Have no terminal to ask at, and no profiles and variables of whoever runs the tests."""
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    for name in ("BARNABAS_BOOTSTRAP", "BARNABAS_PROFILE", "BARNABAS_PASSWORD"):
+    for name in ("BARNABAS_BOOTSTRAP", "BARNABAS_PROFILE", "BARNABAS_PASSWORD", "BARNABAS_REGISTRY"):
         monkeypatch.delenv(name, raising=False)
 
 

@@ -1,0 +1,168 @@
+"""`barnabas registry`, and `produce` and `consume` with schemas, against a broker in a thread."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from barnabas.cli import main
+from barnabas.testing import KafkaBroker
+from barnabas.testing.in_process import start_thread
+from barnabas.testing.running import import_path
+
+ORDER = '{"type":"record","name":"Order","fields":[{"name":"id","type":"string"},{"name":"n","type":"int","default":1}]}'
+PLACE = 'syntax = "proto3"; message Place { string name = 1; }'
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[KafkaBroker]:
+    with start_thread({"group.initial.rebalance.delay.ms": "0"}) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def registry(broker: KafkaBroker) -> Iterator[str]:
+    """A registry in a process; its address. It ends well at a signal."""
+    command = [
+        sys.executable,
+        "-m",
+        "barnabas",
+        "registry",
+        "-b",
+        broker.bootstrap,
+        "--listen",
+        "127.0.0.1:0",
+    ]
+    environment = {**os.environ, "PYTHONPATH": import_path()}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        words = process.stdout.readline().split()
+        assert words[:4] == ["barnabas", "registry", "is", "ready:"]
+        yield words[4].removeprefix("registry=")
+        process.terminate()
+        assert process.wait(20) == 0
+
+
+@pytest.fixture
+def run(broker: KafkaBroker, registry: str, capfd: pytest.CaptureFixture[str], monkeypatch) -> Run:
+    """Run a command in this process: exit code, standard output, standard error."""
+    monkeypatch.setenv("BARNABAS_BOOTSTRAP", broker.bootstrap)
+    monkeypatch.setenv("BARNABAS_REGISTRY", registry)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        capfd.readouterr()
+        code = main(arguments)
+        said = capfd.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+def test_records_go_through_schemas_as_json(broker: KafkaBroker, run: Run, tmp_path: Path) -> None:
+    broker.create_topic("orders")
+    (tmp_path / "order.avsc").write_text(ORDER)
+    (tmp_path / "place.proto").write_text(PLACE)
+    schemas = "--value-schema", str(tmp_path / "order.avsc"), "--key-schema", str(tmp_path / "place.proto")
+    assert run("produce", "orders", '{"id":"a"}', "-k", '{"name":"Rome"}', *schemas)[0] == 0
+    assert run("produce", "orders", '{"id":"b","n":2}', "--value-schema", "latest", "-q")[0] == 0
+    assert run("produce", "orders", "", "-Z", "--value-schema", "latest", "-q")[0] == 0
+    assert run("produce", "orders", "plain", "-q")[0] == 0
+    code, said, _ = run("consume", "orders", "-q", "-f", "%k=%s\\n", "-Z", "null")
+    assert code == 0
+    assert said.splitlines() == [
+        '{"name": "Rome"}={"id": "a", "n": 1}', 'null={"id": "b", "n": 2}', "null=null", "null=plain",
+    ]  # fmt: skip
+    assert run("consume", "orders", "-q", "--value", '"n": 2')[1] == '{"id": "b", "n": 2}\n'
+
+    broker.create_topic("copies")
+    code, lines, _ = run("consume", "orders", "-q", "--json", "-n", "2")
+    assert [json.loads(line)["value"] for line in lines.splitlines()] == [
+        {"id": "a", "n": 1},
+        {"id": "b", "n": 2},
+    ]
+    (tmp_path / "lines").write_text(lines)
+    order = "--value-schema", str(tmp_path / "order.avsc")
+    code, _, error = run("produce", "copies", "--input-json", "-f", str(tmp_path / "lines"), *order)
+    assert code == 0, error
+    assert run("consume", "copies", "-q", "-f", "%s\\n")[1] == '{"id": "a", "n": 1}\n{"id": "b", "n": 2}\n'
+
+
+def test_texts_need_no_quotes_also_those_that_look_like_numbers(
+    broker: KafkaBroker, run: Run, tmp_path: Path
+) -> None:
+    broker.create_topic("texts")
+    (tmp_path / "text.avsc").write_text('"string"')
+    assert run("produce", "texts", "ann", "5", '"six"', "--value-schema", str(tmp_path / "text.avsc"))[0] == 0
+    assert run("consume", "texts", "-q")[1] == '"ann"\n"5"\n"six"\n'
+
+
+def test_what_does_not_fit_is_told_with_its_place(broker: KafkaBroker, run: Run, tmp_path: Path) -> None:
+    broker.create_topic("poison")
+    (tmp_path / "order.avsc").write_text(ORDER)
+    value = "--value-schema", str(tmp_path / "order.avsc")
+    code, _, error = run("produce", "poison", '{"id":"a"}', '{"id":7}', *value)
+    assert (code, error) == (1, "barnabas produce: record 2: id is no string\n")
+    broker.produce("poison", {"value": {"base64": "AAAAI/8="}})
+    code, _, error = run("consume", "poison", "-q")
+    assert code == 1
+    assert error == "barnabas consume: poison partition 0 offset 1: Schema 9215 not found (40403)\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--value-schema", "latest"],
+            "schema latest of nothing-value: Subject 'nothing-value' not found. (40401)",
+        ),
+        (["--value-schema", "99"], "schema 99 of nothing-value: Schema 99 not found (40403)"),
+        (
+            ["--value-schema", "x.xsd"],
+            "x.xsd: a schema's file ends with .avsc, .json, .proto; or give an id, or latest",
+        ),
+        (["--value-schema", "no.avsc"], "no.avsc: No such file or directory"),
+        (
+            ["--value-schema", "1", "--registry", "nowhere"],
+            "--registry: 'nowhere' is no address of a registry",
+        ),
+        (["--value-schema", "1", "--registry", "http://127.0.0.1:1"], "http://127.0.0.1:1 cannot be asked"),
+    ],
+)
+def test_a_schema_that_cannot_be_had_is_one_line(
+    broker: KafkaBroker, run: Run, arguments: list[str], message: str
+) -> None:
+    code, _, error = run("produce", "nothing", "x", *arguments)
+    assert code in (1, 2)
+    assert message in error.splitlines()[0]
+
+
+def test_a_schema_needs_a_registry(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BARNABAS_REGISTRY")
+    code, _, error = run("produce", "nothing", "x", "--value-schema", "1")
+    assert code == 2
+    assert "need --registry" in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--login"], "--login has users log in to the broker as the registry does"),
+        (["--listen", "0.0.0.0:0"], "could change every schema"),
+        (["--listen", "nothing"], "not of the form HOST:PORT"),
+        (["--listen-cert", "/nowhere.pem"], "the registry's certificate '/nowhere.pem'"),
+    ],
+)
+def test_a_registry_that_cannot_be_served_says_so(run: Run, arguments: list[str], message: str) -> None:
+    code, _, error = run(
+        "registry", *(arguments if "--listen" in arguments else ["--listen", "localhost:0", *arguments])
+    )
+    assert code == 1
+    assert len(error.splitlines()) == 1
+    assert message in error
