@@ -207,7 +207,7 @@ async def test_modes(tmp_path: Path) -> None:
         assert await client.ask("GET", "/mode") == {"mode": "READWRITE"}
         await client.ask("PUT", "/mode/s", {"mode": "READONLY"})
         assert await client.ask("GET", "/mode/s") == {"mode": "READONLY"}
-        read_only = (422, 42205, "Subject s in context . is in read-only mode")
+        read_only = (422, 42205, "Subject s in context  is in read-only mode")
         assert await refused(client, "POST", "/subjects/s/versions", {"schema": TWO}) == read_only
         assert await refused(client, "DELETE", "/subjects/s") == read_only
         assert await client.register("s", avro(ONE)) == 1  # it is there

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from barnabas.registry import names
 from barnabas.registry.errors import RegistryError
 
 LEVELS = (
@@ -109,9 +110,10 @@ def not_permitted(text: str) -> RegistryError:
     return RegistryError(422, 42205, text)
 
 
-def read_only(subject: str, context: str) -> RegistryError:
-    """The mode forbids changes."""
-    return not_permitted(f"Subject {subject} in context {context} is in read-only mode")
+def wrong_mode(subject: str | None, what: str) -> RegistryError:
+    """The mode of a subject, or with None that of all, forbids it; `what` says which mode is there, or is not."""
+    context, _ = names.split(subject or "")
+    return not_permitted(f"Subject {subject} in context {names.join(context, '')} is {what} mode")
 
 
 def referred_to(subject: str, version: int) -> RegistryError:

@@ -198,12 +198,10 @@ def _id(state: State, subject: str, wanted: Wanted, schema: Schema) -> int:
 
 def _check_mode(state: State, subject: str, schema_id: int | None) -> None:
     """Raise RegistryError where the mode of a subject forbids new schemas, or those with an id."""
-    mode, context = state.mode(subject), names.context_of(subject)
+    mode = state.mode(subject)
     if mode in ("READONLY", "READONLY_OVERRIDE"):
-        raise refusals.read_only(subject, context)
+        raise refusals.wrong_mode(subject, "in read-only")
     if schema_id is not None and mode != "IMPORT":
-        raise refusals.not_permitted(f"Subject {subject} in context {context} is not in import mode")
+        raise refusals.wrong_mode(subject, "not in import")
     if schema_id is None and mode == "IMPORT":
-        raise refusals.not_permitted(
-            f"Subject {subject} in context {context} is in import mode: a schema needs an id"
-        )
+        raise refusals.wrong_mode(subject, "not in read-write")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from barnabas.registry import names, refusals
+from barnabas.registry import refusals
 from barnabas.registry.records import Record, Version, schema_record, schema_tombstone, subject_record
 from barnabas.registry.state import State
 from barnabas.registry.store import Store
@@ -67,7 +67,7 @@ class Removing:
 
 def _check_mode(state: State, subject: str) -> None:
     if state.mode(subject) in ("READONLY", "READONLY_OVERRIDE"):
-        raise refusals.read_only(subject, names.context_of(subject))
+        raise refusals.wrong_mode(subject, "in read-only")
 
 
 def _version(state: State, subject: str, number: int, *, permanent: bool) -> Version:

@@ -32,7 +32,7 @@ class Setting:
 
         async def decide(state: State) -> tuple[Sequence[Record], dict[str, Any]]:
             if state.mode(subject) in ("READONLY", "READONLY_OVERRIDE"):
-                raise refusals.read_only(str(subject), names.context_of(subject or ""))
+                raise refusals.wrong_mode(subject, "in read-only")
             value = {**state.configs.get(subject, {}), **given}
             shown = {name: one for name, one in value.items() if name != "compatibilityLevel"}
             if "compatibilityLevel" in value:
@@ -48,7 +48,7 @@ class Setting:
             if subject is not None and subject not in state.configs:
                 raise refusals.subject_not_found(subject)
             if state.mode(subject) in ("READONLY", "READONLY_OVERRIDE"):
-                raise refusals.read_only(str(subject), names.context_of(subject or ""))
+                raise refusals.wrong_mode(subject, "in read-only")
             was = state.configs.get(subject) or state.config(subject)
             records = [subject_record("CONFIG", subject, None)] if subject in state.configs else []
             return records, dict(was)
