@@ -413,6 +413,22 @@ async def test_a_topic_that_would_lose_schemas_is_refused(
                 pass
 
 
+async def test_a_topic_that_begins_anew_is_read_anew(tmp_path: Path) -> None:
+    async with running([tmp_path]) as broker, registry(address_of(broker)) as client:
+        await client.register("s", avro(ONE))
+        async with open_client(address_of(broker)) as other:
+            admin = Admin(other)
+            assert await admin.delete_topics(["_schemas"]) == {"_schemas": None}
+            wanted = NewTopic("_schemas", 1, 1, {"cleanup.policy": "compact"})
+            with trio.fail_after(30):
+                while (await admin.create_topics([wanted]))["_schemas"] is not None:
+                    await trio.sleep(0.05)
+                while await client.subjects():
+                    await trio.sleep(0.05)
+        assert await client.register("t", avro(TWO)) == 1
+        assert await client.subjects() == ["t"]
+
+
 async def test_pages_in_a_browser_and_malformed_requests_are_refused(tmp_path: Path) -> None:
     async with running([tmp_path]) as broker, registry(address_of(broker)) as client:
         port = int(client.url.rpartition(":")[2])

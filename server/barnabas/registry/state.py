@@ -25,6 +25,10 @@ class State:
     """Schemas, settings and modes."""
 
     def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything."""
         self.subjects: dict[str, dict[int, Version]] = {}
         """Versions of each subject in their order, also deleted ones."""
         self.configs: dict[str | None, dict[str, Any]] = {}

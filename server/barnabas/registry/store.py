@@ -18,6 +18,8 @@ import trio
 from barnabas.client import (
     ClientError,
     ConsumerSettings,
+    LogTruncatedError,
+    OffsetOutOfRangeError,
     ProducerFencedError,
     ProducerSettings,
     RecordTooLargeError,
@@ -153,9 +155,7 @@ class Store:
 
     async def _follow(self, *, task_status: trio.TaskStatus[None]) -> None:
         """Read all that was ever committed, and what is to come."""
-        settings = ConsumerSettings(
-            offset_reset="earliest", isolation="read_committed", is_auto_committing=False
-        )
+        settings = ConsumerSettings(offset_reset="none", isolation="read_committed", is_auto_committing=False)
         has_started = False
         while True:
             try:
@@ -166,6 +166,7 @@ class Store:
                     if self._read >= 0:
                         consumer.seek(self._place, self._read + 1)
                     else:
+                        consumer.seek_to_beginning(self._place)
                         ends = await consumer.end_offsets([self._place])
                         while records := await consumer.receive_until(ends):
                             self._apply(records)
@@ -175,6 +176,10 @@ class Store:
                         task_status.started()
                     while True:
                         self._apply(await consumer.receive_batch())
+            except (OffsetOutOfRangeError, LogTruncatedError) as error:
+                log.warning("topic %s is not what it was: %s; it is read anew", self.topic, error)
+                self.state.clear()
+                self._read = -1
             except ClientError as error:
                 if not has_started:
                     raise
