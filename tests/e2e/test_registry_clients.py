@@ -46,10 +46,10 @@ message Stop { string name = 1; } }"""
 class Stack:
     """A broker with its registry, as one command starts them."""
 
-    def __init__(self, bootstrap: str, url: str) -> None:
+    def __init__(self, bootstrap: str, url: str, client: SchemaRegistryClient) -> None:
         self.bootstrap = bootstrap
         self.url = url
-        self.client = SchemaRegistryClient({"url": url})
+        self.client = client
 
     def exchanged(self, topic: str, *values: bytes) -> list[bytes]:
         """Send values through the broker."""
@@ -86,7 +86,8 @@ class Stack:
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     data = tmp_path_factory.mktemp("registry") / "data"
     broker = _start(data, "group.initial.rebalance.delay.ms=0", options=["--registry", "127.0.0.1:0"])
-    yield Stack(broker.bootstrap, broker.registry_url)
+    with SchemaRegistryClient({"url": broker.registry_url}) as client:
+        yield Stack(broker.bootstrap, broker.registry_url, client)
     assert broker.stop() == 0
 
 
