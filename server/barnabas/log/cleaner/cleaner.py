@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from itertools import zip_longest
 
 from barnabas.errors import StorageError
 from barnabas.log.cleaner.cleaning import CleaningAbortedError, CleaningTask, CleaningTotals, Source, Throttle
@@ -123,8 +124,8 @@ class LogCleaner:
         )
         wants_first = config.max_compaction_lag_ms < (1 << 62)
         facts = []
-        for segment in partition_log.segments:
-            is_dirty = segment.base_offset >= dirty_offset and segment is not partition_log.active
+        for segment, following in zip_longest(partition_log.segments, partition_log.segments[1:]):
+            is_dirty = following is not None and following.base_offset > dirty_offset
             facts.append(
                 SegmentFacts(
                     segment.base_offset,

@@ -293,6 +293,18 @@ def test_old_records_are_cleaned_in_any_case(tmp_path):
     assert [value for _, _, value in contents(log)] == [b"2"]
 
 
+def test_a_segment_that_is_dirty_in_part_grows_old_with_its_first_record(tmp_path):
+    broker = Broker(tmp_path, max_compaction_lag_ms=5_000, min_cleanable_dirty_ratio=1.0, cleanup_policy=COMPACTED["cleanup_policy"])
+    log = broker.log()
+    for value in (b"1", b"2", b"3"):
+        write(log, (b"k", value))
+    log.roll()
+    log.delete_records_before(1)
+    assert cleaner(broker).next_task(NOW_MS + 5_000) is None
+    clean(broker, NOW_MS + 5_001)
+    assert [value for _, _, value in contents(log)] == [b"3"]
+
+
 def test_the_dirtiest_log_is_cleaned_first(broker):
     for name, share in (("a", 10), ("b", 2)):
         log = broker.log(name)
