@@ -120,13 +120,15 @@ class Producer:
 
     def has_all(self, first_sequence: int, last_sequence: int, high_watermark: int) -> bool:
         """Say whether all of these sequence numbers are known to be committed, in batches that are not remembered."""
-        if not self.batches or self.first_sequence < 0:
+        if not self.batches:
             return False
         oldest = self.batches[0]
         before = (oldest.first_sequence - self.first_sequence) & SEQUENCE_MAX
         first = (first_sequence - self.first_sequence) & SEQUENCE_MAX
         last = (last_sequence - self.first_sequence) & SEQUENCE_MAX
-        return first <= last < before and oldest.base_offset <= high_watermark
+        known = (self.last_sequence - self.first_sequence) & SEQUENCE_MAX
+        # After a gap the oldest may still be from before it: all that is known to be there is remembered then.
+        return first <= last < before <= known and oldest.base_offset <= high_watermark
 
     def take(self, batch: ProducedBatch) -> None:
         """Remember a batch that has been appended, and not more than the last five."""

@@ -4,7 +4,7 @@ import pytest
 
 from barnabas.errors import RequestError
 from barnabas.log.errors import Code
-from barnabas.log.producers import ProducerState, is_end_marker
+from barnabas.log.producers import ProducedBatch, Producer, ProducerState, is_end_marker
 from barnabas.records.batch import SEQUENCE_MAX, read_header
 from barnabas.records.building import encode_batch
 from barnabas.records.control import ControlType, EndMarker
@@ -106,6 +106,41 @@ def test_what_is_known_to_be_there_wraps_with_the_sequence_numbers(partition):
     for n in range(SEQUENCE_MAX - 3, SEQUENCE_MAX):
         assert partition.refuses(data(n), high_watermark=8) == Code.DUPLICATE_SEQUENCE_NUMBER
     assert partition.refuses(data(SEQUENCE_MAX - 4), high_watermark=8) == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_batch_without_a_sequence_ends_what_is_known_to_be_there(partition):
+    """It may come from a log that was written elsewhere: no client's has a producer and no sequence."""
+    for n in range(10, 13):
+        partition.append(data(n))
+    partition.append(data(-1), from_client=False)
+    for sequence in (3, 9, 14):
+        assert partition.refuses(data(sequence), high_watermark=4) == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+@pytest.mark.parametrize("count", range(1, 7))
+def test_what_is_ahead_of_a_producer_is_no_duplicate_after_a_gap(partition, count):
+    """A leader that had forgotten the producer took what its follower has as a gap; then the follower leads."""
+    for n in range(6):
+        partition.append(data(n))
+    for n in range(20, 20 + count):
+        partition.append(data(n), from_client=False)
+    end = partition.end
+    for sequence in (6, 19, 21 + count, 1 << 20, SEQUENCE_MAX):
+        code = partition.refuses(data(sequence), high_watermark=end)
+        assert code == Code.OUT_OF_ORDER_SEQUENCE_NUMBER, sequence
+    assert partition.append(data(20 + count)) == (end, end)
+
+
+@pytest.mark.parametrize("last", [1 << 30, (1 << 30) + 1])
+def test_what_is_known_to_be_there_is_half_of_all_sequences_at_most(last):
+    """Otherwise what is ahead of the producer would count as being behind it."""
+    producer = Producer(PID, 0)
+    producer.take(ProducedBatch(0, 0, 0, 1_000))
+    producer.take(ProducedBatch(last - 5, last - 5, last - 6, 1_000))
+    for n in range(last - 4, last + 1):
+        producer.take(ProducedBatch(n, n, 0, 1_000))
+    assert producer.has_all(0, 0, 1 << 40) is (last == 1 << 30)
+    assert not producer.has_all(last + 1, last + 9, 1 << 40)
 
 
 def test_part_of_an_old_batch_is_no_duplicate(partition):
