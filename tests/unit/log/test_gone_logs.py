@@ -410,3 +410,20 @@ def test_a_batch_that_ends_too_far_has_no_entry_wherever_its_largest_time_is(
     assert segment.offset_index.last_offset == (last if is_indexed else -1)
     segment.seal()
     assert segment.time_index.last() == (NOW_MS + 5, timestamp_offset)
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_log_file_that_is_gone_is_missed_whether_it_is_open_or_not(is_open: bool) -> None:
+    broker = broker_of(segment_bytes=150)
+    log = filled(broker, 5)
+    first, active = log.segments[0], log.active
+    assert log.missing_file(all_segments=True) is None
+    for segment in log.segments:
+        if not is_open:
+            segment.release()  # as of many files some are closed
+    disk: Any = broker.disk
+    disk.remove(first.path(names.LOG))
+    assert log.missing_file() is None
+    assert log.missing_file(all_segments=True) == first.path(names.LOG)
+    disk.remove(active.path(names.LOG))
+    assert log.missing_file() == active.path(names.LOG)

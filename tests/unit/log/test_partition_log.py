@@ -342,3 +342,17 @@ def test_a_reader_that_is_behind_finds_what_is_there_when_it_asks_again(log, max
         if step % 17 == 16:
             log.roll()
     assert len(log.segments) > 5
+
+
+def test_control_records_that_end_no_transaction_are_none_of_a_producers_batches(tmp_path):
+    """Later releases may have types of their own."""
+    log = Broker(tmp_path).log()
+    unknown = (0).to_bytes(2, "big") + (9).to_bytes(2, "big")
+    for offset, control in enumerate((False, True)):
+        raw = batch(
+            b"v", key=unknown, producer_id=7, producer_epoch=3, base_sequence=4 + offset, control=control
+        )
+        rebase(raw, 0, offset, 0)
+        log.append_as_follower(raw, now_ms=NOW_MS)
+    producer = log.producers.get(7)
+    assert (producer.last_sequence, producer.last_offset) == (4, 0)

@@ -294,7 +294,12 @@ def test_old_records_are_cleaned_in_any_case(tmp_path):
 
 
 def test_a_segment_that_is_dirty_in_part_grows_old_with_its_first_record(tmp_path):
-    broker = Broker(tmp_path, max_compaction_lag_ms=5_000, min_cleanable_dirty_ratio=1.0, cleanup_policy=COMPACTED["cleanup_policy"])
+    broker = Broker(
+        tmp_path,
+        max_compaction_lag_ms=5_000,
+        min_cleanable_dirty_ratio=1.0,
+        cleanup_policy=COMPACTED["cleanup_policy"],
+    )
     log = broker.log()
     for value in (b"1", b"2", b"3"):
         write(log, (b"k", value))
