@@ -16,41 +16,6 @@ RUNS_SOURCES = True
 """Stand-ins here are for classes that may be compiled, where nothing else is taken for them."""
 
 
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [
-        ("", 0),
-        ("a", 97),
-        ("hello", 99162322),
-        ("Aa", 2112),
-        ("BB", 2112),
-        ("polygenelubricants", -(2**31)),
-        ("my-group", -1_906_497_762),
-    ],
-)
-def test_the_hash_is_javas(text: str, number: int) -> None:
-    assert java_hash(text) == number
-
-
-@pytest.mark.parametrize(
-    ("text", "count", "partition"),
-    [
-        ("polygenelubricants", 50, 0),
-        ("my-group", 50, 12),
-        ("zzzzzzzz", 50, 12),
-        ("\U0001f600g", 50, 22),
-        ("hello", 50, 22),
-        ("hello", 1, 0),
-        ("a", 97, 0),
-        ("a", 98, 97),
-    ],
-)
-def test_a_negative_hash_counts_by_its_absolute_value_and_the_least_one_as_none(
-    text: str, count: int, partition: int
-) -> None:
-    assert partition_for(text, count) == partition
-
-
 @pytest.mark.parametrize(("more", "is_remembered"), [(-1, True), (0, True), (1, False)])
 def test_long_ids_take_no_memory(more: int, is_remembered: bool) -> None:
     before, text = _remembered.cache_info(), f"{more}".rjust(REMEMBERED_LENGTH_MAX + more, "i")
