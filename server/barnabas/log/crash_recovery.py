@@ -158,7 +158,6 @@ class CrashRecovery:
         self,
         segments: list[Segment],
         epochs: LeaderEpochs,
-        producers: ProducerState,
         snapshots: ProducerSnapshots,
         end_offset: int,
     ) -> int:
@@ -173,7 +172,6 @@ class CrashRecovery:
         leave_undecided(self._disk, self._directory, self._log_start_offset)
         segments.clear()
         epochs.clear()
-        producers.clear(self._log_start_offset)
         return self._log_start_offset
 
     def _set_aside(self, segment: Segment, snapshots: ProducerSnapshots) -> None:

@@ -147,7 +147,7 @@ class Loader:
         if not is_clean:
             end_offset = self.recovery.recover(segments, epochs, producers, snapshots)
         if end_offset < self._log_start_offset:
-            end_offset = self.recovery.begin_empty(segments, epochs, producers, snapshots, end_offset)
+            end_offset = self.recovery.begin_empty(segments, epochs, snapshots, end_offset)
         if not segments:
             segments.append(Segment.create(self._disk, self.pool, self.directory, end_offset, self.config))
         log_start_offset = max(self._log_start_offset, segments[0].base_offset)

@@ -9,8 +9,9 @@ from random import Random
 import pytest
 
 from barnabas.errors import StorageError
-from barnabas.log.creating import KEPT_OPEN_MAX, Wanted
+from barnabas.log.creating import KEPT_OPEN_MAX, THREADS, Creation, Wanted
 from barnabas.log.format import names
+from barnabas.log.workers import OsWorkers
 from barnabas.testing.memory_disk import MemoryDisk
 from tests.support.logs import NOW_MS, TOPIC_ID, Broker, append, batch, read_all
 
@@ -164,3 +165,13 @@ def test_a_removal_ends_where_it_is_cancelled_and_a_later_start_goes_on():
     broker.start(NOW_MS)
     assert broker.manager.remove_due(NOW_MS) == COUNT - 10
     broker.manager.close()
+
+
+@pytest.mark.parametrize("count", [1, THREADS, 2 * THREADS])
+def test_a_defect_in_one_of_the_threads_ends_the_making_of_all(count):
+    class Defective:
+        def make(self, disk: object, *, stays_open: bool) -> None:
+            raise RuntimeError("a defect")
+
+    with pytest.raises(RuntimeError, match="a defect"):
+        Creation(MemoryDisk(), OsWorkers(), [Defective()] * count).run()

@@ -61,6 +61,25 @@ def test_a_log_that_lost_all_but_its_start_begins_there(is_there: bool) -> None:
     assert append(log, batch(b"v")).base_offset == 7
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_log_that_ends_before_its_start_knows_none_of_its_producers(is_clean: bool) -> None:
+    broker = broker_of()
+    log = broker.log()
+    append(log, batch(b"v", producer_id=7, producer_epoch=0, base_sequence=0))
+    if is_clean:
+        broker.manager.close()
+    else:
+        broker.crash()
+    disk: Any = broker.disk
+    disk.replace("/d/log-start-offset-checkpoint", encode_offsets({("t", 0): 9}), sync=True)
+    broker.start()
+    log = broker.log()
+    assert (log.log_start_offset, log.log_end_offset) == (9, 9)
+    assert log.producers.get(7) is None
+    assert log.producers.end_offset == 9
+    assert log.epochs.entries == []
+
+
 @pytest.mark.parametrize(
     "name", ["00000000000000000000.log.damaged-copy", "00000000000000000000.log.damaged-", "7", "x.damaged-3"]
 )

@@ -134,6 +134,43 @@ async def test_with_nothing_to_ask_it_looks_again_after_the_backoff(
     assert len(leader.looks) > 1
 
 
+async def test_where_all_partitions_have_failed_it_waits_for_the_first_that_may_be_asked_again(
+    autojump_clock: Any,
+) -> None:
+    """However long the broker has been running."""
+    leader = Timed()
+    follower = Follower(leader, **SETTINGS)
+    leader.errors = dict.fromkeys(range(PARTITIONS), ErrorCode.UNKNOWN_SERVER_ERROR)
+    await trio.sleep(1_000)
+    await follower.follow()
+    async with follower.fetching():
+        await trio.sleep(2)
+    assert gaps([when for when, _ in leader.times])[0] == pytest.approx(0.3, abs=0.01)
+
+
+async def test_errors_before_the_logs_agree_do_not_lengthen_the_waits_after_it(autojump_clock: Any) -> None:
+    class FailingLater(Timed):
+        async def ask(self, broker_id: int, request: Any, **named: Any) -> Any:
+            if isinstance(request, FetchRequest) and not self.fetches():
+                self.errors = {0: ErrorCode.UNKNOWN_LEADER_EPOCH}
+            return await super().ask(broker_id, request, **named)
+
+    leader = FailingLater(11)
+    follower = Follower(leader, **SETTINGS)
+    leader.append(0, b"x")
+    await follower.follow()
+    for index in (1, 2):
+        follower.fetchers.stop(follower.of(index))
+    follower.of(0).log.append_as_follower(at(0, b"x", 5), now_ms=0)
+    leader.answer_epochs[0] = (5, 1)
+    leader.errors = {0: ErrorCode.UNKNOWN_LEADER_EPOCH}
+    async with follower.fetching():
+        await trio.sleep(0.5)
+    kinds = [isinstance(one, FetchRequest) for _, one in leader.times]
+    assert kinds[:4] == [False, False, True, True]
+    assert gaps([when for when, _ in leader.times])[:3] == pytest.approx([0.02, 0, 0.02], abs=0.005)
+
+
 # --- what is asked first ------------------------------------------------------------------------------------------
 
 
