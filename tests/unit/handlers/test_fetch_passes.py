@@ -113,6 +113,7 @@ async def test_a_consumer_reads_up_to_what_is_committed(commits: bool, last: byt
     assert (data.partition_index, data.error_code, data.high_watermark) == (0, 0, HIGH_WATERMARK)
     assert (data.last_stable_offset, data.log_start_offset) == (STABLE, START)
     assert (data.aborted_transactions, last_value(data)) == ([] if commits else None, last)
+    assert data.preferred_read_replica == -1
     assert reads.seen == {node.replica: node.replica.growth.committed_bytes}
     assert (reads.size, reads.remaining) == (len(data.records), (1 << 20) - len(data.records))
 
@@ -256,6 +257,7 @@ async def test_a_follower_reads_up_to_the_log_end_and_says_how_far_it_is(is_firs
     data = reads.read_partition("t", wanted(END - 1, epoch=5, last=5))
     assert (data.partition_index, data.high_watermark, last_value(data)) == (0, before, b"8")
     assert (data.last_stable_offset, data.log_start_offset) == (STABLE, START)
+    assert (data.error_code, data.aborted_transactions, data.preferred_read_replica) == (0, None, -1)
     assert reads.seen == {node.replica: node.replica.growth.appended_bytes}
     assert node.replica.follower_epoch(2) == (20 if is_first else -1)
     follower(node, is_first=is_first).read_partition("t", wanted(END, epoch=5, last=5))

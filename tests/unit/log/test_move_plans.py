@@ -85,7 +85,9 @@ def test_what_is_there_is_not_copied_again(log: PartitionLog, move: Move) -> Non
     append(log, batch(b"new"))
     assert planned(move) == [(6, LOG, before, log.active.size)]
     assert (move.copied_end_offset, move.offset_lag) == (8, 1)
-    move.run(move.plan())
+    lags: list[int] = []
+    move.run(move.plan(), lambda _: lags.append(move.offset_lag))
+    assert lags == [1], "never more than before"
     assert (move.copied_end_offset, move.offset_lag, move.size_bytes) == (9, 0, log.size_bytes)
     assert copies(move) == {name: log.disk.read(f"{log.dir}/{name}") for name in copies(move)}
     log.roll()

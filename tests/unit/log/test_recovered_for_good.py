@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.log.damage import SoundBatch, find_sound_batch
 from barnabas.log.epoch_file import load_epochs, save_epochs
 from barnabas.log.epochs import LeaderEpochs
 from barnabas.log.format import names
@@ -98,6 +99,31 @@ def test_a_damaged_batch_at_the_end_that_was_written_whole_is_kept_beside_the_lo
     assert broker.log().log_end_offset == 1
     kept = [entry.name for entry in disk.list("/d/t-0") if names.DAMAGED in entry.name]
     assert kept == ([] if missing else ["00000000000000000000.log.damaged-1"])
+
+
+@pytest.mark.parametrize("rubbish", [1, 2, 61, 300])
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_sound_batch_at_the_very_end_is_found_behind_any_damage(count: int, rubbish: int) -> None:
+    last = batch(b"w") if count else bytearray(encode_batch([], base_offset=0, last_offset=0))
+    rebase(last, 0, 7, 0)
+    file = MemoryDisk().open("/f", create=True)
+    file.write(b"?" * rubbish + last, 0)
+    assert find_sound_batch(file, 0, rubbish + len(last)) == SoundBatch(rubbish, 7)
+    assert find_sound_batch(file, 0, rubbish + len(last) - 1) is None
+
+
+def test_no_file_stays_open_of_what_was_read_before_damage_was_cut_out() -> None:
+    disk = new_disk()
+    broker = broker_on(disk, **SEGMENTS)
+    for n in range(20):
+        append(broker.log(), batch(b"%d" % n, b"x" * 50))
+    path = broker.log().segments[1].path(names.LOG)
+    broker.crash()
+    spoil(disk, path, 70)
+    broker.start()
+    log = broker.log()
+    assert len(log.store.pool) <= len(log.segments)
+    assert {*log.store.pool._queue} <= {*log.segments}
 
 
 def test_an_empty_file_of_epochs_is_nothing_to_warn_of(caplog: pytest.LogCaptureFixture) -> None:

@@ -176,6 +176,17 @@ async def test_before_sessions_each_request_names_everything() -> None:
         assert sum(len(topic.partitions) for topic in peers.asked[-1][0].topics) == 3
 
 
+async def test_a_leader_that_is_an_older_one_by_now_has_no_session_any_more() -> None:
+    """It was started again with a release that has none."""
+    peers, session = Peers(), FetcherSession()
+    it = leader(peers)
+    every = [("t", T_ID, 0), ("u", U_ID, 2), ("t", T_ID, 1)]
+    for version in (12, 6):
+        peers.answers = [response(*every)]
+        assert await it.fetch(ASKS, session, version=version, max_wait_ms=0, changed=[])
+        assert sum(len(topic.partitions) for topic in peers.asked[-1][0].topics) == 3
+
+
 async def test_nothing_is_asked_for_where_nothing_is_wanted() -> None:
     peers, session = Peers(), FetcherSession()
     it = leader(peers)
