@@ -16,6 +16,10 @@ EFFORT ?= 100
 # The whole of the tests runs in four processes, file by file, in the order of tests/conftest.py: also on two cores, as many tests
 # wait for other processes. What ARGS selects runs in one, where a debugger can be used.
 PARALLEL := $(if $(ARGS),,-n 4 --dist loadfile --no-loadscope-reorder)
+# Temporary files of tests are kept in memory where there is room: they sync thousands of times, and no test is about a disk that
+# others keep busy. Whoever has set TMPDIR wants them there.
+IN_MEMORY = if [ -z "$$TMPDIR" ] && [ "$$(( $$(stat -f -c '%a * %S' /dev/shm 2>/dev/null || echo 0) ))" -gt $$((8 << 30)) ]; then \
+	TMPDIR=$$(mktemp -d -p /dev/shm) && export TMPDIR && trap 'rm -rf "$$TMPDIR"' EXIT HUP INT TERM; fi;
 # Four processes import all tests, whose assertions pytest has rewritten: that is kept, also where the environment forbids byte code.
 KEEPING := env -u PYTHONDONTWRITEBYTECODE
 
@@ -47,7 +51,7 @@ setup: $(VENV)/.bytecode $(WITH_CODE)  ## set up all that a broker needs, compil
 	@:
 
 test: $(VENV)/.ready-test kerberos $(WITH_CODE)  ## run the tests (ARGS="-k name ...")
-	$(PYTEST) $(PARALLEL) $(ARGS)
+	@$(IN_MEMORY) $(PYTEST) $(PARALLEL) $(ARGS)
 
 as-macos: $(VENV)/.ready-test kerberos  ## the tests with Linux seen as macOS: docs/design/macos.md (ARGS="tests/unit/network")
 	$(KEEPING) PYTHONPATH="$(CURDIR)/tests/as_macos" $(BIN)/python -m pytest $(PARALLEL) $(ARGS)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from barnabas.wire import registry
 from barnabas.wire.errors import DecodeError
 from barnabas.wire.headers import parse_request_header
+from tests.support.effort import examples
 from tests.support.messages import all_messages, all_names, codec_of, random_message
 
 seeds = st.integers(min_value=0, max_value=(1 << 64) - 1)
@@ -39,7 +40,7 @@ def decode(codec, data, version):
 
 
 @pytest.mark.parametrize("name", all_names())
-@settings(max_examples=2)
+@settings(max_examples=examples(2))
 @given(seed=seeds)
 def test_no_start_of_a_message_is_a_message(name, seed):
     message = all_messages()[name]
@@ -52,7 +53,7 @@ def test_no_start_of_a_message_is_a_message(name, seed):
 
 
 @pytest.mark.parametrize("name", all_names())
-@settings(max_examples=4)
+@settings(max_examples=examples(3))
 @given(seed=seeds)
 def test_damaged_bytes_raise_nothing_but_a_decode_error(name, seed):
     message = all_messages()[name]

@@ -6,13 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.effort import examples
 from tests.support.messages import all_messages, all_names, codec_of, random_message
 
 seeds = st.integers(min_value=0, max_value=(1 << 64) - 1)
 
 
 @pytest.mark.parametrize("name", all_names())
-@settings(max_examples=20)
+@settings(max_examples=examples(8))
 @given(seed=seeds)
 def test_every_message_survives_in_every_version(name, seed):
     message = all_messages()[name]
@@ -26,7 +27,7 @@ def test_every_message_survives_in_every_version(name, seed):
 
 
 @pytest.mark.parametrize("name", all_names())
-@settings(max_examples=2)
+@settings(max_examples=examples(2))
 @given(seed=seeds)
 def test_a_message_can_lie_anywhere_in_a_buffer(name, seed):
     message = all_messages()[name]

@@ -10,6 +10,7 @@ from barnabas.client import ClientError
 from barnabas.errors import StorageError
 from barnabas.testing.simulation.broker import quiet_logs
 from barnabas.testing.simulation.world import World
+from tests.support.effort import EFFORT
 from tests.support.replicating import consume, in_world, produce
 from tests.support.zookeeper_cluster import SESSION_S, ZooKeeperCluster, clustered
 
@@ -46,8 +47,7 @@ async def load(cluster: ZooKeeperCluster, acknowledged: list[bytes], until: trio
             number += 1
 
 
-@pytest.mark.parametrize("victim", ["leader", "controller", "follower"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("seed", "victim"), enumerate(["leader", "controller", "follower"] * EFFORT))
 def test_what_was_acknowledged_outlives_a_broker_that_is_killed(seed: int, victim: str) -> None:
     async def program(world: World) -> None:
         async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
