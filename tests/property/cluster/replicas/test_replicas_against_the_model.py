@@ -242,7 +242,9 @@ class Histories(RuleBasedStateMachine):
     @rule(data=st.data())
     def acknowledge(self, data) -> None:
         """Look whether a request with acks=all is answered by now."""
-        broker, end = data.draw(st.sampled_from(self.waiting[-4:]))
+        self.look(*data.draw(st.sampled_from(self.waiting[-4:])))
+
+    def look(self, broker: int, end: int) -> None:
         replica = self.nodes[broker].replica
         expected = outcome(lambda: self.replicas[broker].acknowledged(end))
         got: object = False
@@ -382,6 +384,8 @@ class Histories(RuleBasedStateMachine):
         self.same(broker)
         if later_ms and self.sent:
             self.carry(self.sent[-1], 3, is_answered=True)
+        for request in [one for one in self.waiting if one[0] == broker]:
+            self.look(*request)
 
     @precondition(lambda self: self.sent)
     @rule(

@@ -189,6 +189,8 @@ def test_acls():
     assert resources.decode_acl_change("/kafka-acl-extended-changes/acl_changes_1", extended) == (
         "PREFIXED", "TOPIC", "p",
     )  # fmt: skip
+    with pytest.raises(ZnodeError):
+        resources.decode_acl_change("/kafka-acl-extended-changes/acl_changes_1", extended.replace(b"1", b"2"))
 
 
 def test_features_of_both_versions():
