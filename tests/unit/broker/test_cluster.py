@@ -47,7 +47,7 @@ async def load(cluster: ZooKeeperCluster, acknowledged: list[bytes], until: trio
             number += 1
 
 
-@pytest.mark.parametrize(("seed", "victim"), enumerate(["leader", "controller", "follower"] * EFFORT))
+@pytest.mark.parametrize(("seed", "victim"), [*enumerate(["leader", "controller", "follower"] * EFFORT)])
 def test_what_was_acknowledged_outlives_a_broker_that_is_killed(seed: int, victim: str) -> None:
     async def program(world: World) -> None:
         async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
