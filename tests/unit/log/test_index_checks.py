@@ -166,3 +166,24 @@ def test_a_position_outside_of_the_segment_hides_no_record_and_takes_no_log_dir_
         read = log.read(2 * n + 1, max_bytes=max_bytes, upper_offset=log.high_watermark)
         assert int.from_bytes(read.to_bytes()[:8], "big") == 2 * n
     broker.manager.close()
+
+
+def test_a_damaged_time_that_is_the_last_after_a_truncation_hides_no_later_one(directory):
+    """The largest timestamp is far from the end, so only the batches from the beginning on say what it is."""
+    broker = Broker(directory, index_interval_bytes=0)
+    for later_ms in (0, 10, 5, 6, 50):
+        append(broker.log(), batch(b"v", timestamp=NOW_MS + later_ms))
+    path = broker.log().active.path(names.TIME_INDEX)
+    broker.manager.close()
+    with open(path, "rb") as file:
+        data = bytearray(file.read())
+    at = data.index((NOW_MS + 10).to_bytes(8, "big"))
+    data[at : at + 8] = (NOW_MS + 11).to_bytes(8, "big")
+    with open(path, "wb") as file:
+        file.write(data)
+    broker.start()
+    log = broker.log()
+    assert log.active.largest_timestamp == NOW_MS + 50
+    log.truncate_to(4, now_ms=NOW_MS)
+    assert log.active.largest_timestamp == NOW_MS + 10
+    broker.manager.close()
