@@ -300,3 +300,10 @@ def test_a_copy_is_left_alone_that_may_be_of_several_topics_or_of_one_that_is_no
 )
 def test_whose_a_name_may_be(name, key, is_of):
     assert MarkedDir("/a", name, "t", 0).may_be_of(key) is is_of
+
+
+@pytest.mark.parametrize("lost", DIRS)
+def test_a_copy_is_left_alone_only_where_its_own_dir_is_not_the_one_that_is_lost(broker, lost):
+    move = begin(broker)
+    lose(broker, lost)
+    assert list(broker.manager.cut_off.left_alone) == ([move.directory] if lost == "/a" else [])

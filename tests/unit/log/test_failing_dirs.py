@@ -13,6 +13,7 @@ from barnabas.log.cleaner.cleaner import LogCleaner
 from barnabas.log.creating import Wanted
 from barnabas.log.damage import Damage
 from barnabas.log.disk import OsDisk, OsFile
+from barnabas.log.errors import failure_of
 from barnabas.log.format import names
 from barnabas.log.manager import PREFERRED_MAX
 from barnabas.log.moving import LAST_STEP_BYTES
@@ -379,3 +380,14 @@ def test_threads_sleep_and_see_the_time_pass() -> None:
 )
 def test_what_is_lost_is_said_in_words(offset: int, following: int, text: str) -> None:
     assert Damage("/d/x", 1, 2, offset, following, "why").lost == text
+
+
+@pytest.mark.parametrize(("number", "is_told"), [(errno.EIO, True), (errno.ENOSPC, False)])
+def test_a_failure_of_a_log_is_told_unless_there_was_no_room(
+    number: int, is_told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """That may come with every request until somebody makes room."""
+    log = filled(broker_of("/a"))
+    failure = failure_of("append", log, OSError(number, "no"))
+    assert (failure.log_dir, failure.is_full) == ("/a", not is_told)
+    assert [one.getMessage().partition(" of ")[0] for one in caplog.records] == ["append"] * is_told

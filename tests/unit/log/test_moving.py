@@ -248,6 +248,27 @@ def test_a_half_moved_log_waits_as_long_as_a_dir_is_offline(broker, disk):
     assert names(disk, "/b") == []
 
 
+def test_a_whole_copy_does_not_become_the_log_while_any_dir_is_offline(broker, disk):
+    """The log may have been moved there since. A crash came after the old one was renamed, and before the copy was."""
+    images = []
+    disk.fault = lambda *_: images.append(disk.fork()) or None
+    move(broker)
+    disk.fault = None
+    cut_off = [image for image in images if not {"t-0"} & {*names(image, "/a"), *names(image, "/b")}]
+    assert cut_off
+    for image in cut_off:
+        image.fault = None
+        image.make_dirs("/c")
+        image.fault = lambda _, path: OSError(errno.EIO, "broken") if path.startswith("/c") else None
+        after = Broker(*DIRS, "/c", disk=image, **SETTINGS)
+        assert after.manager.get("t", 0) is None
+        assert [name.endswith("-future") for name in names(image, "/b")] == [True]
+        image.fault = None
+        after.restart(clean=False)
+        assert after.log().log_dir == "/b"
+        after.manager.close()
+
+
 def test_a_copy_that_was_cut_off_does_not_become_the_log_because_that_is_gone(broker, disk, caplog):
     """Somebody has removed the log, or its log dir was exchanged: what the copy lacks would be lost without a word."""
     started = begin(broker)

@@ -482,3 +482,16 @@ def test_damaged_logs_are_passed_over_until_they_are_closed(broker):
     gone.close()
     assert work.next_task(NOW_MS) is None
     assert work.uncleanable == {broker.log("b")}
+
+
+def test_the_last_batch_of_a_producer_keeps_its_sequence_though_it_was_aborted(broker):
+    log = broker.log()
+    producer = {"producer_id": 5, "producer_epoch": 1}
+    for n in range(3):
+        write(log, (b"k%d" % n, b"v"), base_sequence=n, transactional=True, **producer)
+    append(log, marker(commit=False, producer_id=5, producer_epoch=1), origin=Origin.COORDINATOR)
+    write(log, (b"z", b"1"))
+    log.roll()
+    clean(broker)
+    left = [(header.base_offset, header.base_sequence, header.records_count) for header in headers(log)]
+    assert left == [(2, 2, 0), (3, -1, 1), (4, -1, 1)]
