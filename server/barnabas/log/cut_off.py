@@ -168,7 +168,7 @@ class CutOffCopies:
             if place == log_dir:
                 del self.left_alone[path]
         for move in ended:
-            if move.target_dir != log_dir and move.target_dir not in self._offline:
+            if move.target_dir not in self._offline:
                 key = (move.partition_log.topic, move.partition_log.partition)
                 self.left_alone[move.directory] = move.target_dir, key
 
