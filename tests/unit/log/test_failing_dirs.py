@@ -386,7 +386,7 @@ def test_what_is_lost_is_said_in_words(offset: int, following: int, text: str) -
 def test_a_failure_of_a_log_is_told_unless_there_was_no_room(
     number: int, is_told: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """That may come with every request until somebody makes room."""
+    """A lack of room may come with every request until somebody makes some."""
     log = filled(broker_of("/a"))
     failure = failure_of("append", log, OSError(number, "no"))
     assert (failure.log_dir, failure.is_full) == ("/a", not is_told)

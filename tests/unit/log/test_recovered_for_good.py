@@ -1,4 +1,4 @@
-"""What a recovery has decided stays decided, whatever comes after it: power cuts, a second pass, the next start."""
+"""Decisions of a recovery stay, whatever comes after it: power cuts, a second pass, the next start."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_segments_that_were_set_aside_do_not_come_back_after_the_next_power_cut(
 
 
 def test_epochs_before_a_damage_are_known_although_their_file_was_not_written() -> None:
-    """What is behind the damage is read in a second pass, which does not look at what is before it again."""
+    """A second pass reads the rest behind the damage, and does not look at what is before it again."""
     disk = new_disk()
     broker = broker_on(disk)
     for n in range(9):
