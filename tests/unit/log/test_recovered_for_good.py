@@ -172,3 +172,12 @@ def test_a_damaged_position_in_the_last_entry_of_an_index_costs_the_indexes_alon
     assert broker.log().log_end_offset == 40
     assert "rebuilding the indexes" in caplog.text
     assert "its end is damaged" not in caplog.text
+
+
+def test_a_log_dir_that_somebody_has_made_and_not_synced_outlives_a_power_cut() -> None:
+    disk = MemoryDisk()
+    disk.make_dirs("/d")
+    broker = broker_on(disk)
+    append(broker.log(), batch(b"v"))
+    broker.log().flush(NOW_MS)
+    assert values(broker_on(disk.crash())) == [b"v"]

@@ -116,6 +116,14 @@ def test_a_key_store_that_cannot_be_used_is_explained(file, data, changes, said)
             "not enabled",
         ),
         (
+            replace(
+                SERVER,
+                cipher_suites=("TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",),
+                enabled_protocols=("TLSv1.3",),
+            ),
+            "these are for TLSv1.2, and it is not enabled",
+        ),
+        (
             replace(SERVER, client_auth="required", trust_store=replace(NO_TRUST, certificates="nonsense")),
             "not certificates",
         ),
