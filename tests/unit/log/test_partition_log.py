@@ -368,3 +368,14 @@ def test_the_least_id_of_a_producer_is_one_too(tmp_path, leads):
         rebase(raw, 0, 0, 0)
         log.append_as_follower(raw, now_ms=NOW_MS)
     assert log.producers.get(0).last_sequence == 4
+
+
+def test_a_followers_new_segment_begins_with_the_first_offset_of_what_was_fetched(log):
+    for start in (0, 6):
+        fetched = b""
+        for offset in (start, start + 3):
+            raw = batch(b"a", b"b", b"x" * 900)
+            rebase(raw, 0, offset, 0)
+            fetched += raw
+        log.append_as_follower(fetched, now_ms=NOW_MS)
+        assert log.active.base_offset == start

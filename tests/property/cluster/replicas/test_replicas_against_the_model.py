@@ -241,15 +241,14 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: self.waiting)
     @rule(data=st.data())
     def acknowledge(self, data) -> None:
-        """Look whether a request with acks=all is answered by now."""
         self.look(*data.draw(st.sampled_from(self.waiting[-4:])))
 
     def look(self, broker: int, end: int) -> None:
+        """Look whether a request with acks=all is answered by now."""
         replica = self.nodes[broker].replica
         expected = outcome(lambda: self.replicas[broker].acknowledged(end))
-        got: object = False
-        if replica.log.high_watermark >= end or not replica.is_leader:
-            got = outcome(lambda: at_once(replica.wait_committed(end)) is None)
+        is_over = replica.log.high_watermark >= end or not replica.is_leader
+        got = outcome(lambda: at_once(replica.wait_committed(end)) is None) if is_over else False
         assert got == expected
         if expected is not False:
             self.waiting.remove((broker, end))
@@ -384,8 +383,8 @@ class Histories(RuleBasedStateMachine):
         self.same(broker)
         if later_ms and self.sent:
             self.carry(self.sent[-1], 3, is_answered=True)
-        for request in [one for one in self.waiting if one[0] == broker]:
-            self.look(*request)
+        for end in [end for one, end in self.waiting if one == broker]:
+            self.look(broker, end)
 
     @precondition(lambda self: self.sent)
     @rule(
