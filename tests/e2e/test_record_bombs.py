@@ -197,7 +197,10 @@ def test_produce(broker: BrokerProcess, name: str) -> None:
     topic = f"bomb-{list(BOMBS).index(name)}"
     with connected(broker) as connection:
         create(connection, topic, **configs)
-        response = ask_beside(broker, connection, PRODUCE, 7, produce(topic, records))
+        if name.startswith("more"):  # which are refused at once
+            response = ask(connection, PRODUCE, 7, produce(topic, records))
+        else:
+            response = ask_beside(broker, connection, PRODUCE, 7, produce(topic, records))
         assert code_of(response) == code
 
 
