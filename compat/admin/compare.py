@@ -9,11 +9,7 @@ from compat.admin import changing, edges, mutated, reading
 from compat.admin.known_differences import KNOWN
 from compat.kit.program import main
 
-SETTINGS = {
-    "num.partitions": "3",
-    # The records that are written are years old, and have to be there until the end, also on a machine that is busy.
-    "log.retention.check.interval.ms": "86400000",
-}
+SETTINGS = {"num.partitions": "3"}
 
 if __name__ == "__main__":
     main(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 
 from compat.kit.wire import uvarint
 
@@ -11,12 +12,17 @@ TRANSACTIONAL = 0x10
 
 def record_batch(
     values: list[bytes],
-    timestamp_ms: int = 1_700_000_000_000,
+    timestamp_ms: int | None = None,
     *,
     producer: tuple[int, int, int] = (-1, -1, -1),
     transactional: bool = False,
 ) -> bytes:
-    """A batch of records with the key `k`; `producer` is its id, epoch and first sequence, by default none."""
+    """A batch of records with the key `k`; `producer` is its id, epoch and first sequence, by default none.
+
+    The records are of now if no time is given: Kafka's first look at its segments, 30 s after the start, deletes old ones.
+    """
+    if timestamp_ms is None:
+        timestamp_ms = time.time_ns() // 1_000_000
     records = b""
     for index, value in enumerate(values):
         record = b"\0\0" + _varint(index) + _varint(1) + b"k" + _varint(len(value)) + value + b"\0"
