@@ -7,6 +7,7 @@ from typing import Any
 from compat.admin.mutated import TOPIC
 from compat.kit.known import Difference, KnownDifference
 from compat.kit.predicates import (
+    all_of,
     answers,
     both,
     closed,
@@ -17,7 +18,7 @@ from compat.kit.predicates import (
     only_theirs,
     pair,
     stumbles,
-    words_where_none,
+    words_of_an_error,
 )
 
 MUTATED = "mutated "
@@ -101,7 +102,7 @@ KNOWN: tuple[KnownDifference, ...] = (
         ),
         ".*/ErrorMessage",
         TEXT,
-        accepts=words_where_none,
+        accepts=words_of_an_error,
     ),
     KnownDifference(
         f"{MUTATED}AlterPartitionReassignments v. Topics none",
@@ -120,7 +121,7 @@ KNOWN: tuple[KnownDifference, ...] = (
                 ("StreamsGroupDescribe", "GroupIds"),
             )
         ),
-        "/(Groups|Results)",
+        ("/Groups", "/Results"),
         "what is asked for twice is answered once: an answer is not larger than what there is",
         accepts=answered_once,
     ),
@@ -144,6 +145,7 @@ KNOWN: tuple[KnownDifference, ...] = (
         ".*/UsableBytes",
         "the same disk at another time",
         accepts=near,
+        by_chance="what is free may be the same at both times",
     ),
     KnownDifference(
         f"{MUTATED}DescribeAcls v.* 0",
@@ -194,19 +196,19 @@ KNOWN: tuple[KnownDifference, ...] = (
         "grow.*",
         r"/Results/(nowhere|a b|)/ErrorMessage",
         f"growth: {TEXT}",
-        accepts=words_where_none,
+        accepts=words_of_an_error,
     ),
     KnownDifference(
         ("producers: (unknown partition|negative)", "move.*"),
         ("/Topics/filled/Partitions/.*/ErrorMessage", "/Responses/filled/Partitions/.*/ErrorMessage"),
         f"partitions: {TEXT}",
-        accepts=words_where_none,
+        accepts=words_of_an_error,
     ),
     KnownDifference(
         "coordinator v6: share without a partition",
         "/Coordinators/share without a partition/ErrorMessage",
         "words for people where Kafka has an empty text",
-        accepts=pair("", "words"),
+        accepts=all_of(pair("", "words"), words_of_an_error),
     ),
     KnownDifference(
         "versions v.*",

@@ -57,31 +57,35 @@ def other_members(one: Difference) -> bool:
     )
 
 
-def shared_members(one: Difference) -> bool:
-    """In the end what members share is alike; until then nobody lacks a partition that somebody at Kafka has.
-
-    A description may also say on both sides what members have been told before.
-    """
-    if not _have_their_form(one):
-        return False
-    given = [
-        _shared(answer, answers, one.step) for answer, answers in zip(one.whole, one.answers, strict=True)
-    ]
+def shared_at_once(one: Difference) -> bool:
+    """A member of a share group is told nothing at Kafka, and here what somebody has there at last; then both are alike."""
     wide = frozenset().union(*(_all_of(held(one.answers[0], step)) for step in one.answers[0]))
-    is_old = all(_is_no_news(*pair, one.step) for pair in zip(given, one.answers, strict=True))
-    if not is_old and not _all_of(given[0]) <= _all_of(given[1]) <= wide:
-        return False
+    return (
+        one.theirs == []
+        and _have_their_form(one)
+        and bool(slots_of({"TopicPartitions": one.ours}))
+        and _all_of(held(one.answers[1], one.step)) <= wide
+        and _are_shared_alike(one)
+    )
+
+
+def shared_by_others(one: Difference) -> bool:
+    """Members share the same partitions, each as many of them; a description may say on both sides what they were told."""
+    described = [next(iter(told(answer).values()), None) for answer in one.whole]
+    is_old = all(
+        given is not None and _is_no_news(given, answers, one.step)
+        for given, answers in zip(described, one.answers, strict=True)
+    )
+    return other_members(one) or (is_old and _have_their_form(one) and _are_shared_alike(one))
+
+
+def _are_shared_alike(one: Difference) -> bool:
+    """Say whether what the members of a share group have is alike at last, or from this step on some time."""
     theirs, ours = (told(answers.get("at last: ShareGroupDescribe")) for answers in one.answers)
     if theirs or ours:
         return theirs.keys() == ours.keys() and all(alike(theirs[kind], ours[kind]) for kind in ours)
     pairs = ((held(one.answers[0], step), held(one.answers[1], step)) for step in _from(one))
     return any(alike(*pair) and pair[1].keys() >= held(one.answers[1], one.step).keys() for pair in pairs)
-
-
-def _shared(answer: Any, answers: Answers, step: str) -> Given:
-    """The assignments of members in a description, or in heartbeats up to a step."""
-    described = told(answer)
-    return next(iter(described.values())) if described else held(answers, step)
 
 
 def _is_no_news(given: Given, answers: Answers, step: str) -> bool:
@@ -107,13 +111,21 @@ def _takes_up(theirs: Given, ours: Given) -> bool:
 
 
 def _is_on_its_way(kind: str, theirs: Mapping[str, Given], ours: Mapping[str, Given]) -> bool:
-    """Say whether members have alike assignments, or, if a target is told, only parts of it."""
+    """Say whether members have alike assignments.
+
+    If targets are told, each has what it has at Kafka, or as much of its own as has come; as many partitions have come as
+    at Kafka, or one more: that which is left over.
+    """
     shall = kind.replace(" Assignment", " TargetAssignment")
     if shall == kind or shall not in ours:
         return alike(theirs[kind], ours[kind])
-    return not _doubles(ours[kind]) and all(
-        slots <= ours[shall].get(member, frozenset()) or slots == theirs[kind].get(member)
-        for member, slots in ours[kind].items()
+    return (
+        not _doubles(ours[kind])
+        and len(_all_of(ours[kind])) - len(_all_of(theirs[kind])) in (0, 1)
+        and all(
+            slots <= ours[shall].get(member, frozenset()) or slots == theirs[kind].get(member)
+            for member, slots in ours[kind].items()
+        )
     )
 
 
@@ -216,9 +228,9 @@ def held(answers: Answers, last: str) -> Given:
 
 
 def _who(answer: Any, label: str) -> str:
-    """The member that is answered, by its id or the label."""
+    """The member that is answered: by the name in its id or in the label, or by an id that the broker has given it."""
     name = _NAMES.search(f"{answer.get('MemberId')} {label}")
-    return name[0] if name else label
+    return name[0] if name else answer.get("MemberId") or label
 
 
 def slots_of(assignment: Any) -> frozenset[Slot]:

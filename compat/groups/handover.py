@@ -21,11 +21,12 @@ from pathlib import Path
 
 from compat.groups.assignments import slots_of
 from compat.groups.compare import await_coordinators
+from compat.groups.known_differences import NOBODY, of_nobody
 from compat.groups.roles import ALL, CLASSIC, Role
 from compat.kafka import KafkaError, RealKafka, ToolProcess, free_port, release
 from compat.kit import examples
 from compat.kit.known import Difference, KnownDifference, differences_of, judge
-from compat.kit.predicates import NOTHING, only_theirs, pair
+from compat.kit.predicates import NOTHING, all_of, only_theirs, pair, words_of_an_error
 from compat.kit.scenarios import ScenarioRun, both_serve, common_versions
 from compat.kit.sides import Side, StartError, barnabas
 from compat.log.handover import found_topics, register, to_kafkas_meta_properties
@@ -73,15 +74,6 @@ def forgotten(one: Difference) -> bool:
     found = one.answers[1][one.step.replace("at last", "found")]["Groups"]
     had = [member["MemberAssignment"] for group in found for member in group["Members"]]
     return one.theirs == "" and one.ours in had and bool(slots_of(one.ours))
-
-
-def of_nobody(one: Difference) -> bool:
-    """Nobody is in the group, whose epoch is ours, and Kafka's is that of the last assignment to somebody."""
-    groups = [answer["Groups"][int(one.path.split("/")[2])] for answer in one.whole]
-    return (
-        all(group["Members"] == [] and group["GroupEpoch"] == one.ours for group in groups)
-        and one.theirs == one.ours - 1
-    )
 
 
 KNOWN: tuple[KnownDifference, ...] = (
@@ -132,7 +124,7 @@ KNOWN: tuple[KnownDifference, ...] = (
     KnownDifference(
         ".*: sharing: at last: ShareGroupDescribe",
         ".*/AssignmentEpoch",
-        "the assignment of nobody has the epoch of the group",
+        NOBODY,
         accepts=of_nobody,
         by_chance="the epoch of the group is the same where Kafka has assigned nothing to nobody again",
     ),
@@ -140,7 +132,7 @@ KNOWN: tuple[KnownDifference, ...] = (
         ".*: txn .*: write",
         "/Responses/0/PartitionResponses/0/ErrorMessage",
         "words for people, of a partition, where Kafka has none",
-        accepts=pair(None, "words"),
+        accepts=all_of(pair(None, "words"), words_of_an_error),
     ),
     KnownDifference(
         "kafka-4-.*: sharing: offsets.*", ".*/LeaderEpoch", f"leaders: {STARTS}", accepts=pair(2, 1)

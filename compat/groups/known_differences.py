@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from compat.groups.assignments import TASKS, held, in_the_end, other_members, shared_members, slots_of, told
+from compat.groups.assignments import (
+    TASKS,
+    held,
+    in_the_end,
+    other_members,
+    shared_at_once,
+    shared_by_others,
+    slots_of,
+    told,
+)
 from compat.kit.known import Difference, KnownDifference
-from compat.kit.predicates import SILENT, pair, pairs
+from compat.kit.predicates import SILENT, all_of, pair, pairs, words_of_an_error
 
 INCONSISTENT, UNKNOWN_MEMBER, REBALANCE, INVALID_REQUEST, NOT_FOUND, UNRELEASED, INVALID_TOPOLOGY = (
     23, 25, 27, 42, 69, 111, 130,
@@ -14,13 +23,17 @@ SUPERSEDED = (
 )
 AT_ONCE = "Kafka finds out beside the heartbeat which topics match a pattern, Barnabas within it"
 BEGUN = "the state of a shared topic is begun before the answer; Kafka has the member come again"
+NOBODY = "the assignment of nobody has the group's epoch, as in Kafka 4.4; in 4.3 it is that of the last one to somebody"
 ODD_ONE = "which of members that are alike gets the partition that is left over, or shares which"
 STUMBLES = "Kafka stumbles over this; Barnabas says what is wrong"
 GIVES_WAY = (
     "an empty group of the new protocol gives way to one who joins; in Kafka also to one who is refused"
 )
 FENCED = "a static member that was fenced may come back at once with the id it had"
-ASSIGNMENT = "(/.*)?/((Target)?Assignment/TopicPartitions|Assignment)(/.*)?"
+ASSIGNMENTS = (
+    "/Assignment", ".*/Assignment/TopicPartitions(/.*)?", ".*/TargetAssignment/TopicPartitions(/.*)?",
+)  # fmt: skip
+"""Of a member that asks, and of those that are described."""
 CARLS_ENDPOINT = [
     {
         "UserEndpoint": {"Host": "h", "Port": 7},
@@ -29,7 +42,7 @@ CARLS_ENDPOINT = [
     }
 ]
 EPOCHS_APART_MAX = 2
-"""Largest number of assignments that one side may have made more than the other."""
+"""Largest number of assignments that we may have made more than Kafka, which refuses what we serve."""
 
 
 def answered_late(code: int) -> object:
@@ -95,11 +108,18 @@ def _are_apart(given: list[frozenset[tuple[str, int]]]) -> bool:
     return sum(map(len, given)) == len(frozenset().union(*given))
 
 
-def near(one: Difference) -> bool:
-    """Two epochs, at most two assignments apart."""
+def next_to(one: Difference) -> bool:
+    """Two epochs with one assignment between them."""
     epochs = (one.theirs, one.ours)
-    return all(type(epoch) is int and epoch >= 0 for epoch in epochs) and (
-        0 < abs(one.theirs - one.ours) <= EPOCHS_APART_MAX
+    return all(type(epoch) is int and epoch >= 0 for epoch in epochs) and abs(one.theirs - one.ours) == 1
+
+
+def of_nobody(one: Difference) -> bool:
+    """Nobody is in the group, whose epoch is ours, and Kafka's is that of the last assignment to somebody."""
+    groups = [answer["Groups"][int(one.path.split("/")[2])] for answer in one.whole]
+    return (
+        all(group["Members"] == [] and group["GroupEpoch"] == one.ours for group in groups)
+        and one.theirs == one.ours - 1
     )
 
 
@@ -156,7 +176,8 @@ def served(one: Difference) -> bool:
             and one.ours["MemberEpoch"] in (2, 3, 4)
         )
     if name.endswith("Epoch"):
-        return near(one) or (one.theirs, one.ours) in ((0, 3), (0, 4), (0, -1))
+        ahead = 0 < one.theirs < one.ours <= one.theirs + EPOCHS_APART_MAX
+        return ahead or (one.theirs, one.ours) in ((0, 2), (0, 3), (0, 4), (0, -1))
     return (one.theirs, one.ours) in {
         "ErrorCode": (
             (INVALID_REQUEST, 0),
@@ -230,7 +251,7 @@ KNOWN: tuple[KnownDifference, ...] = (
         accepts=pair(-1, INCONSISTENT),
     ),
     KnownDifference(
-        "consumer.*: .*(described as classic|at last listed)",
+        "consumer.*: .*: at last listed",
         ".*/MemberAssignment",
         "when a group becomes classic again its members are described with what they have, not with what they shall have",
         accepts=not_yet,
@@ -239,7 +260,7 @@ KNOWN: tuple[KnownDifference, ...] = (
         ".*: ConsumerGroupHeartbeat .* (a )?pattern.*",
         ".*/(Member|Group|Assignment)Epoch",
         f"epochs: {AT_ONCE}",
-        accepts=near,
+        accepts=next_to,
     ),
     KnownDifference(
         ".*: ConsumerGroupHeartbeat .* (a )?pattern.*: then.*",
@@ -249,7 +270,7 @@ KNOWN: tuple[KnownDifference, ...] = (
     ),
     KnownDifference(
         ".*: ConsumerGroupHeartbeat .* (a )?pattern.*",
-        ASSIGNMENT,
+        ASSIGNMENTS,
         f"assignments: {AT_ONCE}",
         accepts=in_the_end,
     ),
@@ -269,19 +290,28 @@ KNOWN: tuple[KnownDifference, ...] = (
         accepts=keeps_what_it_had,
     ),
     KnownDifference(
-        ("share.*", ".*: ShareGroupHeartbeat .*"),
-        ".*/(Member|Group|Assignment)Epoch",
-        f"epochs: {BEGUN}",
-        accepts=near,
+        ("share alone: .*: ShareGroupDescribe", "share empty: .*: ShareGroupDescribe"),
+        ".*/AssignmentEpoch",
+        NOBODY,
+        accepts=of_nobody,
     ),
     KnownDifference(
-        ("share.*", ".*: ShareGroupHeartbeat .*"), ASSIGNMENT, f"assignments: {BEGUN}", accepts=shared_members
+        ("share.*: anna joins", ".*: ShareGroupHeartbeat .*: asked"),
+        "/Assignment/TopicPartitions",
+        BEGUN,
+        accepts=shared_at_once,
     ),
     KnownDifference(
-        ".*: (Consumer|Share|Streams)GroupHeartbeat .*: asked",
+        ("share alone: ShareGroupHeartbeat .*", "share stable: .*"),
+        ("/Assignment", ".*/Assignment/TopicPartitions/0/Partitions(/.*)?"),
+        f"members of share groups: {ODD_ONE}",
+        accepts=shared_by_others,
+    ),
+    KnownDifference(
+        ".*: (Share|Streams)GroupHeartbeat .*: asked",
         "/ErrorMessage",
         "words for people where Kafka has none",
-        accepts=pair(None, "words"),
+        accepts=all_of(pair(None, "words"), words_of_an_error),
     ),
     KnownDifference(
         ".*: StreamsGroupHeartbeat .* a part twice.*: asked",
@@ -317,12 +347,21 @@ KNOWN: tuple[KnownDifference, ...] = (
         "the first member of a new group has an endpoint: Kafka loses count of that with the group, not kept yet",
         accepts=pairs((0, 1), (None, CARLS_ENDPOINT)),
     ),
+    KnownDifference(
+        (
+            "absent: StreamsGroupHeartbeat carl joins, changelog -.: at last: StreamsGroupDescribe",
+            "absent: StreamsGroupHeartbeat carl joins, repartition -.: at last: StreamsGroupDescribe",
+        ),
+        (".*/StateChangelogTopics/0/Partitions", ".*/RepartitionSourceTopics/0/Partitions"),
+        "Kafka tells how many partitions internal topics have that were there already once the group has another record",
+        accepts=pair(0, 3),
+    ),
     # --- transactions
     KnownDifference(
         (".*: Produce .*: asked.*", "filters: producers of unknown partition"),
         (".*/PartitionResponses/0/ErrorMessage", "/Topics/0/Partitions/[01]/ErrorMessage"),
         "words for people, of a partition, where Kafka has none",
-        accepts=pair(None, "words"),
+        accepts=all_of(pair(None, "words"), words_of_an_error),
     ),
     KnownDifference(
         "filters: add to no transaction",
@@ -331,9 +370,19 @@ KNOWN: tuple[KnownDifference, ...] = (
         accepts=nothing_to_add,
     ),
     KnownDifference(
-        tuple(f"{state}.*" for state in ("consumer", "preparing")),
-        ASSIGNMENT,
+        (
+            *(f"consumer full: {api} .*" for api in ("ConsumerGroupHeartbeat", "JoinGroup", "LeaveGroup")),
+            "preparing: ConsumerGroupHeartbeat .*",
+        ),
+        ASSIGNMENTS,
         ODD_ONE,
         accepts=other_members,
+    ),
+    KnownDifference(
+        "stable: ConsumerGroupHeartbeat carl joins, other topic.*",
+        ".*/TargetAssignment/TopicPartitions/0/Partitions",
+        f"members of the classic protocol: {ODD_ONE}",
+        accepts=other_members,
+        by_chance="the ids of classic members are random, and members are taken in their order",
     ),
 )

@@ -8,7 +8,7 @@ The rule: what a predicate refuses is a difference like any other, and what a wh
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +34,11 @@ class Difference:
     def __str__(self) -> str:
         return f"{self.label}: {self.path}: Kafka {self.theirs!r}, Barnabas {self.ours!r}"
 
+    def holders(self) -> tuple[Any, Any]:
+        """The structs of both answers that have the value as a field. Raises KeyError if they were not kept."""
+        theirs, ours = (_holder(answer, self.path) for answer in self.whole)
+        return theirs, ours
+
 
 Predicate = Callable[[Difference], bool]
 Patterns = str | tuple[str, ...]
@@ -43,7 +48,7 @@ Patterns = str | tuple[str, ...]
 class KnownDifference:
     """A known difference: patterns of label and path, the reason, and what exactly it accepts there.
 
-    Each pattern of several has to be seen in a whole run.
+    Each pattern of several has to be seen in a whole run, and of a pattern each alternative, as both of `create (a|b)`.
     """
 
     label: Patterns
@@ -64,8 +69,8 @@ class KnownDifference:
     def unseen(self, differences: Iterable[Difference]) -> list[str]:
         """Return which patterns none of these differences has."""
         found = list(differences)
-        by_label = [one for one in _several(self.label) if not any(_fits(one, d.label) for d in found)]
-        by_path = [one for one in _several(self.path) if not any(_fits(one, d.path) for d in found)]
+        by_label = [one for one in alternatives(self.label) if not any(_fits(one, d.label) for d in found)]
+        by_path = [one for one in alternatives(self.path) if not any(_fits(one, d.path) for d in found)]
         return by_label + by_path
 
     def _is_at(self, difference: Difference) -> bool:
@@ -130,6 +135,34 @@ def differences_of(label: str, theirs: Any, ours: Any) -> list[Difference]:
 
 def _several(patterns: Patterns) -> tuple[str, ...]:
     return (patterns,) if isinstance(patterns, str) else patterns
+
+
+_CHOICE = re.compile(r"\(([^()|]*(?:\|[^()|]*)+)\)(?![?*+{])")
+"""Alternatives in parentheses, none of which has parentheses, that are there once."""
+
+
+def alternatives(patterns: Patterns) -> Iterator[str]:
+    """Yield the patterns with each choice of what stands in parentheses."""
+    for pattern in _several(patterns):
+        if choice := _CHOICE.search(pattern):
+            before, after = pattern[: choice.start()], pattern[choice.end() :]
+            yield from alternatives(tuple(f"{before}{one}{after}" for one in choice[1].split("|")))
+        else:
+            yield pattern
+
+
+def _holder(answer: Any, path: str) -> Any:
+    """The struct at the path but for its last part; keys may have slashes themselves."""
+    parts = path.split("/")[1:]
+    for first in range(1, len(parts)):
+        key, rest = "/".join(parts[:first]), "/".join(("", *parts[first:]))
+        if isinstance(answer, dict) and key in answer:
+            return _holder(answer[key], rest)
+        if isinstance(answer, list) and first == 1:
+            return _holder(answer[int(key)], rest)
+    if isinstance(answer, dict) and len(parts) == 1:
+        return answer
+    raise KeyError(path)
 
 
 def _fits(pattern: str, text: str) -> bool:

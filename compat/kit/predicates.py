@@ -33,6 +33,11 @@ def any_of(*predicates: Predicate) -> Predicate:
     return lambda one: any(accepts(one) for accepts in predicates)
 
 
+def all_of(*predicates: Predicate) -> Predicate:
+    """Accept a difference that all of these accept."""
+    return lambda one: all(accepts(one) for accepts in predicates)
+
+
 def both(is_right: Callable[[Any], bool]) -> Predicate:
     """Both values are of this kind."""
     return lambda one: is_right(one.theirs) and is_right(one.ours)
@@ -41,6 +46,15 @@ def both(is_right: Callable[[Any], bool]) -> Predicate:
 def words_where_none(one: Difference) -> bool:
     """Words for people where Kafka has none, or an empty text."""
     return one.theirs in (None, "") and one.ours == "words"
+
+
+def words_of_an_error(one: Difference) -> bool:
+    """Words for people where Kafka has none, beside an error code that both sides have."""
+    return (
+        one.path.endswith("/ErrorMessage")
+        and words_where_none(one)
+        and all(holder["ErrorCode"] for holder in one.holders())
+    )
 
 
 def lower(one: Difference) -> bool:
@@ -107,7 +121,8 @@ def error_codes(answer: Any) -> Iterator[int]:
 
 def stumbles(code: int) -> Predicate:
     """Kafka has UNKNOWN_SERVER_ERROR where we say what is wrong, by this code and in words if there are words."""
+    expected = (UNKNOWN_SERVER_ERROR, code)
     return lambda one: (
-        (one.path.endswith("ErrorCode") and (one.theirs, one.ours) == (UNKNOWN_SERVER_ERROR, code))
-        or (one.path.endswith("ErrorMessage") and words_where_none(one))
+        (one.path.endswith("ErrorCode") and (one.theirs, one.ours) == expected)
+        or (words_of_an_error(one) and tuple(holder["ErrorCode"] for holder in one.holders()) == expected)
     )

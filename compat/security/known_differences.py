@@ -14,7 +14,7 @@ from compat.kit.predicates import (
     pair,
     pairs,
     stumbles,
-    words_where_none,
+    words_of_an_error,
 )
 
 NOT_ALLOWED, UNSUPPORTED_VERSION, INVALID_REQUEST, UNKNOWN_TOPIC_ID = 29, 35, 42, 100
@@ -58,7 +58,7 @@ _ALWAYS: tuple[KnownDifference, ...] = (
         ".*",
         ".*/ErrorMessage",
         "words for people where Kafka has none, or an empty text",
-        accepts=words_where_none,
+        accepts=words_of_an_error,
     ),
     KnownDifference(
         f"create acl {ZERO}",

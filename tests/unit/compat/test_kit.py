@@ -1,8 +1,10 @@
 """The comparisons' own reading of the schemas agrees with the broker's codecs, and they end what they start."""
 
 import signal
+import struct
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -55,9 +57,15 @@ def test_a_message_that_is_cut_short_is_no_answer():
 
 def test_the_records_are_a_batch_that_the_broker_takes():
     from barnabas.records.rules import AppendRules
-    from tests.unit.records.test_validate import validate
+    from tests.unit.records.test_validate import NOW, validate
 
-    assert validate(bytearray(record_batch([b"v", b"w"])), AppendRules()).record_count == 2
+    assert validate(bytearray(record_batch([b"v", b"w"], NOW)), AppendRules()).record_count == 2
+
+
+def test_records_are_of_now_if_nobody_says_when():
+    before_ms = time.time_ns() // 1_000_000
+    _, max_timestamp_ms = struct.unpack_from(">qq", record_batch([b"v"]), 27)
+    assert before_ms <= max_timestamp_ms <= time.time_ns() // 1_000_000
 
 
 def test_a_program_that_is_terminated_ends_what_it_has_started() -> None:

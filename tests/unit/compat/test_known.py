@@ -46,6 +46,20 @@ def test_each_of_several_patterns_has_to_be_seen(capsys: pytest.CaptureFixture[s
     assert "no longer there: .*/ErrorMessage" in out
 
 
+def test_each_alternative_of_a_pattern_has_to_be_seen(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        judge([A_CODE], [_known(label="(create|delete)", path="/(Topics|Groups)/t/(.*)?(ErrorCode|None)")])
+        == 4
+    )
+    out = capsys.readouterr().out
+    assert "no longer there: delete" in out
+    assert "no longer there: create" not in out
+    assert "no longer there: /Groups/t/(.*)?ErrorCode" in out
+    assert (
+        judge([A_CODE], [_known(label="(create)?(delete)*")]) == 0
+    )  # what may be there or not is no alternative
+
+
 def test_one_that_is_behind_another_is_no_longer_needed() -> None:
     assert judge([A_CODE], [_known(), _known(label="cr.*")]) == 2
 
@@ -97,14 +111,43 @@ def test_what_a_predicate_accepts_and_refuses(accepts: Any, right: list[Any], wr
     assert not any(accepts(_at("/a", *pair)) for pair in wrong)
 
 
+def _answers(theirs: tuple[int, Any], ours: tuple[int, Any]) -> list[Difference]:
+    """Return where two answers differ whose only topic, of an odd name, has these codes and words."""
+    whole = [
+        {"Topics": {"a/b": {"ErrorCode": code, "ErrorMessage": words}}} for code, words in (theirs, ours)
+    ]
+    return differences_of("step", *whole)
+
+
 def test_stumbling_is_one_code_for_another() -> None:
     accepts = predicates.stumbles(42)
-    assert accepts(_at("/ErrorCode", -1, 42))
-    assert accepts(_at("/ErrorMessage", None, "words"))
-    assert not accepts(_at("/ErrorCode", -1, 0))
-    assert not accepts(_at("/ErrorCode", 3, 42))
-    assert not accepts(_at("/ErrorMessage", "words", None))
+    assert list(map(accepts, _answers((-1, None), (42, "words")))) == [True, True]
+    assert list(map(accepts, _answers((-1, "words"), (42, "words")))) == [True]
+    assert list(map(accepts, _answers((-1, None), (0, "words")))) == [False, False]
+    assert list(map(accepts, _answers((3, None), (42, "words")))) == [False, False]
+    assert list(map(accepts, _answers((-1, "words"), (42, None)))) == [True, False]
+    assert list(map(accepts, _answers((42, None), (42, "words")))) == [False]
     assert not accepts(_at("/Port", -1, 42))
+
+
+def test_words_are_known_beside_an_error_alone() -> None:
+    known = _known("step", ".*", predicates.words_of_an_error)
+    assert all(map(known.covers, _answers((3, None), (3, "words"))))
+    assert all(map(known.covers, _answers((3, ""), (3, "words"))))
+    assert not any(map(known.covers, _answers((0, None), (0, "words"))))
+    assert not any(map(known.covers, _answers((3, "words"), (3, None))))
+    assert not known.covers(_at("/ErrorMessage", None, "words"))  # the answers were not kept
+
+
+def test_a_field_is_held_by_the_struct_around_it() -> None:
+    inner = {"ErrorCode": 3}
+    for whole in ({"Topics": {"a/b": inner}}, {"Topics": {"a": {"b": inner}}}, {"Topics": [inner]}):
+        path = "/Topics/0/ErrorCode" if isinstance(whole["Topics"], list) else "/Topics/a/b/ErrorCode"
+        assert Difference("step", path, 3, 3, whole=(whole, whole)).holders() == (inner, inner)
+    assert differences_of("step", {"ErrorCode": 0}, inner)[0].holders() == ({"ErrorCode": 0}, inner)
+    for path in ("", "/Topics/a/ErrorCode", "/ErrorCode/a/b"):
+        with pytest.raises(KeyError):
+            Difference("step", path, 0, 3, whole=({}, {})).holders()
 
 
 def test_whole_answers_are_judged_by_all_their_codes() -> None:

@@ -14,7 +14,7 @@ from compat.configs.known_differences import KNOWN as CONFIGS
 from compat.groups.handover import KNOWN as HANDOVER
 from compat.groups.known_differences import KNOWN as GROUPS
 from compat.kit.examples import kept
-from compat.kit.known import Difference, KnownDifference
+from compat.kit.known import Difference, KnownDifference, alternatives
 from compat.quotas.known_differences import KNOWN as QUOTAS
 from compat.security import kerberos_known
 from compat.security import known_differences as security
@@ -44,6 +44,17 @@ def test_each_known_difference_has_an_example_that_it_accepts(name: str) -> None
     examples = [example for _, example in kept(name)]
     without = [one.reason for one in LISTS[name] if not any(map(one.covers, examples))]
     assert not without
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_each_alternative_of_a_pattern_is_looked_for_by_itself(name: str) -> None:
+    patterns = [
+        pattern
+        for one in LISTS[name]
+        for several in (one.label, one.path)
+        for pattern in alternatives(several)
+    ]
+    assert not [pattern for pattern in patterns if "|" in pattern]
 
 
 @pytest.mark.parametrize(
