@@ -173,8 +173,10 @@ def is_of_odd_name(one: Difference) -> bool:
 
 def matches_again(one: Difference) -> bool:
     """A later filter matches what the first one has matched, or means nothing and is refused."""
-    if one.path.endswith("ErrorCode"):
-        return (one.theirs, one.ours) == (0, INVALID_REQUEST)
+    if one.path.endswith(("ErrorCode", "ErrorMessage")):
+        codes = tuple(holder["ErrorCode"] for holder in one.holders())
+        is_refusal = (one.theirs, one.ours) in ((0, INVALID_REQUEST), (None, "words"))
+        return is_refusal and codes == (0, INVALID_REQUEST)
     first = one.whole[1]["FilterResults"][0 if one.path.split("/")[2] != "0" else 2]["MatchingAcls"]
     return one.theirs == [] and isinstance(one.ours, dict) and bool(one.ours) and one.ours == first
 
@@ -213,7 +215,7 @@ _WITH_ACL_AUTHORIZER: tuple[KnownDifference, ...] = (
     KnownDifference(".*", ".* a/b cü .*", "the same name afterwards", accepts=is_of_odd_name),
     KnownDifference(
         "delete acl .*",
-        ("/FilterResults/[02]/MatchingAcls", "/FilterResults/[02]/ErrorCode"),
+        tuple(f"/FilterResults/[02]/{name}" for name in ("MatchingAcls", "ErrorCode", "ErrorMessage")),
         "AclAuthorizer names an ACL for its first filter only; filters that mean nothing match nothing there",
         accepts=matches_again,
     ),
