@@ -12,6 +12,7 @@ from compat.groups.assignments import (
     slots_of,
     told,
 )
+from compat.groups.classic import TOPIC
 from compat.kit.known import Difference, KnownDifference
 from compat.kit.predicates import SILENT, all_of, pair, pairs, words_of_an_error
 
@@ -155,6 +156,25 @@ def keeps_what_it_had(one: Difference) -> bool:
     )
 
 
+def carl_is_there(one: Difference) -> bool:
+    """Carl is a static member beside those that Kafka has, who are as there; each task is meant for one of them."""
+    theirs, ours = ({member["MemberId"]: member for member in members} for members in (one.theirs, one.ours))
+    changing = ("MemberEpoch", "Assignment", "TargetAssignment")
+    targets = [slots_of(member["TargetAssignment"]) for member in ours.values()]
+    return (
+        ours.keys() - theirs.keys() == {"id-of-carl"}
+        and ours["id-of-carl"]["InstanceId"] == "i-carl"
+        and all(
+            value == ours[member_id][name]
+            for member_id, member in theirs.items()
+            for name, value in member.items()
+            if name not in changing
+        )
+        and all(_are_apart(list(members.values())) for members in told(one.whole[1]).values())
+        and frozenset().union(*targets) == {("ActiveTasks 0", number) for number in range(3)}
+    )
+
+
 def served(one: Difference) -> bool:
     """Kafka refuses; we serve it, or do not know the member, and the group is a step or two ahead. No task has two."""
     asked = [answers["asked"]["ErrorCode"] for answers in one.answers]
@@ -166,10 +186,12 @@ def served(one: Difference) -> bool:
         listed = {"ProtocolType": "streams", "GroupState": "Stable", "GroupType": "streams"}
         return bool(one.theirs == [] and ours == listed | {"GroupId": ours["GroupId"]})
     if name == "Topology":
-        return one.theirs is None and one.ours["Epoch"] == 1 and bool(one.ours["Subtopologies"])
-    if name == "Members" or name in TASKS:
-        given = [held(one.answers[1], one.step)] if name in TASKS else told(one.whole[1]).values()
-        return isinstance(one.ours, list) and all(_are_apart(list(members.values())) for members in given)
+        read = [part["SourceTopics"] for part in one.ours["Subtopologies"]]
+        return one.theirs is None and one.ours["Epoch"] == 1 and read == [[TOPIC]]
+    if name == "Members":
+        return carl_is_there(one)
+    if name in TASKS:
+        return isinstance(one.ours, list) and _are_apart(list(held(one.answers[1], one.step).values()))
     if name == "":
         said = {"ThrottleTimeMs": 0, "ErrorCode": 0, "ErrorMessage": None, "HeartbeatIntervalMs": 5000}
         return (
