@@ -126,7 +126,6 @@ KNOWN: tuple[KnownDifference, ...] = (
         ".*/AssignmentEpoch",
         NOBODY,
         accepts=of_nobody,
-        by_chance="the epoch of the group is the same where Kafka has assigned nothing to nobody again",
     ),
     KnownDifference(
         ".*: txn .*: write",
