@@ -17,11 +17,10 @@ from compat.releases import messages, published
 from tests.support.raw_client import RawClient
 
 NOT_SERVED = {55, 58, 64, 80, 81, 94}
-"""APIs that brokers forward to controllers, and the quorum's own (docs/reference/not-implemented.md)."""
-TELEMETRY = {71, 72}
-"""Advertised where somebody asks for metrics."""
-EXCUSED = NOT_SERVED | TELEMETRY
-"""APIs that Kafka may advertise and we do not; each is left out of at least one release."""
+"""APIs that brokers forward to controllers, and the quorum's own (docs/reference/not-implemented.md).
+
+Kafka may advertise them, and we do not; each is left out of at least one release.
+"""
 SINCE_SOFTWARE_NAMES = "2.4"
 Versions = tuple[int, int]
 """The first and the last."""
@@ -38,7 +37,7 @@ def advertised(bootstrap: str, name: str) -> dict[int, Versions]:
 
 def excused(theirs: Collection[int], ours: Collection[int]) -> set[int]:
     """Return which keys Kafka advertises, and we do not, with a reason."""
-    return {key for key in EXCUSED if key in theirs and key not in ours}
+    return {key for key in NOT_SERVED if key in theirs and key not in ours}
 
 
 def compared(theirs: Mapping[int, Versions], ours: Mapping[int, Versions]) -> list[str]:
@@ -54,7 +53,7 @@ def stale(left_out: Collection[int]) -> list[str]:
     """Return what is to be said of keys that every release has served, or none has advertised."""
     return [
         f"API {key}: no longer left out: take it off the list"
-        for key in sorted(EXCUSED)
+        for key in sorted(NOT_SERVED)
         if key not in left_out
     ]
 
