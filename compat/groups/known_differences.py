@@ -385,6 +385,7 @@ KNOWN: tuple[KnownDifference, ...] = (
         (".*/StateChangelogTopics/0/Partitions", ".*/RepartitionSourceTopics/0/Partitions"),
         "Kafka tells how many partitions internal topics have that were there already once the group has another record",
         accepts=pair(0, 3),
+        by_chance="both versions are tried at the same time, and each of them may be the one that makes the topics",
     ),
     # --- transactions
     KnownDifference(
