@@ -32,12 +32,21 @@ def code_to_run(wheel: Path) -> tuple[Path, ...]:
     return SOURCES
 
 
+def with_console(arguments: list[str]) -> list[str]:
+    """Return the options of the broker: with the console, unless they speak of it (--no-console) or rule it out."""
+    if any(one.startswith(("--console", "--workers")) for one in arguments):
+        return arguments
+    if "--no-console" in arguments:
+        return [one for one in arguments if one != "--no-console"]
+    return [*arguments, "--console"]
+
+
 def main(arguments: list[str]) -> None:
     """Become the broker."""
     code = code_to_run(Path(arguments[0]).absolute())
     old = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join([*map(str, code), *([old] if old else [])])
-    os.execv(sys.executable, [sys.executable, "-m", "barnabas", "serve", *arguments[1:]])
+    os.execv(sys.executable, [sys.executable, "-m", "barnabas", "serve", *with_console(arguments[1:])])
 
 
 if __name__ == "__main__":

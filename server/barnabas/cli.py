@@ -20,9 +20,10 @@ from barnabas.ending import INTERRUPTED, SERVERS, UNREAD, USAGE_ERROR, failed
 from barnabas.environment.lazy import OPENSSL_USERS, import_when_used
 
 if TYPE_CHECKING:
-    from barnabas.broker.app import Broker
+    from barnabas.broker.app import Broker, Companion
     from barnabas.config.loading import BrokerConfig
     from barnabas.serving.seams import Watcher
+    from barnabas.tools.control.host import Host
     from barnabas.tools.demo.security import Demo
 
 # Sub-commands that are programs of their own: module with `main(arguments) -> exit code`, and what they do.
@@ -39,6 +40,7 @@ TOOLS = {
         "barnabas.tools.probing.command",
         "look at any broker: what it serves, its limits, what clients can do",
     ),
+    "console": ("barnabas.console.command", "serve a console for browsers, of any cluster"),
     "conform": ("barnabas.tools.conformance.command", "judge any broker by what it says on the wire"),
     "test-server": ("barnabas.testing.server_command", "start a broker for tests, with a control API"),
     "zookeeper": ("barnabas.tools.zkserver.command", "start a ZooKeeper server of one node"),
@@ -210,10 +212,21 @@ def _add_serve(commands: Any) -> Any:
         help="where to serve the control API: faults, clock, connections, recorded requests (default: nowhere)",
     )  # fmt: skip
     serve.add_argument(
-        "--registry", metavar="HOST:PORT", nargs="?", const="localhost:8081",
-        help="where to serve a schema registry, which clients of Confluent's use (default: nowhere; without an address: "
-        "%(const)s)",
+        "--console", metavar="HOST:PORT", nargs="?", const="auto",
+        help="serve a console for browsers: topics, records, groups, and what can be done about them (default: nowhere; "
+        "without an address: localhost:9080, or a free port where that is taken)",
     )  # fmt: skip
+    serve.add_argument(
+        "--console-token-file", metavar="FILE",
+        help="a file with what visitors of the console have to know, for an address that other machines reach",
+    )  # fmt: skip
+    serve.add_argument(
+        "--console-origin", metavar="URL", action="append", default=[],
+        help="where a proxy shows the console, as https://kafka.example; may be repeated",
+    )  # fmt: skip
+    serve.add_argument(
+        "--console-registry", metavar="URL", help="a registry of schemas by which the console reads values"
+    )
     serve.add_argument("--faults", metavar="FILE", help="commit the faults of this file (YAML) on purpose")
     serve.add_argument(
         "--fault", metavar="RULE", action="append", default=[],
@@ -351,6 +364,12 @@ def _run_serve(options: argparse.Namespace, config: BrokerConfig, given: Mapping
                 file=sys.stderr,
             )
             return USAGE_ERROR
+        if config.get(settings.CONSOLE_LISTENER):
+            print(
+                "barnabas: for --workers, start `barnabas console --bootstrap HOST:PORT` beside them",
+                file=sys.stderr,
+            )
+            return USAGE_ERROR
         from barnabas.tools.localcluster.workers import run as run_workers
 
         gc.enable()
@@ -359,11 +378,25 @@ def _run_serve(options: argparse.Namespace, config: BrokerConfig, given: Mapping
     if is_tested:
         from barnabas.tools.control.process import run as run_with_control
 
-        return run_with_control(config, options.fault, prepare=prepare, watcher=watcher)
+        return run_with_control(
+            config, options.fault, prepare=prepare, watcher=watcher, companion_of=_console_of(config)
+        )
 
     from barnabas.broker.process import run
 
-    return run(config, prepare, watcher)
+    console_of = _console_of(config)
+    return run(config, prepare, watcher, None if console_of is None else console_of(None))
+
+
+def _console_of(config: BrokerConfig) -> Callable[[Host | None], Companion] | None:
+    """Return what makes the console; None without one, and then nothing of it is imported."""
+    from barnabas.config import broker as settings
+
+    if not config.get(settings.CONSOLE_LISTENER):
+        return None
+    from barnabas.console.beside import Beside
+
+    return lambda host: Beside(config, host)
 
 
 def _watcher(options: argparse.Namespace) -> Watcher | None:

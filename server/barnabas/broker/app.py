@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from barnabas.broker.services import Services
     from barnabas.serving.listener import Connections, Listener
     from barnabas.serving.memory import Memory
+    from barnabas.serving.request_parts import RequestParts
 
 
 class Participation(Protocol):
@@ -28,6 +29,19 @@ class Participation(Protocol):
 
     async def end(self) -> None:
         """Hand over what the broker leads, while it still serves."""
+
+
+class Companion(Protocol):
+    """A server beside a broker, in its process."""
+
+    def begin(self) -> str:
+        """Bind its address; returns words for the ready line, with a blank before each. Raises StartupError."""
+
+    def attach(self, broker: Broker) -> None:
+        """Show this broker from now on; it is about to serve."""
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled."""
 
 
 class Stopping:
@@ -47,6 +61,11 @@ class Stopping:
         self.has_failed = True
         self._asked.set()
 
+    @property
+    def was_asked(self) -> bool:
+        """True once either has happened."""
+        return self._asked.is_set()
+
     async def wait(self) -> None:
         """Wait until either has happened."""
         await self._asked.wait()
@@ -62,6 +81,7 @@ class Broker:
         "metrics",
         "metrics_address",
         "participation",
+        "requests",
         "services",
         "stopping",
     )
@@ -76,6 +96,7 @@ class Broker:
         metrics: MetricsEndpoint | None,
         stopping: Stopping,
         participation: Participation | None = None,
+        requests: RequestParts | None = None,
     ) -> None:
         self.services = services
         self.memory = memory
@@ -86,6 +107,8 @@ class Broker:
         self.stopping = stopping
         self.participation = participation
         """None where the broker is alone."""
+        self.requests = requests
+        """Parts with which requests are answered; None for a stand-in."""
 
     @property
     def bootstrap(self) -> str:

@@ -219,7 +219,17 @@ def _broker(
         in_cluster,
     )
     participation = in_cluster.participation if in_cluster is not None else None
-    return Broker(services, memory, listeners, connections, metrics_address, metrics, stopping, participation)
+    return Broker(
+        services,
+        memory,
+        listeners,
+        connections,
+        metrics_address,
+        metrics,
+        stopping,
+        participation,
+        request_parts,
+    )
 
 
 def _memory(basis: Basis) -> Memory:

@@ -77,6 +77,10 @@ class MetricsEndpoint:
         self._address = address
         self._exposition = exposition
 
+    async def text(self) -> str:
+        """Return the metrics as a reader gets them."""
+        return b"".join((await self._exposition.text()).pieces).decode()
+
     async def run(self) -> None:
         """Serve until cancelled."""
         await Visitors("metrics", CONNECTIONS_MAX, self._serve).serve(self._address.sockets)

@@ -30,7 +30,7 @@ from barnabas.serving.seams import NO_SEAMS, Seams
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from barnabas.broker.app import Broker
+    from barnabas.broker.app import Broker, Companion
     from barnabas.config.loading import BrokerConfig
     from barnabas.serving.seams import Watcher
 
@@ -39,16 +39,27 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def run(config: BrokerConfig, prepare: Prepare | None = None, watcher: Watcher | None = None) -> int:
+def run(
+    config: BrokerConfig,
+    prepare: Prepare | None = None,
+    watcher: Watcher | None = None,
+    companion: Companion | None = None,
+) -> int:
     """Run a broker until SIGTERM or SIGINT; returns the process's exit code.
 
-    `prepare` is awaited before the broker serves, and may raise StartupError. `watcher` sees all requests.
+    `prepare` is awaited before the broker serves, and may raise StartupError. `watcher` sees all requests; `companion`
+    serves beside the broker.
     """
     code = FAILED
     interpreter.prepare()
     try:
         code = trio.run(
-            _run_until_signalled, config, prepare, watcher, restrict_keyboard_interrupt_to_checkpoints=True
+            _run_until_signalled,
+            config,
+            prepare,
+            watcher,
+            companion,
+            restrict_keyboard_interrupt_to_checkpoints=True,
         )
     except* (StartupError, StorageError) as group:
         for error in leaves(group):
@@ -56,7 +67,9 @@ def run(config: BrokerConfig, prepare: Prepare | None = None, watcher: Watcher |
     return code
 
 
-async def _run_until_signalled(config: BrokerConfig, prepare: Prepare | None, watcher: Watcher | None) -> int:
+async def _run_until_signalled(
+    config: BrokerConfig, prepare: Prepare | None, watcher: Watcher | None, companion: Companion | None
+) -> int:
     """Run a broker; returns the exit code: a start that a signal breaks off was wished too."""
     code = DONE
     seams = NO_SEAMS if watcher is None else Seams(interceptor=watcher.around(None))
@@ -76,8 +89,13 @@ async def _run_until_signalled(config: BrokerConfig, prepare: Prepare | None, wa
                         watcher.attach(broker)
                     if prepare is not None:
                         await prepare(broker)
-                    await nursery.start(_serve, broker, nursery.cancel_scope)
-                    words = await start_registry(nursery, config, broker)
+                    words = ""
+                    if companion is not None:
+                        words = companion.begin()
+                        companion.attach(broker)
+                    await nursery.start(broker.serve)
+                    if companion is not None:
+                        await listening.start(companion.run)
                     interpreter.settle_garbage_collector()
                     say_ready(broker, words)
                 code = FAILED if broker.stopping.has_failed else DONE

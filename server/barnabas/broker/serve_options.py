@@ -83,16 +83,33 @@ def collect(options: argparse.Namespace, demo: Mapping[str, str] | None = None) 
         ("broker.rack", "--rack", options.rack),
         ("kafka.version", "--as-version", _release(options.as_version)),
         ("control.listener", "--control", options.control),
-        ("registry.listener", "--registry", options.registry),
+        ("console.listener", "--console", options.console),
+        ("console.origins", "--console-origin", ",".join(options.console_origin) or None),
+        ("console.registry.url", "--console-registry", options.console_registry),
         ("faults.file", "--faults", options.faults),
         ("faults.seed", "--fault-seed", options.fault_seed),
         ("clock.virtual", "--virtual-clock", "true" if options.virtual_clock else None),
     ):
         if text is not None:
             given.set(name, _not_empty(option, text, "a value"), option)
+    if options.console_token_file is not None:
+        given.set("console.token", _secret_of(options.console_token_file), "--console-token-file")
+    if given.settings.get("console.listener") and not given.settings.get("metrics.listener"):
+        given.set("metrics.listener", "127.0.0.1:0", given.origins["console.listener"])  # which it plots
     if not options.ephemeral:
         _place_data(options.data, given)
     return given
+
+
+def _secret_of(path: str) -> str:
+    """Return the first line of a file. Raises SettingError."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return _not_empty("--console-token-file", file.readline().strip(), "a token in its first line")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingError(
+            f"--console-token-file {path}: {getattr(error, 'strerror', None) or error}"
+        ) from error
 
 
 def _release(text: str | None) -> str | None:

@@ -6,7 +6,8 @@ of this machine reach too, the request of a page is refused, also of one that ha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -108,6 +109,41 @@ class HttpReader:
             connection.start_next_cycle()
             return True
         return False
+
+    async def stream(
+        self,
+        headers: Sequence[tuple[str, str]],
+        work: Callable[[Callable[[bytes], Awaitable[None]]], Awaitable[None]],
+        *,
+        seconds: float,
+    ) -> None:
+        """Send a response of unknown length: what `work` hands to the function that it is given.
+
+        That returns when the piece is sent, so that a slow reader slows the work down. One who does not take a piece in so
+        many seconds, or goes, ends the work.
+        """
+        async with trio.open_nursery() as nursery:
+
+            async def send(piece: bytes) -> None:
+                with trio.move_on_after(seconds):
+                    await self._send(h11.Data(data=piece))
+                    return
+                nursery.cancel_scope.cancel()
+                await trio.lowlevel.checkpoint()
+
+            nursery.start_soon(self._await_departure, nursery.cancel_scope)
+            await self._send(h11.Response(status_code=200, headers=[*headers]))
+            with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                await work(send)
+            with trio.move_on_after(seconds):
+                await self._send(h11.EndOfMessage())
+            nursery.cancel_scope.cancel()
+
+    async def _await_departure(self, scope: trio.CancelScope) -> None:
+        """Cancel when the visitor has gone; one that sends something else meanwhile breaks the rules, and goes too."""
+        with suppress(trio.BrokenResourceError):
+            await self._visitor.stream.receive_some(_READ_BYTES)
+        scope.cancel()
 
     async def _send(self, *events: h11.Event) -> None:
         data = memoryview(b"".join(self.connection.send(one) or b"" for one in events))

@@ -124,7 +124,7 @@ class Cluster(Base):
                 found[broker] = answer
                 continue
             error = outcome(answer.error_code, f"asking broker {broker} for its log dirs")
-            found[broker] = error or [_log_dir(broker, one) for one in answer.results]
+            found[broker] = error or [log_dir_of(broker, one) for one in answer.results]
         return found
 
     async def move_replicas(
@@ -288,7 +288,8 @@ def _sorted(brokers: Iterable[BrokerInfo]) -> list[BrokerInfo]:
     return sorted(brokers, key=lambda one: one.broker_id)
 
 
-def _log_dir(broker: int, found: Any) -> LogDir:
+def log_dir_of(broker: int, found: Any) -> LogDir:
+    """Return a log dir of a broker, as DescribeLogDirs has it."""
     replicas = tuple(
         ReplicaSize(topic.name, one.partition_index, one.partition_size, one.offset_lag, one.is_future_key)
         for topic in sorted(found.topics, key=lambda one: one.name)

@@ -63,7 +63,8 @@ _UNLISTED = frozenset((
     "replica.alter.log.dirs.io.max.bytes.per.second",
 ))  # fmt: skip
 OWN = frozenset((
-    "authentication.timeout.ms", "clock.virtual", "control.listener", "control.token",
+    "authentication.timeout.ms", "clock.virtual", "console.listener", "console.origins", "console.registry.url",
+    "console.token", "control.listener", "control.token",
     "delegation.token.max.per.owner", "faults.file", "faults.seed", "kafka.version", "log.record.validation",
     "max.request.entries", "max.unauthenticated.connections", "metrics.listener", "registry.listener",
     "registry.ssl.certificate.location", "registry.ssl.key.location", "telemetry.enable",

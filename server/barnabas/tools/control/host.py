@@ -101,6 +101,8 @@ class Host:
         """Number of times that the broker has been started."""
         self.has_failed = False
         """True where the last broker has ended because it could not go on."""
+        self.attached: Callable[[Broker], None] = lambda _: None
+        """Called with each broker that is made, before it serves."""
         self._prepare = prepare
         self._watcher = watcher
         self._environment = environment or real_environment()
@@ -150,6 +152,7 @@ class Host:
                 recorder.attach(broker)
             if self._watcher is not None:
                 self._watcher.attach(broker)
+            self.attached(broker)
             if self._prepare is not None:
                 prepare, self._prepare = self._prepare, None
                 await prepare(broker)

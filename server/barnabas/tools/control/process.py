@@ -28,7 +28,7 @@ from barnabas.tools.faults.errors import FaultError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from barnabas.broker.app import Broker
+    from barnabas.broker.app import Broker, Companion
     from barnabas.config.loading import BrokerConfig
     from barnabas.serving.seams import Watcher
 
@@ -39,10 +39,12 @@ def run(
     *,
     prepare: Callable[[Broker], Awaitable[None]] | None = None,
     watcher: Watcher | None = None,
+    companion_of: Callable[[Host], Companion] | None = None,
 ) -> int:
     """Run a broker with what its settings ask for, until SIGTERM or SIGINT; returns the process's exit code.
 
     `faults` are rules in their short form; `prepare` is awaited before the broker serves; `watcher` sees all requests.
+    `companion_of` makes a server beside the broker.
     """
     interpreter.prepare()
     try:
@@ -54,7 +56,7 @@ def run(
     code = FAILED
     try:
         code = trio.run(
-            _run_until_signalled, config, faulting, clock, prepare, watcher,
+            _run_until_signalled, config, faulting, clock, prepare, watcher, companion_of,
             clock=clock, restrict_keyboard_interrupt_to_checkpoints=True,
         )  # fmt: skip
     except* (StartupError, StorageError) as group:
@@ -96,23 +98,27 @@ async def _run_until_signalled(
     clock: VirtualClock | None,
     prepare: Callable[[Broker], Awaitable[None]] | None,
     watcher: Watcher | None,
+    companion_of: Callable[[Host], Companion] | None,
 ) -> int:
     address = config.get(settings.CONTROL_LISTENER)
     host = Host(
         config, faulting=faulting, recorder=Recorder() if address else None, clock=clock, prepare=prepare,
         watcher=watcher,
     )  # fmt: skip
+    companion = None if companion_of is None else companion_of(host)
+    if companion is not None:
+        host.attached = companion.attach
     with trio.open_signal_receiver(*end_signals()) as signals:
         async with nullcontext() if watcher is None else watcher.running(), trio.open_nursery() as nursery:
             stopper = Stopper(may_break_off_start=is_clustered(config))
             nursery.start_soon(stopper.run, signals)
             with stopper.starting:
-                await _serve(host, address, stopper)
+                await _serve(host, address, stopper, companion)
             nursery.cancel_scope.cancel()
     return FAILED if host.has_failed else DONE
 
 
-async def _serve(host: Host, address: str, stopper: Stopper) -> None:
+async def _serve(host: Host, address: str, stopper: Stopper, companion: Companion | None) -> None:
     """Serve until the host is stopped. Raises StartupError, StorageError."""
     async with trio.open_nursery() as nursery:
         words = ""
@@ -128,6 +134,9 @@ async def _serve(host: Host, address: str, stopper: Stopper) -> None:
             state_of(host).start_fork = forks.start
             await nursery.start(serve, host, sockets, token)
             words = f" control={url_of(sockets)}"
+        if companion is not None:
+            words += companion.begin()
+            await nursery.start(companion.run)
         await _run_host(host, stopper, words)
         nursery.cancel_scope.cancel()
 

@@ -1,0 +1,127 @@
+"""The cluster as one visitor of the console has it: a client that is logged in as them, and what it has learned.
+
+The rule: bounded in memory, however large the cluster is, and asked no more often than somebody looks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+import trio
+
+from barnabas.client import Client, ClientSettings, open_client
+from barnabas.client.admin import Admin
+from barnabas.client.administration.access import OPERATIONS
+from barnabas.console.decoding import Deserializer, registry_deserializer
+from barnabas.console.topic_index import TopicIndex
+from barnabas.wire.generated.metadata import MetadataRequest
+
+if TYPE_CHECKING:
+    from barnabas.console.live import Live
+    from barnabas.console.target import Target
+
+METADATA = 3
+AUTHORIZED_OPERATIONS_MAX = 10
+"""Later versions of Metadata do not tell what one may do with the cluster."""
+SAMPLES_MAX = 360
+"""Lags that are remembered of a group."""
+REMEMBERED_MAX = 2_000
+"""Topics and groups of which something is remembered; the oldest is forgotten."""
+SAMPLE_SECONDS_MIN = 1.0
+
+
+class Sample(NamedTuple):
+    """A sum and when it was so (monotonic, s)."""
+
+    at_s: float
+    total: int
+
+
+class Backend:
+    """Lifecycle: `opened`, in a task of its session."""
+
+    def __init__(
+        self,
+        client: Client,
+        target: Target,
+        settings: ClientSettings,
+        nursery: trio.Nursery,
+        live: Live | None,
+        registry_url: str,
+    ) -> None:
+        self.client = client
+        self.admin = Admin(client)
+        self.topics = TopicIndex(self.admin, nursery)
+        self.live = live
+        self.target = target
+        self.settings = settings
+        self.credentials = ""
+        """Of the visitor, as HTTP's Basic has them; empty without a login."""
+        self.registry_url = registry_url
+        """Where schemas are; empty for nowhere."""
+        self._deserializer: Deserializer | None = None
+        self._operations: frozenset[str] | None = None
+        self._ends: dict[str, tuple[Sample, Sample]] = {}
+        self._lags: dict[str, deque[tuple[int, int]]] = {}
+
+    def deserializer(self) -> Deserializer | None:
+        """Return what reads values with the schemas of the registry; None without one."""
+        if self._deserializer is None:
+            self._deserializer = registry_deserializer(self.registry_url)
+        return self._deserializer
+
+    async def operations(self) -> frozenset[str]:
+        """Return what the broker lets this visitor do with the cluster, as `alter`. Raises ClientError."""
+        if self._operations is None:
+            connection = await self.client.any_connection()
+            version = min(connection.version_of(METADATA), AUTHORIZED_OPERATIONS_MAX)
+            request = MetadataRequest([], include_cluster_authorized_operations=True)
+            response = await connection.ask(request, version=version)
+            bits = response.cluster_authorized_operations
+            self._operations = frozenset(
+                name for bit, name in enumerate(OPERATIONS) if bits >= 0 and bits >> bit & 1
+            )
+        return self._operations
+
+    def rate(self, topic: str, end: int) -> float | None:
+        """Return the records a second that a topic has got, given the sum of its ends now; None at the first look."""
+        now = Sample(time.monotonic(), end)
+        before, last = self._ends.pop(topic, (now, now))
+        if now.at_s - last.at_s >= SAMPLE_SECONDS_MIN:
+            before, last = last, now
+        self._ends[topic] = before, last
+        if len(self._ends) > REMEMBERED_MAX:
+            del self._ends[next(iter(self._ends))]
+        seconds = now.at_s - before.at_s
+        if seconds < SAMPLE_SECONDS_MIN / 2:
+            return None
+        return max(now.total - before.total, 0) / seconds
+
+    def note_lag(self, group: str, lag: int) -> list[tuple[int, int]]:
+        """Remember the lag of a group; returns those that are remembered, with their times (ms since 1970)."""
+        seen = self._lags.pop(group, None)
+        if seen is None:
+            seen = deque(maxlen=SAMPLES_MAX)
+        self._lags[group] = seen
+        if len(self._lags) > REMEMBERED_MAX:
+            del self._lags[next(iter(self._lags))]
+        now_ms = time.time_ns() // 1_000_000
+        if not seen or now_ms - seen[-1][0] >= SAMPLE_SECONDS_MIN * 1000:
+            seen.append((now_ms, lag))
+        return list(seen)
+
+
+@asynccontextmanager
+async def opened(
+    target: Target, settings: ClientSettings, live: Live | None, registry_url: str = ""
+) -> AsyncIterator[Backend]:
+    """Open a client for a visitor for the length of a block. Raises ClientError where the broker refuses the login."""
+    async with open_client(target.bootstrap, settings, dial=target.dial) as client:
+        await client.any_connection()
+        async with trio.open_nursery() as nursery:
+            yield Backend(client, target, settings, nursery, live, registry_url)
+            nursery.cancel_scope.cancel()

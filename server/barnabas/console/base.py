@@ -1,0 +1,127 @@
+"""Parts of a route of the console: what it is asked, and the three forms of an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from barnabas.console.backend import Backend
+
+WHOLE_MAX = 2**63 - 1
+_TRUE, _FALSE = ("true", "1", "yes"), ("false", "0", "no", "")
+
+
+class ConsoleError(Exception):
+    """A request that cannot be done: an HTTP status, and what is wrong."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class Parameter(NamedTuple):
+    """A parameter in a query or a field of a body: name, and what it says, with its default in parentheses."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request: whose it is, the parts of its path, its query and its body."""
+
+    backend: Backend
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+    body: Mapping[str, Any] = field(default_factory=dict)
+
+    def whole(self, name: str, default: int, *, least: int = 0, most: int = WHOLE_MAX) -> int:
+        """Return a number of the query. Raises ConsoleError."""
+        text = self.query.get(name, "")
+        if not text:
+            return default
+        try:
+            value = int(text)
+        except ValueError:
+            raise ConsoleError(400, f"{name}: a whole number expected, not {text[:40]!r}") from None
+        if not least <= value <= most:
+            raise ConsoleError(400, f"{name}: a number from {least} to {most} expected")
+        return value
+
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        """Return a flag of the query. Raises ConsoleError."""
+        text = self.query.get(name)
+        if text is None:
+            return default
+        if text.lower() not in _TRUE + _FALSE:
+            raise ConsoleError(400, f"{name}: true or false expected")
+        return text.lower() in _TRUE
+
+    def one_of(self, name: str, *words: str) -> str:
+        """Return a word of the query, the first of these without one. Raises ConsoleError."""
+        text = self.query.get(name) or words[0]
+        if text not in words:
+            raise ConsoleError(400, f"{name}: one of {', '.join(words)} expected")
+        return text
+
+    def field(self, name: str, kind: type, default: Any = ...) -> Any:
+        """Return a field of the body, of a type. Raises ConsoleError."""
+        value = self.body.get(name, default)
+        if value is ...:
+            raise ConsoleError(400, f"the body lacks {name}")
+        if value is default or value is None:
+            return default if value is None and default is not ... else value
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise ConsoleError(400, f"{name}: {_NAMES.get(kind, kind.__name__)} expected")
+        return value
+
+    def confirmed(self, name: str) -> None:
+        """See that who destroys something has named it. Raises ConsoleError."""
+        if self.body.get("confirm") != name:
+            raise ConsoleError(409, f'this cannot be undone: it is done if the body says "confirm": "{name}"')
+
+
+_NAMES = {
+    str: "a text",
+    int: "a whole number",
+    bool: "true or false",
+    list: "an array",
+    dict: "an object",
+    float: "a number",
+}
+
+Send = Callable[[str, Any], Awaitable[None]]
+"""Sends an event: its name, and a JSON value."""
+
+
+class Events(NamedTuple):
+    """An answer that goes on: events, as a browser's EventSource takes them."""
+
+    work: Callable[[Send], Awaitable[None]]
+
+
+class Download(NamedTuple):
+    """An answer that a browser saves as a file."""
+
+    name: str
+    content_type: str
+    content: bytes
+
+
+Handler = Callable[[Call], Awaitable[object]]
+"""Answers with a JSON value, None for nothing (204), `Events` or a `Download`."""
+
+
+class Route(NamedTuple):
+    """A method and a path, as `/api/topics/{topic}`, with what answers it."""
+
+    method: str
+    path: str
+    handler: Handler
+    summary: str
+    query: tuple[Parameter, ...] = ()
+    body: tuple[Parameter, ...] = ()
+    view: str = ""
+    """The view of `live.Live` that it needs."""

@@ -1,0 +1,87 @@
+"""The console beside the broker that it shows: `barnabas serve --console`."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import trio
+
+from barnabas.broker.startup import StartupError
+from barnabas.config import broker as settings
+from barnabas.console.log_lines import Lines
+from barnabas.console.server import DEFAULT_PORT, ConsoleServer, address_of
+
+if TYPE_CHECKING:
+    from barnabas.broker.app import Broker
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.console.own_broker import OwnBroker
+    from barnabas.console.target import Target
+    from barnabas.tools.control.host import Host
+
+AUTO = "auto"
+"""Value of console.listener for an address that is free."""
+
+
+class Beside:
+    """A companion of one broker."""
+
+    def __init__(self, config: BrokerConfig, host: Host | None) -> None:
+        self._config = config
+        self._host = host
+        self._server: ConsoleServer | None = None
+        self._lines = Lines()
+        self._broker: Broker | None = None
+        self._inside: OwnBroker | None = None
+
+    def begin(self) -> str:
+        """Bind the address; returns words for the ready line. Raises StartupError."""
+        self._server = self._bound()
+        return f" console={self._server.url}"
+
+    def _bound(self) -> ConsoleServer:
+        text = self._config.get(settings.CONSOLE_LISTENER)
+        if text != AUTO:
+            return self._server_on(*address_of(text))
+        try:
+            return self._server_on("127.0.0.1", DEFAULT_PORT)
+        except StartupError:
+            return self._server_on("127.0.0.1", 0)
+
+    def _server_on(self, host: str, port: int) -> ConsoleServer:
+        return ConsoleServer(
+            (host, port),
+            self._where,
+            token=self._config.get(settings.CONSOLE_TOKEN),
+            origins=self._config.get(settings.CONSOLE_ORIGINS),
+            live_of=self._own,
+            registry_url=self._config.get(settings.CONSOLE_REGISTRY_URL),
+        )
+
+    def _own(self) -> OwnBroker:
+        """Return the broker from inside; made by the first visitor."""
+        if self._inside is None:
+            from barnabas.console.own_broker import OwnBroker
+
+            self._inside = OwnBroker(self._lines, self._host)
+            if self._broker is not None:
+                self._inside.attach(self._broker)
+        return self._inside
+
+    def _where(self) -> Target:
+        return self._own().target
+
+    def attach(self, broker: Broker) -> None:
+        """Show this broker from now on."""
+        self._broker = broker
+        if self._inside is not None:
+            self._inside.attach(broker)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled."""
+        assert self._server is not None
+        logging.getLogger().addHandler(self._lines)
+        try:
+            await self._server.run(task_status=task_status)
+        finally:
+            logging.getLogger().removeHandler(self._lines)

@@ -1,0 +1,94 @@
+"""Who may ask the console, and what a browser may do with its answers. Pure.
+
+The rule: a page of another site never gets an answer, nor has anything done: the host is one of this console's own, which a
+name that somebody else has resolve to this address is not, and a request that changes something comes from its own page.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+from urllib.parse import urlsplit
+
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
+    )
+)
+HEADERS = (
+    ("Content-Security-Policy", POLICY),
+    ("X-Content-Type-Options", "nosniff"),
+    ("X-Frame-Options", "DENY"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Cross-Origin-Opener-Policy", "same-origin"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+    ("Permissions-Policy", "camera=(), geolocation=(), microphone=()"),
+    ("Cache-Control", "no-store"),
+)
+"""Headers of every answer."""
+_LOCAL_NAMES = frozenset(("localhost", "127.0.0.1", "::1"))
+
+
+class Guard:
+    """Judge of requests; `origins` are further ones under which a proxy shows the console, as https://kafka.example."""
+
+    def __init__(self, hosts: Iterable[str], origins: Iterable[str] = (), *, is_local: bool) -> None:
+        """`hosts` are names and addresses of this machine; `is_local` says that it alone can connect."""
+        self._hosts = {one.lower() for one in hosts} | _LOCAL_NAMES
+        self._origins = {one.lower().rstrip("/") for one in origins}
+        self._proxied = {urlsplit(one).netloc for one in self._origins}
+        self._is_local = is_local
+
+    def refusal(self, method: str, headers: Mapping[str, str]) -> str:
+        """Return why a request is refused; empty for one that is not. Names of headers are in lower case."""
+        host = headers.get("host", "").lower()
+        if not self._is_own(host):
+            return "this host name is none of the console's: use its address, or give --console-origin"
+        site = headers.get("sec-fetch-site", "same-origin")
+        if site not in ("same-origin", "none"):
+            return "requests of other sites are not answered"
+        origin = headers.get("origin")
+        if origin is not None and not self._is_same(origin.lower(), host):
+            return "requests of other sites are not answered"
+        if method not in ("GET", "HEAD") and "origin" not in headers and "sec-fetch-site" in headers:
+            return "a browser says where a request comes from"
+        return ""
+
+    def _is_own(self, host: str) -> bool:
+        try:
+            parts = urlsplit(f"//{host}")
+            name, _ = parts.hostname or "", parts.port
+        except ValueError:
+            return False
+        if parts.username is not None or parts.path or not name:
+            return False
+        return host in self._proxied or name in self._hosts or (not self._is_local and _is_address(name))
+
+    def _is_same(self, origin: str, host: str) -> bool:
+        return origin in self._origins or origin == f"http://{host}"
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def cookie_of(header: str, name: str) -> str:
+    """Return a cookie's value; empty without it."""
+    for part in header.split(";"):
+        key, _, value = part.strip().partition("=")
+        if key == name:
+            return value
+    return ""

@@ -1,0 +1,291 @@
+"""Requests of the console, read and answered over HTTP/1.1: imported with the first connection.
+
+The rule: a request is judged (host, origin, token, session) before anything is done with it, and no answer of the
+cluster is ever sent as anything that a browser would run.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import parse_qsl, quote, urlsplit
+
+import h11
+import trio
+
+from barnabas import __version__
+from barnabas.client import ClientError
+from barnabas.console.base import ConsoleError, Download, Events
+from barnabas.console.guard import HEADERS, Guard, cookie_of
+from barnabas.console.routes import dispatch, failure_of, routes
+from barnabas.console.static_files import StaticFile, files
+from barnabas.network.http import HttpReader, TooLargeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from barnabas.console.live import Live
+    from barnabas.console.sessions import Session, Sessions
+    from barnabas.network.visitors import Visitor
+
+log = logging.getLogger(__name__)
+
+BODY_BYTES_MAX = 8 << 20
+IDLE_SECONDS_MAX = 120.0
+ANSWER_SECONDS_MAX = 30.0
+EVENT_SECONDS_MAX = 20.0
+"""Time in which a browser takes an event in: after that, what makes them is broken off."""
+CSRF_HEADER = "x-console-csrf"
+_HEADER_BYTES_MAX = 64 * 1024
+routes(), files()  # their modules are imported, and the page is read, with this one
+
+
+class Asked(NamedTuple):
+    """A request as it is looked at here; names of headers are in lower case."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Answering:
+    """Answers requests of visitors."""
+
+    def __init__(self, guard: Guard, sessions: Sessions, live: Live | None, cookie: str) -> None:
+        """`cookie` is the name of the session's, which no other console of this host has."""
+        self._guard = guard
+        self._sessions = sessions
+        self._live = live
+        self._cookie = cookie
+
+    async def serve(self, visitor: Visitor) -> None:
+        """Answer the requests of a connection, one after the other. Raises BrokenResourceError when the peer has gone."""
+        reader = HttpReader(visitor, header_bytes_max=_HEADER_BYTES_MAX)
+        while await self._serve_one(visitor, reader):
+            pass
+
+    async def _serve_one(self, visitor: Visitor, reader: HttpReader) -> bool:
+        """Answer a request; false when the connection is at its end."""
+        try:
+            received = await reader.next_request(
+                begins_within=IDLE_SECONDS_MAX, body_bytes_max=BODY_BYTES_MAX
+            )
+            if received is None:
+                return False
+            visitor.is_waiting = True
+            try:
+                return await self._answer(reader, _asked(*received))
+            finally:
+                visitor.is_waiting = False
+                visitor.moved_s = trio.current_time()
+        except TooLargeError:
+            await _send_json(reader, 413, {"error": f"a body has at most {BODY_BYTES_MAX} bytes"})
+        except (h11.RemoteProtocolError, _MalformedError) as error:
+            if reader.may_answer:
+                status = getattr(error, "error_status_hint", 400)
+                await _send_json(reader, status, {"error": f"malformed request: {error}"})
+        return False
+
+    async def _answer(self, reader: HttpReader, asked: Asked) -> bool:
+        refusal = self._guard.refusal(asked.method, asked.headers)
+        if refusal:
+            return await _send_json(reader, 403, {"error": refusal})
+        if not asked.path.startswith("/api/"):
+            return await _send_file(reader, asked)
+        if asked.path == "/api/session":
+            return await self._session_request(reader, asked)
+        session = self._sessions.find(cookie_of(asked.headers.get("cookie", ""), self._cookie))
+        try:
+            session = await self._allowed(session, asked)
+            body = json.loads(asked.body) if asked.body else None
+        except ConsoleError as error:
+            return await _send_json(reader, error.status, {"error": str(error)})
+        except (ValueError, RecursionError) as error:
+            return await _send_json(reader, 400, {"error": f"the body is not JSON: {error}"})
+        with _using(session):
+            try:
+                backend = await self._sessions.open(session)
+            except (ConsoleError, ClientError) as error:
+                return await _send_json(reader, *failure_of(error, asked.path))
+            status, value = await dispatch(backend, asked.method, asked.path, asked.query, body)
+            return await _send(reader, status, value)
+
+    async def _allowed(self, session: Session | None, asked: Asked) -> Session:
+        """Return the session of a request that may be answered. Raises ConsoleError."""
+        if session is None:
+            if asked.method != "GET" or self._sessions.needs_token or self._sessions.mechanisms():
+                raise ConsoleError(401, "log in first: POST /api/session")
+            return await self._sessions.anonymous()  # to look needs no session where nobody logs in
+        if asked.method != "GET" and asked.headers.get(CSRF_HEADER, "") != session.csrf:
+            raise ConsoleError(
+                403, f"the header {CSRF_HEADER} is missing or wrong: GET /api/session tells it"
+            )
+        return session
+
+    # --- sessions -------------------------------------------------------------------------------------------
+
+    async def _session_request(self, reader: HttpReader, asked: Asked) -> bool:
+        try:
+            if asked.method == "GET":
+                return await self._show_session(reader, asked)
+            if asked.method == "POST":
+                return await self._log_in(reader, asked)
+            if asked.method == "DELETE":
+                return await self._log_out(reader, asked)
+        except (ConsoleError, ClientError) as error:
+            return await _send_json(reader, *failure_of(error, asked.path))
+        return await _send_json(reader, 405, {"error": "/api/session takes GET, POST, DELETE"})
+
+    async def _show_session(self, reader: HttpReader, asked: Asked) -> bool:
+        """Tell who is logged in; begins a session where nobody needs to log in."""
+        sessions = self._sessions
+        session = sessions.find(cookie_of(asked.headers.get("cookie", ""), self._cookie))
+        cookies: list[tuple[str, str]] = []
+        if session is None and not sessions.needs_token and not sessions.mechanisms():
+            session = await sessions.begin()
+            cookies = [self._cookie_of(session)]
+        return await _send_json(reader, 200, self._described(session), cookies)
+
+    def _described(self, session: Session | None) -> dict[str, Any]:
+        return {
+            "version": __version__,
+            "logged_in": session is not None,
+            "user": session.user if session is not None else "",
+            "csrf": session.csrf if session is not None else "",
+            "needs_token": self._sessions.needs_token,
+            "mechanisms": list(self._sessions.mechanisms()),
+            "views": sorted(self._live.views) if self._live is not None else [],
+            "registry": self._sessions.has_registry,
+        }
+
+    async def _log_in(self, reader: HttpReader, asked: Asked) -> bool:
+        try:
+            body = json.loads(asked.body or b"{}")
+        except (ValueError, RecursionError):
+            raise ConsoleError(400, "the body is not JSON") from None
+        names = ("token", "user", "password", "mechanism")
+        if not isinstance(body, dict) or not all(isinstance(body.get(name, ""), str) for name in names):
+            raise ConsoleError(400, f"an object of {', '.join(names)} expected")
+        session = await self._sessions.begin(**{name: body.get(name, "") for name in names})
+        return await _send_json(reader, 200, self._described(session), [self._cookie_of(session)])
+
+    async def _log_out(self, reader: HttpReader, asked: Asked) -> bool:
+        session = self._sessions.find(cookie_of(asked.headers.get("cookie", ""), self._cookie))
+        if session is not None:
+            await self._allowed(session, asked)
+            self._sessions.end(session)
+        gone = f"{self._cookie}=; Max-Age=0; Path=/; HttpOnly; SameSite=Strict"
+        return await _send_json(reader, 200, self._described(None), [("Set-Cookie", gone)])
+
+    def _cookie_of(self, session: Session) -> tuple[str, str]:
+        return "Set-Cookie", f"{self._cookie}={session.identity}; Path=/; HttpOnly; SameSite=Strict"
+
+
+class _MalformedError(Exception):
+    """A target that is no URL."""
+
+
+def _asked(request: h11.Request, body: bytes) -> Asked:
+    """Return a request as it is looked at here. Raises _MalformedError."""
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers}
+    try:
+        target = urlsplit(request.target.decode("latin-1"))
+        query = dict(parse_qsl(target.query, keep_blank_values=True, max_num_fields=50))
+    except ValueError as error:
+        raise _MalformedError(f"the target is no URL: {error}") from None
+    if not target.path.startswith("/") or target.netloc:
+        raise _MalformedError("the target is no path")
+    return Asked(request.method.decode("latin-1"), target.path, query, headers, body)
+
+
+@contextmanager
+def _using(session: Session) -> Iterator[None]:
+    """Have a session stay while a request of it is answered."""
+    session.uses += 1
+    try:
+        yield
+    finally:
+        session.uses -= 1
+        session.used_at = trio.current_time()
+
+
+# --- answers ----------------------------------------------------------------------------------------------------
+
+
+async def _send(reader: HttpReader, status: int, value: Any) -> bool:
+    if isinstance(value, Events):
+        await _send_events(reader, value)
+        return False
+    if isinstance(value, Download):
+        name = quote(value.name)
+        headers = [
+            *HEADERS,
+            ("Content-Type", value.content_type),
+            ("Content-Disposition", f"attachment; filename*=UTF-8''{name}"),
+            ("Content-Length", str(len(value.content))),
+        ]
+        return await reader.answer(200, headers, [value.content], seconds=ANSWER_SECONDS_MAX)
+    return await _send_json(reader, status, value)
+
+
+async def _send_json(
+    reader: HttpReader, status: int, value: Any, headers: list[tuple[str, str]] | None = None
+) -> bool:
+    found = [*HEADERS, *(headers or ())]
+    content = b""
+    if status != 204:
+        content = _json(value)
+        found += [("Content-Type", "application/json; charset=utf-8"), ("Content-Length", str(len(content)))]
+    return await reader.answer(status, found, [content] if content else [], seconds=ANSWER_SECONDS_MAX)
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+async def _send_events(reader: HttpReader, events: Events) -> None:
+    """Send events until there are no more, or the visitor has gone; what goes wrong is the last one."""
+
+    async def work(send: Callable[[bytes], Awaitable[None]]) -> None:
+        async def event(name: str, value: Any) -> None:
+            await send(b"event: %s\ndata: %s\n\n" % (name.encode(), _json(value)))
+
+        try:
+            await events.work(event)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            raise
+        except Exception as error:
+            await event("failed", failure_of(error, "events")[1])
+
+    headers = [*HEADERS, ("Content-Type", "text/event-stream; charset=utf-8"), ("Connection", "close")]
+    await reader.stream(headers, work, seconds=EVENT_SECONDS_MAX)
+
+
+async def _send_file(reader: HttpReader, asked: Asked) -> bool:
+    found = files().get(asked.path)
+    if found is None:
+        return await _send_json(reader, 404, {"error": f"there is nothing at {asked.path}"})
+    if asked.method not in ("GET", "HEAD"):
+        return await _send_json(reader, 405, {"error": "GET or HEAD, please"})
+    headers = [one for one in HEADERS if one[0] != "Cache-Control"]
+    headers += [("Cache-Control", "no-cache"), ("ETag", found.tag), ("Vary", "Accept-Encoding")]
+    if asked.headers.get("if-none-match") == found.tag:
+        return await reader.answer(304, headers, [], seconds=ANSWER_SECONDS_MAX)
+    return await _send_content(reader, asked, found, headers)
+
+
+async def _send_content(
+    reader: HttpReader, asked: Asked, found: StaticFile, headers: list[tuple[str, str]]
+) -> bool:
+    content = found.content
+    if "gzip" in asked.headers.get("accept-encoding", ""):
+        content = found.compressed
+        headers.append(("Content-Encoding", "gzip"))
+    headers += [("Content-Type", found.content_type), ("Content-Length", str(len(content)))]
+    is_head = asked.method == "HEAD"
+    return await reader.answer(200, headers, [content], seconds=ANSWER_SECONDS_MAX, head_only=is_head)

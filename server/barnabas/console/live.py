@@ -1,0 +1,56 @@
+"""Interface to the broker in whose process the console is: what Kafka's protocol does not tell.
+
+The rule: a view that is not named is not there. Who may see one is decided by what the broker lets them do
+with the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from barnabas.console.target import Target
+
+CONNECTIONS, REQUESTS, METRICS, LOG, CONTROL = VIEWS = "connections", "requests", "metrics", "log", "control"
+ADMINISTRATORS = frozenset((REQUESTS, LOG, CONTROL))
+"""Views for those alone who may alter the cluster: they show what others do, or change what others see."""
+
+
+class Live(Protocol):
+    """A broker from inside."""
+
+    @property
+    def views(self) -> frozenset[str]:
+        """Those of VIEWS that there are now."""
+
+    @property
+    def target(self) -> Target:
+        """Where, and as whom, clients of the console connect. Raises ConsoleError while the broker is down."""
+
+    def connections(self) -> list[dict[str, Any]]:
+        """Return the open connections of clients."""
+
+    def watching(self) -> AbstractAsyncContextManager[Watch]:
+        """Have requests recorded for the length of a block."""
+
+    async def metrics(self) -> str:
+        """Return the broker's metrics, as Prometheus reads them."""
+
+    def log_lines(self, since: int) -> list[dict[str, Any]]:
+        """Return the newest lines of the broker's log, those after a number."""
+
+    async def control(self, method: str, path: str, query: Mapping[str, str], body: Any) -> tuple[int, Any]:
+        """Ask the control API for faults, the clock or snapshots: status, and a JSON value."""
+
+
+class Watch(Protocol):
+    """Requests that are being recorded."""
+
+    @property
+    def is_over(self) -> bool:
+        """True once the broker has ended, and no more will come."""
+
+    def found(self, wanted: Mapping[str, str], seen: set[int], limit: int) -> list[dict[str, Any]]:
+        """Return the newest requests that were answered and not seen, in their order, and note them as seen."""

@@ -1,0 +1,249 @@
+"""The broker in whose process the console is, from inside: `live.Live` for it.
+
+The rule: what nobody looks at costs nothing. Requests are recorded for as long as somebody watches them; connections are
+counted when they are listed.
+"""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from barnabas.client import Endpoint
+from barnabas.config.authorizer import has_authorizer
+from barnabas.config.listeners import listener_settings, mechanisms_of
+from barnabas.console.base import ConsoleError
+from barnabas.console.known_bugs import warnings_of
+from barnabas.console.live import CONNECTIONS, CONTROL, LOG, METRICS, REQUESTS
+from barnabas.console.target import Target
+from barnabas.network.dialing import dial
+from barnabas.tools.control.recorder import Filter, Recorder
+
+if TYPE_CHECKING:
+    from barnabas.broker.app import Broker
+    from barnabas.console.log_lines import Lines
+    from barnabas.serving.connection import Connection
+    from barnabas.serving.listener import Listener
+    from barnabas.tools.control.host import Host
+
+RECORDED_MAX = 1_000
+LOGINS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
+"""Logins of a user with a password, the best first."""
+_PREFERRED = ("PLAINTEXT", "SASL_PLAINTEXT", "SASL_SSL", "SSL")
+
+
+class OwnBroker:
+    """Lifecycle: `attach` with each start of the broker."""
+
+    def __init__(self, lines: Lines, host: Host | None = None) -> None:
+        """`lines` are those of its log; `host` is what restarts it and holds its faults, where there is one."""
+        self._broker: Broker | None = None
+        self._host = host
+        self._watch: _Watch | None = None
+        self._counts: dict[int, tuple[float, int]] = {}
+        self._lines = lines
+        self._target: Target | None = None
+
+    def attach(self, broker: Broker) -> None:
+        """Show this broker from now on."""
+        self._broker = broker
+        self._target = None
+        self._counts.clear()
+        self._watch = None
+
+    @property
+    def views(self) -> frozenset[str]:
+        """The views that there are now."""
+        found = {CONNECTIONS, REQUESTS, LOG}
+        if self._broker is not None and self._broker.metrics is not None:
+            found.add(METRICS)
+        if self._host is not None:
+            found.add(CONTROL)
+        return frozenset(found)
+
+    def _running(self) -> Broker:
+        """Return the broker. Raises ConsoleError while it is down."""
+        if self._host is not None and self._host.broker is None:
+            raise ConsoleError(503, "the broker is down")
+        if self._broker is None:
+            raise ConsoleError(503, "the broker starts")
+        return self._broker
+
+    # --- the way to it --------------------------------------------------------------------------------------
+
+    @property
+    def target(self) -> Target:
+        """Listener that the console's clients use. Raises ConsoleError while the broker is down, or if none will do."""
+        broker = self._running()
+        if self._target is None:
+            self._target = target_of(broker)
+        return self._target
+
+    # --- views ----------------------------------------------------------------------------------------------
+
+    def connections(self) -> list[dict[str, Any]]:
+        """Return the open connections of clients."""
+        now = time.monotonic()
+        found = []
+        counts: dict[int, tuple[float, int]] = {}
+        for one in self._running().connections:
+            row = _described(one)
+            request = one.info.request
+            number = request.correlation_id if request is not None else 0
+            before = self._counts.get(row["id"])
+            # Clients number their requests, so that counting them costs the broker nothing.
+            if before is not None and now - before[0] >= 0.5 and number >= before[1]:
+                row["rate"] = (number - before[1]) / (now - before[0])
+            counts[row["id"]] = (now, number)
+            found.append(row)
+        self._counts = counts
+        return found
+
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator[_Watch]:
+        """Have requests recorded for the length of a block."""
+        broker = self._running()
+        if self._watch is None:
+            self._watch = _Watch(broker)
+        watch = self._watch
+        watch.begin()
+        try:
+            yield watch
+        finally:
+            watch.end()
+
+    async def metrics(self) -> str:
+        """Return the broker's metrics as text."""
+        metrics = self._running().metrics
+        if metrics is None:
+            raise ConsoleError(404, "the broker keeps no metrics: start it with --metrics")
+        return await metrics.text()
+
+    def log_lines(self, since: int) -> list[dict[str, Any]]:
+        """Return the newest lines of the broker's log, those after a number."""
+        return self._lines.since(since)
+
+    async def control(self, method: str, path: str, query: Mapping[str, str], body: Any) -> tuple[int, Any]:
+        """Ask the control API."""
+        from barnabas.tools.control.routes import dispatch
+
+        if self._host is None:
+            raise ConsoleError(
+                404, "the broker has no control API: start it with --control or --virtual-clock"
+            )
+        return await dispatch(self._host, method, path, query, body)
+
+
+def target_of(broker: Broker) -> Target:
+    """Return the way to a broker's listener that the console can use. Raises ConsoleError."""
+    usable = [one for one in broker.listeners if one.security_protocol in _PREFERRED]
+    is_secured = has_authorizer(broker.services.config)
+    if is_secured and any(_logins(broker, one) for one in usable):
+        usable = [one for one in usable if _logins(broker, one)]  # visitors are who they can prove to be
+    usable.sort(key=lambda one: _PREFERRED.index(one.security_protocol))
+    for listener in usable:
+        protocol = listener.security_protocol
+        logins = _logins(broker, listener)
+        if protocol.startswith("SASL") and not logins:
+            continue
+        has_tls = protocol.endswith("SSL")
+        if has_tls and broker.participation is not None:
+            continue  # the certificates of other brokers could not be checked
+        host, port = listener.addresses[0]
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+
+        async def reach(endpoint: Endpoint, host: str = host, port: int = port) -> trio.abc.Stream:
+            is_alone = broker.participation is None
+            return await (dial(host, port) if is_alone else dial(endpoint.host, endpoint.port))
+
+        return Target((Endpoint(host, port),), logins, _own_tls() if has_tls else None, dial=reach)
+    raise ConsoleError(
+        501,
+        "no listener of this broker takes a user with a password, or nobody at all: the console cannot log in",
+    )
+
+
+def _logins(broker: Broker, listener: Listener) -> tuple[str, ...]:
+    offered = mechanisms_of(listener_settings(broker.services.config, listener.name))
+    return tuple(one for one in LOGINS if one in offered)
+
+
+def _own_tls() -> ssl.SSLContext:
+    """Return a context for the listener of this very process, whose socket nobody else can have."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _described(connection: Connection) -> dict[str, Any]:
+    info = connection.info
+    request = info.request
+    name, version = info.client_software_name, info.client_software_version
+    return {
+        "id": info.connection_id,
+        "listener": info.listener,
+        "protocol": info.security_protocol,
+        "peer": f"{info.peer_address[0]}:{info.peer_address[1]}",
+        "principal": info.principal,
+        "client_id": request.client_id if request is not None else None,
+        "software": f"{name} {version}".strip(),
+        "answering": connection.answering,
+        "throttled_ms": info.muted_ms,
+        "rate": None,
+        "warnings": warnings_of(name, version),
+    }
+
+
+class _Watch:
+    """Requests of a broker, recorded as long as at least one looks at them."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._recorder = Recorder(RECORDED_MAX)
+        self._recorder.attach(broker)
+        self._count = 0
+        self._inner: Any = None
+
+    def begin(self) -> None:
+        """Count one more who looks."""
+        self._count += 1
+        requests = self._broker.requests
+        if self._count == 1 and requests is not None:
+            self._inner = requests.interceptor
+            requests.interceptor = self._recorder.around(self._inner)
+
+    def end(self) -> None:
+        """Count one less; the last one has the broker as it was."""
+        self._count -= 1
+        requests = self._broker.requests
+        if not self._count and requests is not None:
+            requests.interceptor = self._inner
+            self._recorder.clear()
+
+    @property
+    def is_over(self) -> bool:
+        """True once the broker has ended."""
+        return self._broker.stopping.was_asked
+
+    def found(self, wanted: Mapping[str, str], seen: set[int], limit: int) -> list[dict[str, Any]]:
+        """Return the newest requests that were answered and not seen, in their order, and note them as seen."""
+        chosen = Filter(
+            api=wanted.get("api") or None,
+            client_id=wanted.get("client_id") or None,
+            topic=wanted.get("topic") or None,
+            group=wanted.get("group") or None,
+        )
+        found = [one for one in self._recorder.find(chosen) if one.is_answered and one.id not in seen]
+        if wanted.get("errors") in ("true", "1"):
+            found = [one for one in found if one.error_codes]
+        if len(seen) > 4 * RECORDED_MAX:
+            seen -= set(sorted(seen)[: 2 * RECORDED_MAX])
+        found = found[-limit:]
+        seen |= {one.id for one in found}
+        return [one.as_json() for one in found]

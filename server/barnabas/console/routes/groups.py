@@ -1,0 +1,211 @@
+"""Routes over groups of every kind: members, assignments, lag now and over time, offsets set anew, groups deleted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from barnabas.client import ClientError
+from barnabas.client.admin import GroupInfo, ListedGroup
+from barnabas.client.administration.groups import KINDS, SHARE
+from barnabas.client.errors import ResponseError
+from barnabas.commands.errors import CommandError
+from barnabas.commands.lagging import GroupLag, lags_of
+from barnabas.commands.resetting import Target, chosen_partitions, new_offsets
+from barnabas.console import paging
+from barnabas.console.base import Call, ConsoleError, Parameter, Route
+from barnabas.console.outcomes import error_text, settled
+from barnabas.wire.generated.errors import ErrorCode
+
+_EMPTY = ("", "Empty", "Dead")
+ORDERS = {
+    "name": lambda one: one.group_id,
+    "kind": lambda one: (one.kind, one.group_id),
+    "state": lambda one: (one.state, one.group_id),
+}
+
+
+async def list_groups(call: Call) -> object:
+    """Return a page of groups, with members and lag."""
+    kind = call.query.get("kind", "")
+    if kind and kind not in KINDS:
+        raise ConsoleError(400, f"kind: one of {', '.join(KINDS)} expected")
+    listed, failures = await call.backend.admin.list_groups(
+        kinds=[kind] if kind else (), states=[call.query["state"]] if call.query.get("state") else ()
+    )
+    page = paging.page_of(call, listed.values(), ORDERS, lambda one: one.group_id)
+    lags = await lags_of(call.backend.admin, {one.group_id: one for one in page.rows})
+    rows = []
+    for one in page.rows:
+        lag = lags[one.group_id]
+        info = lag.info
+        row = {"name": one.group_id, "kind": one.kind, "state": one.state, "coordinator": one.coordinator}
+        row |= {"lag": lag.total, "members": None, "topics": len({part.topic for part in lag.partitions})}
+        if isinstance(info, ClientError):
+            row["error"] = error_text(info)
+        else:
+            row |= {"state": info.state, "members": len(info.members)}
+        if lag.total is not None:
+            call.backend.note_lag(one.group_id, lag.total)
+        rows.append(row)
+    return {**page.as_json(rows), "failures": {broker: error_text(one) for broker, one in failures.items()}}
+
+
+async def _listed(call: Call) -> ListedGroup:
+    """Return the group of a path, as the list has it. Raises ClientError."""
+    name = call.path["group"]
+    listed, failures = await call.backend.admin.list_groups()
+    if name in listed:
+        return listed[name]
+    settled(failures)
+    raise ResponseError(ErrorCode.GROUP_ID_NOT_FOUND, f"looking for group {name!r}")
+
+
+async def describe_group(call: Call) -> object:
+    """Return a group: its members, what they have, and how far behind they are."""
+    listed = await _listed(call)
+    lag = (await lags_of(call.backend.admin, {listed.group_id: listed}))[listed.group_id]
+    if isinstance(lag.info, ClientError):
+        raise lag.info
+    page = paging.page_of(
+        call,
+        lag.partitions,
+        {
+            "topic": lambda one: (one.topic, one.partition),
+            "lag": lambda one: (one.lag or 0, one.topic, one.partition),
+        },
+        lambda one: f"{one.topic} {one.client_id}",
+    )
+    history = call.backend.note_lag(listed.group_id, lag.total) if lag.total is not None else []
+    return {
+        **_described(lag, lag.info),
+        "partitions": page.as_json(
+            {
+                "topic": one.topic,
+                "partition": one.partition,
+                "committed": one.committed,
+                "next": one.latest,
+                "lag": one.lag,
+                "member": one.member_id,
+                "client_id": one.client_id,
+                "host": one.host,
+                "error": error_text(one.error) if one.error is not None else None,
+            }
+            for one in page.rows
+        ),
+        "history": [{"at": at, "lag": total} for at, total in history],
+    }
+
+
+def _described(lag: GroupLag, info: GroupInfo) -> dict[str, Any]:
+    return {
+        "name": info.group_id,
+        "kind": info.kind,
+        "state": info.state,
+        "assignor": info.assignor,
+        "epoch": info.epoch,
+        "coordinator": info.coordinator,
+        "lag": lag.total,
+        "members": [
+            {
+                "id": one.member_id,
+                "instance_id": one.instance_id,
+                "client_id": one.client_id,
+                "host": one.host,
+                "epoch": one.epoch,
+                "subscription": list(one.subscription),
+                "assignment": _by_topic(one.assignment),
+            }
+            for one in info.members[:MEMBERS_MAX]
+        ],
+        "members_total": len(info.members),
+    }
+
+
+MEMBERS_MAX = 500
+
+
+def _by_topic(places: tuple[tuple[str, int], ...]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for topic, partition in places:
+        found.setdefault(topic, []).append(partition)
+    return found
+
+
+async def reset_offsets(call: Call) -> object:
+    """Say what offsets a group would get, and set them if that is asked for."""
+    admin, name = call.backend.admin, call.path["group"]
+    listed, _ = await admin.list_groups()
+    group = listed.get(name)
+    is_done = call.field("execute", bool, False)
+    if group is not None and group.state not in _EMPTY and is_done:
+        raise ConsoleError(409, f"group {name} is {group.state}: stop its members first")
+    is_share = group is not None and group.kind == SHARE
+    committed: Any = {}
+    if group is not None:
+        committed = (await (admin.share_offsets([name]) if is_share else admin.committed([name])))[name]
+        if isinstance(committed, ClientError):
+            raise committed
+    try:
+        partitions = await chosen_partitions(admin, _topics(call), committed, target := _target(call))
+        rows = await new_offsets(admin, name, partitions, committed, target)
+    except CommandError as error:
+        raise ConsoleError(409, str(error)) from None
+    if is_done:
+        call.confirmed(name)
+        new = {(row["topic"], row["partition"]): row["new"] for row in rows if row["error"] is None}
+        outcomes = (
+            await (admin.set_share_offsets if is_share else admin.commit_offsets)(name, new) if new else {}
+        )
+        for row in rows:
+            error = outcomes.get((row["topic"], row["partition"]))
+            row["error"] = row["error"] if error is None else error_text(error)
+            row["is_done"] = row["error"] is None
+    state = group.state if group is not None else ""
+    return {"rows": rows, "executed": is_done, "active": state if state not in _EMPTY else None}
+
+
+def _topics(call: Call) -> list[tuple[str, int | None]]:
+    found: list[tuple[str, int | None]] = []
+    for one in call.field("topics", list, []):
+        if not isinstance(one, str) or not one:
+            raise ConsoleError(400, "topics: an array of TOPIC or TOPIC:PARTITION expected")
+        topic, colon, number = one.rpartition(":")
+        found.append((topic, int(number)) if colon and number.isdecimal() else (one, None))
+    return found
+
+
+def _target(call: Call) -> Target:
+    kind = call.field("to", str)
+    if kind in ("earliest", "latest"):
+        return Target(time_ms={"earliest": -2, "latest": -1}[kind])
+    if kind not in ("offset", "time", "shift"):
+        raise ConsoleError(400, "to: earliest, latest, offset, time or shift expected")
+    value = call.field("value", int)
+    if value < 0 and kind != "shift":
+        raise ConsoleError(400, "value: a number from 0 on expected")
+    if kind == "time":
+        return Target(time_ms=value)
+    return Target(offset=value) if kind == "offset" else Target(shift=value)
+
+
+async def delete_group(call: Call) -> object:
+    """Delete a group with its offsets."""
+    name = call.path["group"]
+    call.confirmed(name)
+    settled(await call.backend.admin.delete_groups([name]))
+    return None
+
+
+_CONFIRM = Parameter("confirm", "the group's name, from who is sure")
+ROUTES = (
+    Route("GET", "/api/groups", list_groups, "A page of groups of every kind: state, members, lag",
+          query=(*paging.QUERY, Parameter("kind", f"{', '.join(KINDS)} (all)"), Parameter("state", "as Stable (all)"))),
+    Route("GET", "/api/groups/{group}", describe_group, "A group: members, assignments, lag now and over time",
+          query=paging.QUERY),
+    Route("POST", "/api/groups/{group}/offsets", reset_offsets, "Set a group's offsets anew, or tell what would be set",
+          body=(Parameter("to", "earliest, latest, offset, time or shift"),
+                Parameter("value", "offset, ms since 1970, or how far"),
+                Parameter("topics", "an array of TOPIC or TOPIC:PARTITION (what it has committed)"),
+                Parameter("execute", "true to do it (false)"), _CONFIRM)),
+    Route("DELETE", "/api/groups/{group}", delete_group, "Delete a group without members", body=(_CONFIRM,)),
+)  # fmt: skip

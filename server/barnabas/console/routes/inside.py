@@ -1,0 +1,121 @@
+"""Routes over the inside of the broker: clients, requests, metrics, log, faults, clock, snapshots."""
+
+from __future__ import annotations
+
+import trio
+
+from barnabas.console.base import Call, ConsoleError, Events, Parameter, Route, Send
+from barnabas.console.live import CONNECTIONS, CONTROL, LOG, METRICS, REQUESTS, Live
+from barnabas.console.paging import QUERY, page_of
+
+REQUESTS_PER_TURN = 50
+TURN_SECONDS = 0.5
+STEERED = ("faults", "clock", "snapshots", "reset")
+"""Parts of the control API that the console passes on."""
+
+
+def _live(call: Call) -> Live:
+    live = call.backend.live
+    assert live is not None, "the route names its view"
+    return live
+
+
+async def list_connections(call: Call) -> object:
+    """Return a page of the connections of clients."""
+    rows = _live(call).connections()
+    page = page_of(
+        call,
+        rows,
+        {
+            "client_id": lambda row: (row["client_id"] or "", row["id"]),
+            "software": lambda row: (row["software"], row["id"]),
+            "rate": lambda row: (row["rate"] or 0.0, row["id"]),
+            "id": lambda row: row["id"],
+        },
+        lambda row: f"{row['client_id']} {row['software']} {row['peer']} {row['principal']}",
+    )
+    return page.as_json(page.rows)
+
+
+async def tap_requests(call: Call) -> object:
+    """Return requests with their answers, as they come."""
+    live, wanted = _live(call), dict(call.query)
+
+    async def work(send: Send) -> None:
+        async with live.watching() as watch:
+            await send("begun", {})
+            seen: set[int] = set()
+            while not watch.is_over:
+                found = watch.found(wanted, seen, REQUESTS_PER_TURN)
+                if found:
+                    await send("requests", {"requests": found})
+                await trio.sleep(TURN_SECONDS)
+
+    return Events(work)
+
+
+async def show_metrics(call: Call) -> object:
+    """Return the broker's metrics: families with their samples."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    wanted = tuple(filter(None, call.query.get("names", "").split(",")))
+    families = []
+    for number, family in enumerate(text_string_to_metric_families(await _live(call).metrics())):
+        if not number % 20:
+            await trio.lowlevel.checkpoint()
+        if wanted and family.name not in wanted:
+            continue
+        families.append(
+            {
+                "name": family.name,
+                "kind": family.type,
+                "text": family.documentation,
+                "samples": [
+                    {"name": one.name, "labels": one.labels, "value": one.value}
+                    for one in family.samples[: SAMPLES_MAX if wanted else 0]
+                ],
+                "count": len(family.samples),
+            }
+        )
+    return {"families": families}
+
+
+SAMPLES_MAX = 500
+
+
+async def show_log(call: Call) -> object:
+    """Return the newest lines of the broker's log."""
+    return {"lines": _live(call).log_lines(call.whole("since", 0))}
+
+
+async def steer(call: Call) -> object:
+    """Pass a request on to the control API."""
+    path = call.path["rest"]
+    if path.split("/")[0] not in STEERED:
+        raise ConsoleError(404, f"the console steers {', '.join(STEERED)}")
+    body = {name: value for name, value in call.body.items() if name not in ("method", "confirm")} or None
+    method = call.field("method", str, "GET")
+    if path.endswith("/restore") or path == "reset":
+        call.confirmed(path)
+    status, value = await _live(call).control(method, f"/v1/{path}", {}, body)
+    if status >= 400:
+        raise ConsoleError(status, value["error"] if isinstance(value, dict) else str(value))
+    return value
+
+
+ROUTES = (
+    Route("GET", "/api/connections", list_connections, "A page of clients: software, user, requests a second, warnings",
+          query=QUERY, view=CONNECTIONS),
+    Route("GET", "/api/requests", tap_requests, "Requests with their answers, decoded: events `begun` and `requests`",
+          query=(Parameter("api", "as Produce (all)"), Parameter("client_id", "a pattern with * and ? (all)"),
+                 Parameter("topic", "a pattern (all)"), Parameter("group", "a pattern (all)"),
+                 Parameter("errors", "true for those alone that have failed (false)")), view=REQUESTS),
+    Route("GET", "/api/metrics", show_metrics, "Names of metrics, and samples of those that are asked for",
+          query=(Parameter("names", "with commas between them (none)"),), view=METRICS),
+    Route("GET", "/api/log", show_log, "The broker's log",
+          query=(Parameter("since", "lines after this number (0)"),), view=LOG),
+    Route("POST", "/api/control/{rest}", steer, "Faults, clock and snapshots: a request of the control API",
+          body=(Parameter("method", "of that request (GET)"),
+                Parameter("confirm", "its path, where it destroys something")),
+          view=CONTROL),
+)  # fmt: skip

@@ -1,0 +1,80 @@
+"""Routes over transactions: open ones by age, and those that hang are aborted."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from barnabas.client import ClientError
+from barnabas.client.admin import ListedTransaction, ProducerState, TransactionInfo
+from barnabas.console import paging
+from barnabas.console.base import Call, ConsoleError, Parameter, Route
+from barnabas.console.outcomes import error_text, good
+
+ORDERS = {
+    "id": lambda one: one.transactional_id,
+    "state": lambda one: (one.state, one.transactional_id),
+    "age": lambda one: (one.state not in OPEN, one.transactional_id),
+}
+OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+
+
+async def list_transactions(call: Call) -> object:
+    """Return a page of transactional ids, with the age of what is open."""
+    listed, failures = await call.backend.admin.list_transactions()
+    if call.flag("open"):
+        listed = [one for one in listed if one.state in OPEN]
+    page = paging.page_of(call, listed, ORDERS, lambda one: one.transactional_id)
+    infos = await call.backend.admin.describe_transactions(one.transactional_id for one in page.rows)
+    rows = [_row(one, good(infos[one.transactional_id])) for one in page.rows]
+    if call.query.get("sort") == "age":
+        rows.sort(key=lambda row: -(row["age_ms"] or 0))
+    return {**page.as_json(rows), "failures": {broker: error_text(one) for broker, one in failures.items()}}
+
+
+def _row(listed: ListedTransaction, info: TransactionInfo | None) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "id": listed.transactional_id,
+        "producer_id": listed.producer_id,
+        "state": listed.state,
+        "coordinator": listed.coordinator,
+        "epoch": None,
+        "timeout_ms": None,
+        "age_ms": None,
+        "partitions": [],
+    }
+    if info is not None:
+        is_open = info.started_at_ms >= 0 and info.state in OPEN
+        row |= {
+            "epoch": info.producer_epoch,
+            "state": info.state,
+            "timeout_ms": info.timeout_ms,
+            "age_ms": max(time.time_ns() // 1_000_000 - info.started_at_ms, 0) if is_open else None,
+            "partitions": [f"{topic}-{number}" for topic, number in info.partitions],
+        }
+    return row
+
+
+async def abort_transaction(call: Call) -> object:
+    """Abort the transaction that a producer has open in a partition."""
+    topic, partition = call.field("topic", str), call.field("partition", int)
+    producer_id = call.field("producer_id", int)
+    place = topic, partition
+    states = (await call.backend.admin.producers([place]))[place]
+    if isinstance(states, ClientError):
+        raise states
+    producer: ProducerState | None = next((one for one in states if one.producer_id == producer_id), None)
+    if producer is None or producer.transaction_offset < 0:
+        raise ConsoleError(409, f"producer {producer_id} has no open transaction in {topic}-{partition}")
+    call.confirmed(f"{topic}-{partition}")
+    await call.backend.admin.abort_transaction(place, producer)
+    return None
+
+
+ROUTES = (
+    Route("GET", "/api/transactions", list_transactions, "A page of transactional ids, open ones with their age",
+          query=(*paging.QUERY, Parameter("open", "true for those alone whose transaction is open (false)"))),
+    Route("POST", "/api/transactions/abort", abort_transaction, "Abort a transaction that hangs in a partition",
+          body=(Parameter("topic", "of the partition"), Parameter("partition", "its number"),
+                Parameter("producer_id", "whose transaction"), Parameter("confirm", "TOPIC-PARTITION, from who is sure"))),
+)  # fmt: skip

@@ -1,0 +1,41 @@
+"""Files of the page: read once, sent with their type, compressed, and known to a browser by a tag of their content."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+FOLDER = Path(__file__).parent / "static"
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+}
+
+
+class StaticFile(NamedTuple):
+    """A file: what it is, and its bytes as they are and compressed."""
+
+    content_type: str
+    tag: str
+    content: bytes
+    compressed: bytes
+
+
+@cache
+def files() -> dict[str, StaticFile]:
+    """Return all files by the path under which a browser asks for them."""
+    found = {}
+    for path in sorted(FOLDER.rglob("*")):
+        if path.is_file() and path.suffix in _TYPES:
+            content = path.read_bytes()
+            tag = f'"{hashlib.sha256(content).hexdigest()[:24]}"'
+            name = f"/{path.relative_to(FOLDER).as_posix()}"
+            found[name] = StaticFile(_TYPES[path.suffix], tag, content, gzip.compress(content, 6, mtime=0))
+    found["/"] = found["/index.html"]
+    return found

@@ -1,0 +1,38 @@
+"""Cluster that a console is about: where its clients connect, and how they log in."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from barnabas.client import ClientSettings, Dial, Endpoint
+from barnabas.client.connection import dial_tcp
+from barnabas.client.settings import SaslCredentials
+
+CLIENT_ID = "barnabas-console"
+PATIENCE = ClientSettings(
+    client_id=CLIENT_ID, request_timeout_ms=15_000, connect_timeout_ms=5_000, retries=2, retry_backoff_ms=50
+)
+"""Somebody waits for each answer: what may pass is tried again, but not for long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A cluster; `mechanisms` are the logins that it takes, none where nobody logs in."""
+
+    bootstrap: tuple[Endpoint, ...]
+    mechanisms: tuple[str, ...] = ()
+    tls: ssl.SSLContext | None = None
+    sasl: SaslCredentials | None = None
+    """Of everybody, where whoever has started the console has given it."""
+    dial: Dial = dial_tcp
+
+    def settings(self, user: str = "", password: str = "", mechanism: str = "") -> ClientSettings:
+        """Return the settings of a client, of one who has logged in."""
+        sasl = SaslCredentials(mechanism, user, password) if self.mechanisms else self.sasl
+        return replace(PATIENCE, tls=self.tls, sasl=sasl)
+
+
+WhereNow = Callable[[], Target]
+"""Returns the cluster as it can be reached now. Raises ConsoleError while it cannot."""
