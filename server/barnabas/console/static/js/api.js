@@ -1,0 +1,71 @@
+// Requests to the console's server.
+
+let csrf = "";
+let onState = () => {};
+let onLogin = () => {};
+
+export class ApiError extends Error {
+  constructor(status, text, code = "") {
+    super(text);
+    this.status = status;
+    this.code = code;
+  }
+}
+
+/** Have somebody told whether the server answers, and that a login is needed. */
+export function listen(state, login) {
+  onState = state;
+  onLogin = login;
+}
+
+export function keep(session) {
+  csrf = session.csrf;
+  return session;
+}
+
+export async function request(method, path, payload = undefined, signal = undefined) {
+  const headers = method === "GET" ? {} : { "X-Console-CSRF": csrf };
+  if (payload !== undefined) headers["Content-Type"] = "application/json";
+  let answer;
+  try {
+    answer = await fetch(path, { method, headers, signal, credentials: "same-origin", body: payload === undefined ? undefined : JSON.stringify(payload) });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    onState(false, "the console does not answer");
+    throw new ApiError(0, "The console does not answer. It is asked again as soon as it does.");
+  }
+  if (answer.status === 204) {
+    onState(true);
+    return null;
+  }
+  let value = null;
+  try {
+    value = await answer.json();
+  } catch {
+    value = { error: `answer ${answer.status} without JSON` };
+  }
+  onState(answer.status !== 503, value?.error ?? "");
+  if (answer.ok) return value;
+  if (answer.status === 401 && path !== "/api/session") onLogin();
+  throw new ApiError(answer.status, value.error ?? `status ${answer.status}`, value.code ?? "");
+}
+
+export const query = (values) => {
+  const text = new URLSearchParams(Object.entries(values).filter(([, one]) => one !== "" && one !== null && one !== undefined && one !== false)).toString();
+  return text ? `?${text}` : "";
+};
+export const get = (path, values = {}, signal = undefined) => request("GET", `${path}${query(values)}`, undefined, signal);
+export const post = (path, payload = {}) => request("POST", path, payload);
+export const part = (text) => encodeURIComponent(text);
+
+/** Follow events of a path until `signal` says enough; `handlers` by event, `failed` and `lost` among them. */
+export function follow(path, values, handlers, signal) {
+  const source = new EventSource(`${path}${query(values)}`);
+  for (const [name, handler] of Object.entries(handlers)) {
+    if (name !== "lost") source.addEventListener(name, (event) => handler(JSON.parse(event.data), source));
+  }
+  source.addEventListener("failed", () => source.close());
+  source.addEventListener("error", () => handlers.lost?.(source));
+  signal.addEventListener("abort", () => source.close());
+  return source;
+}

@@ -1,0 +1,54 @@
+// Plots over time, by the vendored uPlot.
+
+import uPlot from "../vendor/uplot/uPlot.esm.js";
+import { short } from "./format.js";
+
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+/** Draw series over time into an element: `series` are labels; `update(times in s, values by series)`. */
+export function plot(element, series, signal, format = short) {
+  let drawn = null;
+  let data = [[], ...series.map(() => [])];
+  const axis = () => ({ stroke: colour("--plot-text"), grid: { stroke: colour("--plot-grid"), width: 1 }, ticks: { stroke: colour("--plot-grid"), width: 1 }, font: "11px sans-serif" });
+
+  function draw() {
+    drawn?.destroy();
+    drawn = new uPlot({
+      width: Math.max(element.clientWidth, 200), height: 190, cursor: { y: false }, legend: { live: true }, scales: { y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.1 : 1] } },
+      axes: [axis(), { ...axis(), size: 56, values: (_, ticks) => ticks.map((one) => format(one)) }],
+      series: [{ value: (_, at) => (at === null || at === undefined ? "–" : new Date(at * 1000).toLocaleTimeString()) }, ...series.map((label, index) => ({ label, stroke: colour(`--plot-${(index % 4) + 1}`), width: 2, spanGaps: true, value: (_, one) => (one === null || one === undefined ? "–" : format(one)) }))],
+    }, data, element);
+  }
+  const resized = new ResizeObserver(() => drawn?.setSize({ width: Math.max(element.clientWidth, 200), height: 190 }));
+  resized.observe(element);
+  const recolour = () => draw();
+  window.addEventListener("themechange", recolour);
+  signal.addEventListener("abort", () => { resized.disconnect(); window.removeEventListener("themechange", recolour); drawn?.destroy(); });
+  element.setAttribute("role", "img");
+  return {
+    update(times, values) {
+      data = [times, ...values];
+      if (drawn) drawn.setData(data); else draw();
+      const last = values.map((one, index) => `${series[index]} ${one.length ? format(one[one.length - 1]) : "–"}`).join(", ");
+      element.setAttribute("aria-label", `Plot over time; now: ${last}`);
+    },
+  };
+}
+
+/** Keep samples of the last minutes. */
+export class History {
+  constructor(count, most = 240) {
+    this.times = [];
+    this.values = Array.from({ length: count }, () => []);
+    this.most = most;
+  }
+
+  add(ms, values) {
+    this.times.push(ms / 1000);
+    values.forEach((value, index) => this.values[index].push(value));
+    if (this.times.length > this.most) {
+      this.times.shift();
+      this.values.forEach((one) => one.shift());
+    }
+  }
+}

@@ -1,0 +1,172 @@
+// The frame of the page: session, navigation, theme, keys, and which view is shown.
+
+import { get, keep, listen, request } from "./api.js";
+import { ask, field, fill, h, icon, notice, select, toast } from "./dom.js";
+
+const VIEWS = [
+  ["Cluster", [["", "overview", "Overview"], ["brokers", "brokers", "Brokers"], ["topics", "topics", "Topics"], ["groups", "groups", "Consumer groups"], ["transactions", "transactions", "Transactions"], ["subjects", "subjects", "Schemas", "registry"], ["access", "access", "Access"]]],
+  ["This broker", [["connections", "connections", "Clients", "connections"], ["requests", "requests", "Request tap", "requests"], ["metrics", "metrics", "Metrics", "metrics"], ["log", "log", "Log", "log"], ["control", "control", "Test bench", "control"]]],
+];
+const MODULES = { "": "overview", brokers: "brokers", topics: "topics", groups: "groups", transactions: "transactions", access: "access", connections: "connections", requests: "requests", metrics: "metrics", log: "log", control: "control", subjects: "subjects" };
+const KEYS = { o: "", b: "brokers", t: "topics", c: "groups", x: "transactions", a: "access", l: "log", m: "metrics" };
+
+let session = null;
+let leaving = null;
+let isAsking = false;
+const main = document.getElementById("main");
+const state = h("span", { class: "state", role: "status" }, h("span", {}, "connected"));
+
+// --- theme ---------------------------------------------------------------------------------------------------
+
+const themes = ["system", "light", "dark"];
+function theme(name) {
+  if (name === "system") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = name;
+  try { localStorage.setItem("theme", name); } catch { /* a browser may forbid it */ }
+  window.dispatchEvent(new Event("themechange"));
+}
+function savedTheme() {
+  try { return themes.includes(localStorage.getItem("theme")) ? localStorage.getItem("theme") : "system"; } catch { return "system"; }
+}
+theme(savedTheme());
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => window.dispatchEvent(new Event("themechange")));
+
+// --- frame ---------------------------------------------------------------------------------------------------
+
+function frame() {
+  const nav = document.getElementById("nav");
+  const menu = h("button", { class: "quiet menu-button", type: "button", "aria-label": "Views", "aria-expanded": "false", "aria-controls": "nav", onclick: () => { const isOpen = nav.classList.toggle("open"); menu.setAttribute("aria-expanded", String(isOpen)); } }, icon("menu"));
+  const toggle = h("button", { class: "quiet", type: "button", id: "theme", title: "Theme", "aria-label": `Theme: ${savedTheme()}`, onclick: () => { const next = themes[(themes.indexOf(savedTheme()) + 1) % themes.length]; theme(next); toggle.setAttribute("aria-label", `Theme: ${next}`); toast(`Theme: ${next}`); } }, icon("theme"));
+  const who = session.user ? [h("span", { class: "badge info" }, session.user), h("button", { class: "quiet", type: "button", "aria-label": "Log out", title: "Log out", onclick: logOut }, icon("out"))] : [];
+  fill(document.getElementById("top"), menu, h("a", { class: "brand", href: "#/" }, h("img", { src: "icon.svg", alt: "" }), "Barnabas"), h("span", { class: "cluster", id: "cluster" }), h("span", { class: "spacer" }), state, who, toggle);
+  fill(nav, VIEWS.map(([title, rows]) => {
+    const shown = rows.filter(([, , , needs]) => !needs || session.views.includes(needs) || (needs === "registry" && session.registry));
+    return shown.length ? [h("h2", {}, title), h("ul", {}, shown.map(([path, symbol, text]) => h("li", {}, h("a", { href: `#/${path}`, "data-view": path }, icon(symbol), text))))] : null;
+  }));
+}
+
+async function logOut() {
+  await request("DELETE", "/api/session");
+  location.reload();
+}
+
+// --- views ---------------------------------------------------------------------------------------------------
+
+async function show() {
+  leaving?.abort();
+  const leave = (leaving = new AbortController());
+  const [path, search = ""] = location.hash.replace(/^#\/?/, "").split("?");
+  const parts = path.split("/").map(decodeURIComponent);
+  document.getElementById("nav").classList.remove("open");
+  document.querySelector(".menu-button")?.setAttribute("aria-expanded", "false");
+  for (const link of document.querySelectorAll("#nav a")) {
+    if (link.dataset.view === parts[0]) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  const name = MODULES[parts[0]];
+  if (name === undefined) { fill(main, h("h1", { tabindex: "-1" }, "There is no such view"), h("a", { href: "#/" }, "Overview")); return; }
+  const context = { parts: parts.slice(1), values: new URLSearchParams(search), signal: leave.signal, session, main };
+  try {
+    const view = await import(`./views/${name}.js`);
+    if (leave.signal.aborted) return;
+    fill(main, h("p", { class: "loading" }, "Loading …"));
+    await view.show(context);
+  } catch (error) {
+    if (error.name === "AbortError" || leave.signal.aborted) return;
+    fill(main, h("h1", { tabindex: "-1" }, "This cannot be shown"), notice(error.message, "bad"), h("button", { type: "button", onclick: show }, "Try again"));
+  }
+  if (leave.signal.aborted) return;
+  const title = main.querySelector("h1");
+  document.title = `${title?.textContent ?? "Console"} · Barnabas console`;
+  if (document.activeElement === document.body || main.contains(document.activeElement) || document.activeElement?.closest("#nav")) title?.focus({ preventScroll: true });
+}
+
+// --- login ---------------------------------------------------------------------------------------------------
+
+async function logIn(found) {
+  if (isAsking) return;
+  isAsking = true;
+  const user = h("input", { name: "user", autocomplete: "username", required: true });
+  const password = h("input", { name: "password", type: "password", autocomplete: "current-password", required: true });
+  const token = h("input", { name: "token", type: "password", autocomplete: "off", required: true });
+  const mechanism = select(found.mechanisms.map((one) => [one, one]), { name: "mechanism" });
+  const isDone = await ask({
+    title: "Log in", submit: "Log in",
+    content: [
+      h("p", { class: "soft" }, found.mechanisms.length ? "As a user of the cluster: the console shows and does what this user may." : "Whoever has started the console knows its token."),
+      h("br"),
+      found.needs_token ? field("Token of the console", token) : null,
+      found.mechanisms.length ? [field("User", user), field("Password", password), found.mechanisms.length > 1 ? field("Mechanism", mechanism) : null] : null,
+    ],
+    act: async () => { session = keep(await request("POST", "/api/session", { token: token.value, user: user.value, password: password.value, mechanism: found.mechanisms.length ? mechanism.value : "" })); },
+  });
+  isAsking = false;
+  if (isDone) start();
+  else if (!session?.logged_in) fill(main, h("h1", { tabindex: "-1" }, "Not logged in"), h("br"), h("button", { type: "button", class: "primary", onclick: () => logIn(found) }, "Log in"));
+}
+
+async function begin() {
+  try {
+    session = keep(await get("/api/session"));
+  } catch (error) {
+    fill(main, h("h1", {}, "The console does not answer"), notice(error.message, "bad"));
+    setTimeout(begin, 2000);
+    return;
+  }
+  frame();
+  if (!session.logged_in) { fill(main); await logIn(session); return; }
+  start();
+}
+
+async function start() {
+  frame();
+  window.removeEventListener("hashchange", show);
+  window.addEventListener("hashchange", show);
+  show();
+  try {
+    const found = await get("/api/brokers");
+    fill(document.getElementById("cluster"), "Cluster ", h("b", {}, found.cluster_id || "unknown"), ` · ${found.brokers.length} broker${found.brokers.length === 1 ? "" : "s"}`);
+  } catch { /* the view says what is wrong */ }
+}
+
+let isDown = false;
+listen((isUp, why) => {
+  state.dataset.state = isUp ? "up" : "down";
+  state.firstElementChild.textContent = isUp ? "connected" : "no answer";
+  state.title = isUp ? "" : why;
+  if (isUp && isDown) toast("The cluster answers again.");
+  if (!isUp && !isDown) { toast(`The cluster does not answer: ${why}`, "bad"); waitForReturn(); }
+  isDown = !isUp;
+}, begin);
+
+/** Ask until the cluster answers again, and show the view anew then. */
+async function waitForReturn() {
+  for (;;) {
+    await new Promise((done) => { setTimeout(done, 1500); });
+    try {
+      const found = keep(await get("/api/session"));
+      if (found.logged_in) { session = found; await get("/api/brokers"); show(); return; }
+      begin();
+      return;
+    } catch { /* not yet */ }
+  }
+}
+
+// --- keys ----------------------------------------------------------------------------------------------------
+
+let lastKey = "";
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog")) return;
+  if (event.key === "/") { event.preventDefault(); main.querySelector("input.filter, input[type=search]")?.focus(); }
+  else if (event.key === "?") help();
+  else if (lastKey === "g" && event.key in KEYS) location.hash = `#/${KEYS[event.key]}`;
+  lastKey = event.key;
+});
+
+function help() {
+  const rows = [["/", "filter or search"], ["g o", "overview"], ["g t", "topics"], ["g c", "consumer groups"], ["g b", "brokers"], ["g x", "transactions"], ["g a", "access"], ["g m", "metrics"], ["g l", "log"], ["?", "this list"], ["Esc", "close a dialog"]];
+  ask({ title: "Keys", submit: "Close", content: h("dl", {}, rows.map(([key, text]) => [h("dt", {}, key.split(" ").map((one) => h("kbd", {}, one))), h("dd", {}, text)])), act: () => true });
+}
+
+document.getElementById("skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
+begin();

@@ -1,0 +1,57 @@
+// The broker's metrics as plots over time: the usual ones, and any other that is chosen.
+
+import { get } from "../api.js";
+import { body, fill, h, head, select } from "../dom.js";
+import { History, plot } from "../chart.js";
+import { bytes, short } from "../format.js";
+import { repeat } from "../table.js";
+
+const EVERY = 2000;
+// Title, format, and series: label, family, wanted labels, whether it is a counter whose rate is shown.
+const USUAL = [
+  ["Records in", (value) => `${short(value)}/s`, [["records in", /messagesin/i]]],
+  ["Bytes in and out", (value) => `${bytes(value)}/s`, [["in", /_bytesin/i], ["out", /_bytesout/i]]],
+  ["Requests", (value) => `${short(value)}/s`, [["requests", /requestmetrics_requests(_total)?$/i]]],
+  ["Connections", short, [["connections", /connection_?count/i]]],
+];
+
+export async function show({ main, signal }) {
+  const { families } = await get("/api/metrics", {}, signal);
+  const names = families.map((one) => one.name);
+  const kinds = Object.fromEntries(families.map((one) => [one.name, one.kind]));
+  const place = h("div", { class: "plots" });
+  const charts = [];
+  const chosen = select([["", "Add a plot …"], ...families.map((one) => [one.name, `${one.name} (${one.kind})`])], { "aria-label": "Add a plot", onchange: () => { if (chosen.value) { add(chosen.value, [[chosen.value, chosen.value]], short, families.find((one) => one.name === chosen.value).text); chosen.value = ""; } } });
+
+  function add(title, series, format, text = "") {
+    const element = h("div", { class: "plot" });
+    place.append(h("section", { class: "card", "aria-label": title }, h("div", { class: "card-head" }, h("h2", {}, title)), body(text ? h("p", { class: "soft" }, text) : null, element)));
+    charts.push({ series, drawn: plot(element, series.map(([label]) => label), signal, format), history: new History(series.length), last: null });
+  }
+  for (const [title, format, wanted] of USUAL) {
+    const series = wanted.map(([label, pattern]) => [label, names.find((name) => pattern.test(name))]).filter(([, name]) => name);
+    if (series.length) add(title, series, format);
+  }
+  fill(main, head("Metrics", "Since this page was opened, every two seconds.", [chosen]), place);
+
+  const isCounter = (name) => kinds[name] === "counter";
+  repeat(async () => {
+    const wanted = [...new Set(charts.flatMap((one) => one.series.map(([, name]) => name)))];
+    if (!wanted.length) return;
+    let found;
+    try { found = await get("/api/metrics", { names: wanted.join(",") }, signal); } catch { return; }
+    const now = Date.now();
+    const sums = {};
+    for (const family of found.families) sums[family.name] = family.samples.filter((one) => !/_(bucket|created)$/.test(one.name)).reduce((sum, one) => sum + one.value, 0);
+    for (const one of charts) {
+      const values = one.series.map(([, name]) => {
+        if (!isCounter(name)) return sums[name] ?? null;
+        const before = one.last?.sums[name];
+        return before === undefined ? null : Math.max(sums[name] - before, 0) / ((now - one.last.at) / 1000);
+      });
+      one.last = { at: now, sums };
+      one.history.add(now, values);
+      one.drawn.update(one.history.times, one.history.values);
+    }
+  }, EVERY, signal);
+}

@@ -1,0 +1,184 @@
+// Records of a topic: pages from any point, the live tail, search, one in full, files.
+
+import { follow, get, query } from "../api.js";
+import { badge, fill, h, notice, select } from "../dom.js";
+import { bytes, number, time } from "../format.js";
+import { formOf, preview, whole } from "./payload.js";
+
+const SHOWN_MAX = 500;
+
+export async function showRecords(place, { path, name, count, signal }) {
+  const rows = h("tbody");
+  const status = h("span", { "aria-live": "polite" });
+  const progress = h("progress", { hidden: true, max: 1, value: 0, "aria-label": "Progress of the search" });
+  const older = h("button", { type: "button", class: "small", disabled: true, onclick: () => page({ before: cursor.older }) }, "Older");
+  const newer = h("button", { type: "button", class: "small", disabled: true, onclick: () => page({ after: cursor.newer }) }, "Newer");
+  const from = select([["newest", "Newest"], ["oldest", "Oldest"], ["offset", "From offset"], ["time", "From time"]], { "aria-label": "Where to begin", id: "from", onchange: fit });
+  const offset = h("input", { type: "number", min: "0", value: "0", "aria-label": "Offset", hidden: true });
+  const at = h("input", { type: "datetime-local", step: "1", "aria-label": "Time", hidden: true });
+  const partition = count > 1 ? select([["", "All partitions"], ...Array.from({ length: Math.min(count, 1000) }, (_, one) => [String(one), `Partition ${one}`])], { "aria-label": "Partition", id: "partition" }) : h("input", { type: "hidden", value: "" });
+  const form = select([["auto", "Auto"], ["json", "JSON"], ["text", "Text"], ["hex", "Hex"], ["registry", "Registry"]], { "aria-label": "Show as", id: "form" });
+  const committed = h("input", { type: "checkbox" });
+  const text = h("input", { type: "search", class: "filter", placeholder: "Search keys, values and headers", "aria-label": "Search", autocomplete: "off", spellcheck: "false" });
+  const within = select([["anywhere", "anywhere"], ["key", "in keys"], ["value", "in values"], ["headers", "in headers"]], { "aria-label": "Where to search" });
+  const regex = h("input", { type: "checkbox" });
+  const go = h("button", { type: "submit", class: "primary" }, "Show");
+  const live = h("button", { type: "button", "aria-pressed": "false", id: "live", onclick: toggleTail }, "Live tail");
+  const stop = h("button", { type: "button", hidden: true, id: "stop", onclick: () => halt("Stopped.") }, "Stop");
+  let cursor = {};
+  let running = null;
+  let shown = 0;
+
+  function fit() {
+    offset.hidden = from.value !== "offset";
+    at.hidden = from.value !== "time";
+  }
+  const choice = () => ({ partition: partition.value, as: form.value, committed: committed.checked });
+  const start = () => ({ from: from.value, offset: from.value === "offset" ? offset.value : "", time: from.value === "time" && at.value ? new Date(at.value).getTime() : "" });
+
+  function halt(message = "") {
+    running?.abort();
+    running = null;
+    stop.hidden = progress.hidden = true;
+    live.setAttribute("aria-pressed", "false");
+    if (message) status.textContent = message;
+  }
+
+  async function page(values) {
+    halt();
+    status.textContent = "Reading …";
+    try {
+      const found = await get(`${path}/records`, { ...choice(), ...values }, signal);
+      clear();
+      add(found.records, false);
+      cursor = found;
+      older.disabled = !found.older;
+      newer.disabled = !found.newer;
+      if (!found.records.length) empty(found.older || found.newer ? "No records in this part." : "No records.");
+      status.textContent = `${number(found.records.length)} records${found.late ? ", not all in time" : ""}`;
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      clear();
+      status.textContent = "";
+      fill(rows, h("tr", {}, h("td", { colspan: "5" }, notice(error.message, "bad"))));
+    }
+  }
+
+  function clear() { fill(rows); shown = 0; }
+  function empty(message) { fill(rows, h("tr", {}, h("td", { class: "empty", colspan: "5" }, message))); }
+
+  function add(records, isOnTop) {
+    if (!shown) fill(rows);
+    for (const one of records) {
+      const line = recordRow(path, one, form, signal);
+      if (isOnTop) rows.prepend(line); else rows.append(line);
+      shown += 1;
+    }
+    while (isOnTop && shown > SHOWN_MAX) {
+      const last = rows.lastElementChild;
+      if (last.classList.contains("opened")) { last.remove(); continue; }
+      last.remove();
+      shown -= 1;
+    }
+  }
+
+  function toggleTail() {
+    if (live.getAttribute("aria-pressed") === "true") { halt("Stopped."); return; }
+    halt();
+    running = new AbortController();
+    const { signal: mine } = running;
+    signal.addEventListener("abort", () => running?.abort(), { signal: mine });
+    live.setAttribute("aria-pressed", "true");
+    stop.hidden = false;
+    older.disabled = newer.disabled = true;
+    clear();
+    empty("Waiting for new records …");
+    let seen = 0;
+    let skipped = 0;
+    follow(`${path}/tail`, choice(), {
+      begun: () => { status.textContent = "Live: waiting for records"; },
+      records: (event) => {
+        if (event.records.length) add(event.records, true);
+        seen += event.records.length;
+        skipped += event.skipped;
+        status.textContent = `Live: ${number(seen)} shown${skipped ? `, ${number(skipped)} left out, since they come faster than anybody reads` : ""}`;
+      },
+      failed: (event) => halt(event.error),
+      lost: () => { status.textContent = "Live: connecting again …"; },
+    }, mine);
+  }
+
+  function search() {
+    halt();
+    running = new AbortController();
+    const { signal: mine } = running;
+    signal.addEventListener("abort", () => running?.abort(), { signal: mine });
+    clear();
+    empty("Searching …");
+    older.disabled = newer.disabled = true;
+    stop.hidden = progress.hidden = false;
+    const values = { ...choice(), ...start(), text: text.value, in: within.value, regex: regex.checked, limit: 200 };
+    if (values.from === "newest") values.from = "oldest";
+    const tell = (event) => {
+      progress.max = Math.max(event.total, 1);
+      progress.value = event.covered;
+      status.textContent = `${number(event.found)} found in ${number(event.scanned)} of ${number(event.total)} records`;
+    };
+    follow(`${path}/search`, values, {
+      found: (event) => add(event.records, false),
+      progress: tell,
+      done: (event, source) => { source.close(); tell(event); const summary = status.textContent + (event.cut ? "; there may be more" : ""); halt(summary); if (!event.found) empty("Nothing was found."); },
+      failed: (event) => { halt(event.error); empty(event.error); },
+      lost: (source) => { source.close(); if (running) halt("The search was broken off."); },
+    }, mine);
+  }
+
+  async function save(kind) {
+    const link = h("a", { href: `${path}/export${query({ ...choice(), ...start(), format: kind, limit: 1000 })}`, download: `${name}.${kind}` });
+    document.body.append(link);
+    link.click();
+    link.remove();
+  }
+
+  const controls = h("form", { class: "bar", onsubmit: (event) => { event.preventDefault(); if (text.value) search(); else page(start()); } },
+    from, offset, at, partition, form, h("label", { class: "inline" }, committed, "Committed only"), text, within, h("label", { class: "inline" }, regex, "Regex"), go, live, stop);
+  fill(place, h("section", { class: "card", "aria-label": "Records" }, controls, progress,
+    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Records" }, h("table", { "aria-label": "Records" }, h("thead", {}, h("tr", {}, ["Place", "Time", "Key", "Value", "Size"].map((one, index) => h("th", { scope: "col", class: index === 4 ? "number" : "" }, one)))), rows)),
+    h("div", { class: "pages" }, status, h("span", { class: "spacer" }), h("button", { type: "button", class: "small quiet", onclick: () => save("csv") }, "CSV"), h("button", { type: "button", class: "small quiet", onclick: () => save("jsonl") }, "JSON lines"), newer, older)));
+  const again = () => { if (!running) page(start()); };
+  window.addEventListener("produced", again, { signal });
+  empty("Reading …");
+  await page(start());
+}
+
+function recordRow(path, record, form, signal) {
+  const id = `${record.partition}:${record.offset}`;
+  const opener = h("button", { type: "button", class: "opener", "aria-expanded": "false", "aria-label": `Partition ${record.partition}, offset ${record.offset}` }, id);
+  const size = (one) => Math.max(one.size, 0);
+  const line = h("tr", { class: "record-row" }, h("td", {}, opener), h("td", { class: "nowrap" }, time(record.timestamp)), h("td", { class: "payload key" }, preview(record.key)), h("td", { class: "payload" }, preview(record.value)), h("td", { class: "number nowrap" }, bytes(size(record.key) + size(record.value))));
+  line.addEventListener("click", async () => {
+    if (String(window.getSelection())) return;
+    const next = line.nextElementSibling;
+    if (next?.classList.contains("opened")) { next.remove(); opener.setAttribute("aria-expanded", "false"); return; }
+    const place = h("div", { class: "detail" }, ...detail(record));
+    line.after(h("tr", { class: "opened" }, h("td", { colspan: "5" }, place)));
+    opener.setAttribute("aria-expanded", "true");
+    if (record.value.cut || record.key.cut) {
+      try {
+        fill(place, detail(await get(`${path}/records/${record.partition}/${record.offset}`, { as: form.value }, signal)));
+      } catch (error) {
+        if (error.name !== "AbortError") place.prepend(notice(error.message, "bad"));
+      }
+    }
+  });
+  return line;
+}
+
+function detail(record) {
+  return [
+    h("dl", {}, h("dt", {}, "Partition, offset"), h("dd", {}, `${record.partition}, ${record.offset}`), h("dt", {}, record.append_time ? "Appended" : "Created"), h("dd", {}, `${time(record.timestamp)} (${record.timestamp ?? "none"})`)),
+    h("h3", {}, "Key ", badge(formOf(record.key))), whole(record.key),
+    h("h3", {}, "Value ", badge(formOf(record.value))), whole(record.value),
+    record.headers.length ? [h("h3", {}, "Headers"), h("dl", {}, record.headers.map((one) => [h("dt", { class: "mono" }, one.name), h("dd", {}, preview(one.value))]))] : null,
+  ].flat(4).filter(Boolean);
+}

@@ -1,0 +1,146 @@
+// One topic: its records, partitions, settings, groups and producers, and what can be done with it.
+
+import { get, part, post, request } from "../api.js";
+import { ask, askName, badge, card, field, fill, h, head, notice, toast } from "../dom.js";
+import { bytes, number, plural, time } from "../format.js";
+import { pagedTable, table } from "../table.js";
+import { groupLink } from "./groups.js";
+import { showRecords } from "./records.js";
+import { settingsCard } from "./settings.js";
+
+const TABS = [["", "Records"], ["partitions", "Partitions"], ["settings", "Settings"], ["groups", "Groups"], ["producers", "Producers"]];
+
+export async function showTopic({ main, parts, values, signal }) {
+  const [name, tab = ""] = parts;
+  const path = `/api/topics/${part(name)}`;
+  const info = await get(path, { size: 1 }, signal);
+  const count = info.partitions.total;
+  const place = h("div");
+  fill(main,
+    head(name, `${plural(count, "partition")}${info.internal ? " · internal" : ""}`, [
+      h("button", { type: "button", class: "primary", onclick: () => produce(path, name, count) }, "Produce"),
+      h("button", { type: "button", onclick: () => grow(path, name, count) }, "Add partitions"),
+      h("button", { type: "button", onclick: () => trim(path, name) }, "Delete records"),
+      h("button", { type: "button", class: "danger", onclick: () => remove(path, name) }, "Delete topic"),
+    ], h("a", { href: "#/topics" }, "Topics")),
+    h("nav", { class: "tabs", "aria-label": "Parts of the topic" }, TABS.map(([key, label]) => h("a", { href: `#/topics/${part(name)}${key ? `/${key}` : ""}`, "aria-current": key === tab ? "page" : false }, label))),
+    place);
+  if (tab === "partitions") fill(place, partitionTable(path, signal).card);
+  else if (tab === "settings") fill(place, await settingsCard(`${path}/settings`, signal, name));
+  else if (tab === "groups") fill(place, await groupCard(path, signal));
+  else if (tab === "producers") fill(place, await producerCard(path, name, signal));
+  else await showRecords(place, { path, name, count, values, signal });
+}
+
+function partitionTable(path, signal) {
+  return pagedTable({
+    title: "Partitions", label: "partitions", signal, placeholder: "Filter by number", size: 50,
+    load: async (values) => (await get(path, values, signal)).partitions,
+    columns: [
+      { label: "Partition", sort: "number", number: true, cell: (row) => row.partition },
+      { label: "Leader", number: true, cell: (row) => (row.leader < 0 ? badge("none", "bad") : row.leader) },
+      { label: "Replicas", cell: (row) => row.replicas.join(", ") },
+      { label: "In sync", cell: (row) => (row.in_sync.length < row.replicas.length ? badge(row.in_sync.join(", ") || "none", "warn") : row.in_sync.join(", ")) },
+      { label: "First", number: true, cell: (row) => number(row.first) },
+      { label: "Next", number: true, cell: (row) => number(row.next) },
+      { label: "Records", number: true, cell: (row) => number(row.records) },
+      { label: "Size", number: true, class: "nowrap", cell: (row) => bytes(row.bytes) },
+    ],
+  });
+}
+
+async function groupCard(path, signal) {
+  const found = await get(`${path}/groups`, {}, signal);
+  return card("Groups that have committed offsets of it", table([
+    { label: "Group", class: "name", cell: (row) => groupLink(row.group) }, { label: "Kind", cell: (row) => badge(row.kind) }, { label: "State", cell: (row) => row.state }, { label: "Partitions", number: true, cell: (row) => number(row.partitions) },
+  ], found.groups, { caption: "Groups", empty: found.looked_at < found.total ? `None of the first ${number(found.looked_at)} groups.` : "No group has." }));
+}
+
+async function producerCard(path, name, signal) {
+  const place = h("div");
+  async function refresh() {
+    const found = await get(`${path}/producers`, {}, signal);
+    fill(place, found.error ? notice(found.error, "warn") : null, card("Producers that its partitions know", table([
+      { label: "Producer", class: "name mono", cell: (row) => row.producer_id }, { label: "Partition", number: true, cell: (row) => row.partition }, { label: "Epoch", number: true, cell: (row) => row.epoch },
+      { label: "Last sequence", number: true, cell: (row) => number(row.last_sequence) }, { label: "Last record", class: "nowrap", cell: (row) => time(row.last_at_ms) },
+      { label: "Transaction", cell: (row) => (row.transaction_offset === null ? "–" : [badge(`open since offset ${row.transaction_offset}`, "warn"), " ", h("button", { type: "button", class: "small danger", onclick: () => abort(row) }, "Abort")]) },
+    ], found.producers, { caption: "Producers", empty: "No idempotent producer has written here lately." })));
+  }
+  async function abort(row) {
+    const target = `${name}-${row.partition}`;
+    const isDone = await askName({ title: "Abort transaction", name: target, submit: "Abort transaction", text: `The transaction that producer ${row.producer_id} has open in ${target} will be aborted: its records there are never read by those who read what is committed. Do this where the producer is gone.`, act: (_, confirm) => post("/api/transactions/abort", { topic: name, partition: row.partition, producer_id: row.producer_id, confirm }) });
+    if (isDone) { toast("The transaction was aborted."); refresh(); }
+  }
+  await refresh();
+  return place;
+}
+
+async function grow(path, name, count) {
+  const input = h("input", { name: "count", type: "number", min: String(count + 1), value: String(count + 1), required: true });
+  const isDone = await ask({
+    title: `Add partitions to ${name}`, submit: "Add",
+    content: [notice("Partitions cannot be taken away again, and keys go to other partitions from then on.", "warn"), field("Partitions in all", input, `it has ${count}`)],
+    act: () => post(`${path}/partitions`, { count: Number(input.value) }),
+  });
+  if (isDone) { toast(`${name} has ${input.value} partitions.`); window.dispatchEvent(new HashChangeEvent("hashchange")); }
+}
+
+async function trim(path, name) {
+  const plan = await post(`${path}/trim`, { check: true });
+  if (!plan.records) { toast(`${name} holds no records.`); return; }
+  const rows = plan.rows.map((row) => ({ ...row, input: h("input", { type: "number", min: String(row.first), max: String(row.before), value: String(row.before), "aria-label": `Offset of partition ${row.partition}` }) }));
+  let before = {};
+  const isChosen = await ask({
+    title: `Delete records of ${name}`, submit: "Go on", danger: true,
+    content: [h("p", {}, "All records before these offsets go. As it stands: all."), table([{ label: "Partition", number: true, cell: (row) => row.partition }, { label: "First", number: true, cell: (row) => number(row.first) }, { label: "Delete before", cell: (row) => row.input }], rows, { caption: "Offsets" })],
+    act: () => { before = Object.fromEntries(rows.map((row) => [row.partition, Number(row.input.value)])); },
+  });
+  if (!isChosen) return;
+  const { records } = await post(`${path}/trim`, { check: true, before });
+  const isDone = await askName({ title: "Delete records", name, submit: "Delete records", text: `${plural(records, "record")} of ${name} will be deleted. This cannot be undone.`, act: (_, confirm) => post(`${path}/trim`, { before, confirm }) });
+  if (isDone) { toast(`${plural(records, "record")} deleted.`); window.dispatchEvent(new HashChangeEvent("hashchange")); }
+}
+
+async function remove(path, name) {
+  const plan = await post(`${path}/trim`, { check: true }).catch(() => null);
+  const isDone = await askName({ title: "Delete topic", name, submit: "Delete topic", text: `${name} will be deleted${plan ? ` with all its ${plural(plan.records, "record")}` : ""}. This cannot be undone.`, act: (_, confirm) => request("DELETE", path, { confirm }) });
+  if (isDone) { toast(`Topic ${name} was deleted.`); location.hash = "#/topics"; }
+}
+
+/** Ask for records to append: one that is typed, or lines of a file. */
+async function produce(path, name, count) {
+  const key = h("input", { name: "key", autocomplete: "off", placeholder: "none" });
+  const value = h("textarea", { name: "value", rows: "6", spellcheck: "false" });
+  const isNull = h("input", { type: "checkbox", name: "null" });
+  const headers = h("textarea", { name: "headers", rows: "2", placeholder: "trace-id=7", spellcheck: "false" });
+  const partition = h("input", { name: "partition", type: "number", min: "0", max: String(count - 1), placeholder: "by the key" });
+  const compression = h("select", { name: "compression" }, ["none", "gzip", "snappy", "lz4", "zstd"].map((one) => h("option", { value: one }, one)));
+  const file = h("input", { name: "file", type: "file" });
+  const schema = h("select", { name: "form" }, [["text", "text as it is"], ["base64", "base64 of bytes"]].map(([one, text]) => h("option", { value: one }, text)));
+  let sent = [];
+  const isDone = await ask({
+    title: `Produce to ${name}`, submit: "Send",
+    content: [
+      field("Key", key), field("Value", value), h("label", { class: "inline" }, isNull, "Null value: deletes the key in a compacted topic"), h("br"), h("br"),
+      field("Headers", headers, "one NAME=VALUE a line"),
+      h("div", { class: "fields" }, field("Partition", partition), field("Value is", schema), field("Compression", compression)),
+      field("Or from a file", file, "each line is a value; up to 1,000 lines"),
+    ],
+    act: async () => {
+      const heads = headers.value.split("\n").filter((one) => one.trim()).map((line) => { const at = line.indexOf("="); return at < 0 ? { name: line, value: null } : { name: line.slice(0, at), value: line.slice(at + 1) }; });
+      const bytesOf = (text) => (schema.value === "base64" ? { base64: text.trim() } : text);
+      const common = { headers: heads, key: key.value === "" ? null : key.value, partition: partition.value === "" ? null : Number(partition.value) };
+      let records = [{ ...common, value: isNull.checked ? null : bytesOf(value.value) }];
+      if (file.files.length) {
+        const lines = (await file.files[0].text()).split("\n").filter((one) => one !== "");
+        if (lines.length > 1000) throw new Error(`The file has ${lines.length} lines; at most 1,000 are sent at once.`);
+        records = lines.map((line) => ({ ...common, value: bytesOf(line.replace(/\r$/, "")) }));
+      }
+      sent = (await post(`${path}/records`, { records, compression: compression.value })).sent;
+    },
+  });
+  if (isDone) {
+    toast(sent.length === 1 ? `Sent: partition ${sent[0].partition}, offset ${sent[0].offset}.` : `${plural(sent.length, "record")} sent.`);
+    window.dispatchEvent(new CustomEvent("produced"));
+  }
+}

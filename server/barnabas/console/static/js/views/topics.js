@@ -1,0 +1,64 @@
+// All topics, and the one that is chosen.
+
+import { get, part, post } from "../api.js";
+import { ask, badge, check, field, fill, h, head, toast } from "../dom.js";
+import { bytes, number, rate } from "../format.js";
+import { pagedTable } from "../table.js";
+
+export const topicLink = (name) => h("a", { href: `#/topics/${part(name)}` }, name);
+
+export function topicTable(signal, options = {}) {
+  return pagedTable({
+    title: "Topics", label: "topics", signal, placeholder: "Filter topics",
+    load: (values) => get("/api/topics", values, signal),
+    empty: "No topics yet.",
+    filters: [{ make: (change) => [check("Internal", { onchange: (event) => change({ internal: event.target.checked }) }), check("Unhealthy only", { onchange: (event) => change({ unhealthy: event.target.checked }) })] }],
+    columns: [
+      { label: "Name", sort: "name", class: "name", cell: (row) => [topicLink(row.name), row.internal ? [" ", badge("internal")] : null] },
+      { label: "Partitions", sort: "partitions", number: true, cell: (row) => number(row.partitions) },
+      { label: "Replicas", sort: "replication", number: true, cell: (row) => number(row.replication) },
+      { label: "Records", number: true, cell: (row) => number(row.records) },
+      { label: "Size", number: true, class: "nowrap", cell: (row) => bytes(row.bytes) },
+      { label: "Rate", number: true, class: "nowrap", cell: (row) => rate(row.rate) },
+      { label: "Health", sort: "under_replicated", cell: (row) => (row.offline ? badge(`${row.offline} offline`, "bad") : row.under_replicated ? badge(`${row.under_replicated} under-replicated`, "warn") : badge("in sync", "good")) },
+    ],
+    ...options,
+  });
+}
+
+export async function show(context) {
+  if (context.parts[0]) {
+    const { showTopic } = await import("./topic.js");
+    await showTopic(context);
+    return;
+  }
+  const { main, signal } = context;
+  const list = topicTable(signal);
+  fill(main, head("Topics", "", [h("button", { type: "button", class: "primary", onclick: () => createTopic(list.refresh) }, "Create topic")]), list.card);
+}
+
+/** Ask for a new topic. */
+async function createTopic(refresh) {
+  const name = h("input", { name: "name", required: true, autocomplete: "off", spellcheck: "false", pattern: "[a-zA-Z0-9._\\-]{1,249}", title: "letters, digits, dots, underscores and dashes, at most 249" });
+  const partitions = h("input", { name: "partitions", type: "number", min: "1", placeholder: "broker's default" });
+  const replication = h("input", { name: "replication", type: "number", min: "1", placeholder: "broker's default" });
+  const retention = h("input", { name: "retention", placeholder: "604800000 for 7 days, -1 for ever" });
+  const policy = h("select", { name: "policy" }, [["", "broker's default"], ["delete", "delete"], ["compact", "compact"], ["compact,delete", "compact and delete"]].map(([value, text]) => h("option", { value }, text)));
+  const others = h("textarea", { name: "others", rows: "3", placeholder: "max.message.bytes=1048576" });
+  const isDone = await ask({
+    title: "Create topic", submit: "Create",
+    content: [field("Name", name), h("div", { class: "fields" }, field("Partitions", partitions), field("Replicas", replication)), h("div", { class: "fields" }, field("Cleanup", policy), field("Retention (ms)", retention)), field("Other settings", others, "one KEY=VALUE a line")],
+    act: async () => {
+      const settings = {};
+      for (const line of others.value.split("\n").filter((one) => one.trim())) {
+        const at = line.indexOf("=");
+        if (at < 1) throw new Error(`"${line}" is not KEY=VALUE`);
+        settings[line.slice(0, at).trim()] = line.slice(at + 1).trim();
+      }
+      if (policy.value) settings["cleanup.policy"] = policy.value;
+      if (retention.value.trim()) settings["retention.ms"] = retention.value.trim();
+      await post("/api/topics", { name: name.value, partitions: partitions.value ? Number(partitions.value) : -1, replication: replication.value ? Number(replication.value) : -1, settings });
+    },
+  });
+  if (isDone) { toast(`Topic ${name.value} was created.`); refresh(); }
+}
