@@ -4,7 +4,7 @@
 `release.txt` what makes the files of a release,
 `kerberos.txt` what logins with Kerberos need (which pip-tools resolves only where MIT's headers are: libkrb5-dev),
 `test.txt` adds the tests' needs, `check.txt`
-the checkers', `mutation.txt` the coverage of mutation tests, `plots.txt` what draws the benchmark's plots, `site.txt` what
+the checkers', `mutation.txt` the coverage of mutation tests, `plots.txt` what draws the benchmark's plots, `browser.txt` what drives a browser, `site.txt` what
 builds the site of the documentation, `spark.txt` the pipeline's, `iceberg.txt` what that needs for Apache Iceberg. Each
 layer includes the one it stands on, so that one environment can hold all of them.
 """
@@ -30,6 +30,7 @@ LAYERS = {
     "check": "test",
     "mutation": "test",
     "plots": "test",
+    "browser": "test",
     "site": "test",
     "spark": "test",
     "iceberg": "spark",

@@ -49,11 +49,12 @@ class Beside:
             return self._server_on("127.0.0.1", 0)
 
     def _server_on(self, host: str, port: int) -> ConsoleServer:
+        origins: tuple[str, ...] = self._config.get(settings.CONSOLE_ORIGINS)
         return ConsoleServer(
             (host, port),
             self._where,
             token=self._config.get(settings.CONSOLE_TOKEN),
-            origins=self._config.get(settings.CONSOLE_ORIGINS),
+            origins=origins,
             live_of=self._own,
             registry_url=self._config.get(settings.CONSOLE_REGISTRY_URL),
         )

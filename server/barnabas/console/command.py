@@ -84,13 +84,14 @@ def main(arguments: Sequence[str]) -> int:
     except (ValueError, SettingError) as error:
         print(f"barnabas console: {error}", file=sys.stderr)
         return USAGE_ERROR
+    code = DONE
     try:
         trio.run(_serve, options, target, token)
     except* (StartupError, OSError) as group:
-        for error in leaves(group):
-            print(f"barnabas console: {error}", file=sys.stderr)
-        return FAILED
-    return DONE
+        code = FAILED
+        for failure in leaves(group):
+            print(f"barnabas console: {failure}", file=sys.stderr)
+    return code
 
 
 def target_of(options: argparse.Namespace) -> Target:

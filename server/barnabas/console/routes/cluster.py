@@ -182,7 +182,8 @@ async def broker_settings(call: Call) -> object:
 
 async def change_broker_settings(call: Call) -> object:
     """Change a broker's settings."""
-    return await change_settings(call, _broker(call))
+    await change_settings(call, _broker(call))
+    return None
 
 
 CHANGES = (

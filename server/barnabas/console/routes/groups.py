@@ -157,8 +157,8 @@ async def reset_offsets(call: Call) -> object:
             await (admin.set_share_offsets if is_share else admin.commit_offsets)(name, new) if new else {}
         )
         for row in rows:
-            error = outcomes.get((row["topic"], row["partition"]))
-            row["error"] = row["error"] if error is None else error_text(error)
+            outcome = outcomes.get((row["topic"], row["partition"]))
+            row["error"] = row["error"] if outcome is None else error_text(outcome)
             row["is_done"] = row["error"] is None
     state = group.state if group is not None else ""
     return {"rows": rows, "executed": is_done, "active": state if state not in _EMPTY else None}

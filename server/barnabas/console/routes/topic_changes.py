@@ -5,6 +5,8 @@ The rule: what destroys records says how many before, and is done for who has na
 
 from __future__ import annotations
 
+from typing import Any
+
 from barnabas.client import ClientError
 from barnabas.client.admin import EARLIEST, LATEST, NewTopic, OffsetAt, Resource, partitions_of
 from barnabas.console.base import Call, ConsoleError, Parameter, Route
@@ -41,7 +43,8 @@ async def grow_topic(call: Call) -> object:
 
 async def configure_topic(call: Call) -> object:
     """Change settings of a topic."""
-    return await change_settings(call, Resource("topic", call.path["topic"]))
+    await change_settings(call, Resource("topic", call.path["topic"]))
+    return None
 
 
 async def trim_topic(call: Call) -> object:
@@ -53,7 +56,7 @@ async def trim_topic(call: Call) -> object:
     last = await admin.offsets(dict.fromkeys(places, LATEST))
     before = call.field("before", dict, {})
     wanted: dict[tuple[str, int], int] = {}
-    rows = []
+    rows: list[dict[str, Any]] = []
     for place in places:
         start, end = first[place], last[place]
         if not isinstance(start, OffsetAt) or not isinstance(end, OffsetAt):

@@ -139,7 +139,7 @@ async def describe_topic(call: Call) -> object:
     shown = TopicInfo(info.name, info.id, info.is_internal, tuple(page.rows))
     partitions = _led([shown])
     bounds, sizes = await _bounds_and_sizes(call, {info.name: shown}, partitions)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for one in page.rows:
         place = info.name, one.number
         first, last = bounds[0].get(place), bounds[1].get(place)

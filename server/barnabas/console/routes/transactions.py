@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from barnabas.client import ClientError
@@ -11,12 +12,12 @@ from barnabas.console import paging
 from barnabas.console.base import Call, ConsoleError, Parameter, Route
 from barnabas.console.outcomes import error_text, good
 
-ORDERS = {
+OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+ORDERS: dict[str, Callable[[ListedTransaction], Any]] = {
     "id": lambda one: one.transactional_id,
     "state": lambda one: (one.state, one.transactional_id),
     "age": lambda one: (one.state not in OPEN, one.transactional_id),
 }
-OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 
 
 async def list_transactions(call: Call) -> object:

@@ -14,8 +14,8 @@ export function plot(element, series, signal, format = short) {
   function draw() {
     drawn?.destroy();
     drawn = new uPlot({
-      width: Math.max(element.clientWidth, 200), height: 190, cursor: { y: false }, legend: { live: true }, scales: { y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.1 : 1] } },
-      axes: [axis(), { ...axis(), size: 56, values: (_, ticks) => ticks.map((one) => format(one)) }],
+      width: Math.max(element.clientWidth, 200), height: 190, cursor: { y: false }, legend: { live: true }, scales: { x: { range: (_, low, high) => [Math.min(low, high - 60), high] }, y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.1 : 1] } },
+      axes: [axis(), { ...axis(), size: 66, values: (_, ticks) => ticks.map((one) => format(one)) }],
       series: [{ value: (_, at) => (at === null || at === undefined ? "–" : new Date(at * 1000).toLocaleTimeString()) }, ...series.map((label, index) => ({ label, stroke: colour(`--plot-${(index % 4) + 1}`), width: 2, spanGaps: true, value: (_, one) => (one === null || one === undefined ? "–" : format(one)) }))],
     }, data, element);
   }

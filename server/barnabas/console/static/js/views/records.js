@@ -155,7 +155,7 @@ function recordRow(path, record, form, signal) {
   const id = `${record.partition}:${record.offset}`;
   const opener = h("button", { type: "button", class: "opener", "aria-expanded": "false", "aria-label": `Partition ${record.partition}, offset ${record.offset}` }, id);
   const size = (one) => Math.max(one.size, 0);
-  const line = h("tr", { class: "record-row" }, h("td", {}, opener), h("td", { class: "nowrap" }, time(record.timestamp)), h("td", { class: "payload key" }, preview(record.key)), h("td", { class: "payload" }, preview(record.value)), h("td", { class: "number nowrap" }, bytes(size(record.key) + size(record.value))));
+  const line = h("tr", { class: "record-row" }, h("td", {}, opener), h("td", { class: "nowrap" }, stamp(record.timestamp)), h("td", { class: "payload key" }, preview(record.key)), h("td", { class: "payload" }, preview(record.value)), h("td", { class: "number nowrap" }, bytes(size(record.key) + size(record.value))));
   line.addEventListener("click", async () => {
     if (String(window.getSelection())) return;
     const next = line.nextElementSibling;
@@ -172,6 +172,12 @@ function recordRow(path, record, form, signal) {
     }
   });
   return line;
+}
+
+/** Write a time in two parts: a narrow screen leaves the date out. */
+function stamp(ms) {
+  const [date, clock] = time(ms).split(" ");
+  return clock ? [h("span", { class: "date" }, `${date} `), clock] : date;
 }
 
 function detail(record) {
