@@ -22,6 +22,7 @@ from barnabas.console.base import ConsoleError, Download, Events
 from barnabas.console.guard import HEADERS, Guard, cookie_of
 from barnabas.console.routes import dispatch, failure_of, routes
 from barnabas.console.static_files import StaticFile, files
+from barnabas.environment.lazy import import_modules
 from barnabas.network.http import HttpReader, TooLargeError
 
 if TYPE_CHECKING:
@@ -40,7 +41,21 @@ EVENT_SECONDS_MAX = 20.0
 """Time in which a browser takes an event in: after that, what makes them is broken off."""
 CSRF_HEADER = "x-console-csrf"
 _HEADER_BYTES_MAX = 64 * 1024
-routes(), files()  # their modules are imported, and the page is read, with this one
+_USED = (
+    "barnabas.client.consumer",
+    "barnabas.client.producer",
+    *(f"barnabas.wire.generated.{name}" for name in (
+        "consumer_group_describe", "create_partitions", "create_topics", "describe_acls", "describe_client_quotas",
+        "describe_cluster", "describe_configs", "describe_groups", "describe_log_dirs", "describe_producers",
+        "describe_share_group_offsets", "describe_topic_partitions", "describe_transactions",
+        "describe_user_scram_credentials", "fetch", "find_coordinator", "list_groups", "list_offsets",
+        "list_transactions", "offset_fetch", "share_group_describe",
+    )),
+    "prometheus_client.parser",
+)  # fmt: skip
+"""Modules that requests use: they are imported with this one, in a thread, and not where the broker waits for them."""
+import_modules(*_USED)
+routes(), files()  # as are those of the routes, and the page is read
 
 
 class Asked(NamedTuple):

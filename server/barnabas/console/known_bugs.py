@@ -34,17 +34,12 @@ BUGS = tuple(
 
 
 def warnings_of(name: str, version: str) -> list[str]:
-    """Return what the users of a client should know."""
-    software = name.strip().lower()
-    number = tuple(map(int, re.findall(r"\d+", version)[:3]))
-    if not number:
-        return []
+    """Return what the users of a client should know; bindings of librdkafka say in their version which one they have."""
+    inner = re.search(r"rdkafka-([\d.]+)", version)
+    software, release = ("librdkafka", inner[1]) if inner is not None else (name.strip().lower(), version)
+    number = tuple(map(int, re.findall(r"\d+", release)[:3]))
     return [
-        f"{name} {version}: known bug: {bug.text} ({bug.name})"
+        f"{software} {release}: known bug: {bug.text} ({bug.name})"
         for bug in BUGS
-        if _is(software, bug.software) and bug.since <= number < bug.before
+        if software == bug.software and bug.since <= number < bug.before
     ]
-
-
-def _is(software: str, known: str) -> bool:
-    return software == known or (known == "librdkafka" and software.endswith("-librdkafka"))

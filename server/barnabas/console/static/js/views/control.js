@@ -19,31 +19,31 @@ export async function show({ main, signal }) {
   const drawFaults = () => guarded(faults, async () => {
     const found = await steer("faults");
     const made = card("Faults", table([
-      { label: "Fault", class: "name mono", cell: (row) => row.rule ?? row.name },
+      { label: "Fault", class: "name mono", cell: (row) => [row.name, h("div", { class: "soft" }, ["on", "when", "do"].filter((one) => row[one] && Object.keys(row[one]).length).map((one) => `${one} ${JSON.stringify(row[one])}`).join(" "))] },
       { label: "Hits", number: true, cell: (row) => number(row.hits) },
       { label: "State", cell: (row) => badge(row.enabled === false ? "off" : "on", row.enabled === false ? "" : "warn") },
       { label: "", cell: (row) => h("button", { type: "button", class: "small danger", "aria-label": `Remove ${row.name}`, onclick: async () => { await steer(`faults/${part(row.name)}`, { method: "DELETE" }); drawFaults(); } }, "Remove") },
-    ], found.faults ?? found.rules ?? [], { caption: "Faults", empty: "Nothing goes wrong on purpose." }));
+    ], found.faults, { caption: "Faults", empty: "Nothing goes wrong on purpose." }));
     made.firstElementChild.append(h("button", { type: "button", class: "primary", onclick: addFault }, "Add fault"));
     fill(faults, made);
   });
   async function addFault() {
     const rule = h("input", { required: true, autocomplete: "off", placeholder: "Produce topic=t nth=3 -> error=NOT_LEADER_OR_FOLLOWER", spellcheck: "false" });
-    if (await ask({ title: "Add fault", submit: "Add", content: field("Rule", rule, "as for barnabas serve --fault"), act: () => steer("faults", { method: "POST", rule: rule.value }) })) drawFaults();
+    if (await ask({ title: "Add fault", submit: "Add", content: field("Rule", rule, "as for barnabas serve --fault"), act: () => steer("faults", { method: "POST", short: rule.value }) })) drawFaults();
   }
   const drawClock = () => guarded(clock, async () => {
     const found = await steer("clock");
     const seconds = h("input", { type: "number", min: "0", value: "60", "aria-label": "Seconds to advance" });
     const act = (path, payload) => async () => { try { await steer(path, { method: "POST", ...payload?.() }); drawClock(); } catch (error) { toast(error.message, "bad"); } };
     fill(clock, card("Clock", h("div", { class: "body" }, h("dl", {}, Object.entries(found).map(([name, value]) => [h("dt", {}, name), h("dd", {}, name.endsWith("_ms") ? `${time(value)} (${value})` : String(value))])), h("br"),
-      h("div", { class: "actions" }, seconds, h("button", { type: "button", onclick: act("clock/advance", () => ({ seconds: Number(seconds.value) })) }, "Advance"), h("button", { type: "button", onclick: act("clock/freeze") }, "Freeze"), h("button", { type: "button", onclick: act("clock/resume") }, "Resume")))));
+      h("div", { class: "actions" }, seconds, h("button", { type: "button", onclick: act("clock/advance", () => ({ ms: Number(seconds.value) * 1000 })) }, "Advance"), h("button", { type: "button", onclick: act("clock/freeze") }, "Freeze"), h("button", { type: "button", onclick: act("clock/resume") }, "Resume")))));
   });
   const drawSnapshots = () => guarded(snapshots, async () => {
     const found = await steer("snapshots");
     const made = card("Snapshots", table([
-      { label: "Snapshot", class: "name", cell: (row) => row.name ?? row },
-      { label: "", cell: (row) => [h("button", { type: "button", class: "small danger", onclick: () => restore(row.name ?? row) }, "Restore"), " ", h("button", { type: "button", class: "small", onclick: async () => { await steer(`snapshots/${part(row.name ?? row)}`, { method: "DELETE" }); drawSnapshots(); } }, "Remove")] },
-    ], found.snapshots ?? found, { caption: "Snapshots", empty: "No snapshots yet." }));
+      { label: "Snapshot", class: "name", cell: (row) => row },
+      { label: "", cell: (row) => [h("button", { type: "button", class: "small danger", onclick: () => restore(row) }, "Restore"), " ", h("button", { type: "button", class: "small", onclick: async () => { await steer(`snapshots/${part(row)}`, { method: "DELETE" }); drawSnapshots(); } }, "Remove")] },
+    ], found.snapshots, { caption: "Snapshots", empty: "No snapshots yet." }));
     made.firstElementChild.append(h("button", { type: "button", class: "primary", onclick: take }, "Take snapshot"));
     fill(snapshots, made);
   });

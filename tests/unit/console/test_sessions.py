@@ -1,0 +1,181 @@
+"""Who gets into a console, and what stays outside."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from barnabas.broker.startup import StartupError
+from barnabas.console.routes import routes
+from barnabas.console.server import ConsoleServer
+from barnabas.console.static_files import FOLDER, files
+from barnabas.console.target import Target
+from tests.support.console import Visitor, console_beside
+
+PUBLIC = ("/", "/index.html", "/js/main.js", "/css/base.css", "/vendor/uplot/uPlot.esm.js")
+SECURED = {
+    "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+    "listener.security.protocol.map": "SASL_PLAINTEXT:SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "security.inter.broker.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
+    "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
+        "org.apache.kafka.common.security.plain.PlainLoginModule required "
+        'username="admin" password="admin-secret" user_admin="admin-secret" user_ann="ann-secret";'
+    ),
+    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    "super.users": "User:admin",
+}
+
+
+async def test_a_page_needs_no_session_and_no_other_host(tmp_path: Path) -> None:
+    async with console_beside(tmp_path) as console:
+        visitor = Visitor(console.server.url)
+        for path in PUBLIC:
+            answer = await visitor.ask("GET", path)
+            assert answer.status == 200, path
+            assert "default-src 'none'" in answer.headers["content-security-policy"]
+        tag = (await visitor.ask("GET", "/js/main.js")).headers["etag"]
+        assert (await visitor.ask("GET", "/js/main.js", headers={"If-None-Match": tag})).status == 304
+        for path in ("/../server.py", "/js/../../http.py", "/%2e%2e/http.py", "/nothing", "//evil/x"):
+            assert (await visitor.ask("GET", path)).status in (400, 404), path
+
+
+def test_the_page_names_no_other_host() -> None:
+    for name, one in files().items():
+        text = one.content.decode()
+        if "vendor" in name:
+            continue
+        found = set(re.findall(r"https?://[^\s\"'`)]+", text)) - {"http://www.w3.org/2000/svg"}
+        assert not found, name
+        assert "innerHTML" not in text, name
+        assert "eval(" not in text, name
+        assert not re.search(r"\son\w+=", text) or not name.endswith(".html"), name
+    assert (FOLDER / "vendor" / "uplot" / "LICENSE.txt").is_file()
+
+
+async def test_requests_of_other_sites_are_refused(tmp_path: Path) -> None:
+    async with console_beside(tmp_path) as console:
+        visitor = await console.visitor()
+        for headers in (
+            {"Host": "evil.example"},
+            {"Origin": "http://evil.example"},
+            {"Sec-Fetch-Site": "cross-site"},
+        ):
+            assert (await visitor.ask("GET", "/api/topics", headers=headers)).status == 403
+            answer = await visitor.ask("POST", "/api/topics", {"name": "t"}, headers=headers)
+            assert answer.status == 403
+            assert "access-control-allow-origin" not in answer.headers
+        assert (await visitor.ask("OPTIONS", "/api/topics")).status == 405
+        assert (await visitor.get("/api/topics"))["total"] == 0
+
+
+async def test_a_change_needs_a_session_and_its_token(tmp_path: Path) -> None:
+    async with console_beside(tmp_path) as console:
+        stranger = Visitor(console.server.url)
+        assert (await stranger.get("/api/topics"))["total"] == 0  # nobody logs in here, so anybody may look
+        assert (await stranger.ask("POST", "/api/topics", {"name": "t"})).status == 401
+        visitor, other = await console.visitor(), await console.visitor()
+        for token in ("", "x", other.csrf):
+            answer = await visitor.ask(
+                "POST", "/api/topics", {"name": "t"}, headers={"X-Console-CSRF": token}
+            )
+            assert answer.status == 403, token
+        await visitor.do("POST", "/api/topics", {"name": "t"})
+        assert (await visitor.get("/api/topics"))["total"] == 1
+
+
+async def test_a_cookie_is_for_no_script_and_no_other_site(tmp_path: Path) -> None:
+    async with console_beside(tmp_path) as console:
+        answer = await Visitor(console.server.url).ask("GET", "/api/session")
+        cookie = answer.headers["set-cookie"]
+        assert cookie.endswith("; Path=/; HttpOnly; SameSite=Strict")
+        assert cookie.partition("=")[2].partition(";")[0] not in answer.content.decode()
+        assert answer.headers["cache-control"] == "no-store"
+
+
+def test_other_machines_are_let_in_with_a_token_alone() -> None:
+    def where() -> Target:
+        return Target(())
+
+    with pytest.raises(StartupError, match="give a token"):
+        ConsoleServer(("0.0.0.0", 0), where)
+    server = ConsoleServer(("0.0.0.0", 0), where, token="long-and-secret")
+    for sock in server.sockets:
+        sock.close()
+
+
+async def test_a_token_is_asked_for_before_anything_is_shown(tmp_path: Path) -> None:
+    async with console_beside(tmp_path, token="long-and-secret") as console:
+        visitor = Visitor(console.server.url)
+        for route in routes():
+            path = re.sub(r"\{\w+\}", "x", route.path)
+            assert (await visitor.ask(route.method, path)).status == 401, route
+        wrong = await visitor.ask("POST", "/api/session", {"token": "wrong"})
+        assert (wrong.status, wrong.json["error"]) == (401, "the token is wrong")
+        await visitor.begin(token="long-and-secret")
+        assert (await visitor.get("/api/topics"))["total"] == 0
+        await visitor.do("DELETE", "/api/session")
+        assert (await visitor.ask("GET", "/api/topics")).status == 401
+
+
+async def test_a_user_sees_and_does_what_the_broker_lets_them(tmp_path: Path) -> None:
+    async with console_beside(tmp_path, SECURED) as console:
+        stranger = Visitor(console.server.url)
+        found = (await stranger.ask("GET", "/api/session")).json
+        assert (found["logged_in"], found["mechanisms"], found["csrf"]) == (False, ["PLAIN"], "")
+        assert (await stranger.ask("GET", "/api/topics")).status == 401
+        wrong = await stranger.ask("POST", "/api/session", {"user": "ann", "password": "guess"})
+        assert wrong.status == 401
+        assert "guess" not in wrong.content.decode()
+
+        admin = await console.visitor(user="admin", password="admin-secret")
+        ann = await console.visitor(user="ann", password="ann-secret")
+        await admin.do("POST", "/api/topics", {"name": "shared"})
+        await admin.do("POST", "/api/topics", {"name": "private"})
+        acl = {
+            "resource_type": "topic", "resource_name": "shared", "pattern_type": "literal", "principal": "User:ann",
+            "host": "*", "operation": "read", "permission": "allow",
+        }  # fmt: skip
+        await admin.do("POST", "/api/acls", acl)
+        assert [row["name"] for row in (await admin.get("/api/topics"))["rows"]] == ["private", "shared"]
+        assert [row["name"] for row in (await ann.get("/api/topics"))["rows"]] == ["shared"]
+        assert (await ann.ask("GET", "/api/topics/private/records")).status == 403
+        assert (await ann.get("/api/topics/shared/records"))["records"] == []
+        for method, path, body in (
+            ("POST", "/api/topics", {"name": "mine"}),
+            ("DELETE", "/api/topics/shared", {"confirm": "shared"}),
+            ("POST", "/api/topics/shared/records", {"records": [{"value": "x"}]}),
+            ("GET", "/api/acls", None),
+            ("GET", "/api/users", None),
+        ):
+            assert (await ann.ask(method, path, body)).status == 403, path
+        for path in ("/api/connections", "/api/requests", "/api/log", "/api/metrics"):
+            assert (await ann.ask("GET", path)).status == 403, path
+        assert (await ann.ask("POST", "/api/control/faults", {})).status == 403
+        assert (await admin.get("/api/connections"))["total"] >= 2
+        await admin.do("DELETE", "/api/acls", {**acl, "confirm": "User:ann"})
+        assert (await admin.get("/api/acls"))["total"] == 0
+
+
+async def test_no_secret_is_in_a_url_or_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    async with console_beside(tmp_path, SECURED, token="long-and-secret") as console:
+        visitor = await console.visitor(token="long-and-secret", user="admin", password="admin-secret")
+        await visitor.ask("PUT", "/api/users/bob", {"password": "bobs-secret"})
+        await visitor.ask(
+            "POST", "/api/session", {"token": "long-and-secret", "user": "ann", "password": "wrong-secret"}
+        )
+        users = (await visitor.ask("GET", "/api/users")).content.decode()
+        settings = (await visitor.ask("GET", "/api/brokers/1/settings")).content.decode()
+    for secret in (
+        "long-and-secret",
+        "admin-secret",
+        "bobs-secret",
+        "wrong-secret",
+        visitor.csrf,
+        visitor.cookie,
+    ):
+        assert secret not in caplog.text
+        assert secret not in users + settings
+    assert not any(one.name in ("token", "password") for route in routes() for one in route.query)

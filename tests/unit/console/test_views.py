@@ -1,0 +1,287 @@
+"""What a console shows of a cluster: every view, by its route."""
+
+import json
+from pathlib import Path
+
+import pytest
+import trio
+
+from barnabas.client import ConsumerSettings, open_consumer
+from barnabas.client.admin import Admin, NewTopic
+from barnabas.client.client import open_client
+from barnabas.console.routes import routes
+from tests.support.console import console_beside, part
+
+RULE = "Produce topic=t nth=99 -> error=NOT_LEADER_OR_FOLLOWER"
+HOSTILE = b'<img src=x onerror="alert(1)">\x00\xff'
+
+
+async def test_the_cluster_at_a_glance(tmp_path: Path) -> None:
+    async with console_beside(tmp_path) as console:
+        await console.make_topic("orders", 3)
+        visitor = await console.visitor()
+        found = await visitor.get("/api/overview")
+        assert found["topics"] | {"internal": 0} == {
+            "count": 1, "internal": 0, "partitions": 3, "under_replicated": 0, "offline": 0,
+        }  # fmt: skip
+        assert found["cluster"]["brokers"] == 1
+        assert found["note"] is None
+        (broker,) = (await visitor.get("/api/brokers"))["brokers"]
+        assert broker["controller"]
+        assert broker["log_dirs"][0]["path"] == str(tmp_path)
+        assert broker["log_dirs"][0]["total_bytes"] > 0
+        settings = (await visitor.get(f"/api/brokers/{broker['id']}/settings"))["settings"]
+        assert {"file", "default"} >= {one["source"] for one in settings} - {"broker", "all brokers"}
+
+
+async def test_topics_in_pages_filtered_and_sorted(tmp_path: Path) -> None:
+    async with console_beside(tmp_path) as console:
+        async with open_client(console.bootstrap) as client:
+            names = [f"topic-{number:03}" for number in range(120)]
+            await Admin(client).create_topics([NewTopic(name, 1 + int(name[-1]), 1) for name in names])
+        visitor = await console.visitor()
+        page = await visitor.get("/api/topics", size=50, page=2)
+        assert [row["name"] for row in page["rows"]] == names[50:100]
+        assert (page["total"], page["page"], page["size"]) == (120, 2, 50)
+        assert (await visitor.get("/api/topics", page=99))["page"] == 5
+        page = await visitor.get("/api/topics", filter="IC-01", sort="partitions", order="desc")
+        assert [row["name"] for row in page["rows"]] == [f"topic-01{number}" for number in range(9, -1, -1)]
+        assert (await visitor.get("/api/topics", unhealthy="true"))["total"] == 0
+        for query in ({"size": 10_000}, {"page": 0}, {"sort": "colour"}, {"order": "up"}, {"size": "x"}):
+            assert (await visitor.ask("GET", "/api/topics", **query)).status == 400, query
+
+
+async def test_a_topic_in_detail(tmp_path: Path) -> None:
+    async with console_beside(tmp_path) as console:
+        await console.make_topic("orders", 2, **{"retention.ms": "60000"})
+        await console.produce("orders", b"1", b"2", partition=1)
+        visitor = await console.visitor()
+        found = await visitor.get("/api/topics/orders")
+        rows = found["partitions"]["rows"]
+        assert [(row["first"], row["next"], row["records"]) for row in rows] == [(0, 0, 0), (0, 2, 2)]
+        assert rows[1]["bytes"] > 0
+        assert rows[0]["in_sync"] == rows[0]["replicas"] == [rows[0]["leader"]]
+        row = (await visitor.get("/api/topics"))["rows"][0]
+        assert (row["records"], row["bytes"]) == (2, rows[1]["bytes"])
+        settings = {
+            one["name"]: one for one in (await visitor.get("/api/topics/orders/settings"))["settings"]
+        }
+        assert (settings["retention.ms"]["value"], settings["retention.ms"]["source"]) == ("60000", "topic")
+        assert settings["cleanup.policy"]["source"] == "default"
+        missing = await visitor.ask("GET", "/api/topics/none")
+        assert (missing.status, missing.json["code"]) == (404, "UNKNOWN_TOPIC_OR_PARTITION")
+
+
+async def test_records_in_pages_from_any_point(tmp_path: Path) -> None:
+    async with console_beside(tmp_path) as console:
+        await console.make_topic("t", 2)
+        await console.produce("t", *(b"%d" % number for number in range(30)), partition=0)
+        await console.produce("t", *(b"%d" % number for number in range(30, 40)), partition=1)
+        visitor = await console.visitor()
+
+        async def page(**query: object) -> tuple[list[int], dict[str, object]]:
+            found = await visitor.get("/api/topics/t/records", **query)
+            return [int(one["value"]["text"]) for one in found["records"]], found
+
+        newest, found = await page(limit=10)
+        assert sorted(newest) == [25, 26, 27, 28, 29, 35, 36, 37, 38, 39]
+        assert found["newer"] is None
+        seen = list(newest)
+        while found["older"]:
+            older, found = await page(limit=10, before=found["older"])
+            assert older
+            seen += older
+        assert sorted(seen) == list(range(40))
+        oldest, found = await page(**{"from": "oldest"}, partition=0, limit=20)
+        assert oldest == list(range(20))
+        following, found = await page(after=found["newer"], partition=0, limit=20)
+        assert (following, found["newer"]) == (list(range(20, 30)), None)
+        assert (await page(**{"from": "offset"}, offset=28, partition=0))[0] == [28, 29]
+        assert (await page(**{"from": "offset"}, offset=99, partition=0))[0] == []
+        assert (await page(**{"from": "time"}, time=0, partition=1))[0] == list(range(30, 40))
+        for query in (
+            {"partition": "7"},
+            {"partition": "x"},
+            {"limit": 501},
+            {"before": "zero"},
+            {"as": "html"},
+        ):
+            assert (await visitor.ask("GET", "/api/topics/t/records", **query)).status in (400, 404), query
+
+
+async def test_a_record_in_full_and_as_a_file(tmp_path: Path) -> None:
+    async with console_beside(tmp_path) as console:
+        await console.make_topic("t")
+        await console.produce("t", b"x" * 5000, b"=1+1", None, key=b"k", headers={"h": HOSTILE})
+        visitor = await console.visitor()
+        listed = (await visitor.get("/api/topics/t/records", **{"from": "oldest"}))["records"]
+        assert (len(listed[0]["value"]["text"]), listed[0]["value"]["cut"]) == (2000, True)
+        assert listed[2]["value"]["form"] == "null"
+        assert listed[0]["headers"][0]["value"]["text"] == HOSTILE.hex(" ")
+        one = await visitor.get("/api/topics/t/records/0/0")
+        assert one["value"]["text"] == "x" * 5000
+        assert (await visitor.ask("GET", "/api/topics/t/records/0/9")).status == 404
+        answer = await visitor.ask("GET", "/api/topics/t/export", **{"from": "oldest"})
+        assert answer.headers["content-disposition"].startswith("attachment")
+        assert answer.headers["content-type"].startswith("text/csv")
+        assert b'"\'=1+1"' in answer.content
+        answer = await visitor.ask("GET", "/api/topics/t/export", format="jsonl", **{"from": "oldest"})
+        assert [json.loads(line)["offset"] for line in answer.content.splitlines()] == [0, 1, 2]
+
+
+async def test_the_live_tail_shows_what_comes_and_jumps_when_it_is_too_much(tmp_path: Path) -> None:
+    async with console_beside(tmp_path) as console:
+        await console.make_topic("t")
+        await console.produce("t", b"before")
+        visitor = await console.visitor()
+        async with visitor.events("/api/topics/t/tail") as events:
+            await events.next("begun")
+            await console.produce("t", b"one", b"two")
+            texts: list[str] = []
+            while len(texts) < 2:
+                texts += [one["value"]["text"] for one in (await events.next("records"))["records"]]
+            assert texts == ["one", "two"]
+            await visitor.do(
+                "POST",
+                "/api/topics/t/records",
+                {"records": [{"value": "x" * 300}] * 1000, "compression": "none"},
+            )
+            await console.produce("t", b"last")
+            shown = skipped = 0
+            while shown + skipped < 1001:
+                event = await events.next("records")
+                shown, skipped = shown + len(event["records"]), skipped + event["skipped"]
+            assert skipped > 0
+
+
+async def test_a_search_finds_tells_its_progress_and_ends(tmp_path: Path) -> None:
+    async with console_beside(tmp_path) as console:
+        await console.make_topic("t", 2)
+        visitor = await console.visitor()
+        rows = [{"value": f"value {number}", "key": f"key-{number % 7}"} for number in range(900)]
+        await visitor.do("POST", "/api/topics/t/records", {"records": rows})
+        await console.produce("t", b"needle \xff", headers={"where": b"Haystack"})
+
+        async def found(**query: object) -> tuple[int, dict[str, object]]:
+            count = 0
+            async with visitor.events("/api/topics/t/search", **{"from": "oldest", **query}) as events:
+                while True:
+                    name, value = await events.next()
+                    assert name != "failed", value
+                    if name == "found":
+                        count += len(value["records"])
+                    if name == "done":
+                        assert value["found"] == count
+                        return count, value
+
+        assert await found(text="NEEDLE") == (
+            1,
+            {"scanned": 901, "found": 1, "covered": 901, "total": 901, "cut": False},
+        )
+        assert (await found(text="needle", case="true"))[0] == 1
+        assert (await found(text="NEEDLE", case="true"))[0] == 0
+        assert (await found(text="haystack", **{"in": "headers"}))[0] == 1
+        assert (await found(text="haystack", **{"in": "value"}))[0] == 0
+        assert (await found(text=r"^value 1\d$", regex="true"))[0] == 10
+        assert (await found(text="value.1"))[0] == 0
+        count, end = await found(text="key-3", **{"in": "key"}, limit=5)
+        assert (count, end["cut"]) == (5, True)
+        assert (await visitor.ask("GET", "/api/topics/t/search", text="(", regex="true")).status == 400
+        assert (await visitor.ask("GET", "/api/topics/t/search", text="")).status == 400
+
+
+async def test_groups_with_members_and_lag(tmp_path: Path) -> None:
+    async with console_beside(tmp_path) as console:
+        await console.make_topic("t", 2)
+        await console.produce("t", *(b"%d" % number for number in range(10)), partition=0)
+        visitor = await console.visitor()
+        settings = ConsumerSettings(group_id="g/1 <b>", offset_reset="earliest")
+        async with open_consumer(console.bootstrap, "t", settings=settings) as consumer:
+            for _ in range(4):
+                await consumer.receive()
+            await consumer.commit()
+            (row,) = (await visitor.get("/api/groups"))["rows"]
+            assert (row["name"], row["state"], row["members"], row["lag"]) == ("g/1 <b>", "Stable", 1, 6)
+            found = await visitor.get(f"/api/groups/{part('g/1 <b>')}")
+            assert found["members"][0]["assignment"] == {"t": [0, 1]}
+            lags = {
+                one["partition"]: (one["committed"], one["next"], one["lag"])
+                for one in found["partitions"]["rows"]
+            }
+            assert lags[0] == (4, 10, 6)
+            assert found["history"][-1]["lag"] == 6
+            assert (await visitor.get("/api/topics/t/groups"))["groups"][0]["group"] == "g/1 <b>"
+        assert (await visitor.ask("GET", "/api/groups/none")).status == 404
+        assert (await visitor.get("/api/groups", kind="share"))["rows"] == []
+        assert (await visitor.ask("GET", "/api/groups", kind="odd")).status == 400
+
+
+async def test_the_inside_of_the_broker(tmp_path: Path) -> None:
+    async with console_beside(tmp_path) as console:
+        await console.make_topic("t")
+        visitor = await console.visitor()
+        rows = (await visitor.get("/api/connections"))["rows"]
+        assert {row["client_id"] for row in rows} >= {"barnabas-console"}
+        names = {one["name"] for one in (await visitor.get("/api/metrics"))["families"]}
+        wanted = sorted(names)[0]
+        (family,) = (await visitor.get("/api/metrics", names=wanted))["families"]
+        assert family["name"] == wanted
+        assert family["samples"]
+        assert isinstance((await visitor.get("/api/log"))["lines"], list)
+        assert (await visitor.do("POST", "/api/control/faults", {}))["faults"] == []
+        await visitor.do(
+            "POST",
+            "/api/control/faults",
+            {"method": "POST", "short": RULE},
+        )
+        assert len((await visitor.do("POST", "/api/control/faults", {}))["faults"]) == 1
+        assert (await visitor.ask("POST", "/api/control/broker%2Fstop", {"method": "POST"})).status == 404
+        assert (await visitor.ask("POST", "/api/control/reset", {"method": "POST"})).status == 409
+
+
+async def test_the_tap_watches_only_while_somebody_looks(tmp_path: Path) -> None:
+    async with console_beside(tmp_path) as console:
+        await console.make_topic("t")
+        visitor = await console.visitor()
+        requests = console.host.broker.requests if console.host.broker is not None else None
+        assert requests is not None
+        before = requests.interceptor
+        async with visitor.events("/api/requests", api="Produce") as events:
+            await events.next("begun")
+            assert requests.interceptor is not before
+            await console.produce("t", b"secret record")
+            (one,) = (await events.next("requests"))["requests"]
+            assert (one["api"], one["client_id"], one["error_codes"]) == ("Produce", "barnabas", [])
+            assert "secret record" not in json.dumps(one)
+        with trio.fail_after(10):
+            while requests.interceptor is not before:
+                await trio.sleep(0.05)
+
+
+async def test_a_broker_that_restarts_is_found_again(tmp_path: Path) -> None:
+    async with console_beside(tmp_path) as console:
+        await console.make_topic("t")
+        visitor = await console.visitor()
+        await visitor.get("/api/topics")
+        await console.host.restart()
+        with trio.fail_after(20):
+            while (await visitor.ask("GET", "/api/topics")).status != 200:
+                await trio.sleep(0.1)
+        await visitor.do("POST", "/api/topics", {"name": "after"})
+        assert (await visitor.get("/api/topics"))["total"] == 2
+
+
+async def test_what_is_not_there_says_so(tmp_path: Path) -> None:
+    async with console_beside(tmp_path) as console:
+        visitor = await console.visitor()
+        assert (await visitor.ask("GET", "/api/subjects")).status == 404
+        assert (await visitor.ask("GET", "/api/nothing")).status == 404
+        assert (await visitor.ask("PUT", "/api/topics")).status == 405
+        answer = await visitor.ask("GET", "/api/acls")
+        assert (answer.status, answer.json["code"]) == (409, "SECURITY_DISABLED")
+
+
+@pytest.mark.parametrize("route", routes(), ids=lambda route: f"{route.method} {route.path}")
+def test_every_route_is_described(route: object) -> None:
+    page = Path(__file__).parents[3] / "docs" / "how-to" / "console.md"
+    assert f"`{route.method} {route.path}`" in page.read_text()  # type: ignore[attr-defined]
