@@ -39,7 +39,7 @@ LOCKED := $(shell command -v flock >/dev/null && echo flock $(VENV)/.lock)
 PIP := $(LOCKED) $(BIN)/python -m pip --disable-pip-version-check --quiet install
 REQUIRED := $(PIP) --require-hashes -r
 
-.PHONY: run setup wheel kerberos test as-macos test-clients test-pipeline pipeline-demo check bench growth compat gallery compat-cluster cluster-demo faults compare conform handover oracle crash soak hostile fuzz simulate turns gen site lock clean nightly mutants release try-release first-minutes help
+.PHONY: run setup wheel kerberos test test-clients test-browser test-pipeline pipeline-demo check bench growth compat gallery compat-cluster cluster-demo faults compare conform handover oracle crash soak hostile fuzz simulate turns gen site lock clean nightly mutants release try-release first-minutes help
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -58,6 +58,10 @@ as-macos: $(VENV)/.ready-test kerberos  ## the tests with Linux seen as macOS: d
 
 test-clients: setup  ## run the tests of the helpers for other languages in clients/ (those whose toolchain is here; ARGS="go node")
 	$(CODE) BARNABAS_COMMAND="$(CURDIR)/$(BIN)/python -m barnabas" sh clients/test.sh $(ARGS)
+
+test-browser: $(VENV)/.ready-browser $(WITH_CODE)  ## run the console's tests in Chromium, which takes the docs' pictures (ARGS="-k search"; CI=true installs it)
+	@sh tools/browser.sh .tools/browser
+	$(PYTEST) tests/browser $(ARGS)
 
 test-pipeline: $(VENV)/.ready-iceberg  ## run the pipeline's tests, which start Spark (Java 17 or newer)
 	$(BIN)/python -m pytest tests/pipeline $(ARGS)
@@ -223,6 +227,10 @@ $(VENV)/.ready-release: $(VENV)/.ready-compile requirements/release.txt
 
 $(VENV)/.ready-plots: $(VENV)/.ready-test requirements/plots.txt
 	$(REQUIRED) requirements/plots.txt
+	@touch $@
+
+$(VENV)/.ready-browser: $(VENV)/.ready-test requirements/browser.txt
+	$(REQUIRED) requirements/browser.txt
 	@touch $@
 
 $(VENV)/.ready-site: $(VENV)/.ready-test requirements/site.txt

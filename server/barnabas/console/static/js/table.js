@@ -59,7 +59,7 @@ export function pagedTable({ title, columns, load, signal, filters = [], every =
       on.disabled = first + page.rows.length >= page.total;
       onload?.(page);
     } catch (error) {
-      if (error.name !== "AbortError" && !signal.aborted && error.status !== 0) fill(place, h("div", { class: "body" }, notice(error.message, "bad")));
+      if (error.name !== "AbortError" && !signal.aborted && (error.status || !shown)) fill(place, h("div", { class: "body" }, notice(error.message, "bad")));
     }
   }
   function turn(page) {

@@ -19,7 +19,7 @@ export async function showRecords(place, { path, name, count, signal }) {
   const partition = count > 1 ? select([["", "All partitions"], ...Array.from({ length: Math.min(count, 1000) }, (_, one) => [String(one), `Partition ${one}`])], { "aria-label": "Partition", id: "partition" }) : h("input", { type: "hidden", value: "" });
   const form = select([["auto", "Auto"], ["json", "JSON"], ["text", "Text"], ["hex", "Hex"], ["registry", "Registry"]], { "aria-label": "Show as", id: "form" });
   const committed = h("input", { type: "checkbox" });
-  const text = h("input", { type: "search", class: "filter", placeholder: "Search keys, values and headers", "aria-label": "Search", autocomplete: "off", spellcheck: "false" });
+  const text = h("input", { type: "search", class: "filter", placeholder: "Search keys, values and headers", "aria-label": "Search for", autocomplete: "off", spellcheck: "false" });
   const within = select([["anywhere", "anywhere"], ["key", "in keys"], ["value", "in values"], ["headers", "in headers"]], { "aria-label": "Where to search" });
   const regex = h("input", { type: "checkbox" });
   const go = h("button", { type: "submit", class: "primary" }, "Show");
@@ -153,7 +153,7 @@ export async function showRecords(place, { path, name, count, signal }) {
 
 function recordRow(path, record, form, signal) {
   const id = `${record.partition}:${record.offset}`;
-  const opener = h("button", { type: "button", class: "opener", "aria-expanded": "false", "aria-label": `Partition ${record.partition}, offset ${record.offset}` }, id);
+  const opener = h("button", { type: "button", class: "opener", "aria-expanded": "false", "aria-label": `${id}, partition and offset` }, id);
   const size = (one) => Math.max(one.size, 0);
   const line = h("tr", { class: "record-row" }, h("td", {}, opener), h("td", { class: "nowrap" }, stamp(record.timestamp)), h("td", { class: "payload key" }, preview(record.key)), h("td", { class: "payload" }, preview(record.value)), h("td", { class: "number nowrap" }, bytes(size(record.key) + size(record.value))));
   line.addEventListener("click", async () => {
