@@ -17,6 +17,7 @@ from typing import Any
 from barnabas.commands.reference import page as commands_page
 from barnabas.config import client_metrics, group, tables, topic
 from barnabas.config.setting import Setting
+from barnabas.console import routes as console_routes
 from barnabas.ending import ENDS
 from barnabas.serving import apis
 from barnabas.serving.error_responses import top_level_response
@@ -284,6 +285,29 @@ def control_document() -> str:
     return json.dumps(openapi.document(), indent=1, ensure_ascii=False) + "\n"
 
 
+def console_page() -> str:
+    """The page of the console's routes."""
+    lines = [
+        "# Routes of the console\n",
+        "HTTP/1.1 with JSON, served by `barnabas serve --console` and by `barnabas console`: all that the page shows and does.",
+        '[How to](../how-to/console.md#as-json) log in and ask. An error is `{"error": "text"}` with a status of 400 and above,',
+        "and `code`, the name of Kafka's error, where the cluster has said it.\n",
+        "| request | what it does | query | body |",
+        "|---|---|---|---|",
+        "| `GET /api/session` | Who is logged in, the views that there are, the token of changes; begins a session where nobody "
+        "logs in |  |  |",
+        "| `POST /api/session` | Log in; the answer sets the session's cookie |  | `user`, `password`, `mechanism`; `token`: of "
+        "the console |",
+        "| `DELETE /api/session` | Log out |  |  |",
+    ]
+    for route in console_routes.routes():
+        query, body = (
+            "; ".join(f"`{one.name}`: {one.text}" for one in part) for part in (route.query, route.body)
+        )
+        lines.append(f"| `{route.method} {route.path}` | {route.summary} | {query} | {body} |")
+    return "\n".join(lines) + "\n"
+
+
 def exit_page() -> str:
     """Exit codes, by how a process ends."""
     lines = [
@@ -312,6 +336,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "errors.md": error_page,
     "exit-codes.md": exit_page,
     "faults.md": faults_page,
+    "console-api.md": console_page,
     "control-api.md": control_page,
 }
 

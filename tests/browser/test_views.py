@@ -40,7 +40,12 @@ def filled(served: Served) -> Served:
     served.produce("shown", *rows)
     served.consume("readers", "shown", 20)
     producer = Producer(
-        {"bootstrap.servers": served.bootstrap, "transactional.id": "open", "client.id": "payer"}
+        {
+            "bootstrap.servers": served.bootstrap,
+            "transactional.id": "open",
+            "client.id": "payer",
+            "transaction.timeout.ms": 900_000,
+        }
     )
     producer.init_transactions()
     producer.begin_transaction()

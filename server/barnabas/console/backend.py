@@ -62,7 +62,7 @@ class Backend:
         self.credentials = ""
         """Of the visitor, as HTTP's Basic has them; empty without a login."""
         self.registry_url = registry_url
-        """Where schemas are; empty for nowhere."""
+        """URL of the registry of schemas; empty for none."""
         self._deserializer: Deserializer | None = None
         self._operations: frozenset[str] | None = None
         self._ends: dict[str, tuple[Sample, Sample]] = {}

@@ -44,7 +44,7 @@ def registry_deserializer(url: str) -> Deserializer | None:
 
 
 class Decoding:
-    """How the payloads of one request are shown."""
+    """Form in which the payloads of one request are shown."""
 
     def __init__(self, form: str, deserializer: Deserializer | None, chars_max: int = SHOWN_CHARS) -> None:
         self._form = form

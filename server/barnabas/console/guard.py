@@ -1,4 +1,4 @@
-"""Who may ask the console, and what a browser may do with its answers. Pure.
+"""Judgement of requests by their host and origin, and what a browser may do with the answers. Pure.
 
 The rule: a page of another site never gets an answer, nor has anything done: the host is one of this console's own, which a
 name that somebody else has resolve to this address is not, and a request that changes something comes from its own page.

@@ -27,7 +27,7 @@ class Live(Protocol):
 
     @property
     def target(self) -> Target:
-        """Where, and as whom, clients of the console connect. Raises ConsoleError while the broker is down."""
+        """The way of the console's clients to the broker. Raises ConsoleError while that is down."""
 
     def connections(self) -> list[dict[str, Any]]:
         """Return the open connections of clients."""

@@ -1,4 +1,4 @@
-"""What a console does: each act, and what is asked before it destroys something."""
+"""Acts of a console, and what is asked before one destroys something."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Who gets into a console, and what stays outside."""
+"""Logins, tokens and sessions of a console, and what stays outside."""
 
 import re
 from pathlib import Path

@@ -59,8 +59,7 @@ ROWS: tuple[Row, ...] = (
     ("control.token", "password", "", "", "medium", "", "",
      "The bearer token of the control API; needed where other machines reach it; a setting of Barnabas alone."),
     ("console.listener", "string", "", "", "medium", "", "",
-     "Where to serve the console, HOST:PORT; auto for localhost:9080, or a free port where that is taken; empty for "
-     "nowhere; a setting of Barnabas alone."),
+     "Where to serve the console, HOST:PORT; auto for a free port, 9080 first; a setting of Barnabas alone."),
     ("console.token", "password", "", "", "medium", "", "",
      "What visitors of the console have to know; needed where other machines reach it; a setting of Barnabas alone."),
     ("console.origins", "list", "", "", "low", "", "",

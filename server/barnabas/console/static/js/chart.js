@@ -25,6 +25,7 @@ export function plot(element, series, signal, format = short) {
   window.addEventListener("themechange", recolour);
   signal.addEventListener("abort", () => { resized.disconnect(); window.removeEventListener("themechange", recolour); drawn?.destroy(); });
   element.setAttribute("role", "img");
+  element.setAttribute("aria-label", `Plot of ${series.join(", ")} over time`);
   return {
     update(times, values) {
       data = [times, ...values];
