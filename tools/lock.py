@@ -4,9 +4,10 @@
 `release.txt` what makes the files of a release,
 `kerberos.txt` what logins with Kerberos need (which pip-tools resolves only where MIT's headers are: libkrb5-dev),
 `test.txt` adds the tests' needs, `check.txt`
-the checkers', `mutation.txt` the coverage of mutation tests, `plots.txt` what draws the benchmark's plots, `browser.txt` what drives a browser, `site.txt` what
-builds the site of the documentation, `spark.txt` the pipeline's, `iceberg.txt` what that needs for Apache Iceberg. Each
-layer includes the one it stands on, so that one environment can hold all of them.
+the checkers', `mutation.txt` the coverage of mutation tests, `plots.txt` what draws the benchmark's plots,
+`browser.txt` what drives a browser, `site.txt` what builds the site of the documentation, `spark.txt` the pipeline's,
+`iceberg.txt` what that needs for Apache Iceberg. Each layer includes the one it stands on, so that one environment can hold
+all of them.
 """
 
 from __future__ import annotations

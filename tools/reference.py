@@ -289,15 +289,14 @@ def console_page() -> str:
     """The page of the console's routes."""
     lines = [
         "# Routes of the console\n",
-        "HTTP/1.1 with JSON, served by `barnabas serve --console` and by `barnabas console`: all that the page shows and does.",
-        '[How to](../how-to/console.md#as-json) log in and ask. An error is `{"error": "text"}` with a status of 400 and above,',
-        "and `code`, the name of Kafka's error, where the cluster has said it.\n",
+        "HTTP/1.1 with JSON, served by `barnabas serve --console` and by `barnabas console`: all that the page shows and",
+        "does. [How to](../how-to/console.md#as-json) log in and ask. An error is",
+        '`{"error": "text"}` with a status of 400 and above, and `code`, the name of Kafka\'s error, if it was',
+        "the cluster that has said it.\n",
         "| request | what it does | query | body |",
         "|---|---|---|---|",
-        "| `GET /api/session` | Who is logged in, the views that there are, the token of changes; begins a session where nobody "
-        "logs in |  |  |",
-        "| `POST /api/session` | Log in; the answer sets the session's cookie |  | `user`, `password`, `mechanism`; `token`: of "
-        "the console |",
+        "| `GET /api/session` | The session, begun where nobody logs in: user, views, the token of changes |  |  |",
+        "| `POST /api/session` | Log in |  | `user`, `password`, `mechanism`; `token`: of the console |",
         "| `DELETE /api/session` | Log out |  |  |",
     ]
     for route in console_routes.routes():

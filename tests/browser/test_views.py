@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from confluent_kafka import Producer
@@ -18,6 +19,9 @@ VIEWS = {
     "access/tokens": "Access", "connections": "Clients", "requests": "Request tap", "metrics": "Metrics", "log": "Log",
     "control": "Test bench", "nowhere": "There is no such view",
 }  # fmt: skip
+
+
+PICTURED = {"": "overview", "topics/shown": "records", "groups/readers": "group"}
 
 
 @pytest.fixture(scope="module")
@@ -68,12 +72,9 @@ def test_every_view_is_there_for_everybody(filled: Served, show: Show, theme: st
         expect(page.locator("main .loading")).to_have_count(0)
         assert is_no_wider_than_the_screen(page), path
         shown.check_access()
-        if path in ("", "topics/shown", "groups/readers", "metrics", "requests"):
-            name = {"": "overview", "topics/shown": "records", "groups/readers": "group"}.get(path, path)
-            if path in ("metrics", "requests"):
-                page.wait_for_timeout(4500 if path == "metrics" else 1500)
-            if (theme, width) in (("light", 1280), ("dark", 390)):
-                shown.picture(name if width == 1280 else f"{name}-phone")
+        picture = PICTURED.get(path)
+        if picture and (theme, width) in (("light", 1280), ("dark", 390)):
+            shown.picture(picture if width == 1280 else f"{picture}-phone")
 
 
 def test_the_theme_is_chosen_and_kept(show: Show) -> None:
@@ -154,9 +155,14 @@ def test_what_clients_do_is_seen_as_it_happens(filled: Served, show: Show, name:
     expect(row).to_contain_text("Produce v")
     row.click()
     expect(page.locator(".detail")).to_contain_text(name)
+    shown.picture("requests")
+    shown.open("metrics")
+    expect(page.locator(".plot canvas").first).to_be_visible()
+    expect(page.locator(".plot").first).to_have_attribute("aria-label", re.compile(r"now: records in \d"))
+    shown.check_access()
     shown.open("connections")
     expect(page.get_by_role("row").filter(has_text="payer").first).to_contain_text("rdkafka")
     shown.open("topics/shown/producers")
     expect(page.get_by_text("open since offset").first).to_be_visible()
     shown.open("transactions")
-    expect(page.get_by_role("row").filter(has_text="open")).to_contain_text("Ongoing")
+    expect(page.get_by_role("row", name="open Ongoing")).to_be_visible()

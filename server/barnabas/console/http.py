@@ -51,7 +51,7 @@ _USED = (
         "describe_user_scram_credentials", "fetch", "find_coordinator", "list_groups", "list_offsets",
         "list_transactions", "offset_fetch", "share_group_describe",
     )),
-    "prometheus_client.parser",
+    "barnabas.console.exposed",
 )  # fmt: skip
 """Modules that requests use: they are imported with this one, in a thread, and not where the broker waits for them."""
 import_modules(*_USED)

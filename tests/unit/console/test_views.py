@@ -225,6 +225,7 @@ async def test_the_inside_of_the_broker(tmp_path: Path) -> None:
         (family,) = (await visitor.get("/api/metrics", names=wanted))["families"]
         assert family["name"] == wanted
         assert family["samples"]
+        assert family["sum"] == sum(one["value"] for one in family["samples"])
         assert isinstance((await visitor.get("/api/log"))["lines"], list)
         assert (await visitor.do("POST", "/api/control/faults", {}))["faults"] == []
         await visitor.do(

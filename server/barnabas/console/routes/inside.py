@@ -5,6 +5,7 @@ from __future__ import annotations
 import trio
 
 from barnabas.console.base import Call, ConsoleError, Events, Parameter, Route, Send
+from barnabas.console.exposed import families_of
 from barnabas.console.live import CONNECTIONS, CONTROL, LOG, METRICS, REQUESTS, Live
 from barnabas.console.paging import QUERY, page_of
 
@@ -55,32 +56,10 @@ async def tap_requests(call: Call) -> object:
 
 
 async def show_metrics(call: Call) -> object:
-    """Return the broker's metrics: families with their samples."""
-    from prometheus_client.parser import text_string_to_metric_families
-
+    """Return the broker's metrics: families, and samples of those that are asked for."""
     wanted = tuple(filter(None, call.query.get("names", "").split(",")))
-    families = []
-    for number, family in enumerate(text_string_to_metric_families(await _live(call).metrics())):
-        if not number % 20:
-            await trio.lowlevel.checkpoint()
-        if wanted and family.name not in wanted:
-            continue
-        families.append(
-            {
-                "name": family.name,
-                "kind": family.type,
-                "text": family.documentation,
-                "samples": [
-                    {"name": one.name, "labels": one.labels, "value": one.value}
-                    for one in family.samples[: SAMPLES_MAX if wanted else 0]
-                ],
-                "count": len(family.samples),
-            }
-        )
-    return {"families": families}
-
-
-SAMPLES_MAX = 500
+    text = await _live(call).metrics()
+    return {"families": await trio.to_thread.run_sync(families_of, text, wanted)}
 
 
 async def show_log(call: Call) -> object:

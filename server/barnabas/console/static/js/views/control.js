@@ -35,7 +35,7 @@ export async function show({ main, signal }) {
     const found = await steer("clock");
     const seconds = h("input", { type: "number", min: "0", value: "60", "aria-label": "Seconds to advance" });
     const act = (path, payload) => async () => { try { await steer(path, { method: "POST", ...payload?.() }); drawClock(); } catch (error) { toast(error.message, "bad"); } };
-    fill(clock, card("Clock", h("div", { class: "body" }, h("dl", {}, Object.entries(found).map(([name, value]) => [h("dt", {}, name), h("dd", {}, name.endsWith("_ms") ? `${time(value)} (${value})` : String(value))])), h("br"),
+    fill(clock, card("Clock", h("div", { class: "body" }, h("dl", {}, Object.entries(found).map(([name, value]) => [h("dt", {}, name), h("dd", {}, name === "now_ms" ? `${time(value)} (${value})` : String(value))])), h("br"),
       h("div", { class: "actions" }, seconds, h("button", { type: "button", onclick: act("clock/advance", () => ({ ms: Number(seconds.value) * 1000 })) }, "Advance"), h("button", { type: "button", onclick: act("clock/freeze") }, "Freeze"), h("button", { type: "button", onclick: act("clock/resume") }, "Resume")))));
   });
   const drawSnapshots = () => guarded(snapshots, async () => {

@@ -1,0 +1,172 @@
+"""`python -m bench.console`: views of the console with 10,000 topics, and what an open live tail costs a quiet client.
+
+The rule: rounds with the tail and without follow each other, beside the same producer, so that both see the same machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from bench.procfs import cpu_s, describe_machine
+
+VIEWS = {
+    "overview": "/api/overview", "brokers": "/api/brokers", "topics": "/api/topics", "page 200": "/api/topics?page=200",
+    "filter": "/api/topics?filter=99", "by partitions": "/api/topics?sort=partitions&order=desc",
+    "a topic": "/api/topics/t-00042", "its settings": "/api/topics/t-00042/settings",
+    "its records": "/api/topics/busy/records", "groups": "/api/groups", "connections": "/api/connections",
+    "metrics": "/api/metrics",
+}  # fmt: skip
+PRODUCING = """
+import sys, time
+from confluent_kafka import Producer
+producer = Producer({"bootstrap.servers": sys.argv[1], "linger.ms": 20, "compression.type": "lz4"})
+rate, value = int(sys.argv[2]), b"x" * 200
+begun, sent = time.monotonic(), 0
+while True:
+    due = int((time.monotonic() - begun) * rate)
+    while sent < due:
+        try:
+            producer.produce("busy", value)
+        except BufferError:
+            break
+        sent += 1
+    producer.poll(0.005)
+"""
+
+
+class _Served:
+    """A broker with a console, as a process."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-m", "barnabas", "serve", "--ephemeral", "--listen", "127.0.0.1:0"]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        self.process = subprocess.Popen(
+            [*command, "--console", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True, env=environment
+        )
+        assert self.process.stdout is not None
+        words = dict(word.split("=", 1) for word in self.process.stdout.readline().split() if "=" in word)
+        self.bootstrap, self.code = words["bootstrap.servers"], words["code"]
+        self.address = words["console"].removeprefix("http://")
+
+    def ask(self, connection: http.client.HTTPConnection, path: str) -> tuple[float, Any]:
+        """Return the ms that an answer takes, and its JSON."""
+        begun = time.perf_counter()
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        content = answer.read()
+        took = (time.perf_counter() - begun) * 1000
+        assert answer.status == 200, content
+        return took, json.loads(content)
+
+
+def _fill(bootstrap: str, count: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    names = [f"t-{number:05}" for number in range(count - 1)]
+    for at in range(0, len(names), 500):
+        for future in admin.create_topics([NewTopic(name, 1, 1) for name in names[at : at + 500]]).values():
+            future.result()
+    admin.create_topics([NewTopic("busy", 4, 1)])["busy"].result()
+
+
+def _views(served: _Served, times: int) -> None:
+    connection = http.client.HTTPConnection(served.address, timeout=60)
+    took, page = served.ask(connection, "/api/topics")
+    print(f"first view, with imports and the index of {page['total']} topics: {took:.0f} ms")
+    for name, path in VIEWS.items():
+        before = cpu_s(served.process.pid)
+        found = sorted(served.ask(connection, path)[0] for _ in range(times))
+        cpu_ms = (cpu_s(served.process.pid) - before) * 1000 / times
+        print(
+            f"{name}: median {statistics.median(found):.1f} ms, most {found[-1]:.1f} ms, CPU {cpu_ms:.1f} ms"
+        )
+
+
+def _quiet_ms(bootstrap: str, seconds: float) -> list[float]:
+    """Return the ms of the acknowledgements of one record each 10 ms."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
+    found: list[float] = []
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        begun = time.perf_counter()
+        producer.produce("t-00001", b"quiet")
+        producer.flush(10)
+        found.append((time.perf_counter() - begun) * 1000)
+        time.sleep(0.01)
+    return found[50:]
+
+
+def _tail(served: _Served, ends: threading.Event) -> None:
+    connection = http.client.HTTPConnection(served.address, timeout=60)
+    connection.request("GET", "/api/topics/busy/tail")
+    answer = connection.getresponse()
+    while not ends.is_set():
+        answer.readline()
+    answer.close()
+    connection.close()
+
+
+def _cost(served: _Served, rounds: int, seconds: float) -> None:
+    found: dict[str, list[list[float]]] = {"without": [], "with a tail": []}
+    cpu: dict[str, list[float]] = {arm: [] for arm in found}
+    for number in range(rounds * 2):
+        arm = list(found)[(number + number // 2) % 2]  # without, with, with, without: a drift is in both
+        ends = threading.Event()
+        thread = threading.Thread(target=_tail, args=(served, ends))
+        if arm == "with a tail":
+            thread.start()
+            time.sleep(1.0)
+        before, begun = cpu_s(served.process.pid), time.monotonic()
+        found[arm].append(_quiet_ms(served.bootstrap, seconds))
+        cpu[arm].append((cpu_s(served.process.pid) - before) / (time.monotonic() - begun))
+        ends.set()
+        if thread.is_alive():
+            thread.join()
+    for arm, rows in found.items():
+        parts = [statistics.quantiles(one, n=100) for one in rows]
+        print(
+            f"{arm}: p50 {statistics.median(one[49] for one in parts):.2f} ms, "
+            f"p99 {statistics.median(one[98] for one in parts):.2f} ms (medians of {len(rows)} rounds; "
+            f"p99 {', '.join(f'{one[98]:.2f}' for one in parts)}); CPU {statistics.median(cpu[arm]):.3f} s a second"
+        )
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="bench.console")
+    parser.add_argument("--topics", type=int, default=10_000)
+    parser.add_argument("--rate", type=int, default=10_000, help="records a second of the busy topic")
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=15.0)
+    options = parser.parse_args()
+    served = _Served()
+    producing = None
+    try:
+        print(f"{describe_machine()}; code {served.code}")
+        _fill(served.bootstrap, options.topics)
+        _views(served, 20)
+        producing = subprocess.Popen([sys.executable, "-c", PRODUCING, served.bootstrap, str(options.rate)])
+        time.sleep(3.0)
+        print(f"beside a producer of {options.rate} records a second:")
+        _cost(served, options.rounds, options.seconds)
+    finally:
+        if producing is not None:
+            producing.kill()
+            producing.wait()
+        served.process.terminate()
+        served.process.wait(30)
+
+
+if __name__ == "__main__":
+    main()
