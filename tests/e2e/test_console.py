@@ -1,0 +1,141 @@
+"""The console as it is started: beside a broker, by itself, and not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+
+from barnabas.testing.running import import_path
+from tests.e2e.conftest import ROOT, BrokerProcess, StartBroker
+
+pytestmark = pytest.mark.e2e
+SECONDS_MAX = 30
+
+
+@contextmanager
+def running(*arguments: str, python: tuple[str, ...] = ()) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run a command of barnabas for the length of a block; yields it and the first line that it prints."""
+    command = [sys.executable, *python, "-m", "barnabas", *arguments]
+    environment = {**os.environ, "PYTHONPATH": import_path(ROOT)}
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        yield process, process.stdout.readline()
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            process.wait(SECONDS_MAX)
+        process.stdout.close()
+        process.stderr.close()
+
+
+def get(url: str, **headers: str) -> Any:
+    with urlopen(Request(url, headers=headers), timeout=SECONDS_MAX) as answer:
+        return json.loads(answer.read())
+
+
+def words(line: str) -> dict[str, str]:
+    return dict(word.split("=", 1) for word in line.split() if "=" in word)
+
+
+def test_a_broker_serves_its_console_and_says_where() -> None:
+    arguments = (
+        "serve",
+        "--ephemeral",
+        "--listen",
+        "127.0.0.1:0",
+        "--console",
+        "127.0.0.1:0",
+        "--topic",
+        "orders",
+    )
+    with running(*arguments) as (process, line):
+        url = words(line)["console"]
+        assert [row["name"] for row in get(f"{url}/api/topics")["rows"]] == ["orders"]
+        assert get(f"{url}/api/session")["views"] == ["connections", "log", "metrics", "requests"]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(SECONDS_MAX) == 0
+
+
+def test_the_console_finds_a_free_port_by_itself() -> None:
+    arguments = ("serve", "--ephemeral", "--listen", "127.0.0.1:0", "--console")
+    with running(*arguments) as (_, first), running(*arguments) as (_, second):
+        urls = {words(first)["console"], words(second)["console"]}
+        assert len(urls) == 2
+        for url in urls:
+            assert get(f"{url}/api/topics")["total"] == 0
+
+
+def test_a_broker_without_it_imports_nothing_of_it() -> None:
+    arguments = ("serve", "--ephemeral", "--listen", "127.0.0.1:0")
+    for more, is_imported in ((("--console", "127.0.0.1:0"), True), ((), False)):
+        with running(*arguments, *more, python=("-X", "importtime")) as (process, line):
+            assert ("console=" in line) == is_imported
+            process.send_signal(signal.SIGTERM)
+            _, errors = process.communicate(timeout=SECONDS_MAX)
+            assert ("barnabas.console" in errors) == is_imported
+            assert "barnabas.console.http" not in errors  # which comes with the first visitor
+            assert "h11" not in errors or is_imported
+
+
+def test_the_console_of_any_cluster(start_broker: StartBroker) -> None:
+    broker: BrokerProcess = start_broker()
+    arguments = ("console", "--bootstrap", broker.bootstrap, "--listen", "127.0.0.1:0")
+    with running(*arguments) as (process, line):
+        url = next(word for word in line.split() if word.startswith("http://"))
+        assert broker.bootstrap in line
+        assert get(f"{url}/api/session")["views"] == []
+        assert get(f"{url}/api/overview")["cluster"]["brokers"] == 1
+        with pytest.raises(HTTPError) as failed:
+            get(f"{url}/api/connections")
+        assert failed.value.code == 404
+        failed.value.close()
+        with pytest.raises(HTTPError) as failed:
+            get(f"{url}/api/topics", Origin="http://evil.example")
+        assert failed.value.code == 403
+        failed.value.close()
+        broker.stop()
+        with pytest.raises(HTTPError) as failed:
+            get(f"{url}/api/overview")
+        assert failed.value.code == 503
+        failed.value.close()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(SECONDS_MAX) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (("console", "--listen", "0.0.0.0:0"), 1, "give a token"),
+        (("console", "--listen", "nonsense"), 1, "HOST:PORT"),
+        (("console", "--token-file", "/nowhere"), 2, "No such file"),
+        (("console", "--bootstrap", "nonsense"), 2, "is not host:port"),
+        (("console", "--login", "PLAIN", "-X", "sasl.username=ann"), 2, "leave out sasl.username"),
+        (("serve", "--ephemeral", "--console", "0.0.0.0:0", "--listen", "127.0.0.1:0"), 1, "give a token"),
+        (("serve", "--console", "--workers", "2", "--data", "DIR"), 2, "barnabas console --bootstrap"),
+        (("serve", "--console-token-file", "/nowhere"), 2, "No such file"),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_line(
+    tmp_path: Path, arguments: tuple[str, ...], code: int, text: str
+) -> None:
+    command = [str(tmp_path) if one == "DIR" else one for one in arguments]
+    with running(*command) as (process, _):
+        _, errors = process.communicate(timeout=SECONDS_MAX)
+    assert process.returncode == code, errors
+    assert text in errors
+    assert "Traceback" not in errors
