@@ -20,7 +20,7 @@ INTERRUPTED = 128 + int(signal.SIGINT)
 UNREAD = 128 + int(signal.SIGPIPE)
 """Whoever reads its output has seen enough: as programs end that SIGPIPE kills."""
 
-SERVERS = ("serve", "serve --workers", "cluster", "test-server", "zookeeper", "tap")
+SERVERS = ("serve", "serve --workers", "cluster", "test-server", "zookeeper", "tap", "console")
 COMPARING = ("log", "replay")
 TOOLS = ("storage", "probe", "conform", "topics", "doctor")
 """`topics` stands for all commands that ask a cluster, but for `doctor`, which finds."""

@@ -128,6 +128,7 @@ class Place:
             "test-server": ["test-server", *listen, "--stay"],
             "zookeeper": ["zookeeper", *listen, "--data", self.data()],
             "tap": ["tap", "127.0.0.1:1", *listen],
+            "console": ["console", "--bootstrap", "127.0.0.1:1", *listen],
         }[self.command]
 
     def serving(self, *more: str, port: int = 0) -> tuple[Process, str]:
@@ -137,6 +138,7 @@ class Place:
             "test-server": r'"bootstrap_servers": "([^"]+)',
             "zookeeper": r"zookeeper\.connect=(\S+)",
             "tap": r"is ready: (\S+)",
+            "console": r"is ready: http://(\S+)",
         }
         return process, process.until(ready.get(self.command, r"is ready: bootstrap\.servers=([^ ,]+)"))
 

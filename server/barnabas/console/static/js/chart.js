@@ -5,6 +5,12 @@ import { short } from "./format.js";
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
+/** Return the times between which is drawn: a minute at least, since one sample alone has no length. */
+function span(times) {
+  const last = times.length ? times[times.length - 1] : Date.now() / 1000;
+  return [Math.min(times[0] ?? last, last - 60), last];
+}
+
 /** Draw series over time into an element: `series` are labels; `update(times in s, values by series)`. */
 export function plot(element, series, signal, format = short) {
   let drawn = null;
@@ -14,7 +20,7 @@ export function plot(element, series, signal, format = short) {
   function draw() {
     drawn?.destroy();
     drawn = new uPlot({
-      width: Math.max(element.clientWidth, 200), height: 190, cursor: { y: false }, legend: { live: true }, scales: { x: { range: (_, low, high) => [Math.min(low, high - 60), high] }, y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.1 : 1] } },
+      width: Math.max(element.clientWidth, 200), height: 190, cursor: { y: false }, legend: { live: true }, scales: { x: { range: ({ data: [times] }) => span(times) }, y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.1 : 1] } },
       axes: [axis(), { ...axis(), size: 66, values: (_, ticks) => ticks.map((one) => format(one)) }],
       series: [{ value: (_, at) => (at === null || at === undefined ? "–" : new Date(at * 1000).toLocaleTimeString()) }, ...series.map((label, index) => ({ label, stroke: colour(`--plot-${(index % 4) + 1}`), width: 2, spanGaps: true, value: (_, one) => (one === null || one === undefined ? "–" : format(one)) }))],
     }, data, element);
