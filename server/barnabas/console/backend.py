@@ -71,7 +71,7 @@ class Backend:
     def deserializer(self) -> Deserializer | None:
         """Return what reads values with the schemas of the registry; None without one."""
         if self._deserializer is None:
-            self._deserializer = registry_deserializer(self.registry_url)
+            self._deserializer = registry_deserializer(self.registry_url, self.credentials)
         return self._deserializer
 
     async def operations(self) -> frozenset[str]:

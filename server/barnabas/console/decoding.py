@@ -6,6 +6,7 @@ The rule: the bytes are somebody else's. What cannot be read as asked is shown i
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -34,11 +35,12 @@ class Deserializer(Protocol):
         """Return the value, None for bytes that name no schema."""
 
 
-def registry_deserializer(url: str) -> Deserializer | None:
-    """Return what reads with the schemas of a registry; None without one."""
+def registry_deserializer(url: str, credentials: str = "") -> Deserializer | None:
+    """Return what reads with the schemas of a registry, as HTTP's Basic credentials have the user; None without one."""
     if not url:
         return None
-    client = import_module("barnabas.registry.client").RegistryClient(url)
+    user, _, password = b64decode(credentials).decode().partition(":")
+    client = import_module("barnabas.registry.client").RegistryClient(url, user=user, password=password)
     found: Deserializer = import_module("barnabas.registry.decoding").Deserializer(client)
     return found
 
