@@ -212,6 +212,11 @@ def _add_serve(commands: Any) -> Any:
         help="where to serve the control API: faults, clock, connections, recorded requests (default: nowhere)",
     )  # fmt: skip
     serve.add_argument(
+        "--registry", metavar="HOST:PORT", nargs="?", const="localhost:8081",
+        help="where to serve a schema registry, which clients of Confluent's use (default: nowhere; without an address: "
+        "%(const)s)",
+    )  # fmt: skip
+    serve.add_argument(
         "--console", metavar="HOST:PORT", nargs="?", const="auto",
         help="serve a console for browsers: topics, records, groups, and what can be done about them (default: nowhere; "
         "without an address: localhost:9080, or a free port where that is taken)",

@@ -93,9 +93,10 @@ async def _run_until_signalled(
                     if companion is not None:
                         words = companion.begin()
                         companion.attach(broker)
-                    await nursery.start(broker.serve)
+                    await nursery.start(_serve, broker, nursery.cancel_scope)
                     if companion is not None:
-                        await listening.start(companion.run)
+                        await nursery.start(companion.run)
+                    words += await start_registry(nursery, config, broker)
                     interpreter.settle_garbage_collector()
                     say_ready(broker, words)
                 code = FAILED if broker.stopping.has_failed else DONE

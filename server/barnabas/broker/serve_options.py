@@ -83,6 +83,7 @@ def collect(options: argparse.Namespace, demo: Mapping[str, str] | None = None) 
         ("broker.rack", "--rack", options.rack),
         ("kafka.version", "--as-version", _release(options.as_version)),
         ("control.listener", "--control", options.control),
+        ("registry.listener", "--registry", options.registry),
         ("console.listener", "--console", options.console),
         ("console.origins", "--console-origin", ",".join(options.console_origin) or None),
         ("console.registry.url", "--console-registry", options.console_registry),
@@ -94,6 +95,10 @@ def collect(options: argparse.Namespace, demo: Mapping[str, str] | None = None) 
             given.set(name, _not_empty(option, text, "a value"), option)
     if options.console_token_file is not None:
         given.set("console.token", _secret_of(options.console_token_file), "--console-token-file")
+    registry = given.settings.get("registry.listener")
+    if given.settings.get("console.listener") and registry and not given.settings.get("console.registry.url"):
+        scheme = "https" if given.settings.get("registry.ssl.certificate.location") else "http"
+        given.set("console.registry.url", f"{scheme}://{registry}", given.origins["registry.listener"])
     if given.settings.get("console.listener") and not given.settings.get("metrics.listener"):
         given.set("metrics.listener", "127.0.0.1:0", given.origins["console.listener"])  # which it plots
     if not options.ephemeral:
