@@ -1,4 +1,4 @@
-"""What a streams group may look like here where Kafka has refused a static member."""
+"""Allowed differences of a streams group of which Kafka has refused a static member."""
 
 from __future__ import annotations
 
