@@ -51,9 +51,11 @@ class DescribeLogDirs:
                 topics[path].setdefault(name, Topic(name=name)).partitions.append(partition)
 
         # Of few partitions that are asked for, all others are not looked at.
-        found = self.logs if wanted is None else filter(None, (self.logs.get(*place) for place in wanted))
+        found = self.logs if wanted is None else (self.logs.get(*place) for place in wanted)
         for one in found:
             await self.budget.checkpoint()
+            if one is None:
+                continue
             lag = max(one.high_watermark - one.log_end_offset, 0)
             add(one.log_dir, one, Partition(partition_size=one.size_bytes, offset_lag=lag))
         for move in self.logs.moves:

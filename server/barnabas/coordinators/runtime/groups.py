@@ -208,6 +208,7 @@ def _import_groups() -> None:
     ours = (
         "barnabas.coordinators.runtime.entries",
         "barnabas.coordinators.groups.shard",
+        "barnabas.coordinators.groups.expiry",
         "barnabas.coordinators.groups.share_states",
     )
     import_modules(*java, *ours)

@@ -7,17 +7,18 @@ from typing import Any
 
 import pytest
 
-from barnabas.coordinators.groups import shard as shard_module
+from barnabas.coordinators.groups import expiry
 from barnabas.coordinators.groups.classic import ClassicGroup
 from barnabas.coordinators.groups.commits import check_committer
 from barnabas.coordinators.groups.consumer import records
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.groups.consumer.member import ConsumerMember
 from barnabas.coordinators.groups.consumer.target import TargetNeeded
+from barnabas.coordinators.groups.expiry import OFFSETS_PER_STEP, expiring, forgetting_topics
 from barnabas.coordinators.groups.group import LAST_WITHOUT_MEMBER_EPOCHS, Committer
 from barnabas.coordinators.groups.records import INT32_MAX, CommittedOffset, group_record
 from barnabas.coordinators.groups.settings import GroupSettings
-from barnabas.coordinators.groups.shard import OFFSETS_AT_ONCE, OFFSETS_LOOKED_AT_ONCE, GroupShard
+from barnabas.coordinators.groups.shard import OFFSETS_PER_EVENT, GroupShard
 from barnabas.coordinators.groups.share import membership as share_membership
 from barnabas.coordinators.groups.share.group import ShareGroup
 from barnabas.coordinators.groups.streams import membership as streams_membership
@@ -267,7 +268,7 @@ def test_only_what_was_committed_until_then_in_deleted_topics_is_forgotten():
     committed(shard, "g", ("t", 0), ("u", 0), at_ms=100)
     committed(shard, "g", ("t", 1), at_ms=101)
     committed(shard, "h", ("t", 2), at_ms=100)
-    performed(shard, shard.forgetting_topics(frozenset({"t"}), 100))
+    performed(shard, forgetting_topics(shard, frozenset({"t"}), 100))
     assert {group_id: set(offsets) for group_id, offsets in shard.offsets.items()} == {
         "g": {("u", 0), ("t", 1)}
     }
@@ -276,23 +277,23 @@ def test_only_what_was_committed_until_then_in_deleted_topics_is_forgotten():
 
 def test_others_may_run_between_the_parts_of_a_long_search():
     shard = GroupShard(NO_DELAY, NO_TOPICS)
-    committed(shard, "g", *(("t", number) for number in range(OFFSETS_LOOKED_AT_ONCE + OFFSETS_AT_ONCE + 1)))
+    committed(shard, "g", *(("t", number) for number in range(OFFSETS_PER_STEP + OFFSETS_PER_EVENT + 1)))
     for search in (
-        lambda: shard.forgetting_topics(frozenset({"none"}), 100), lambda: shard.expiring(0),
+        lambda: forgetting_topics(shard, frozenset({"none"}), 100), lambda: expiring(shard, 0),
     ):  # fmt: skip
         assert [event is nothing for event in search()] == [True, True], (
             "after a full part, and after a group"
         )
-    events = list(shard.forgetting_topics(frozenset({"t"}), 100))
+    events = list(forgetting_topics(shard, frozenset({"t"}), 100))
     assert sum(event is nothing for event in events) == 2
-    assert len(events) - 2 == OFFSETS_LOOKED_AT_ONCE // OFFSETS_AT_ONCE + 2
+    assert len(events) - 2 == OFFSETS_PER_STEP // OFFSETS_PER_EVENT + 2
     performed(shard, events)
     assert shard.offsets == {}
 
 
 @pytest.mark.parametrize(
     ("count", "events"),
-    [(0, 1), (1, 1), (OFFSETS_AT_ONCE, 1), (OFFSETS_AT_ONCE + 1, 2), (2 * OFFSETS_AT_ONCE + 1, 3)],
+    [(0, 1), (1, 1), (OFFSETS_PER_EVENT, 1), (OFFSETS_PER_EVENT + 1, 2), (2 * OFFSETS_PER_EVENT + 1, 3)],
 )
 def test_a_group_with_many_offsets_is_deleted_in_parts(count, events):
     h = Harness()
@@ -302,7 +303,7 @@ def test_a_group_with_many_offsets_is_deleted_in_parts(count, events):
     for number in range(1, events + 1):
         out = Decision()
         assert h.shard.delete_group("g", out) is (number < events)
-        assert len(out.records) <= OFFSETS_AT_ONCE + 1
+        assert len(out.records) <= OFFSETS_PER_EVENT + 1
         assert h.shard.exists("g")
         h.settle(out)
     assert not h.shard.exists("g")
@@ -313,13 +314,13 @@ def test_offsets_of_a_transaction_do_not_expire_and_keep_their_group():
     shard.groups["g"] = ClassicGroup("g", shard.settings)
     committed(shard, "g", ("t", 0), ("t", 1), at_ms=0)
     shard.replay_commit(CommittedOffset("g", ("t", 0), OffsetCommitValue()), 7)
-    performed(shard, shard.expiring(5_000))
+    performed(shard, expiring(shard, 5_000))
     assert set(shard.offsets["g"]) == {("t", 0)}
     shard.offsets.clear()
-    performed(shard, shard.expiring(5_000))
+    performed(shard, expiring(shard, 5_000))
     assert "g" in shard.groups
     shard.transaction_ended(7, committed=False)
-    performed(shard, shard.expiring(5_000))
+    performed(shard, expiring(shard, 5_000))
     assert "g" not in shard.groups
 
 
@@ -332,7 +333,7 @@ def test_an_unused_group_ends_with_a_record_where_there_are_any_of_it(generation
     else:
         h.shard.groups["g"] = ClassicGroup("g", NO_DELAY)
     records = len(h.journal)
-    for event in h.shard.expiring(10**15):
+    for event in expiring(h.shard, 10**15):
         out = Decision()
         event(h.shard, out)
         h.settle(out)
@@ -344,7 +345,7 @@ def test_a_group_that_has_a_member_again_when_its_end_is_decided_does_not_end():
     h = Harness()
     h.join("a")
     h.leave("a")
-    events = list(h.shard.expiring(10**15))
+    events = list(expiring(h.shard, 10**15))
     h.join("b")
     for event in events:
         event(h.shard, out := Decision())
@@ -354,18 +355,18 @@ def test_a_group_that_has_a_member_again_when_its_end_is_decided_does_not_end():
 
 @pytest.mark.parametrize("at_once", [1, 2, 50])
 def test_between_groups_others_may_run_now_and_then(monkeypatch, at_once):
-    monkeypatch.setattr(shard_module, "GROUPS_AT_ONCE", at_once)
+    monkeypatch.setattr(expiry, "GROUPS_PER_STEP", at_once)
     shard = GroupShard(NO_DELAY, NO_TOPICS)
     for number in range(4):
         committed(shard, f"g{number}", ("t", 0), at_ms=10**15)
-    for search in (shard.forgetting_topics(frozenset({"none"}), 1), shard.expiring(0)):
+    for search in (forgetting_topics(shard, frozenset({"none"}), 1), expiring(shard, 0)):
         assert len(list(search)) == -(-4 // at_once)
 
 
 def test_an_offset_that_is_gone_when_its_topic_is_forgotten_is_not_missed():
     shard = GroupShard(NO_DELAY, NO_TOPICS)
     committed(shard, "g", ("t", 0), ("t", 1))
-    events = list(shard.forgetting_topics(frozenset({"t"}), 100))
+    events = list(forgetting_topics(shard, frozenset({"t"}), 100))
     shard.delete_offsets("g", [("t", 0)], out := Decision())
     settled(shard, out)
     performed(shard, events)
