@@ -15,9 +15,14 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 
 from barnabas.testing.running import import_path
 from tests.e2e.conftest import ROOT, BrokerProcess, StartBroker
+from tests.e2e.test_demo_security import free_ports
 
 pytestmark = pytest.mark.e2e
 SECONDS_MAX = 30
@@ -139,3 +144,23 @@ def test_what_cannot_be_is_said_in_one_line(
     assert process.returncode == code, errors
     assert text in errors
     assert "Traceback" not in errors
+
+
+@pytest.mark.filterwarnings("ignore")  # the registry's client leaves its connection to the collector
+def test_the_console_reads_values_by_the_registry_that_is_served_with_it() -> None:
+    arguments = ("serve", "--ephemeral", "--listen", "127.0.0.1:0", "--topic", "views")
+    beside = ("--console", "127.0.0.1:0", "--registry", f"127.0.0.1:{free_ports(1)[0]}")
+    with running(*arguments, *beside) as (process, line):
+        told = words(line)
+        client = SchemaRegistryClient({"url": told["registry"]})
+        schema = '{"type": "record", "name": "V", "fields": [{"name": "name", "type": "string"}]}'
+        serialize = AvroSerializer(client, schema)
+        producer = Producer({"bootstrap.servers": told["bootstrap.servers"]})
+        value = serialize({"name": "ä"}, SerializationContext("views", MessageField.VALUE))
+        producer.produce("views", value)
+        assert producer.flush(SECONDS_MAX) == 0
+        (record,) = get(f"{told['console']}/api/topics/views/records")["records"]
+        assert (record["value"]["form"], json.loads(record["value"]["text"])) == ("AVRO", {"name": "ä"})
+        assert [row["name"] for row in get(f"{told['console']}/api/subjects")["rows"]] == ["views-value"]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(SECONDS_MAX) == 0
