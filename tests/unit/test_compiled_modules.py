@@ -26,3 +26,31 @@ def test_nothing_is_awaited_while_an_exception_is_handled(module):
         if isinstance(inner, ast.Await | ast.Yield | ast.YieldFrom | ast.AsyncFor | ast.AsyncWith)
     ]
     assert not lines, f"{module}: await in except or finally, lines {lines}"
+
+
+@pytest.mark.parametrize("module", COMPILED)
+def test_no_inner_function_uses_a_module_that_its_outer_one_has_imported(module):
+    """With mypyc the module is None there, where nobody has imported it before."""
+    source = (ROOT / "server" / Path(*module.split("."))).with_suffix(".py").read_text()
+    lines = [
+        name.lineno
+        for outer in ast.walk(ast.parse(source))
+        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef)
+        for modules in [imported_modules(outer)]
+        for inner in ast.walk(outer)
+        if inner is not outer and isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for name in ast.walk(inner)
+        if isinstance(name, ast.Name) and name.id in modules
+    ]
+    assert not lines, f"{module}: an imported module in an inner function, lines {lines}"
+
+
+def imported_modules(function: ast.AST) -> set[str]:
+    """Return the names under which a function imports modules of the broker."""
+    return {
+        one.asname or one.name
+        for node in ast.walk(function)
+        if isinstance(node, ast.ImportFrom) and node.module
+        for one in node.names
+        if (ROOT / "server" / Path(*node.module.split("."), f"{one.name}.py")).exists()
+    }

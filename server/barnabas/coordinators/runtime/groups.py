@@ -174,10 +174,11 @@ class GroupCoordinator(Runtime["GroupShard"]):
         if not self._journal.partition_count():
             return
         await self.prepare()
-        from barnabas.coordinators.groups import expiry, share_states
+        from barnabas.coordinators.groups.expiry import forgetting_topics
+        from barnabas.coordinators.groups.share_states import forgetting_topics as forgetting_states
 
-        await self.write_all(lambda shard: expiry.forgetting_topics(shard, names, deleted_ms))
-        await self.write_all(lambda shard: share_states.forgetting_topics(shard, ids))
+        await self.write_all(lambda shard: forgetting_topics(shard, names, deleted_ms))
+        await self.write_all(lambda shard: forgetting_states(shard, ids))
 
     async def delete_group(self, group_id: str) -> None:
         """Delete a group without members, with its offsets. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
