@@ -34,6 +34,7 @@ from barnabas.commands.schemas import Decoding, client_of, registry_option
 from barnabas.ending import DONE, INTERRUPTED
 
 RECORDS_PER_WRITE = 500
+WRITTEN_SECONDS = 0.1
 STDOUT = 1
 Place = TopicPartition
 Filter = Callable[[ConsumedRecord], bool]
@@ -175,6 +176,7 @@ class Printer:
         decoding: Decoding | None = None,
     ) -> None:
         self.printed = 0
+        self.is_writing = False
         self._render = render
         self._decoding = decoding
         self._filters = _filters(options)
@@ -202,8 +204,14 @@ class Printer:
         wanted = [one for one in records if all(matches(one) for matches in self._filters)]
         if wanted:
             data = b"".join([self._render(one) for one in wanted])
-            await trio.to_thread.run_sync(_write, data, abandon_on_cancel=True)
-            self.printed += len(wanted)
+            self.is_writing = True
+            await trio.to_thread.run_sync(self._print, data, len(wanted), abandon_on_cancel=True)
+
+    def _print(self, data: bytes, count: int) -> None:
+        """Write records and count them, in a thread that is left alone where the program is ended meanwhile."""
+        _write(data)
+        self.printed += count
+        self.is_writing = False
 
 
 def _write(data: bytes) -> None:
@@ -251,6 +259,8 @@ async def _run(connecting: Connecting, options: dict[str, Any], printer: Printer
                 await _print_group(consumer, options, printer)
             else:
                 await _print_topics(consumer, options, printer)
+    if printer.is_writing:  # whoever has read it all may have sent the signal before it was counted
+        await trio.sleep(WRITTEN_SECONDS)
     if not options["quiet"]:
         print(f"{printer.printed} records", file=sys.stderr)
     return INTERRUPTED if scope.cancelled_caught else DONE
