@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from barnabas.client.background import background
 from barnabas.client.errors import (
     AuthenticationError,
     ClientError,
@@ -340,16 +341,8 @@ async def open_connection(
 
     What the block raises leaves it as it is, not in an exception group.
     """
-    failure: Exception | None = None
-    async with trio.open_nursery() as nursery:
-        try:
-            yield await start_connection(nursery, endpoint, settings, dial=dial)
-        except Exception as error:
-            failure = error
-        finally:
-            nursery.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
+    async with background() as nursery:
+        yield await start_connection(nursery, endpoint, settings, dial=dial)
 
 
 async def start_connection(
