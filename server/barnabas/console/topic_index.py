@@ -112,26 +112,26 @@ class TopicIndex:
 
 
 def _row_of(topic: Any) -> TopicRow:
-    parts = topic.partitions
-    return TopicRow(
-        topic.name,
-        len(parts),
-        max((len(one.replica_nodes) for one in parts), default=0),
-        sum(len(one.isr_nodes) < len(one.replica_nodes) for one in parts),
-        sum(one.leader_id < 0 for one in parts),
-        topic.is_internal,
-    )
+    parts = [(one.replica_nodes, one.isr_nodes, one.leader_id) for one in topic.partitions]
+    return _counted(topic.name, parts, is_internal=topic.is_internal)
 
 
 def _row(topic: TopicInfo) -> TopicRow:
-    parts = topic.partitions
+    parts = [(one.replicas, one.in_sync, one.leader) for one in topic.partitions]
+    return _counted(topic.name, parts, is_internal=topic.is_internal)
+
+
+def _counted(
+    name: str, parts: Sequence[tuple[Sequence[int], Sequence[int], int]], *, is_internal: bool
+) -> TopicRow:
+    """Return the row of a topic whose partitions have these replicas, in-sync replicas and leaders."""
     return TopicRow(
-        topic.name,
+        name,
         len(parts),
-        max((len(one.replicas) for one in parts), default=0),
-        sum(len(one.in_sync) < len(one.replicas) for one in parts),
-        sum(one.leader < 0 for one in parts),
-        topic.is_internal,
+        max((len(replicas) for replicas, _, _ in parts), default=0),
+        sum(len(in_sync) < len(replicas) for replicas, in_sync, _ in parts),
+        sum(leader < 0 for _, _, leader in parts),
+        is_internal,
     )
 
 
