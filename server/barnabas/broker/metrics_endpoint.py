@@ -8,10 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import h11
-import trio
 
 from barnabas.broker.startup import METRICS, explained, is_loopback
-from barnabas.network.http import HEAD_SECONDS_MAX, HttpReader, TooLargeError, is_of_a_web_page
+from barnabas.network.http import HEAD_SECONDS_MAX, HttpReader, is_of_a_web_page
 from barnabas.network.sockets import BACKLOG, bind_sockets
 from barnabas.network.transport import EVERYWHERE
 from barnabas.network.visitors import Visitor, Visitors
@@ -87,21 +86,23 @@ class MetricsEndpoint:
 
     async def _serve(self, visitor: Visitor) -> None:
         reader = HttpReader(visitor, header_bytes_max=_HEADER_BYTES_MAX)
-        seconds = HEAD_SECONDS_MAX  # a new connection must begin at once
-        while await self._serve_one(visitor, reader, seconds):
-            seconds = IDLE_SECONDS_MAX
 
-    async def _serve_one(self, visitor: Visitor, reader: HttpReader, seconds: float) -> bool:
-        """Answer the request that begins within `seconds`; false when the connection is at its end."""
-        try:
-            received = await reader.next_request(begins_within=seconds, body_bytes_max=_HEADER_BYTES_MAX)
-        except (h11.RemoteProtocolError, TooLargeError) as error:
-            if reader.may_answer:
-                await _answer(reader, getattr(error, "error_status_hint", 413), b"malformed request\n")
-            return False
-        if received is None:
-            return False
-        request, _ = received
+        async def answer(request: h11.Request, _: bytes) -> bool:
+            return await self._answered(visitor, reader, request)
+
+        async def refuse(status: int, _: str) -> bool:
+            return await _answer(reader, status, b"malformed request\n")
+
+        await reader.serve(
+            answer,
+            refuse,
+            first_within=HEAD_SECONDS_MAX,  # a new connection must begin at once
+            idle_seconds_max=IDLE_SECONDS_MAX,
+            body_bytes_max=_HEADER_BYTES_MAX,
+        )
+
+    async def _answered(self, visitor: Visitor, reader: HttpReader, request: h11.Request) -> bool:
+        """Answer a request; false when the connection is at its end."""
         if self._address.is_local and is_of_a_web_page(request, self._address.hosts):
             return await _answer(reader, 403, b"requests of web pages are not answered\n")
         path = request.target.split(b"?")[0].decode("ascii", "replace")
@@ -110,12 +111,8 @@ class MetricsEndpoint:
         if request.method not in (b"GET", b"HEAD"):
             return await _answer(reader, 405, b"GET or HEAD, please\n")
         accept = ", ".join(value.decode("latin-1") for name, value in request.headers if name == b"accept")
-        visitor.is_waiting = True
-        try:
+        with visitor.waiting():
             text = await self._exposition.text(accept)
-        finally:
-            visitor.is_waiting = False
-            visitor.moved_s = trio.current_time()
         headers = _headers(text.content_type, sum(map(len, text.pieces)))
         return await reader.answer(
             200, headers, text.pieces, seconds=ANSWER_SECONDS_MAX, head_only=request.method == b"HEAD"

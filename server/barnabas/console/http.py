@@ -23,7 +23,7 @@ from barnabas.console.guard import HEADERS, Guard, cookie_of
 from barnabas.console.routes import dispatch, failure_of, routes
 from barnabas.console.static_files import StaticFile, files
 from barnabas.environment.lazy import import_modules
-from barnabas.network.http import HttpReader, TooLargeError
+from barnabas.network.http import HttpReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,30 +81,20 @@ class Answering:
     async def serve(self, visitor: Visitor) -> None:
         """Answer the requests of a connection, one after the other. Raises BrokenResourceError when the peer has gone."""
         reader = HttpReader(visitor, header_bytes_max=_HEADER_BYTES_MAX)
-        while await self._serve_one(visitor, reader):
-            pass
 
-    async def _serve_one(self, visitor: Visitor, reader: HttpReader) -> bool:
-        """Answer a request; false when the connection is at its end."""
-        try:
-            received = await reader.next_request(
-                begins_within=IDLE_SECONDS_MAX, body_bytes_max=BODY_BYTES_MAX
-            )
-            if received is None:
-                return False
-            visitor.is_waiting = True
+        async def refuse(status: int, words: str) -> bool:
+            return await _send_json(reader, status, {"error": words})
+
+        async def answer(request: h11.Request, body: bytes) -> bool:
             try:
-                return await self._answer(reader, _asked(*received))
-            finally:
-                visitor.is_waiting = False
-                visitor.moved_s = trio.current_time()
-        except TooLargeError:
-            await _send_json(reader, 413, {"error": f"a body has at most {BODY_BYTES_MAX} bytes"})
-        except (h11.RemoteProtocolError, _MalformedError) as error:
-            if reader.may_answer:
-                status = getattr(error, "error_status_hint", 400)
-                await _send_json(reader, status, {"error": f"malformed request: {error}"})
-        return False
+                asked = _asked(request, body)
+            except _MalformedError as error:
+                await refuse(400, f"malformed request: {error}")
+                return False
+            with visitor.waiting():
+                return await self._answer(reader, asked)
+
+        await reader.serve(answer, refuse, idle_seconds_max=IDLE_SECONDS_MAX, body_bytes_max=BODY_BYTES_MAX)
 
     async def _answer(self, reader: HttpReader, asked: Asked) -> bool:
         refusal = self._guard.refusal(asked.method, asked.headers)

@@ -81,6 +81,36 @@ class HttpReader:
                     return None
         return None
 
+    async def serve(
+        self,
+        answer: Callable[[h11.Request, bytes], Awaitable[bool]],
+        refuse: Callable[[int, str], Awaitable[bool]],
+        *,
+        idle_seconds_max: float,
+        body_bytes_max: int,
+        first_within: float | None = None,
+    ) -> None:
+        """Have requests answered, one after the other, until the connection is at its end.
+
+        `answer` sends the response of a request with its body, and says whether the connection goes on; `refuse` sends a
+        status and words for a request that cannot be read, and is the last. The first request begins within
+        `first_within`, if that is given. Raises BrokenResourceError when the peer has gone.
+        """
+        within = idle_seconds_max if first_within is None else first_within
+        while True:
+            try:
+                received = await self.next_request(begins_within=within, body_bytes_max=body_bytes_max)
+            except TooLargeError:
+                await refuse(413, f"a body has at most {body_bytes_max} bytes")
+                return
+            except h11.RemoteProtocolError as error:
+                if self.may_answer:
+                    await refuse(error.error_status_hint, f"malformed request: {error}")
+                return
+            if received is None or not await answer(*received):
+                return
+            within = idle_seconds_max
+
     @property
     def may_answer(self) -> bool:
         """True where what was received, malformed perhaps, can still be answered."""

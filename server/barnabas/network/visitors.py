@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import trio
@@ -36,6 +36,16 @@ class Visitor:
         self.scope = trio.CancelScope()
         self.is_waiting = False
         self.moved_s = trio.current_time()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Mark the visitor as one who waits for an answer, for the length of a block: it is not idle."""
+        self.is_waiting = True
+        try:
+            yield
+        finally:
+            self.is_waiting = False
+            self.moved_s = trio.current_time()
 
 
 class Visitors:

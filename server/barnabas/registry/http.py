@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import h11
-import trio
 
-from barnabas.network.http import HttpReader, TooLargeError, is_of_a_web_page
+from barnabas.network.http import HttpReader, is_of_a_web_page
 from barnabas.registry.access import Caller
 from barnabas.registry.errors import RegistryError
 from barnabas.registry.routes import Call, Registry, Text, find
@@ -50,33 +49,17 @@ class Answering:
     async def serve(self, visitor: Visitor) -> None:
         """Answer the requests of a connection, one after the other. Raises BrokenResourceError when the peer has gone."""
         reader = HttpReader(visitor, header_bytes_max=_HEADER_BYTES_MAX)
-        while await self._serve_one(visitor, reader):
-            pass
 
-    async def _serve_one(self, visitor: Visitor, reader: HttpReader) -> bool:
-        """Answer a request; false when the connection is at its end."""
-        try:
-            received = await reader.next_request(
-                begins_within=IDLE_SECONDS_MAX, body_bytes_max=BODY_BYTES_MAX
-            )
-            if received is None:
-                return False
-            request, body = received
-            visitor.is_waiting = True
-            try:
+        async def answer(request: h11.Request, body: bytes) -> bool:
+            with visitor.waiting():
                 status, value = await self._answer(request, body)
-            finally:
-                visitor.is_waiting = False
-                visitor.moved_s = trio.current_time()
             is_head = request.method == b"HEAD"
             return await _send(reader, status, value, _type(request), head_only=is_head)
-        except TooLargeError:
-            await _send(reader, 413, _error(413, f"a body has at most {BODY_BYTES_MAX} bytes"), OWN_TYPE)
-        except h11.RemoteProtocolError as error:
-            if reader.may_answer:
-                status = error.error_status_hint
-                await _send(reader, status, _error(status, f"malformed request: {error}"), OWN_TYPE)
-        return False
+
+        async def refuse(status: int, words: str) -> bool:
+            return await _send(reader, status, _error(status, words), OWN_TYPE)
+
+        await reader.serve(answer, refuse, idle_seconds_max=IDLE_SECONDS_MAX, body_bytes_max=BODY_BYTES_MAX)
 
     async def _answer(self, request: h11.Request, body: bytes) -> tuple[int, Any]:
         try:

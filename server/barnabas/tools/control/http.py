@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
 import h11
-import trio
 
-from barnabas.network.http import HttpReader, TooLargeError, is_of_a_web_page
+from barnabas.network.http import HttpReader, is_of_a_web_page
 from barnabas.tools.control.openapi import document
 from barnabas.tools.control.routes import dispatch, routes
 
@@ -40,30 +39,16 @@ class Answering:
     async def serve(self, visitor: Visitor) -> None:
         """Answer the requests of a connection, one after the other. Raises BrokenResourceError when the peer has gone."""
         reader = HttpReader(visitor, header_bytes_max=_HEADER_BYTES_MAX)
-        while await self._serve_one(visitor, reader):
-            pass
 
-    async def _serve_one(self, visitor: Visitor, reader: HttpReader) -> bool:
-        """Answer a request; false when the connection is at its end."""
-        try:
-            received = await reader.next_request(
-                begins_within=IDLE_SECONDS_MAX, body_bytes_max=BODY_BYTES_MAX
-            )
-            if received is None:
-                return False
-            visitor.is_waiting = True
-            try:
-                status, value = await self._answer(*received)
-            finally:
-                visitor.is_waiting = False
-                visitor.moved_s = trio.current_time()
+        async def answer(request: h11.Request, body: bytes) -> bool:
+            with visitor.waiting():
+                status, value = await self._answer(request, body)
             return await _send(reader, status, value)
-        except TooLargeError:
-            await _send(reader, 413, {"error": f"a body has at most {BODY_BYTES_MAX} bytes"})
-        except h11.RemoteProtocolError as error:
-            if reader.may_answer:
-                await _send(reader, error.error_status_hint, {"error": f"malformed request: {error}"})
-        return False
+
+        async def refuse(status: int, words: str) -> bool:
+            return await _send(reader, status, {"error": words})
+
+        await reader.serve(answer, refuse, idle_seconds_max=IDLE_SECONDS_MAX, body_bytes_max=BODY_BYTES_MAX)
 
     async def _answer(self, request: h11.Request, body: bytes) -> tuple[int, Any]:
         refusal = self._refusal(request)
