@@ -13,13 +13,10 @@ from barnabas.config.loading import BrokerConfig
 from barnabas.environment.real import OsThreads
 from barnabas.handlers.produce.appending import BYTES_PER_CHECKPOINT, BYTES_PER_PARTITION, Appender
 from barnabas.log.background_write import BACKGROUND_BYTES
-from barnabas.security.authorizer import AllowEverything
-from barnabas.serving.context import ConnectionInfo, RequestContext, Shared
-from barnabas.serving.log_limit import LogLimit
-from barnabas.serving.memory import Memory
 from barnabas.serving.step_runner import StepRunner
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.produce import ProduceRequest
+from tests.support.contexts import new_context
 from tests.support.logs import NOW_MS, TOPIC_ID, batch
 from tests.support.replicas import Node
 
@@ -59,10 +56,7 @@ def appender(
     """Return the appender of a request for partitions of one topic."""
     topic = ProduceRequest.TopicProduceData(name="t", partition_data=parts)
     request = ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[topic])
-    shared = Shared(Memory(), LogLimit(lambda: 0.0), AllowEverything())
-    peer = ConnectionInfo(1, "PLAINTEXT", "PLAINTEXT", ("127.0.0.1", 9092), ("127.0.0.1", 5), "User:a")
-    peer.is_among_others = is_among_others
-    context = RequestContext(shared, peer, 0, 9, 1, "app", NOW_MS)
+    context = new_context(0, 9, is_among_others=is_among_others)
     metadata: Any = SimpleNamespace(image=node.image)
     verifier: Any = None  # is asked of transactions alone
     threads = OsThreads()

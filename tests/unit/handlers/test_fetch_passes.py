@@ -14,13 +14,10 @@ from barnabas.errors import RequestError
 from barnabas.handlers.fetch.passes import FetchPass
 from barnabas.handlers.fetch.terms import FetchTerms
 from barnabas.records.batch import read_header, read_records
-from barnabas.security.authorizer import AllowEverything
-from barnabas.serving.context import ConnectionInfo, RequestContext, Shared
 from barnabas.serving.fetch_sessions import Session, SessionPartition
-from barnabas.serving.log_limit import LogLimit
-from barnabas.serving.memory import Memory
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest
+from tests.support.contexts import new_context
 from tests.support.logs import NOW_MS, batch, marker
 from tests.support.replicas import Node
 
@@ -76,11 +73,8 @@ def terms(
     """Terms of a fetch of a consumer, or of the broker `replica_id` since its epoch 20."""
     state = FetchRequest.ReplicaState(replica_id, -1 if replica_id < 0 else 20)
     request = FetchRequest(replica_state=state, isolation_level=int(committed), max_bytes=bytes_max)
-    shared = Shared(Memory(), LogLimit(lambda: 0.0), AllowEverything())
-    peer = ConnectionInfo(1, "PLAINTEXT", "PLAINTEXT", ("127.0.0.1", 9092), ("127.0.0.1", 5), "User:a")
-    context = RequestContext(shared, peer, 1, version, 1, "app", NOW_MS)
     metadata: Any = None  # is asked for racks alone
-    return FetchTerms(context, request, BrokerConfig({}), metadata)
+    return FetchTerms(new_context(1, version), request, BrokerConfig({}), metadata)
 
 
 def consumer(node: Node, session: Session | None = None, **given: Any) -> FetchPass:
