@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import h11
 
-from barnabas.broker.startup import METRICS, explained, is_loopback
+from barnabas.broker.startup import METRICS, explained
 from barnabas.network.http import HEAD_SECONDS_MAX, HttpReader, is_of_a_web_page
 from barnabas.network.sockets import BACKLOG, bind_sockets
-from barnabas.network.transport import EVERYWHERE
-from barnabas.network.visitors import Visitor, Visitors
+from barnabas.network.transport import is_loopback
+from barnabas.network.visitors import Visitor, Visitors, url_of
 
 if TYPE_CHECKING:
     from barnabas.metrics.exposition import Exposition
@@ -51,10 +51,7 @@ class MetricsAddress:
     @property
     def url(self) -> str:
         """URL of the metrics."""
-        host, port = self.sockets[0].getsockname()[:2]
-        if host in EVERYWHERE:
-            host = "localhost"
-        return f"http://[{host}]:{port}{PATH}" if ":" in host else f"http://{host}:{port}{PATH}"
+        return f"{url_of(self.sockets)}{PATH}"
 
     def listen(self) -> None:
         """Accept readers from now on. Raises StartupError."""

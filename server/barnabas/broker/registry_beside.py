@@ -23,9 +23,10 @@ from barnabas.config.cluster import inter_broker_listener
 from barnabas.config.listeners import listener_settings, mechanisms_of
 from barnabas.environment import extras
 from barnabas.errors import leaves
+from barnabas.network.visitors import AddressError
 from barnabas.registry.access import Logins
 from barnabas.registry.errors import RegistryError
-from barnabas.registry.serving import AddressError, address_of, serve
+from barnabas.registry.serving import address_of, serve
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from barnabas.config import broker as settings
 from barnabas.config.cluster import is_clustered
 from barnabas.config.listeners import PROTOCOLS, ListenerSettings, listener_settings, mechanisms_of
-from barnabas.network.transport import EVERYWHERE, UnknownHostError
+from barnabas.network.transport import EVERYWHERE, UnknownHostError, host_and_port, is_loopback, url_address
 from barnabas.serving.listener import Listener
 
 if TYPE_CHECKING:
@@ -49,14 +49,6 @@ def parse_metrics_address(text: str) -> tuple[str, int]:
     if where is None:
         raise StartupError(f"{METRICS}={text} is not of the form HOST:PORT")
     return where
-
-
-def host_and_port(address: str) -> tuple[str, int] | None:
-    """Split `HOST:PORT`, with an IPv6 address in brackets; None for anything else."""
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
-        return None
-    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def advertised_listeners(config: BrokerConfig, network: Network) -> dict[str, tuple[str, int]]:
@@ -146,16 +138,6 @@ def _not_served(endpoint: str, name: str, protocol: str) -> str:
         if protocol == name
         else f"listener {endpoint!r}: {protocol} is not a security protocol; there are {', '.join(PROTOCOLS)}"
     )
-
-
-def is_loopback(host: str) -> bool:
-    """Say whether only this machine can connect to an address."""
-    return host.startswith("127.") or host == "::1"
-
-
-def url_address(host: str, port: int) -> str:
-    """`host:port`, with an IPv6 address in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def bootstrap_of(listener: Listener) -> str:

@@ -20,9 +20,10 @@ from barnabas.commands.errors import explain as explain_client
 from barnabas.ending import DONE, FAILED, end_signals
 from barnabas.environment import extras
 from barnabas.errors import leaves
+from barnabas.network.visitors import AddressError
 from barnabas.registry.access import Logins
 from barnabas.registry.errors import RegistryError
-from barnabas.registry.serving import DEFAULT_ADDRESS, AddressError, address_of, serve
+from barnabas.registry.serving import DEFAULT_ADDRESS, address_of, serve
 from barnabas.registry.store import TOPIC_NAME
 
 _FILE = click.Path(dir_okay=False)

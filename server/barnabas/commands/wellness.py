@@ -5,7 +5,6 @@ The rule: nothing is changed, but for the topic that `--write` makes to read the
 
 from __future__ import annotations
 
-import ipaddress
 import secrets
 import time
 from collections.abc import Iterable
@@ -14,6 +13,7 @@ from barnabas.client import ClientError, Connection, Endpoint
 from barnabas.client.admin import MAX_TIMESTAMP, Admin, NewTopic, Resource, TopicInfo, partitions_of
 from barnabas.commands.errors import explain, name_of
 from barnabas.commands.findings import NOTE, OK, PROBLEM, SKIPPED, Findings
+from barnabas.network.transport import is_loopback
 from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
 from barnabas.system.processes import SHOWS_PROCESSES, listening_process, open_files
@@ -215,7 +215,7 @@ async def _check_brokers_clock(admin: Admin, findings: Findings) -> None:
 def check_local_files(endpoint: Endpoint, addresses: Iterable[str], findings: Findings) -> None:
     """Tell if a broker of this machine may open few files, or has nearly as many open as it may."""
     subject = str(endpoint)
-    if not any(_is_loopback(one) for one in addresses):
+    if not any(is_loopback(one) for one in addresses):
         findings.add("open files", subject, SKIPPED, "the broker is not on this machine")
         return
     if not SHOWS_PROCESSES:
@@ -250,10 +250,3 @@ def check_local_files(endpoint: Endpoint, addresses: Iterable[str], findings: Fi
         )
     else:
         findings.add("open files", subject, OK, text)
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
-    except ValueError:
-        return False

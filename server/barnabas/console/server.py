@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas.broker.startup import StartupError, host_and_port, is_loopback, url_address
+from barnabas.broker.startup import StartupError
 from barnabas.environment.lazy import Lazy
-from barnabas.network.sockets import BACKLOG, bind_sockets
-from barnabas.network.transport import EVERYWHERE
-from barnabas.network.visitors import Visitors
+from barnabas.network.sockets import BACKLOG
+from barnabas.network.transport import host_and_port, is_loopback
+from barnabas.network.visitors import AddressError, Visitors, bind, url_of
 
 if TYPE_CHECKING:
     from barnabas.console.http import Answering
@@ -64,8 +64,7 @@ class ConsoleServer:
     @property
     def url(self) -> str:
         """URL of the console."""
-        host, port = self.sockets[0].getsockname()[:2]
-        return f"http://{url_address('localhost' if host in EVERYWHERE else host, port)}"
+        return url_of(self.sockets)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled; closes the sockets then."""
@@ -104,16 +103,11 @@ class ConsoleServer:
 
 
 def _bind(host: str, port: int, *, token: str) -> list[socket.socket]:
+    unguarded = (
+        "other machines reach the console on {}: give a token (--console-token-file), or use an address of this machine "
+        "alone (127.0.0.1)"
+    )
     try:
-        sockets = bind_sockets(host, port)
-    except OSError as error:
-        reason = error.strerror or error
-        raise StartupError(f"cannot serve the console on {url_address(host, port)}: {reason}") from error
-    if not token and not all(is_loopback(sock.getsockname()[0]) for sock in sockets):
-        for sock in sockets:
-            sock.close()
-        raise StartupError(
-            f"other machines reach the console on {url_address(host, port)}: give a token (--console-token-file), "
-            "or use an address of this machine alone (127.0.0.1)"
-        )
-    return sockets
+        return bind(host, port, "the console", unguarded="" if token else unguarded)
+    except AddressError as error:
+        raise StartupError(str(error)) from error

@@ -19,6 +19,24 @@ EVERYWHERE = ("0.0.0.0", "::")
 """Hosts that stand for every interface, as "" does."""
 
 
+def host_and_port(address: str) -> tuple[str, int] | None:
+    """Split `HOST:PORT`, with an IPv6 address in brackets; None for anything else."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        return None
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def url_address(host: str, port: int) -> str:
+    """`host:port`, with an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether only this machine can connect to an address."""
+    return host.startswith("127.") or host == "::1"
+
+
 class UnknownHostError(OSError):
     """A host has no address."""
 

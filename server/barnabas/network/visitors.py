@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 import trio
 
 from barnabas.errors import lacks_files
+from barnabas.network.sockets import bind_sockets
+from barnabas.network.transport import EVERYWHERE, is_loopback, url_address
 
 if TYPE_CHECKING:
     from socket import socket
@@ -24,6 +26,34 @@ log = logging.getLogger(__name__)
 BACKOFF_SECONDS = 0.1
 """Time for which nobody is let in after no descriptor was left for one."""
 _NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class AddressError(Exception):
+    """A server cannot be served where it was to be; the text is for who started it."""
+
+
+def bind(host: str, port: int, what: str, *, unguarded: str = "") -> list[socket]:
+    """Bind an address for `what`, port 0 for a free one.
+
+    `unguarded` says what is wrong where other machines reach the address, which it has as {}; empty where they may. Raises
+    AddressError.
+    """
+    where = url_address(host, port)
+    try:
+        sockets = bind_sockets(host, port)
+    except OSError as error:
+        raise AddressError(f"cannot serve {what} on {where}: {error.strerror or error}") from error
+    if unguarded and not all(is_loopback(sock.getsockname()[0]) for sock in sockets):
+        for sock in sockets:
+            sock.close()
+        raise AddressError(unguarded.format(where))
+    return sockets
+
+
+def url_of(sockets: Sequence[socket], scheme: str = "http") -> str:
+    """Return the URL of a server, once its sockets are bound."""
+    host, port = sockets[0].getsockname()[:2]
+    return f"{scheme}://{url_address('localhost' if host in EVERYWHERE else host, port)}"
 
 
 class Visitor:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
-from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas.network.sockets import BACKLOG, bind_sockets
-from barnabas.network.transport import EVERYWHERE
-from barnabas.network.visitors import Visitor, Visitors
+from barnabas.network.sockets import BACKLOG
+from barnabas.network.transport import host_and_port, is_loopback
+from barnabas.network.visitors import AddressError, Visitor, Visitors, bind, url_of
 from barnabas.registry.formats import check_installed
 from barnabas.registry.http import Answering
 from barnabas.registry.parsing import Parsing
@@ -38,10 +37,6 @@ CONNECTIONS_MAX = 256
 HANDSHAKE_SECONDS_MAX = 10.0
 
 
-class AddressError(Exception):
-    """The registry cannot be served where it was to be; the text is for who started it."""
-
-
 @dataclass(frozen=True, slots=True)
 class Address:
     """Address of a registry, and the way in which it is served."""
@@ -55,8 +50,8 @@ class Address:
 
 def address_of(text: str, *, certificate: str = "", key: str = "", is_open: bool = False) -> Address:
     """Read `HOST:PORT`; with a certificate, TLS is spoken. Raises AddressError."""
-    host, colon, port = text.strip().rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535:
+    where = host_and_port(text.strip())
+    if where is None:
         raise AddressError(f"the address of the registry, {text!r}, is not of the form HOST:PORT")
     context = None
     if certificate:
@@ -67,36 +62,17 @@ def address_of(text: str, *, certificate: str = "", key: str = "", is_open: bool
             context.load_cert_chain(certificate, key or None, "")
         except OSError as error:
             raise AddressError(f"the registry's certificate {certificate!r}: {error}") from None
-    return Address(host.removeprefix("[").removesuffix("]"), int(port), context, is_open)
+    return Address(*where, context, is_open)
 
 
-def bind(address: Address, *, has_login: bool) -> list[socket]:
+def _bind(address: Address, *, has_login: bool) -> list[socket]:
     """Bind an address, port 0 for a free one. Raises AddressError."""
-    try:
-        sockets = bind_sockets(address.host, address.port)
-    except OSError as error:
-        reason = error.strerror or error
-        raise AddressError(f"cannot serve the registry on {address.host}:{address.port}: {reason}") from error
-    if not has_login and not address.is_open and not _is_local(sockets):
-        for sock in sockets:
-            sock.close()
-        raise AddressError(
-            f"whoever reaches the registry on {address.host}:{address.port} could change every schema: have users log in, "
-            "or use an address of this machine alone (localhost)"
-        )
-    return sockets
-
-
-def url_of(address: Address, sockets: Sequence[socket]) -> str:
-    """Return where the registry is, once its sockets are bound."""
-    host, port = sockets[0].getsockname()[:2]
-    host = "localhost" if host in EVERYWHERE else host
-    scheme = "http" if address.tls is None else "https"
-    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
-
-
-def _is_local(sockets: Sequence[socket]) -> bool:
-    return all(ip_address(sock.getsockname()[0].partition("%")[0]).is_loopback for sock in sockets)
+    unguarded = (
+        "whoever reaches the registry on {} could change every schema: have users log in, or use an address of this "
+        "machine alone (localhost)"
+    )
+    is_guarded = has_login or address.is_open
+    return bind(address.host, address.port, "the registry", unguarded="" if is_guarded else unguarded)
 
 
 async def serve(
@@ -114,7 +90,7 @@ async def serve(
     without the libraries for schemas.
     """
     check_installed()
-    sockets = bind(address, has_login=logins is not None)
+    sockets = _bind(address, has_login=logins is not None)
     try:
         store = Store(bootstrap, settings, topic)
         parsing = Parsing()
@@ -122,7 +98,7 @@ async def serve(
             store, Reading(store.state, parsing), Registering(store, parsing), Removing(store), Setting(store)
         )
         addresses = {sock.getsockname()[0] for sock in sockets}
-        answering = Answering(registry, logins, addresses, is_local=_is_local(sockets))
+        answering = Answering(registry, logins, addresses, is_local=all(map(is_loopback, addresses)))
 
         async def answer(visitor: Visitor) -> None:
             if address.tls is not None:
@@ -134,7 +110,7 @@ async def serve(
             for sock in sockets:
                 sock.listen(BACKLOG)
             nursery.start_soon(Visitors("the registry", CONNECTIONS_MAX, answer).serve, sockets)
-            task_status.started(url_of(address, sockets))
+            task_status.started(url_of(sockets, "http" if address.tls is None else "https"))
     finally:
         for sock in sockets:
             sock.close()

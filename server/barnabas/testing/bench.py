@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 import trio
 
 from barnabas.config.loading import BrokerConfig
+from barnabas.network.visitors import url_of
 from barnabas.tools.control.host import Host
 from barnabas.tools.control.recorder import Recorder
-from barnabas.tools.control.server import bind, serve, url_of
+from barnabas.tools.control.server import bind, serve
 from barnabas.tools.control.state import INITIAL, state_of
 
 if TYPE_CHECKING:

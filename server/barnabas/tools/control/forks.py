@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 import trio
 
 from barnabas.errors import StorageError
+from barnabas.network.visitors import url_of
 from barnabas.tools.control.host import Host
 from barnabas.tools.control.recorder import Recorder
-from barnabas.tools.control.server import bind, serve, url_of
+from barnabas.tools.control.server import bind, serve
 from barnabas.tools.control.state import state_of
 
 if TYPE_CHECKING:

@@ -13,11 +13,13 @@ import trio
 
 from barnabas.broker import interpreter
 from barnabas.broker.process import Stopper, say_ready, start_registry
-from barnabas.broker.startup import StartupError, host_and_port
+from barnabas.broker.startup import StartupError
 from barnabas.config import broker as settings
 from barnabas.config.cluster import is_clustered
 from barnabas.ending import DONE, FAILED, USAGE_ERROR, end_signals
 from barnabas.errors import StorageError, leaves
+from barnabas.network.transport import host_and_port
+from barnabas.network.visitors import url_of
 from barnabas.tools.control.clock import VirtualClock
 from barnabas.tools.control.faulting import Faulting
 from barnabas.tools.control.host import Host
@@ -124,7 +126,7 @@ async def _serve(host: Host, address: str, stopper: Stopper, companion: Companio
         words = ""
         if address:
             from barnabas.tools.control.forks import Forks
-            from barnabas.tools.control.server import bind, serve, url_of
+            from barnabas.tools.control.server import bind, serve
             from barnabas.tools.control.state import state_of
 
             token = host.config.get(settings.CONTROL_TOKEN)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas.broker.startup import StartupError, is_loopback, url_address
+from barnabas.broker.startup import StartupError
 from barnabas.environment.lazy import Lazy
-from barnabas.network.sockets import BACKLOG, bind_sockets
-from barnabas.network.transport import EVERYWHERE
-from barnabas.network.visitors import Visitors
+from barnabas.network import visitors
+from barnabas.network.sockets import BACKLOG
+from barnabas.network.visitors import AddressError, Visitors
 
 if TYPE_CHECKING:
     from socket import socket
@@ -32,25 +32,14 @@ def bind(host: str, port: int, *, token: str = "") -> list[socket]:
 
     Raises StartupError, also for an address that other machines reach where there is no token.
     """
+    unguarded = (
+        "whoever reaches the control API can do everything: {} needs a token (--control-token), or use an address of this "
+        "machine alone (127.0.0.1)"
+    )
     try:
-        sockets = bind_sockets(host, port)
-    except OSError as error:
-        reason = error.strerror or error
-        raise StartupError(f"cannot serve the control API on {url_address(host, port)}: {reason}") from error
-    if not token and not all(is_loopback(sock.getsockname()[0]) for sock in sockets):
-        for sock in sockets:
-            sock.close()
-        raise StartupError(
-            f"whoever reaches the control API can do everything: {url_address(host, port)} needs a token "
-            "(--control-token), or use an address of this machine alone (127.0.0.1)"
-        )
-    return sockets
-
-
-def url_of(sockets: Sequence[socket]) -> str:
-    """Return where the API is, once its sockets are bound."""
-    host, port = sockets[0].getsockname()[:2]
-    return f"http://{url_address('localhost' if host in EVERYWHERE else host, port)}"
+        return visitors.bind(host, port, "the control API", unguarded="" if token else unguarded)
+    except AddressError as error:
+        raise StartupError(str(error)) from error
 
 
 async def serve(
@@ -61,12 +50,12 @@ async def serve(
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve the API of one broker until cancelled; closes the sockets then."""
-    addresses = {sock.getsockname()[0] for sock in sockets}
+    own = {sock.getsockname()[0] for sock in sockets}
 
     def make() -> Answering:
         from barnabas.tools.control.http import Answering
 
-        return Answering(host, token, addresses)
+        return Answering(host, token, own)
 
     answering = Lazy(make, "barnabas.tools.control.http", beside=trio.to_thread.run_sync)
 
