@@ -6,16 +6,14 @@ The rule: what is wrong with an option is said before Spark is started.
 from __future__ import annotations
 
 import argparse
-import re
 import time
 from datetime import UTC, datetime
 from typing import Any
 
+from barnabas.log.format.names import why_no_topic
 from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.log.model import READ_COMMITTED, READ_UNCOMMITTED, LogOptions
 from barnabas_pipeline.log.planning import Selection
-
-TOPIC_LENGTH_MAX = 249
 
 
 class Parser(argparse.ArgumentParser):
@@ -113,10 +111,9 @@ def log_options(args: Any, *, topic: str | None = None) -> LogOptions:
 
 def _check_topic(name: str) -> None:
     """Raise UsageError for what Kafka does not take for a topic's name, such as a list or a pattern."""
-    wrong = sorted({one for one in name if not re.match(r"[A-Za-z0-9._-]", one)})
-    if wrong or not 0 < len(name) <= TOPIC_LENGTH_MAX or name in (".", ".."):
-        because = f": it has {' '.join(wrong)}" if wrong else ""
-        raise UsageError(f"{name!r} is not the name of a topic{because}; a job reads one topic")
+    why = why_no_topic(name)
+    if why:
+        raise UsageError(f"{name!r} is not the name of a topic: {why}; a job reads one topic")
 
 
 def selection(args: Any) -> Selection:

@@ -5,7 +5,6 @@ The rule: a refused request raises the RequestError that its client must see, an
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 from barnabas.cluster.metadata import assignment
@@ -26,28 +25,19 @@ from barnabas.config import topic as topic_settings
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.setting import SettingError
 from barnabas.errors import RequestError
+from barnabas.log.format.names import why_no_topic
 from barnabas.wire.generated.errors import ErrorCode
 
-NAME_LENGTH_MAX = 249
 CONTROLLERS_TOPIC = "__cluster_metadata"
 PARTITIONS_PER_REQUEST_MAX = 10_000
 """Kafka's MAX_PARTITIONS_PER_BATCH."""
 SHOWN_MAX = 20
 """So many replicas are named in a message."""
-_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def check_topic_name(name: str) -> None:
     """Raise INVALID_TOPIC_EXCEPTION for a name that no topic can have."""
-    why = ""
-    if not name:
-        why = "the name is empty"
-    elif name in (".", ".."):
-        why = f"the name cannot be {name!r}"
-    elif len(name) > NAME_LENGTH_MAX:
-        why = f"the name has {len(name)} characters; {NAME_LENGTH_MAX} are the most"
-    elif not _LEGAL.fullmatch(name):
-        why = f"the name {name!r} has characters other than ASCII letters, digits, '.', '_' and '-'"
+    why = why_no_topic(name)
     if why:
         raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
 

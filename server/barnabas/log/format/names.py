@@ -48,6 +48,9 @@ BOOT_ID = ".barnabas-boot-id"
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 
+TOPIC_NAME_LENGTH_MAX = 249
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
 DIR_NAME_LENGTH_MAX = 255  # what common file systems allow for one name
 
 _OFFSET_DIGITS = 20
@@ -56,6 +59,19 @@ _FILE = re.compile(
 )
 _PARTITION_DIR = re.compile(r"([a-zA-Z0-9._-]+)-(\d{1,10})\Z")
 _MARKED_DIR = re.compile(r"([a-zA-Z0-9._-]+)-(\d{1,10})\.([a-zA-Z0-9_-]+)-(delete|future|stray)\Z")
+
+
+def why_no_topic(name: str) -> str:
+    """Return why no topic can have a name, by Kafka's rules; empty where one can."""
+    if not name:
+        return "the name is empty"
+    if name in (".", ".."):
+        return f"the name cannot be {name!r}"
+    if len(name) > TOPIC_NAME_LENGTH_MAX:
+        return f"the name has {len(name)} characters; {TOPIC_NAME_LENGTH_MAX} are the most"
+    if not _TOPIC_NAME.fullmatch(name):
+        return f"the name {name!r} has characters other than ASCII letters, digits, '.', '_' and '-'"
+    return ""
 
 
 class DirKind(Enum):
