@@ -23,14 +23,12 @@ import pyarrow.json as pj
 from barnabas_pipeline.log.columns import Columns
 from barnabas_pipeline.schema import INT64_MAX, EventSchema, Field
 
-DECODER_VERSION = 1
+DECODER_VERSION = 2
 VALUE_BYTES_MAX = 1 << 20
 PAST_MAX_MS = 30 * 24 * 3_600_000  # how much older than its record an event may be
 FUTURE_MAX_MS = 3_600_000  # and how much younger, for clocks that are ahead
-TIME_MIN_MS, TIME_MAX_MS = (
-    -62_135_596_800_000,
-    253_402_300_799_999,
-)  # the years 1 to 9999, as Parquet's readers take them
+TIME_MIN_MS = -62_135_596_800_000  # the years 1 to 9999, as readers of Parquet take them
+TIME_MAX_MS = 253_402_300_799_999
 LONG_DIGITS_MAX = 400  # an integer with more digits is larger than any field takes, and dear to parse
 EXTRA = "_extra"
 

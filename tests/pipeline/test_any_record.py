@@ -19,7 +19,7 @@ from barnabas_pipeline.decode import EXTRA, TIME_MAX_MS, TIME_MIN_MS, Decoder
 from barnabas_pipeline.jobs import redrive
 from barnabas_pipeline.jobs.load import LoadOptions
 from barnabas_pipeline.lake import task as load_task
-from barnabas_pipeline.lake.files import HourWriter, hour_name, hour_number, write_dead
+from barnabas_pipeline.lake.files import HourWriter, hour_name, hour_number, read_dead, write_dead
 from barnabas_pipeline.lake.task import LoadTask, to_table
 from barnabas_pipeline.log.columns import HEADERS_TYPE, Columns
 from barnabas_pipeline.log.model import LogOptions, OffsetRange
@@ -126,6 +126,29 @@ def test_a_record_stamped_in_micro_or_nanoseconds_is_a_dead_letter_beside_others
     assert letters["reason"].to_pylist() == ["time"]
     assert letters["timestamp_ms"].to_pylist() == [NOW * unit]
     assert str(NOW * unit) in letters["detail"].to_pylist()[0]
+
+
+def test_dead_letters_of_an_earlier_version_are_redriven_and_what_is_left_of_them_stays(
+    tmp_path: Path,
+) -> None:
+    late = event(NOW - 40 * 86_400_000)
+    records = [
+        AnyRecord(NOW, late, None, []),
+        AnyRecord(NOW, b"no JSON", b"k", []),
+        AnyRecord(NOW, late, None, []),
+    ]
+    _, letters = stored(tmp_path, records, Decoder(SCHEMA))
+    earlier = letters.drop_columns(["timestamp_ms"])
+    path = tmp_path / "earlier.parquet"
+    pq.write_table(earlier, path)
+    found = read_dead(path)
+    assert found["timestamp_ms"].to_pylist() == [NOW] * 3
+    good, rows = redrive._decode(
+        found, redrive._choose(found, None, NOW), Decoder(SCHEMA, past_max_ms=1 << 50), "id", 0
+    )
+    assert (good.tolist(), rows["_offset"].to_pylist()) == ([True, False, True], [0, 2])
+    left = write_dead(tmp_path, found.filter(pa.array(~good)), "id", 0)
+    assert read_dead(tmp_path / left.path).to_pylist() == letters.slice(1, 1).to_pylist()
 
 
 @pytest.mark.parametrize("hour", [0, -1, 472_222, TIME_MIN_MS // 3_600_000, TIME_MAX_MS // 3_600_000])

@@ -70,11 +70,15 @@ def load_options(args: Any) -> Any:
     options.iceberg = iceberg_options(args)
     if hasattr(args, "from_offsets"):
         options.selection = common.selection(args)
-    for name in ("on_data_loss", "offsets_per_commit_max", "split_bytes", "target_file_bytes"):
+    for name in (
+        "on_data_loss",
+        "offsets_per_commit_max",
+        "split_bytes",
+        "target_file_bytes",
+        "value_bytes_max",
+    ):
         if getattr(args, name, None) is not None:
             setattr(options, name, getattr(args, name))
-    if getattr(args, "value_bytes_max", None) is not None:
-        options.value_bytes_max = args.value_bytes_max
     if getattr(args, "past_max_days", None) is not None:
         options.past_max_ms = int(args.past_max_days * 24 * 3_600_000)
     return options

@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from barnabas_pipeline.decode import Decoder
 from barnabas_pipeline.jobs.load import LoadOptions, new_manifest
-from barnabas_pipeline.lake.files import HourWriter, write_dead
+from barnabas_pipeline.lake.files import HourWriter, read_dead, write_dead
 from barnabas_pipeline.lake.iceberg import publisher
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.lake.task import to_table
@@ -53,7 +52,7 @@ def redrive(
     for file in sorted(state.dead.values(), key=lambda file: file.path):
         if file.topic_id != state.topic_id:
             continue
-        letters = pq.ParquetFile(table.path(file.path)).read()
+        letters = read_dead(table.path(file.path))
         chosen = _choose(letters, reasons, since_ms)
         summary.tried += int(chosen.sum())
         good, rows = _decode(letters, chosen, options.decoder, state.topic_id, file.partition)
@@ -81,7 +80,7 @@ def redrive(
 
 def _choose(letters: Any, reasons: set[str] | None, since_ms: int | None) -> Any:
     single = pc.equal(pc.subtract(letters["end_offset"], letters["offset"]), 1)
-    times = _times_ms(letters)
+    times = letters["timestamp_ms"]
     chosen = pc.and_(single, pc.is_valid(times))  # spans have no timestamp
     if reasons is not None:
         chosen = pc.and_(chosen, pc.is_in(letters["reason"], pa.array(sorted(reasons))))
@@ -90,20 +89,13 @@ def _choose(letters: Any, reasons: set[str] | None, since_ms: int | None) -> Any
     return chosen.to_numpy()
 
 
-def _times_ms(letters: Any) -> Any:
-    """Return the records' timestamps; files of earlier versions have them in us alone."""
-    if "timestamp_ms" in letters.column_names:
-        return letters["timestamp_ms"]
-    return pc.divide(letters["timestamp"].cast(pa.int64()), 1000)
-
-
 def _decode(letters: Any, chosen: Any, decoder: Decoder, topic_id: str, partition: int) -> tuple[Any, Any]:
     """Return a mask over all letters, true for those that are good now, and their rows."""
     picked = np.flatnonzero(chosen)
     part = letters.take(pa.array(picked)).combine_chunks()
     columns = Columns(
         part["offset"].to_numpy(),
-        _times_ms(part).to_numpy(),
+        part["timestamp_ms"].to_numpy(),
         np.zeros(len(picked), np.int32),
         part["leader_epoch"].to_numpy().astype(np.int32),
         *(

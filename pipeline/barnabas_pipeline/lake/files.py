@@ -217,6 +217,16 @@ def write_dead(root: Path, letters: Any, topic_id: str, partition: int) -> DataF
     return entry
 
 
+def read_dead(path: str | Path) -> Any:
+    """Read a file of dead letters; one of an earlier version has their timestamps in us alone."""
+    letters = pq.ParquetFile(path).read()
+    if "timestamp_ms" not in letters.column_names:
+        letters = letters.append_column(
+            "timestamp_ms", pc.divide(letters["timestamp"].cast(pa.int64()), 1000)
+        )
+    return letters.select(DEAD_SCHEMA.names).cast(DEAD_SCHEMA)
+
+
 def sha256_of(path: str | Path) -> str:
     """The digest of a file's bytes."""
     with open(path, "rb") as file:
