@@ -14,6 +14,7 @@ from barnabas.serving.encoding import CodecWorker
 from barnabas.serving.log_limit import LogLimit
 from barnabas.serving.request import Request
 from barnabas.serving.request_parts import RequestParts
+from barnabas.serving.stages import STAGES
 from barnabas.wire.headers import encode_request
 from barnabas.wire.regions import FileRegion
 
@@ -81,7 +82,7 @@ def start(
     request_parts: RequestParts, connection: ConnectionInfo, transport: Any, frame: memoryview
 ) -> bool | Awaitable[bool]:
     """Run a request until it must wait; return whether its connection goes on, or what is awaited for that."""
-    request = Request(request_parts, connection, transport, frame)
+    request = Request(STAGES, request_parts, connection, transport, frame)
     wait = request.advance()
     return request.is_alive if wait is None else request.finish(wait)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.serving.request import STAGES
+from barnabas.serving.stages import STAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -52,4 +52,4 @@ def test_the_stages_of_a_request_are_named_in_their_order(page: str) -> None:
     named, stages = stages_in(page), [stage.__name__ for stage in STAGES]
     pairs = zip_longest(named, stages, fillvalue="")
     wrong = [pair for pair in pairs if not pair[0] or pair[0].replace(" ", "_") not in pair[1]]
-    assert wrong == [], f"{page} names other stages than STAGES of serving/request.py"
+    assert wrong == [], f"{page} names other stages than STAGES of serving/stages.py"

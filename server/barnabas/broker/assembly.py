@@ -51,6 +51,7 @@ from barnabas.serving.release import ReleaseProfile, profile_of
 from barnabas.serving.request import Request
 from barnabas.serving.request_parts import RequestParts
 from barnabas.serving.seams import NO_SEAMS, Seams
+from barnabas.serving.stages import STAGES
 from barnabas.serving.stalls import StallMeter
 from barnabas.serving.step_runner import StepRunner
 from barnabas.serving.unauthenticated import UnauthenticatedConnections
@@ -191,25 +192,13 @@ def _broker(
     securing = _securing(basis, listeners, optional)
     services = _services(basis, served, coordinators, optional, step_runner, mover, securing, in_cluster)
     meter = _meter(storage.metadata) if metrics_address is not None else None
-    request_parts = RequestParts(
-        served,
-        Handlers(services),
-        Shared(memory, log_limit, authorizer, quotas),
-        CodecWorker(environment.threads, config.get(settings.MAX_REQUEST_ENTRIES)),
-        budget=budget,
-        failures=storage.failures,
-        release=release,
-        clock_ms=environment.wall_clock_ms,
-        meter=meter,
-        interceptor=seams.interceptor,
-        sender=seams.sender,
-        now_s=environment.monotonic,
-    )
+    shared = Shared(memory, log_limit, authorizer, quotas)
+    request_parts = _request_parts(basis, served, services, shared, meter, seams)
     connections = _connections(basis, request_parts, limits, stalls, optional, seams)
     metrics = None
     if metrics_address is not None and meter is not None:
         metrics = _metrics(
-            basis, metrics_address, meter, request_parts.shared, listeners, limits, quotas, optional, coordinators,
+            basis, metrics_address, meter, shared, listeners, limits, quotas, optional, coordinators,
             housekeeping, stalls,
         )  # fmt: skip
     _start(
@@ -229,6 +218,31 @@ def _broker(
         stopping,
         participation,
         request_parts,
+    )
+
+
+def _request_parts(
+    basis: Basis,
+    served: Mapping[int, Api],
+    services: Services,
+    shared: Shared,
+    meter: RequestMeter | None,
+    seams: Seams,
+) -> RequestParts:
+    config, release, environment, budget, storage, _ = basis
+    return RequestParts(
+        served,
+        Handlers(services),
+        shared,
+        CodecWorker(environment.threads, config.get(settings.MAX_REQUEST_ENTRIES)),
+        budget=budget,
+        failures=storage.failures,
+        release=release,
+        clock_ms=environment.wall_clock_ms,
+        meter=meter,
+        interceptor=seams.interceptor,
+        sender=seams.sender,
+        now_s=environment.monotonic,
     )
 
 
@@ -353,7 +367,7 @@ def _connections(
     return Connections(
         basis.background,
         ConnectionParts(
-            begin=partial(Request, request_parts),
+            begin=partial(Request, STAGES, request_parts),
             memory=request_parts.shared.memory,
             pool=BufferPool(),
             budget=basis.budget,

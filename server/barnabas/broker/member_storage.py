@@ -78,14 +78,10 @@ async def open_member(
     alter_partition = membership.alter_partition or _alter_partition(
         config, membership.zookeeper, budget, peers, own_epoch
     )
-    by_follower = _throttle(
-        config,
-        environment,
-        lambda config: config.follower_replication_throttled_replicas,
-        settings.FOLLOWER_REPLICATION_THROTTLED_RATE,
-    )
     fetchers = ReplicaFetchers(
-        broker_id, FetcherParts(peers, config, budget, failures.failed, now_ms, by_follower), own_epoch
+        broker_id,
+        FetcherParts(peers, config, budget, failures.failed, now_ms, _follower_throttle(config, environment)),
+        own_epoch,
     )
     context = ReplicaContext(
         broker_id=broker_id,
@@ -97,23 +93,12 @@ async def open_member(
         live_brokers=lambda: store.image.brokers,
         fetchers=fetchers,
         is_member=True,
-        leader_throttle=_throttle(
-            config,
-            environment,
-            lambda config: config.leader_replication_throttled_replicas,
-            settings.LEADER_REPLICATION_THROTTLED_RATE,
-        ),
+        leader_throttle=_leader_throttle(config, environment),
     )
     replicas = Replicas(logs, context, budget, environment.threads)
     failures.on_lost.append(replicas.lose)
     await follow_first(store.image, store.image, replicas, config_for, now_ms())
-    registry = LostDirs(broker_id, logs, replicas, store)
-    offsets = features = None
-    if membership.zookeeper is not None:
-        offsets = ZooKeeperConsumerOffsets(membership.zookeeper)
-        if membership.member is not None:
-            features = ZooKeeperFeatures(membership.zookeeper, membership.member)
-            await _read_features(features, membership.zookeeper)
+    zookeeper = membership.zookeeper
     return Storage(
         broker_id,
         logs,
@@ -121,12 +106,12 @@ async def open_member(
         replicas,
         failures,
         flusher,
-        registry,
+        LostDirs(broker_id, logs, replicas, store),
         alter_partition,
         peers,
         fetchers,
-        features,
-        offsets,
+        features=await _features(membership),
+        consumer_offsets=ZooKeeperConsumerOffsets(zookeeper) if zookeeper is not None else None,
     )
 
 
@@ -142,6 +127,24 @@ def _alter_partition(
     if zookeeper is not None and protocol_of(config) < V2_7_IV2:
         return WrittenIsrs(broker_id, zookeeper, budget)
     return RemoteAlterPartition(broker_id, peers, own_epoch)
+
+
+def _leader_throttle(config: BrokerConfig, environment: Environment) -> ReplicationThrottle:
+    return _throttle(
+        config,
+        environment,
+        lambda config: config.leader_replication_throttled_replicas,
+        settings.LEADER_REPLICATION_THROTTLED_RATE,
+    )
+
+
+def _follower_throttle(config: BrokerConfig, environment: Environment) -> ReplicationThrottle:
+    return _throttle(
+        config,
+        environment,
+        lambda config: config.follower_replication_throttled_replicas,
+        settings.FOLLOWER_REPLICATION_THROTTLED_RATE,
+    )
 
 
 def _throttle(
@@ -161,9 +164,14 @@ def _throttle(
     )
 
 
-async def _read_features(features: ZooKeeperFeatures, zookeeper: ZooKeeper) -> None:
-    """Know the cluster's features before anything is decided on them. Raises StorageError."""
+async def _features(membership: Membership) -> ZooKeeperFeatures | None:
+    """Read the cluster's features before anything is decided on them. Raises StorageError."""
+    zookeeper, member = membership.zookeeper, membership.member
+    if zookeeper is None or member is None:
+        return None
+    features = ZooKeeperFeatures(zookeeper, member)
     try:
         await until_answered(zookeeper, features.read)
     except ZooKeeperError as error:
         raise StorageError("ZooKeeper", error) from error
+    return features

@@ -1,6 +1,6 @@
 """Parts that all requests of a broker share, and what may stand around them.
 
-The way of a request is `Request` (`serving/request.py`): its `STAGES` use these parts.
+The way of a request are `STAGES` (`serving/stages.py`), which use these parts.
 """
 
 from __future__ import annotations

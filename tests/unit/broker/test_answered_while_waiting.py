@@ -33,6 +33,7 @@ from barnabas.serving.pacing import UNCOUNTED_BYTES_MAX
 from barnabas.serving.release import KAFKA_4
 from barnabas.serving.request import Request
 from barnabas.serving.request_parts import RequestParts
+from barnabas.serving.stages import STAGES
 from barnabas.wire.generated.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.wire.headers import decode_response, encode_request
 from tests.support.connection_parts import connection_parts
@@ -147,7 +148,7 @@ async def waiting() -> AsyncIterator[Client]:
     info = ConnectionInfo(1, "PLAINTEXT", "PLAINTEXT", ("127.0.0.1", 9092), ("127.0.0.1", 50_000))
     handler, steps = Handler(), Steps()
     clock: list[Any] = [lambda: 0]
-    parts = connection_parts(begin=partial(Request, request_parts_of(handler, lambda: clock[0]())))
+    parts = connection_parts(begin=partial(Request, STAGES, request_parts_of(handler, lambda: clock[0]())))
     connection = Connection(parts, PlainTransport(ours, wait_sets=WaitSets()), info)
 
     async def serve() -> None:

@@ -22,6 +22,7 @@ from barnabas.serving import apis
 from barnabas.serving.connection import Connection
 from barnabas.serving.context import ConnectionInfo
 from barnabas.serving.request import Request
+from barnabas.serving.stages import STAGES
 from barnabas.wire.generated.find_coordinator import FindCoordinatorRequest
 from barnabas.wire.generated.heartbeat import HeartbeatRequest
 from barnabas.wire.generated.metadata import MetadataRequest
@@ -118,7 +119,7 @@ async def logged_in(asked: Any) -> AsyncIterator[Peer]:
     info = ConnectionInfo(1, "SASL", "SASL_PLAINTEXT", ("127.0.0.1", 9092), ("127.0.0.1", 50_000))
     info.login = login
     connection = Connection(
-        connection_parts(begin=partial(Request, request_parts_of(asked))),
+        connection_parts(begin=partial(Request, STAGES, request_parts_of(asked))),
         PlainTransport(ours, wait_sets=WaitSets()),
         info,
     )

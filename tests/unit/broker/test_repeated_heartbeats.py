@@ -13,6 +13,7 @@ from barnabas.serving import apis
 from barnabas.serving.last_request import BYTES_MAX
 from barnabas.serving.request import Request
 from barnabas.serving.request_parts import RequestParts
+from barnabas.serving.stages import STAGES
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.heartbeat import HeartbeatRequest
@@ -109,7 +110,9 @@ async def test_a_repeated_heartbeat_of_a_classic_member_learns_that_it_must_join
     assert [(await client.ask(HEARTBEAT, beat)).error_code for _ in range(3)] == [ErrorCode.NONE] * 3
     kept = client.last
     other = Client(client.request_parts)
-    joins = Request(client.request_parts, other.connection, Transport(), frame_of(JOIN_GROUP, 3, joining()))  # type: ignore[arg-type]
+    joins = Request(
+        STAGES, client.request_parts, other.connection, Transport(), frame_of(JOIN_GROUP, 3, joining())
+    )  # type: ignore[arg-type]
     joins.advance()
     answers = [await client.ask(HEARTBEAT, beat) for _ in range(2)]
     assert [answer.error_code for answer in answers] == [ErrorCode.REBALANCE_IN_PROGRESS] * 2

@@ -15,6 +15,7 @@ from barnabas.errors import PeerError
 from barnabas.serving import apis
 from barnabas.serving.request import Request
 from barnabas.serving.request_parts import RequestParts
+from barnabas.serving.stages import STAGES
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest
@@ -476,7 +477,9 @@ async def test_a_connection_keeps_nothing_of_a_request_but_what_it_was(asked: An
         "cancelled": lambda: fetched((3, 0), max_wait_ms=60_000),
     }.get(what, lambda: produced(3))()  # fmt: skip
     frame = frame_of(FETCH if what == "cancelled" else PRODUCE, 12, message)
-    request = Request(request_parts, info, Transport(), frame[:-3] if what == "not understood" else frame)  # type: ignore[arg-type]
+    request = Request(
+        STAGES, request_parts, info, Transport(), frame[:-3] if what == "not understood" else frame
+    )  # type: ignore[arg-type]
     if what == "not understood":
         with pytest.raises(PeerError):
             request.advance()

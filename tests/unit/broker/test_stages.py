@@ -16,6 +16,7 @@ from barnabas.serving.connection import Connection
 from barnabas.serving.context import ConnectionInfo
 from barnabas.serving.request import Request
 from barnabas.serving.request_parts import RequestParts
+from barnabas.serving.stages import STAGES
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.metadata import MetadataRequest
@@ -144,7 +145,9 @@ async def test_a_client_over_its_quota_is_answered_at_once_and_then_not_read_fro
     quotas, frame = FixedQuotas(), frame_of(METADATA, 9, MetadataRequest())
     sent, parts = Sent(frame, frame), asked.broker.connections.parts
     await Connection(
-        copied(parts, begin=partial(Request, request_parts_of(asked, quotas))), sent, connection_info()
+        copied(parts, begin=partial(Request, STAGES, request_parts_of(asked, quotas))),
+        sent,
+        connection_info(),
     ).serve()
     # From the answers on: until there is one, the clock also jumps while a thread of the broker is at work.
     pauses = [read - answered for answered, read in zip(sent.sent_at, sent.read_at[1:], strict=True)]

@@ -122,9 +122,7 @@ class Replica:
         assert info.leader_epoch >= self.leader_epoch, "leader epochs never go back"
         self._state = None
         self._set_role(Role.FOLLOWER, info)
-        self.subscribers.changed()
-        self.subscribers.high_watermark_moved(self)
-        self.subscribers.end_moved(self)
+        self.subscribers.role_changed(self)
 
     def _set_role(self, role: Role, info: PartitionInfo) -> None:
         self.role = role
@@ -140,9 +138,7 @@ class Replica:
         self._why_closed = why
         for waiters in (self._committed, self._flushed, self._low_watermark):
             waiters.fail(why)
-        self.subscribers.changed()
-        self.subscribers.high_watermark_moved(self)
-        self.subscribers.end_moved(self)
+        self.subscribers.role_changed(self)
 
     def close(self, why: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
         """Be offline, or no replica any more: requests meet `why`."""
@@ -206,7 +202,14 @@ class Replica:
         replica leads no longer; KAFKA_STORAGE_ERROR when the disk fails or is full.
         """
         self._check_replicas(acks)
-        return self._append(valid, api_version, now_ms)
+        try:
+            result = self.log.append_valid(
+                valid, leader_epoch=self.leader_epoch, now_ms=now_ms, api_version=api_version
+            )
+        except StorageError as error:
+            raise self._context.storage_failed(error) from error
+        self.appended(result)
+        return result
 
     def begin_background_write(
         self, valid: ValidatedBatches, *, api_version: int, now_ms: int
@@ -239,16 +242,6 @@ class Replica:
         """
         self._check_replicas(acks)
         return self.log.validate_at_once(records, now_ms=now_ms, api_version=api_version)
-
-    def _append(self, valid: ValidatedBatches, api_version: int, now_ms: int) -> AppendResult:
-        try:
-            result = self.log.append_valid(
-                valid, leader_epoch=self.leader_epoch, now_ms=now_ms, api_version=api_version
-            )
-        except StorageError as error:
-            raise self._context.storage_failed(error) from error
-        self.appended(result)
-        return result
 
     def _check_replicas(self, acks: int) -> None:
         """Raise NOT_ENOUGH_REPLICAS: no more replicas than there are need to be in sync, as since Apache Kafka 4.0."""

@@ -47,6 +47,12 @@ class Subscribers:
             for watch in watches:
                 watch.changed()
 
+    def role_changed(self, replica: Replica) -> None:
+        """Call all: whatever they wait for may come in another way now, or not at all."""
+        self.changed()
+        self.high_watermark_moved(replica)
+        self.end_moved(replica)
+
     def high_watermark_moved(self, replica: Replica) -> None:
         """Call those who wait for the high watermark, or for a last stable offset that a marker has moved."""
         if self._of_high_watermark:
