@@ -33,8 +33,10 @@ class Heartbeat:
 
         def beat(shard: GroupShard, out: Decision) -> HeartbeatResponse:
             must_join = shard.heartbeat(request, now_ms, out)
-            return HeartbeatResponse(
-                error_code=ErrorCode.REBALANCE_IN_PROGRESS if must_join else ErrorCode.NONE
+            code = ErrorCode.REBALANCE_IN_PROGRESS if must_join else ErrorCode.NONE
+            last: HeartbeatResponse | None = context.last_response
+            return (
+                last if last is not None and last.error_code == code else HeartbeatResponse(error_code=code)
             )
 
         return self.group_coordinator.write_nowait(request.group_id, beat)

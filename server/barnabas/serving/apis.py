@@ -111,8 +111,8 @@ class Api:
 
     @cached_property
     def is_conditional(self) -> bool:
-        """The whole of a request may be refused: by a feature, the authorizer, or for where the controller is."""
-        return bool(self.whole or self.feature or self.controller)
+        """The whole of a request may be refused though nobody is asked: by a feature, or for where the controller is."""
+        return bool(self.feature or self.controller)
 
     @cached_property
     def handler(self) -> type[Any]:

@@ -193,11 +193,14 @@ class Frames:
 
     def only(self, bytes_max: int) -> memoryview | None:
         """Return the next frame if it is all that is there, and no size is wrong; otherwise None, and it stays there."""
-        size = len(self._data) - self._position - SIZE_BYTES
+        data, start = self._data, self._position + SIZE_BYTES
+        size = len(data) - start
         if size < 0 or size > bytes_max:
             return None
-        told = int.from_bytes(self._data[self._position : self._position + SIZE_BYTES], "big")
-        return self.next(bytes_max) if told == size else None
+        if data[start - 4] << 24 | data[start - 3] << 16 | data[start - 2] << 8 | data[start - 1] != size:
+            return None
+        self._data, self._position = b"", 0
+        return memoryview(bytearray(data[start:]))
 
     def partial(self, pool: BufferPool, bytes_max: int) -> PartialFrame:
         """Return the next frame, of which the size is there and the rest not all, and hold nothing any more.

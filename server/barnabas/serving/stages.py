@@ -207,7 +207,10 @@ async def answer(request: Request, context: RequestContext, message: Any) -> Any
 def check(request: Request) -> Deferred[None] | None:
     """Refuse the whole request where its login, a feature, the authorizer or the controller's place demands it."""
     api = request.api
-    if request.is_responded or (request.refusal is None and not api.is_conditional):
+    may_be_refused = (
+        request.refusal is not None or api.is_conditional or (request.asks_authorizer and api.whole)
+    )
+    if request.is_responded or not may_be_refused:
         return None
     try:
         if request.refusal is not None:

@@ -253,7 +253,7 @@ async def test_who_held_the_event_loop_up_is_named(broker, caplog, monkeypatch) 
         clock.now += 0.3
         raise RequestError(41, "slow")
 
-    monkeypatch.setitem(broker.begin.args[0].handlers.made, METADATA, slow)
+    monkeypatch.setitem(broker.begin.args[1].handlers.made, METADATA, slow)
     budget = LoopBudget(clock=clock)
     budget.on_long_turn = broker.stalls.long_turn
     with budget:
