@@ -95,9 +95,8 @@ class PlainTransport:
         else:
             try:
                 await trio.lowlevel.wait_readable(self._socket)
-                return
             except trio.ClosedResourceError:
-                pass
+                pass  # it was closed, or only woken
         if self._socket.fileno() < 0:
             raise trio.ClosedResourceError
 

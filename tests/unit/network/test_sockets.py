@@ -1,5 +1,6 @@
 """A transport sends exactly the bytes that it is given, from memory or from a file; and ports can be bound again."""
 
+import errno
 import os
 import select
 import socket
@@ -8,7 +9,7 @@ from contextlib import suppress
 import pytest
 import trio
 
-from barnabas.network.sockets import TOGETHER_BYTES, PlainTransport, SocketNetwork, bind_sockets
+from barnabas.network.sockets import TOGETHER_BYTES, PlainTransport, SocketNetwork, bind_sockets, in_memory
 from barnabas.wire.regions import FileRegion
 
 SECONDS_MAX = 30
@@ -149,3 +150,129 @@ async def test_the_end_of_a_connection_is_seen_in_the_middle_of_a_large_request(
         await transport.wait_readable()
     assert transport.receive_now(view) == 0
     transport.close()
+
+
+@pytest.fixture
+async def listening():
+    """A network and its acceptor, which listens."""
+    network = SocketNetwork()
+    (acceptor,) = network.bind("127.0.0.1", 0)
+    acceptor.listen()
+    yield network, acceptor
+    acceptor.close()
+
+
+async def test_small_answers_leave_at_once_and_a_peer_that_has_vanished_is_noticed(listening):
+    _, acceptor = listening
+    with socket.create_connection(acceptor.address[:2]):
+        await acceptor.wait_acceptable()
+        transport = acceptor.accept_now()
+        sock, _, _ = transport.handed_over()
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert not sock.getblocking()
+        transport.close()
+
+
+async def test_a_connection_that_cannot_be_watched_is_closed_and_the_next_is_accepted(listening, monkeypatch):
+    network, acceptor = listening
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # fs.epoll.max_user_watches
+
+    class FullSet:
+        def register(self, descriptor, events):
+            raise full
+
+    with monkeypatch.context() as patch:
+        patch.setattr(network._ready, "_set", FullSet())
+        with socket.create_connection(acceptor.address[:2]) as peer:
+            await acceptor.wait_acceptable()
+            with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)) as raised:
+                acceptor.accept_now()
+            raised.value.__traceback__ = None  # which holds the socket too
+            peer.settimeout(SECONDS_MAX)
+            assert peer.recv(1) == b""
+    with socket.create_connection(acceptor.address[:2]) as peer:
+        await acceptor.wait_acceptable()
+        transport = acceptor.accept_now()
+        assert transport.peer_address == peer.getsockname()
+        transport.close()
+    assert acceptor.accept_now() is None
+
+
+def ports_of(sockets: list[socket.socket]) -> list[tuple[str, int]]:
+    found = [sock.getsockname()[:2] for sock in sockets]
+    for sock in sockets:
+        sock.close()
+    return found
+
+
+@pytest.fixture
+def has_addresses(monkeypatch):
+    """Let a name have several addresses of IPv4."""
+
+    def let(*hosts: str) -> None:
+        monkeypatch.setattr(
+            socket,
+            "getaddrinfo",
+            lambda _, port, **__: [
+                (socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port)) for host in hosts
+            ],
+        )
+
+    return let
+
+
+NOT_OF_THIS_MACHINE = "192.0.2.1"
+
+
+def test_all_addresses_of_a_name_share_the_port_that_the_first_was_given(has_addresses):
+    has_addresses("127.0.0.1", "127.0.0.2", "127.0.0.1")
+    (first, port), second = ports_of(bind_sockets("some", 0))
+    assert (first, second) == ("127.0.0.1", ("127.0.0.2", port))
+    assert port > 0
+
+
+def test_an_address_that_the_machine_does_not_have_is_passed_over_beside_one_that_it_has(has_addresses):
+    for hosts in ((NOT_OF_THIS_MACHINE, "127.0.0.1"), ("127.0.0.1", NOT_OF_THIS_MACHINE)):
+        has_addresses(*hosts)
+        assert [host for host, _ in ports_of(bind_sockets("some", 0))] == ["127.0.0.1"]
+    has_addresses(NOT_OF_THIS_MACHINE)
+    with pytest.raises(OSError, match=os.strerror(errno.EADDRNOTAVAIL)):
+        bind_sockets("some", 0)
+
+
+@pytest.mark.parametrize("taken", ["127.0.0.1", "127.0.0.2"])
+def test_a_port_that_is_taken_on_one_address_of_a_name_is_bound_on_none(taken, has_addresses):
+    with socket.create_server((taken, 0)) as other:
+        port = other.getsockname()[1]
+        has_addresses("127.0.0.1", "127.0.0.2")
+        with pytest.raises(OSError, match=os.strerror(errno.EADDRINUSE)) as raised:
+            bind_sockets("some", port)
+        raised.value.__traceback__ = None  # which holds the sockets too
+        (free,) = {"127.0.0.1", "127.0.0.2"} - {taken}
+        socket.create_server((free, port), reuse_port=False).close()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "is_joined"),
+    [
+        ([], True),
+        ([16 * 1024], True),
+        ([16 * 1024 + 1], False),
+        ([16 * 1024] * 3, True),
+        ([16 * 1024] * 4, False),
+    ],
+)
+def test_a_small_answer_is_sent_in_one_piece_with_the_records_of_files(region, sizes, is_joined):
+    regions = [region(number, size) for number, size in enumerate(sizes)]
+    found = in_memory([b"head", *regions, b"end"])
+    whole = b"".join(CONTENT[one.position : one.position + one.size] for one in regions)
+    assert found == (b"head" + whole + b"end" if is_joined else None)
+
+
+def test_a_single_chunk_is_sent_as_it_is_however_large(region):
+    chunk = bytearray(1 << 20)
+    assert in_memory([chunk]) is chunk
+    assert in_memory([region(3, 5)]) == CONTENT[3:8]
+    assert in_memory([b"x" * 32 * 1024] * 2) == b"x" * 64 * 1024
+    assert in_memory([b"x" * 32 * 1024, b"x" * 32 * 1024, b"x"]) is None

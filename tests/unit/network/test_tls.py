@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 import trio
 
+from barnabas.network.ready_sockets import ReadySockets
 from barnabas.network.sockets import PlainTransport
 from barnabas.network.tls import TlsTransport
 from barnabas.network.tls_context import TlsSettings, client_context, openssl_name, server_tls
@@ -175,7 +176,7 @@ class Reader:
 
 
 @asynccontextmanager
-async def connected(server=SERVER, client=CLIENT, *, size=None):
+async def connected(server=SERVER, client=CLIENT, *, size=None, ready=None):
     """A transport after its handshake, its peer's certificate, and the client's stream."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         stream = await trio.open_tcp_stream(*listening.getsockname())
@@ -184,7 +185,7 @@ async def connected(server=SERVER, client=CLIENT, *, size=None):
     if size is not None:
         accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
-    transport = TlsTransport(PlainTransport(accepted, ("", 0), peer), server_tls(server))
+    transport = TlsTransport(PlainTransport(accepted, ("", 0), peer, ready=ready), server_tls(server))
     tls = trio.SSLStream(stream, client_context(client), server_hostname="localhost")
     certificate = None
     async with stream:
@@ -272,6 +273,21 @@ async def test_what_openssl_has_decrypted_already_is_not_waited_for():
             assert transport.receive_now(one) == 1
             assert one[0] == expected
         assert transport.receive_now(memoryview(bytearray(1))) is None
+
+
+async def test_a_connection_is_polled_for_the_next_request_unless_openssl_has_some_of_it_already():
+    ready = ReadySockets()
+    async with connected(ready=ready) as (transport, _, client):
+        view = memoryview(bytearray(10))
+        assert transport.receive_now(view) is None
+        assert not transport.is_only_readable(0.0)
+        await client.send_all(b"0123456789")
+        await transport.wait_readable()
+        assert transport.is_only_readable(0.0)
+        assert transport.receive_now(view[:4]) == 4
+        assert not transport.is_only_readable(0.0), (
+            "no socket has it, so polling would say that there is nothing"
+        )
 
 
 async def test_regions_of_files_are_sent(tmp_path):

@@ -1,0 +1,80 @@
+"""Keys that sign tokens: when they are read again, and what is not taken for keys."""
+
+from __future__ import annotations
+
+import io
+import json
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.network.jwks import BYTES_MAX, SECONDS_MAX, UNKNOWN_KEY_SECONDS, Jwks, JwksError
+
+KEYS = {"keys": [{"kid": "a"}]}
+REFRESH_S = 3600.0
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "a set of keys.json"
+    path.write_text(json.dumps(KEYS))
+    return path
+
+
+def test_keys_are_read_again_when_they_are_old_and_sooner_for_one_that_is_not_known(file: Path) -> None:
+    keys = Jwks(file.as_uri(), REFRESH_S)
+    assert keys.is_file
+    assert keys.is_due(0.0, lacks_key=False), "nothing has been read yet"
+    keys.read(1000.0)
+    assert keys.keys == KEYS
+    for lacks_key, seconds in ((False, REFRESH_S), (True, UNKNOWN_KEY_SECONDS)):
+        assert not keys.is_due(1000.0 + seconds, lacks_key=lacks_key)
+        assert keys.is_due(1000.1 + seconds, lacks_key=lacks_key)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"keys": {}}', "\xff"])
+def test_keys_stay_where_the_next_ones_cannot_be_read_and_are_not_asked_for_without_end(
+    file: Path, text: str
+) -> None:
+    keys = Jwks(file.as_uri(), REFRESH_S)
+    keys.read(1000.0)
+    file.write_text(text, encoding="latin-1")
+    with pytest.raises(JwksError, match=r"a%20set"):
+        keys.read(2000.0)
+    assert keys.keys == KEYS
+    assert not keys.is_due(2000.0 + UNKNOWN_KEY_SECONDS, lacks_key=True)
+    file.unlink()
+    with pytest.raises(JwksError, match="No such file"):
+        keys.read(3000.0)
+
+
+def test_a_set_of_keys_has_a_largest_size(file: Path) -> None:
+    file.write_text(json.dumps(KEYS).ljust(BYTES_MAX))
+    keys = Jwks(file.as_uri(), REFRESH_S)
+    keys.read(0.0)
+    file.write_text(json.dumps(KEYS).ljust(BYTES_MAX + 1))
+    with pytest.raises(JwksError, match=f"more than {BYTES_MAX} bytes"):
+        keys.read(0.0)
+
+
+def test_keys_of_a_server_are_waited_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str | None, float]] = []
+
+    def open_url(request: urllib.request.Request, timeout: float) -> Any:
+        asked.append((request.full_url, request.get_header("Accept"), timeout))
+        return io.BytesIO(json.dumps(KEYS).encode())
+
+    monkeypatch.setattr(urllib.request, "urlopen", open_url)
+    keys = Jwks("https://keys.example/jwks", REFRESH_S)
+    keys.read(0.0)
+    assert not keys.is_file
+    assert keys.keys == KEYS
+    assert asked == [("https://keys.example/jwks", "application/json", SECONDS_MAX)]
+
+
+@pytest.mark.parametrize("url", ["ftp://keys.example/jwks", "/etc/keys", "data:application/json,{}"])
+def test_keys_are_of_a_server_or_a_file(url: str) -> None:
+    with pytest.raises(JwksError, match="https, http or file"):
+        Jwks(url, REFRESH_S)
