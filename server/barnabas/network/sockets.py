@@ -93,10 +93,8 @@ class PlainTransport:
             wait_set = self._wait_sets.active if soon else self._wait_sets.inactive
             await wait_set.wait_readable(self._socket.fileno(), arrived)
         else:
-            try:
+            with suppress(trio.ClosedResourceError):  # it was closed, or only woken
                 await trio.lowlevel.wait_readable(self._socket)
-            except trio.ClosedResourceError:
-                pass  # it was closed, or only woken
         if self._socket.fileno() < 0:
             raise trio.ClosedResourceError
 

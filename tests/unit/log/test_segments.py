@@ -242,6 +242,25 @@ def test_places_are_known_until_they_are_too_many_or_the_segments_change(three: 
     assert store.find(3_000) is None
 
 
+def test_a_reader_that_follows_the_end_has_nothing_looked_for() -> None:
+    disk = MemoryDisk()
+    log = Broker("/d", disk=disk, index_interval_bytes=1 << 20).log()
+    put(log, 0)
+    assert log.read(0, max_bytes=10 * SIZE, upper_offset=1).next_offset == 1
+    read: list[str] = []
+
+    def note(operation: str, path: str) -> None:
+        if operation == "read":
+            read.append(path)
+
+    disk.fault = note
+    for offset in range(1, 5):
+        put(log, offset)
+        read.clear()
+        assert len(log.read(offset, max_bytes=10 * SIZE, upper_offset=offset + 1).records) == SIZE
+        assert len(read) == 1, "the records alone"
+
+
 def test_the_place_of_another_segment_says_nothing_of_where_a_reader_stops(three: PartitionLog) -> None:
     store = three.store
     store.note_place(3, store.all[1], 5)

@@ -68,3 +68,25 @@ def test_a_connection_that_was_closed_no_longer_counts(pairs):
 def test_a_transport_of_no_network_waits_as_any_other(pairs):
     pairs[0][1].send(b"x")
     assert not PlainTransport(pairs[0][0]).is_only_readable(0.0)
+
+
+def test_two_that_get_something_to_read_while_one_is_looked_at_wait_as_any_other(pairs, monkeypatch):
+    ready = ReadySockets()
+    transport = PlainTransport(pairs[0][0], ready=ready)
+    descriptors = [ours.fileno() for ours, _ in pairs[:2]]
+
+    class LateSet:
+        """A set in which nothing is ready when it is asked first."""
+
+        def __init__(self):
+            self.answers = [[], []]
+
+        def poll(self, timeout, events_max):
+            found = self.answers.pop() if self.answers else [(one, 1) for one in descriptors]
+            return found[:events_max]
+
+    monkeypatch.setattr(ready, "_set", LateSet())
+    assert not transport.is_only_readable(10.0)
+    del descriptors[1]
+    monkeypatch.setattr(ready, "_set", LateSet())
+    assert transport.is_only_readable(10.0)

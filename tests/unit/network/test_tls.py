@@ -14,7 +14,7 @@ import trio
 
 from barnabas.network.ready_sockets import ReadySockets
 from barnabas.network.sockets import PlainTransport
-from barnabas.network.tls import TlsTransport
+from barnabas.network.tls import PIECE_BYTES, TlsTransport
 from barnabas.network.tls_context import TlsSettings, client_context, openssl_name, server_tls
 from barnabas.network.tls_stores import StoreSettings, TlsError, read_key_store, read_trust_store
 from barnabas.wire.regions import FileRegion
@@ -133,6 +133,20 @@ def test_a_key_store_that_cannot_be_used_is_explained(file, data, changes, said)
 def test_settings_that_cannot_be_honoured_are_explained(settings, said):
     with pytest.raises(TlsError, match=said):
         server_tls(settings)
+
+
+def test_without_a_trust_store_those_are_trusted_that_the_system_trusts(monkeypatch):
+    loaded = []
+    monkeypatch.setattr(ssl.SSLContext, "load_default_certs", lambda context: loaded.append(context))
+    for context in (
+        client_context(TlsSettings(NO_KEY, NO_TRUST)),
+        server_tls(TlsSettings(inline(), NO_TRUST, client_auth="requested")).context,
+    ):
+        assert context.verify_mode != ssl.CERT_NONE
+        assert loaded.pop(0) is context
+    server_tls(TlsSettings(inline(), NO_TRUST))
+    client_context(CLIENT)
+    assert loaded == []
 
 
 @pytest.mark.parametrize(
@@ -337,6 +351,13 @@ async def test_what_cannot_be_sent_at_once_is_sent_later_and_once():
         async with trio.open_nursery() as nursery:
             nursery.start_soon(transport.send, [memoryview(left), b"end"])
             assert await read_exactly(client, len(whole) + 3) == whole + b"end"
+
+
+async def test_no_more_than_a_piece_is_begun_without_waiting():
+    async with connected() as (transport, _, client):
+        assert transport.send_now(bytes(PIECE_BYTES + 1)) == 0
+        assert transport.send_now(bytes(PIECE_BYTES)) == PIECE_BYTES
+        assert await read_exactly(client, PIECE_BYTES) == bytes(PIECE_BYTES)
 
 
 async def test_the_end_is_said_and_seen():

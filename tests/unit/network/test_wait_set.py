@@ -10,7 +10,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from barnabas.network.sockets import PlainTransport
-from barnabas.network.wait_set import TURN_SECONDS, WOKEN_AT_ONCE, WaitSet, WaitSets
+from barnabas.network.wait_set import TURN_SECONDS, WOKEN_AT_ONCE, WaitSet, WaitSets, _next_count
 from barnabas.serving.loop_budget import BUDGET_SECONDS
 
 COUNT = 300
@@ -168,6 +168,24 @@ async def test_fewer_wake_up_after_turns_that_took_too_long_and_more_again_after
     assert counts[0] == WOKEN_AT_ONCE
     assert least == 4
     assert max(counts[counts.index(least) :]) == WOKEN_AT_ONCE
+
+
+@pytest.mark.parametrize(
+    ("count", "share", "following"),
+    [
+        (32, 1.01, 25),
+        (5, 2.0, 4),
+        (4, 2.0, 4),
+        (20, 1.0, 20),
+        (20, 0.75, 20),
+        (20, 0.74, 26),
+        (4, 0.0, 6),
+        (25, 0.74, 32),
+        (26, 0.74, 32),
+    ],
+)
+def test_the_next_turn_is_for_a_quarter_more_or_less(count, share, following):
+    assert _next_count(count, TURN_SECONDS * share) == following
 
 
 async def test_active_connections_of_a_crowd_and_inactive_ones_wait_apart():
