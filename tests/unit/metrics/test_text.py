@@ -55,6 +55,7 @@ def test_the_text_is_that_of_the_library(accept):
     end = "# EOF\n" if "openmetrics" in accept else ""
     assert ours.removesuffix(end) + end == encode(registry).decode()
     assert text.endswith(end)
+    assert text.count("# EOF") == ("openmetrics" in accept)
     assert IS_BSD or "\nprocess_resident_memory_bytes " in of_process  # the library reads it in /proc
 
 

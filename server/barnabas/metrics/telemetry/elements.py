@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-_VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
+_VARINT, _FIXED64, _LENGTH, _GROUP, _GROUP_END, _FIXED32 = range(6)
 _VARINT_BYTES_MAX = 10
 
 
@@ -18,10 +18,11 @@ def has_more_elements(data: bytes | memoryview, descriptor: Any, count_max: int)
     """
     count = 0
     outer: list[tuple[Any, int]] = []  # the messages around the one that is looked at, and where they end
+    groups = 0  # open ones; no message has any that is known, but the parser passes over them
     pos, end = 0, len(data)
     while True:
         while pos >= end:
-            if pos > end or not outer:
+            if pos > end or groups or not outer:
                 return False
             descriptor, end = outer.pop()
         count += 1
@@ -38,11 +39,15 @@ def has_more_elements(data: bytes | memoryview, descriptor: Any, count_max: int)
         elif kind == _LENGTH:
             size, pos = _varint(data, pos, end)
             field = descriptor.fields_by_number.get(tag >> 3)
-            if field is None or field.message_type is None or pos + size > end:
+            if groups or field is None or field.message_type is None or pos + size > end:
                 pos += size
             else:
                 outer.append((descriptor, end))
                 descriptor, end = field.message_type, pos + size
+        elif kind == _GROUP:
+            groups += 1
+        elif kind == _GROUP_END and groups:
+            groups -= 1
         else:
             return False
 

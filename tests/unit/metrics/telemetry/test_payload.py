@@ -28,6 +28,7 @@ pytest.importorskip(
     "opentelemetry.proto.metrics.v1.metrics_pb2", reason="opentelemetry-proto is not installed"
 )
 
+from google.protobuf.message import DecodeError
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue
 from opentelemetry.proto.metrics.v1 import metrics_pb2 as otlp
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
@@ -225,6 +226,58 @@ def test_counting_elements_ends_for_any_bytes():
     for _ in range(2000):
         message[random.randrange(len(message))] = random.randrange(256)
         has_more_elements(bytes(message), otlp.MetricsData.DESCRIPTOR, 10_000)
+
+
+GROUP = b"\x7b%b\x7c"
+"""A field 15 of the kind `group`, which no message of OpenTelemetry has; the parser passes over it."""
+
+
+@pytest.mark.parametrize(
+    "before", [GROUP % b"", GROUP % (GROUP % b""), GROUP % b"\x0a\x01\xff", GROUP % b"\x08\x80\x01"]
+)
+def test_elements_after_a_group_are_counted_too(before):
+    descriptor = otlp.MetricsData.DESCRIPTOR
+    message = before + b"\x0a\x00" * 100
+    assert len(otlp.MetricsData.FromString(message).resource_metrics) == 100
+    assert has_more_elements(message, descriptor, 100)
+    assert not has_more_elements(message, descriptor, 110)
+
+
+@pytest.mark.parametrize("kind", [4, 6, 7])
+def test_a_tag_of_a_kind_that_cannot_be_there_ends_the_count_as_it_ends_the_parser(kind):
+    for message in (bytes([1 << 3 | kind]), bytes([1 << 3 | kind]) + b"\x0a\x00" * 100, b"\x7b"):
+        assert not has_more_elements(message, otlp.MetricsData.DESCRIPTOR, 50)
+        with pytest.raises(DecodeError):
+            otlp.MetricsData.FromString(message)
+
+
+def elements(message) -> int:
+    """Number of elements that the parser has made."""
+    count = 0
+    for field, value in message.ListFields():
+        values = value if field.is_repeated and field.message_type else [value]
+        count += len(values)
+        if field.message_type:
+            count += sum(map(elements, values))
+    return count
+
+
+def test_nothing_that_the_parser_takes_has_more_elements_than_were_counted():
+    seed = Random().randrange(1 << 32)
+    print(f"{seed = }")
+    random = Random(seed)
+    taken = 0
+    for _ in range(1000):
+        message = bytearray(random.choice((b"", GROUP % b"", GROUP % b"\x10\x01")) + SAMPLE)
+        for _ in range(random.randrange(3)):
+            message[random.randrange(len(message))] = random.choice((0x7B, 0x7C, random.randrange(256)))
+        try:
+            found = elements(otlp.MetricsData.FromString(message))
+        except DecodeError:
+            continue
+        taken += 1
+        assert has_more_elements(message, otlp.MetricsData.DESCRIPTOR, found - 1), message.hex()
+    assert taken > 100
 
 
 def test_a_distribution_with_very_many_buckets_is_kept_without_them():
