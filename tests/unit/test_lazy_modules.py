@@ -1,17 +1,23 @@
-"""Modules that are executed when something of them is first used, each time in a process of its own."""
+"""Modules that are executed when something of them is first used."""
 
 from __future__ import annotations
 
-import subprocess
+import builtins
 import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
-from barnabas.testing.running import import_path
+from barnabas.environment.lazy import import_when_used
+
+Run = Callable[[str], None]
 
 SLOW = """
 import threading, time
+from builtins import executions
 executions.append(threading.get_ident())
 first = 1
 import slow  # as the module is seen by what it imports
@@ -21,27 +27,20 @@ last = 2
 """
 
 
-def run(tmp_path, program: str) -> str:
-    (tmp_path / "slow.py").write_text("from builtins import executions\n" + SLOW)
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    """Run a program that finds the modules `slow` and `broken`, not imported yet."""
+    (tmp_path / "slow.py").write_text(SLOW)
     (tmp_path / "broken.py").write_text("before = 1\nraise ImportError('no such library')\n")
-    begin = f"""
-        import builtins, sys, threading
-        sys.path[:0] = [{str(tmp_path)!r}, {import_path()!r}]
-        builtins.executions = executions = []
-        from barnabas.environment.lazy import import_when_used
-        """
-    done = subprocess.run(
-        [sys.executable, "-c", dedent(begin) + dedent(program)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(builtins, "executions", [], raising=False)
+    names = {"sys": sys, "threading": threading, "import_when_used": import_when_used}
+    yield lambda program: exec(dedent(program), {**names, "executions": builtins.executions})
+    for name in ("slow", "broken"):
+        sys.modules.pop(name, None)
 
 
-def test_imports_do_not_execute_a_module_and_its_first_use_does(tmp_path) -> None:
+def test_imports_do_not_execute_a_module_and_its_first_use_does(run: Run) -> None:
     program = """
         import_when_used("slow")
         import slow
@@ -53,17 +52,14 @@ def test_imports_do_not_execute_a_module_and_its_first_use_does(tmp_path) -> Non
         from slow import first
         assert first == 1 and len(executions) == 1
         """
-    run(tmp_path, program)
+    run(program)
 
 
-def test_names_are_imported_from_a_module_that_was_not_used(tmp_path) -> None:
-    run(
-        tmp_path,
-        'import_when_used("slow")\nfrom slow import last\nassert last == 2 and len(executions) == 1\n',
-    )
+def test_names_are_imported_from_a_module_that_was_not_used(run: Run) -> None:
+    run('import_when_used("slow")\nfrom slow import last\nassert last == 2 and len(executions) == 1\n')
 
 
-def test_threads_that_use_a_module_at_the_same_time_find_all_of_it(tmp_path) -> None:
+def test_threads_that_use_a_module_at_the_same_time_find_all_of_it(run: Run) -> None:
     program = """
         import_when_used("slow")
         import slow
@@ -73,10 +69,10 @@ def test_threads_that_use_a_module_at_the_same_time_find_all_of_it(tmp_path) -> 
         for thread in threads: thread.join()
         assert found == [2] * 8 and len(executions) == 1
         """
-    run(tmp_path, program)
+    run(program)
 
 
-def test_what_is_not_there_is_an_attribute_error(tmp_path) -> None:
+def test_what_is_not_there_is_an_attribute_error(run: Run) -> None:
     program = """
         import_when_used("slow")
         import slow
@@ -84,10 +80,10 @@ def test_what_is_not_there_is_an_attribute_error(tmp_path) -> None:
             assert not hasattr(slow, "nothing")
         assert len(executions) == 1
         """
-    run(tmp_path, program)
+    run(program)
 
 
-def test_a_module_that_cannot_be_executed_says_so_each_time(tmp_path) -> None:
+def test_a_module_that_cannot_be_executed_says_so_each_time(run: Run, capsys) -> None:
     program = """
         import_when_used("broken")
         import broken
@@ -97,11 +93,12 @@ def test_a_module_that_cannot_be_executed_says_so_each_time(tmp_path) -> None:
             except ImportError as error:
                 print(error)
         """
-    assert run(tmp_path, program) == "no such library\n" * 2
+    run(program)
+    assert capsys.readouterr().out == "no such library\n" * 2
 
 
 @pytest.mark.parametrize("name", ["slow", "json"])
-def test_what_has_been_imported_stays_as_it_is(tmp_path, name) -> None:
+def test_what_has_been_imported_stays_as_it_is(run: Run, capsys, name: str) -> None:
     program = f"""
         import {name}
         before = {name}
@@ -113,4 +110,5 @@ def test_what_has_been_imported_stays_as_it_is(tmp_path, name) -> None:
         except ModuleNotFoundError as error:
             print(error.name)
         """
-    assert run(tmp_path, program) == "there_is_no_such_module\n"
+    run(program)
+    assert capsys.readouterr().out == "there_is_no_such_module\n"

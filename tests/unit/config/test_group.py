@@ -46,6 +46,13 @@ def test_a_session_must_outlast_a_heartbeat() -> None:
         group.check({"consumer.session.timeout.ms": "5000"}, config)
 
 
+def test_a_setting_of_groups_is_found_by_its_name() -> None:
+    found = group.find("share.auto.offset.reset")
+    assert found is not None
+    assert (found.name, found.default) == ("share.auto.offset.reset", "latest")
+    assert group.find("no.such.setting") is None
+
+
 def test_every_setting_of_a_group_has_its_default_and_bounds_among_the_brokers() -> None:
     for bounded in group.rows().values():
         for name in bounded.setting.broker_names:
@@ -53,6 +60,23 @@ def test_every_setting_of_a_group_has_its_default_and_bounds_among_the_brokers()
             assert (default.kind, default.default) == (bounded.setting.kind, bounded.setting.default)
         for bound in (bounded.least, bounded.largest):
             assert bound is None or bound.kind is bounded.setting.kind
+
+
+@pytest.mark.parametrize("kind", ["consumer", "share", "streams"])
+def test_a_session_of_each_kind_must_outlast_its_heartbeat(kind: str) -> None:
+    names = {
+        "heartbeat.interval": "1",
+        "min.heartbeat.interval": "1",
+        "min.session.timeout": "1",
+        "session.timeout": "10",
+    }
+    config = BrokerConfig({f"group.{kind}.{name}.ms": text for name, text in names.items()})
+    group.check({f"{kind}.session.timeout.ms": "2"}, config)
+    group.check({f"{kind}.heartbeat.interval.ms": "9"}, config)
+    words = f"{kind}.session.timeout.ms must be larger than {kind}.heartbeat.interval.ms"
+    for own in ({f"{kind}.session.timeout.ms": "1"}, {f"{kind}.heartbeat.interval.ms": "10"}):
+        with pytest.raises(SettingError, match=words):
+            group.check(own, config)
 
 
 @pytest.mark.parametrize(

@@ -30,10 +30,13 @@ def test_unknown_settings_are_kept_apart():
     assert explain_unknown("xyzzy") == "unknown setting 'xyzzy'"
 
 
+@pytest.mark.parametrize("number", [0, 7])
 @pytest.mark.parametrize("name", ["node.id", "broker.id"])
-def test_the_node_has_two_names(name):
-    config = BrokerConfig({name: "7"})
-    assert config.get(broker.NODE_ID) == config.get(broker.BROKER_ID) == 7
+def test_the_node_has_two_names(name, number):
+    config = BrokerConfig({name: str(number)})
+    assert config.get(broker.NODE_ID) == config.get(broker.BROKER_ID) == number
+    assert config.is_node_id_set
+    assert config.texts_of("broker.id") == config.texts_of("node.id") == [(str(number), STATIC_BROKER_CONFIG)]
 
 
 def test_the_two_names_of_the_node_must_agree():
@@ -42,7 +45,12 @@ def test_the_two_names_of_the_node_must_agree():
 
 
 def test_a_generated_broker_id_is_none_at_all():
-    assert BrokerConfig({"broker.id": "-1"}).get(broker.NODE_ID) == 1
+    for settings in ({"broker.id": "-1"}, {}):
+        config = BrokerConfig(settings)
+        assert config.get(broker.NODE_ID) == config.get(broker.BROKER_ID) == 1
+        assert not config.is_node_id_set
+    config = BrokerConfig({"broker.id": "-1", "node.id": "4"})
+    assert config.get(broker.BROKER_ID) == 4
 
 
 def test_the_nearest_dynamic_setting_counts():
@@ -97,6 +105,24 @@ def test_properties_files():
         (3, "a", "1"), (4, "b", "two words"), (5, "c d", "ef\tg"), (8, "hä", "\\"), (9, "last", ""),
     ]  # fmt: skip
     assert parse_properties("a=1\na=2") == {"a": "2"}
+
+
+@pytest.mark.parametrize(
+    ("text", "entries"),
+    [
+        ("\\\n#a=1\nb=2", [(3, "b", "2")]),
+        ("\\\n  !a=1", []),
+        ("a=\\\n#1", [(1, "a", "#1")]),
+        ("a=1\\\n\nb=2", [(1, "a", "1"), (3, "b", "2")]),
+        ("\\\n\n#a\nb=2", [(4, "b", "2")]),
+        ("a=1\\", [(1, "a", "1")]),
+        ("a=1\\\\\n#b", [(1, "a", "1\\")]),
+        ("a=1\\\\\\\n 2", [(1, "a", "1\\2")]),
+        ("a=1\r\nb=2\rc=3", [(1, "a", "1"), (2, "b", "2"), (3, "c", "3")]),
+    ],
+)
+def test_lines_go_on_where_javas_do(text, entries):
+    assert list(parse_lines(text)) == entries
 
 
 def test_a_broken_escape_is_explained():

@@ -5,11 +5,13 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from barnabas.environment.ephemeral import END_SIGNALS, PREFIX, ephemeral_directory, sweep
+from barnabas.environment import ephemeral
+from barnabas.environment.ephemeral import END_SIGNALS, PREFIX, ephemeral_directory, owned_directory, sweep
 
 
 @pytest.fixture
@@ -83,3 +85,43 @@ def test_a_directory_that_is_swept_before_it_is_locked_is_made_again(tmp_path, s
     with ephemeral_directory(str(tmp_path)) as path:
         assert os.path.isdir(path)
         assert [entry.name for entry in tmp_path.iterdir()] == [os.path.basename(path)]
+
+
+@pytest.mark.parametrize("make", [ephemeral_directory, owned_directory])
+def test_a_directory_is_in_memory_where_that_can_be_written_and_among_temporary_files_otherwise(
+    make, tmp_path, signals, monkeypatch
+) -> None:
+    memory, temporary, named = (tmp_path / name for name in ("memory", "temporary", "named"))
+    for path in (memory, temporary, named):
+        path.mkdir()
+    monkeypatch.setattr(ephemeral, "MEMORY", str(memory))
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(temporary))
+    with make() as path:
+        assert Path(path).parent == memory
+    monkeypatch.setattr(ephemeral, "MEMORY", str(tmp_path / "not there"))
+    with make() as path:
+        assert Path(path).parent == temporary
+    with make(str(named)) as path:
+        assert Path(path).parent == named
+
+
+def test_a_directory_of_a_program_that_handles_signals_itself_leaves_them_to_it(tmp_path, signals) -> None:
+    left = tmp_path / f"{PREFIX}left"
+    left.mkdir()
+    with owned_directory(str(tmp_path)) as path:
+        assert [signal.getsignal(number) for number in END_SIGNALS] == signals
+        Path(path, "file").write_text("x")
+        assert [entry.name for entry in tmp_path.iterdir()] == [os.path.basename(path)]
+        assert sweep(str(tmp_path)) == [], "it is locked"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_signal_that_is_ignored_stays_ignored(tmp_path, signals) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with ephemeral_directory(str(tmp_path)) as path:
+            os.kill(os.getpid(), signal.SIGHUP)
+            signal.sigtimedwait([], 0)
+            assert os.path.isdir(path)
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -7,6 +7,7 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -20,6 +21,8 @@ from barnabas.environment.log_lines import (
     LimitedHandler,
 )
 from barnabas.testing.running import import_path
+
+SECONDS_MAX = 10.0
 
 
 class Output:
@@ -45,7 +48,7 @@ def output() -> Output:
 
 
 def test_a_warning_that_is_repeated_without_end_is_counted(output: Output) -> None:
-    for n in range(100_000):
+    for n in range(20 * LINES_MAX):
         output.log.warning("it is %d", n)
     assert output.lines[:LINES_MAX] == [f"WARNING it is {n}" for n in range(LINES_MAX)]
     (note,) = output.lines[LINES_MAX:]
@@ -53,8 +56,29 @@ def test_a_warning_that_is_repeated_without_end_is_counted(output: Output) -> No
     assert note.endswith(" logs is left out for up to 60 s")
     output.now = PERIOD_SECONDS
     output.log.warning("another place")
-    assert output.lines[-2].endswith(f" has logged {100_000 - LINES_MAX} more lines")
+    assert output.lines[-2].endswith(f" has logged {19 * LINES_MAX} more lines")
     assert output.lines[-1] == "WARNING another place"
+
+
+@pytest.mark.parametrize("more", [0, 1, 2])
+def test_how_many_were_left_out_is_said_unless_none_were(output: Output, more: int) -> None:
+    for _ in range(LINES_MAX + more):
+        output.log.warning("again")
+    output.now = PERIOD_SECONDS
+    output.log.warning("another place")
+    said = [line for line in output.lines if "has logged" in line]
+    assert [line.partition(" has logged ")[2] for line in said] == [f"{more} more lines"] * bool(more)
+
+
+def test_a_handler_that_is_closed_lets_others_close_theirs(output: Output) -> None:
+    output.log.warning("once")
+    output.handler.close()
+    assert output.lines == ["WARNING once"]
+    handler = output.handler
+    others = threading.Thread(target=lambda: (handler.acquire(), handler.release()), daemon=True)
+    others.start()
+    others.join(SECONDS_MAX)
+    assert not others.is_alive(), "it still holds its lock"
 
 
 def test_places_are_counted_apart_and_again_in_each_period(output: Output) -> None:
