@@ -5,13 +5,13 @@ The rule: a group's settings can be set before there is such a group, and stay w
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from barnabas.config import tables
+from barnabas.config.durations import duration_ms
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.setting import Setting, SettingError
 
@@ -86,11 +86,6 @@ _ROWS: tuple[tuple[tuple[Any, ...], str, str, str], ...] = (
 
 SHARE_AUTO_OFFSET_RESET = "share.auto.offset.reset"
 BY_DURATION = "by_duration:"
-_DURATION = re.compile(
-    r"(?P<sign>[+-]?)P(?:(?P<days>[+-]?\d+)D)?"
-    r"(?P<time>T(?:(?P<hours>[+-]?\d+)H)?(?:(?P<minutes>[+-]?\d+)M)?(?:(?P<seconds>[+-]?\d+(?:[.,]\d{0,9})?)S)?)?",
-    re.IGNORECASE | re.ASCII,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,19 +146,13 @@ def check(own: Mapping[str, str], config: BrokerConfig) -> None:
         if effective[session] <= effective[heartbeat]:
             raise SettingError(f"{session} must be larger than {heartbeat}")
     reset = own.get(SHARE_AUTO_OFFSET_RESET, "latest")
-    begins, colon, duration = reset.partition(":")
-    if reset not in ("earliest", "latest") and not (begins + colon == BY_DURATION and is_duration(duration)):
-        raise SettingError(
-            f"{SHARE_AUTO_OFFSET_RESET}={reset}: earliest, latest or {BY_DURATION} and a duration such as P1DT2H expected"
-        )
-
-
-def is_duration(text: str) -> bool:
-    """Say whether a text is a duration as java.time reads it, and not below zero in all."""
-    found = _DURATION.fullmatch(text)
-    if found is None or text[-1:].upper() in ("P", "T"):
-        return False
-    seconds = 0.0
-    for unit, length in (("days", 86_400), ("hours", 3_600), ("minutes", 60), ("seconds", 1)):
-        seconds += float((found[unit] or "0").replace(",", ".")) * length
-    return seconds * (-1 if found["sign"] == "-" else 1) >= 0
+    if reset not in ("earliest", "latest"):
+        try:
+            if not reset.startswith(BY_DURATION):
+                raise ValueError(reset)
+            duration_ms(reset.removeprefix(BY_DURATION))
+        except ValueError:
+            raise SettingError(
+                f"{SHARE_AUTO_OFFSET_RESET}={reset}: earliest, latest or {BY_DURATION} and a duration such as P1DT2H "
+                "expected"
+            ) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from barnabas.cluster.metadata.image import GROUP, ClusterImage
+from barnabas.config.durations import duration_ms
 
 EARLIEST, LATEST, BY_DURATION = "earliest", "latest", "by_duration"
 
@@ -55,31 +56,3 @@ def offset_reset(text: str) -> OffsetReset:
     if kind in (EARLIEST, LATEST) and not colon:
         return OffsetReset(kind)
     raise ValueError(f"{text!r} is not latest, earliest or by_duration:PnDTnHnMn.nS")
-
-
-_UNITS_MS = {"D": 86_400_000, "H": 3_600_000, "M": 60_000, "S": 1000}
-
-
-def duration_ms(text: str) -> int:
-    """An ISO 8601 duration of days, hours, minutes and seconds, at least 0, in ms. Raises ValueError."""
-    rest, total, order = text.strip().upper(), 0.0, "DTHMS"
-    bad = ValueError(f"{text!r} is not a duration such as PT1H or P1DT30M")
-    if not rest.startswith("P") or rest[-1:] not in "DHMS" or len(rest) < 3:
-        raise bad
-    number = ""
-    for character in rest[1:]:
-        if character.isdigit() or (character == "." and number):
-            number += character
-            continue
-        if character not in order or (character == "T") == bool(number):
-            raise bad
-        if character != "T":
-            # Days come before the T, the others after it; each at most once and in this order.
-            if (character == "D") != ("T" in order):
-                raise bad
-            try:
-                total += float(number) * _UNITS_MS[character]
-            except ValueError:
-                raise bad from None
-        order, number = order[order.index(character) + 1 :], ""
-    return int(total)

@@ -6,9 +6,12 @@ import pytest
 
 from barnabas.cluster.metadata.changes import TopicCreated
 from barnabas.cluster.metadata.image import ClusterImage, PartitionInfo, TopicInfo
+from barnabas.config import group
+from barnabas.config.loading import BrokerConfig
+from barnabas.config.setting import SettingError
 from barnabas.coordinators.share.batches import StateBatch, combine
 from barnabas.coordinators.share.records import ShareState, StateKey
-from barnabas.coordinators.share.settings import OffsetReset, duration_ms, offset_reset
+from barnabas.coordinators.share.settings import OffsetReset, offset_reset
 from barnabas.coordinators.share.state import ShareStateShard, StateWrite
 from barnabas.coordinators.statemachine.decision import Decision
 from barnabas.wire.codec import record_type_id
@@ -191,10 +194,41 @@ def test_batches_are_combined(known: list, news: list, start: int, combined: lis
 def test_where_groups_begin() -> None:
     assert offset_reset("Earliest") == OffsetReset("earliest")
     assert offset_reset("by_duration:P1DT1H1M1.5S") == OffsetReset("by_duration", 90_061_500)
-    assert duration_ms("PT0S") == 0
     for bad in ("", "none", "by_duration", "by_duration:", "latest:P1D", "by_duration:1h"):
         with pytest.raises(ValueError, match="is not"):
             offset_reset(bad)
-    for bad in ("P", "PT", "P1H", "PT1D", "PT1M1H", "P1M", "PT1.2.3S", "PT-1S", "PT1SS"):
-        with pytest.raises(ValueError, match="is not a duration"):
-            duration_ms(bad)
+
+
+@pytest.mark.parametrize(
+    ("text", "before_ms"),
+    [
+        ("P1DT2H", 93_600_000),
+        ("p2d", 172_800_000),
+        ("PT0S", 0),
+        ("-PT0S", 0),
+        ("PT10.123456789S", 10_123),
+        ("PT1,5S", 1_500),
+        ("PT1.S", 1_000),
+        ("PT-1H61M", 60_000),
+        ("-PT-1S", 1_000),
+        ("-PT-0.5S", 500),
+        ("+PT+1S", 1_000),
+        ("PT2S", 2_000),
+        ("P1DT-0.001S", 86_399_999),
+        ("P106751991167D", 106_751_991_167 * 86_400_000),
+    ],
+)
+def test_what_can_be_set_for_a_group_is_where_it_begins(text: str, before_ms: int) -> None:
+    own = {"share.auto.offset.reset": f"by_duration:{text}"}
+    group.check(own, BrokerConfig())
+    assert offset_reset(own["share.auto.offset.reset"]) == OffsetReset("by_duration", before_ms)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["P", "PT", "P1DT", "P1H", "PT1D", "PT1M1H", "P1M", "PT1.2.3S", "PT-1S", "-PT1S", "PT1SS", "PT-0.001S",
+     "PT1.0000000001S", "1h", "P106751991168D", f"P{'9' * 400}D", f"P{'9' * 5000}D", "PT²S", "PT1S "],
+)  # fmt: skip
+def test_no_group_begins_at_what_is_no_duration(text: str) -> None:
+    with pytest.raises(SettingError, match="a duration such as P1DT2H expected"):
+        group.check({"share.auto.offset.reset": f"by_duration:{text}"}, BrokerConfig())
