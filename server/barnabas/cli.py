@@ -255,7 +255,7 @@ def _add_serve(commands: Any) -> Any:
 
 
 def _workers(text: str) -> int:
-    if not text.isdigit() or not 0 < int(text) <= 64:
+    if not text.isdecimal() or not 0 < int(text) <= 64:
         raise argparse.ArgumentTypeError(f"{text}: a number from 1 to 64 expected")
     return int(text)
 

@@ -124,7 +124,7 @@ def parse_connect(text: str) -> tuple[tuple[tuple[str, int], ...], str]:
     servers = []
     for address in addresses.split(","):
         host, port = _host_and_port(address.strip())
-        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
             raise SettingError(
                 f"{name}={text}: {address.strip()!r} is not of the form HOST:PORT; expected is "
                 "HOST:PORT,HOST:PORT,... with /CHROOT at its end if the cluster has a path of its own"
@@ -244,9 +244,9 @@ def _check_peers(config: BrokerConfig) -> None:
             f"that is advertised; there are {', '.join(names) or 'none'}"
         )
     version = config.get(settings.INTER_BROKER_PROTOCOL_VERSION)
-    first = tuple(int(part) if part.isdigit() else -1 for part in version.partition("-")[0].split(".")[:2])
+    first = tuple(int(part) if part.isdecimal() else -1 for part in version.partition("-")[0].split(".")[:2])
     low, high = (tuple(map(int, text.split("."))) for text in PROTOCOL_VERSIONS)
-    if not low <= first <= high:
+    if -1 in first or not low <= first <= high:
         raise SettingError(
             f"{settings.INTER_BROKER_PROTOCOL_VERSION.name}={version}: a version from {PROTOCOL_VERSIONS[0]} to "
             f"{PROTOCOL_VERSIONS[1]} is possible with ZooKeeper"

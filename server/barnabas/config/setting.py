@@ -80,6 +80,8 @@ _OF_LISTENERS = frozenset(("connections.max.reauth.ms", "max.connection.creation
 ANY_CASE = "/"
 REPLICAS = "replicas"
 COUNTS = "counts"
+_DIGITS_MAX = 20
+"""Of a number that is read: `int` refuses some thousand."""
 
 
 class Setting(Generic[T]):
@@ -259,7 +261,9 @@ def _is_replica(text: str) -> bool:
 
 def _is_count(text: str) -> bool:
     address, _, count = text.strip().rpartition(":")
-    return bool(address) and count.isascii() and count.isdigit()
+    if not address or not count.isascii() or not count.isdigit():
+        return False
+    return len(count) <= _DIGITS_MAX and int(count) <= INT_MAX
 
 
 def _java_double(value: float) -> str:

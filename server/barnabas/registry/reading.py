@@ -17,6 +17,7 @@ from barnabas.registry.schemas import INT32_MAX
 from barnabas.registry.state import State
 
 LATEST = -1
+_DIGITS_MAX = 20
 May = Callable[[str], bool]
 """Says whether who asks may see a subject."""
 
@@ -25,9 +26,10 @@ def version_number(text: str) -> int:
     """Return the number of a version, LATEST for the newest one. Raises RegistryError."""
     if text in ("latest", "-1"):
         return LATEST
-    if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= INT32_MAX:
+    number = _whole(text)
+    if number is None or number < 1:
         raise refusals.invalid_version(text)
-    return int(text)
+    return number
 
 
 class Reading:
@@ -153,9 +155,18 @@ def types() -> list[str]:
 
 def number_of(text: str) -> int:
     """Return an id. Raises RegistryError."""
-    if not text.isascii() or not text.isdecimal() or int(text) > INT32_MAX:
+    number = _whole(text)
+    if number is None:
         raise RegistryError(404, 404, f"HTTP 404 Not Found: {text[:20]!r} is no id")
-    return int(text)
+    return number
+
+
+def _whole(text: str) -> int | None:
+    """Return a number from 0 to INT32_MAX; None for anything else, also for digits that are more than `int` takes."""
+    if not text.isascii() or not text.isdecimal() or len(text) > _DIGITS_MAX:
+        return None
+    number = int(text)
+    return number if number <= INT32_MAX else None
 
 
 def _matches(prefix: str, subject: str) -> bool:

@@ -37,7 +37,9 @@ def test_addresses_of_zookeeper(text, servers, chroot):
     assert parse_connect(text) == (tuple(servers), chroot)
 
 
-@pytest.mark.parametrize("text", ["", "/kafka", "a:b", "a:0", "a:70000", "a:1,,b:1", "a:1//x", "a:1/../x"])
+@pytest.mark.parametrize(
+    "text", ["", "/kafka", "a:b", "a:²", "a:0", "a:70000", "a:1,,b:1", "a:1//x", "a:1/../x"]
+)
 def test_what_is_no_address_of_zookeeper(text):
     with pytest.raises(SettingError, match=r"zookeeper\.connect"):
         parse_connect(text)
@@ -100,6 +102,8 @@ def test_a_store_has_the_type_that_is_named_or_that_of_its_file(name, named, typ
         ),
         ({"inter.broker.protocol.version": "4.0"}, r"a version from 0\.8 to 3\.9"),
         ({"inter.broker.protocol.version": "x"}, r"a version from 0\.8 to 3\.9"),
+        ({"inter.broker.protocol.version": "3.x"}, r"a version from 0\.8 to 3\.9"),
+        ({"inter.broker.protocol.version": "3.²"}, r"a version from 0\.8 to 3\.9"),
     ],
 )
 def test_what_does_not_go_together_is_refused(settings, words):

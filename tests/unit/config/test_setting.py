@@ -107,7 +107,8 @@ def row_of(kind: str, allowed: str, default: str | None = None) -> Setting:
         ("list", "a|b", ["a", "b,a", ""], ["c", "a,c", "a,,b"]),
         ("list", "", ["x,y", ""], ["x,,y", ",", "x,"]),
         ("list", "replicas", ["", "*", "0:1", "0:1, 10:2", "0:1,"], ["*,0:1", "0", "0:", ":1", "a:1", "0:b", "٣:1"]),
-        ("string", "counts", ["", "a:1", "a:1,::1:2"], ["a", "a:", ":1", "a:x", "a:1,", "a:٣"]),
+        ("string", "counts", ["", "a:1", "a:1,::1:2", "a:2147483647"],
+         ["a", "a:", ":1", "a:x", "a:1,", "a:٣", "a:2147483648", f"a:{'1' * 5000}"]),
     ],
 )  # fmt: skip
 def test_values_are_held_to_each_bound(kind, allowed, good, bad):

@@ -6,10 +6,13 @@ measures it. What has been sent is counted even when it is too much: the quota i
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Sequence
 
 EVERY_REPLICA = "*"
+_REPLICA = re.compile(r"0*(\d{1,10}):0*(\d{1,10})", re.ASCII)
+"""More digits, which may be more than `int` takes, are of no partition and no broker."""
 
 
 class Rate:
@@ -49,7 +52,7 @@ def throttled_partitions(replicas: Sequence[str], broker_id: int) -> frozenset[i
         return None
     found = set()
     for item in replicas:
-        partition, _, broker = item.strip().partition(":")
-        if partition.isdigit() and broker.isdigit() and int(broker) == broker_id:
-            found.add(int(partition))
+        named = _REPLICA.fullmatch(item.strip())
+        if named is not None and int(named[2]) == broker_id:
+            found.add(int(named[1]))
     return frozenset(found)

@@ -102,13 +102,13 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _count(text: str) -> int:
-    if not text.isdigit() or not 0 < int(text) <= 100:
+    if not text.isdecimal() or not 0 < int(text) <= 100:
         raise argparse.ArgumentTypeError(f"{text}: a number from 1 to 100 expected")
     return int(text)
 
 
 def _port(text: str) -> int:
-    if not text.isdigit() or int(text) > 65535:
+    if not text.isdecimal() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"{text}: a port from 0 to 65535 expected")
     return int(text)
 

@@ -205,7 +205,7 @@ def add_shown(found: argparse.ArgumentParser) -> None:
 
 def _address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
+    if not colon or not port.isdecimal() or int(port) > 65535:
         raise argparse.ArgumentTypeError(f"{text}: HOST:PORT expected")
     return host.strip("[]"), int(port)
 

@@ -69,7 +69,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65535:
+    if not host or not port.isdecimal() or int(port) > 65535:
         raise argparse.ArgumentTypeError(f"{text}: HOST:PORT expected")
     return host.strip("[]"), int(port)
 

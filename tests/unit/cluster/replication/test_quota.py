@@ -28,6 +28,8 @@ def test_a_rate_counts_whole_samples_since_the_oldest_began() -> None:
         (("*",), None),
         (("0:1", "1:2", "2:1"), {0, 2}),
         (("0:11", " 3:1 "), {3}),
+        (("00:001", "9999999999:1"), {0, 9_999_999_999}),
+        ((f"0:{'1' * 5000}", f"{'1' * 5000}:1", "4:1", "", "5", "5:", ":1", "٣:1", "-1:1"), {4}),
     ],
 )
 def test_which_partitions_are_throttled_on_broker_1(
