@@ -11,7 +11,9 @@ import trio
 from barnabas.client import ClientSettings, parse_bootstrap
 from barnabas.registry.client import RegistryClient
 from barnabas.registry.errors import RegistryError
+from barnabas.registry.records import Record
 from barnabas.registry.serving import Address, serve
+from barnabas.registry.state import State
 
 
 @asynccontextmanager
@@ -32,3 +34,19 @@ async def refused(client: RegistryClient, method: str, path: str, body: Any = No
     except RegistryError as error:
         return error.status, error.code, error.message
     raise AssertionError(f"{method} {path} is answered with {found}")
+
+
+class Written:
+    """A store without a topic, which keeps what it would have written."""
+
+    def __init__(self) -> None:
+        self.state = State()
+        self.records: list[Record] = []
+
+    async def write(self, decide: Any) -> Any:
+        """Decide, and take what was decided."""
+        records, answer = await decide(self.state)
+        for key, value in records:
+            self.state.apply(key, value)
+        self.records += records
+        return answer

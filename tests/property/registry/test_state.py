@@ -10,31 +10,15 @@ from hypothesis import strategies as st
 
 from barnabas.registry.errors import RegistryError
 from barnabas.registry.parsing import Parsing
-from barnabas.registry.records import Record
 from barnabas.registry.registering import Registering, Wanted
 from barnabas.registry.removing import Removing
 from barnabas.registry.schemas import Schema
 from barnabas.registry.setting import Setting
 from barnabas.registry.state import State
+from tests.support.registries import Written
 
 SUBJECTS = ["a", "b", ":.c:a"]
 TEXTS = [json.dumps({"type": "object", "title": str(number)}) for number in range(4)]
-
-
-class Written:
-    """A store without a topic, which keeps what it would have written."""
-
-    def __init__(self) -> None:
-        self.state = State()
-        self.records: list[Record] = []
-
-    async def write(self, decide: Any) -> Any:
-        """Decide, and take what was decided."""
-        records, answer = await decide(self.state)
-        for key, value in records:
-            self.state.apply(key, value)
-        self.records += records
-        return answer
 
 
 def seen(state: State) -> Any:

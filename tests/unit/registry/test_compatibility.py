@@ -11,6 +11,7 @@ import pytest
 from barnabas.registry.formats import json_compatibility, parse, protobuf_compatibility
 from barnabas.registry.schemas import Schema
 
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
 TABLES = Path(__file__).resolve().parents[2] / "golden" / "registry"
 
 
@@ -34,6 +35,44 @@ def test_json_schemas(case: Any) -> None:
     if case["changes"]:  # what is told where nothing is left of a schema is nobody's business
         told = [f"{kind} {json_compatibility.shown(path)}" for kind, path in found]
         assert sorted(told) == case["changes"]
+
+
+LEFT_OVER = {"absent": None, "false": False, "true": True, "text": {"type": "string"}}
+LEFT_OVER_CHANGES = {
+    ("absent", "false"): "REMOVED",
+    ("absent", "true"): "NARROWED",
+    ("absent", "text"): "NARROWED",
+    ("true", "false"): "REMOVED",
+    ("true", "text"): "NARROWED",
+    ("text", "false"): "REMOVED",
+    ("false", "absent"): "ADDED",
+    ("false", "true"): "ADDED",
+    ("false", "text"): "ADDED",
+    ("true", "absent"): "EXTENDED",
+    ("text", "absent"): "EXTENDED",
+    ("text", "true"): "EXTENDED",
+}
+
+
+@pytest.mark.parametrize(("kind", "word"), [("object", "Properties"), ("array", "Items")])
+@pytest.mark.parametrize("old", LEFT_OVER)
+@pytest.mark.parametrize("new", LEFT_OVER)
+def test_what_nothing_else_has_judged_may_become_more_and_not_less(
+    kind: str, word: str, old: str, new: str
+) -> None:
+    name = f"unevaluated{word}"
+    before, after = (
+        parse(
+            Schema("JSON", json.dumps({"$schema": DRAFT, "type": kind} | ({} if one is None else {name: one}))), [],
+            is_new=True,
+        )
+        for one in (LEFT_OVER[old], LEFT_OVER[new])
+    )  # fmt: skip
+    found: Any = json_compatibility.changes(before.node(), after.node())
+    change = LEFT_OVER_CHANGES.get((old, new))
+    wanted = [] if change is None else [f"UNEVALUATED_{word.upper()}_{change} #/{name}"]
+    assert [f"{what} {json_compatibility.shown(path)}" for what, path in found] == wanted
+    assert (not after.breaks(before)) == (change in (None, "ADDED", "EXTENDED"))
 
 
 @pytest.mark.parametrize("case", cases("protobuf.jsonl"))

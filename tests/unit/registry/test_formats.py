@@ -70,6 +70,14 @@ def test_avro_is_kept_as_avros_own_library_prints_it() -> None:
     assert avro('{"type": "int"}').text == '"int"'
 
 
+def test_a_field_keeps_how_it_is_sorted_unless_that_is_the_usual_way() -> None:
+    field = '{"name":"%s","type":"int"%s}'
+    text = '{"type":"record","name":"R","fields":[%s]}'
+    kept = [field % (order[0], f',"order":"{order}"') for order in ("descending", "ignore")]
+    schema = avro(text % ",".join([*kept, field % ("a", ',"order":"ascending"')]))
+    assert schema.text == text % ",".join([*kept, field % ("a", "")])
+
+
 def test_normal_avro_has_whole_names_and_properties_in_order() -> None:
     one = avro('{"type":"record","name":"R","namespace":"a","b":1,"a":2,"fields":[]}')
     other = avro('{"a":2,"name":"a.R","type":"record","fields":[],"b":1}')

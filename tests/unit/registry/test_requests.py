@@ -1,0 +1,169 @@
+"""Requests to a registry, by its routes, without a topic: what is answered, and with which refusals."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+
+from barnabas.registry.errors import RegistryError
+from barnabas.registry.parsing import Parsing
+from barnabas.registry.reading import Reading
+from barnabas.registry.registering import Registering
+from barnabas.registry.removing import Removing
+from barnabas.registry.routes import ROUTES, Call, Registry, find
+from barnabas.registry.setting import Setting
+from tests.support.registries import Written
+
+VERSION_REFUSED = 422, 42202
+NUMBERS = ["0", "2147483648", "1.0", "+1", "٣", "one", "", "-2", "9" * 5000]
+
+
+class Everybody:
+    """A caller who may do everything."""
+
+    async def check(self, need: str, subject: str | None) -> None:
+        """Refuse nothing."""
+
+    async def readable(self, subjects: Any) -> set[str]:
+        """Return all subjects."""
+        return set(subjects)
+
+
+class Asked:
+    """A registry that is asked by its routes."""
+
+    def __init__(self) -> None:
+        self.written = Written()
+        store: Any = self.written
+        parsing = Parsing()
+        self.registry = Registry(
+            store,
+            Reading(store.state, parsing),
+            Registering(store, parsing),
+            Removing(store),
+            Setting(store),
+        )
+
+    async def __call__(self, method: str, target: str, body: Any = None) -> Any:
+        """Return an answer. Raises RegistryError."""
+        url = urlsplit(target)
+        route, parts = find(method, tuple(filter(None, url.path.split("/"))))
+        caller: Any = Everybody()
+        return await route.handle(self.registry, Call(caller, parts, dict(parse_qsl(url.query)), body))
+
+    async def refused(self, method: str, target: str, body: Any = None) -> tuple[int, int]:
+        """Return status and code of a refusal."""
+        with pytest.raises(RegistryError) as refused:
+            await self(method, target, body)
+        return refused.value.status, refused.value.code
+
+    async def register(self, subject: str, title: str, **more: Any) -> Any:
+        """Register a schema in JSON; returns its id."""
+        body = {"schemaType": "JSON", "schema": json.dumps({"type": "object", "title": title}), **more}
+        return (await self("POST", f"/subjects/{subject}/versions", body))["id"]
+
+
+@pytest.fixture
+async def asked() -> Asked:
+    """A registry with three versions of a subject, of which the second is deleted."""
+    asked = Asked()
+    for title in ("a", "b", "c"):
+        await asked.register("s", title)
+    await asked("DELETE", "/subjects/s/versions/2")
+    return asked
+
+
+async def test_the_newest_version_is_named_or_has_its_number(asked: Asked) -> None:
+    for name in ("latest", "-1", "3"):
+        assert (await asked("GET", f"/subjects/s/versions/{name}"))["version"] == 3
+    assert (await asked("GET", "/subjects/s/versions/1"))["version"] == 1
+    await asked("DELETE", "/subjects/s/versions/latest")
+    assert (await asked("GET", "/subjects/s/versions/latest"))["version"] == 1
+    assert (await asked("GET", "/subjects/s/versions/latest?deleted=true"))["version"] == 3
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+async def test_a_number_that_no_version_has_is_refused_in_any_spelling(asked: Asked, number: str) -> None:
+    if number:
+        assert await asked.refused("GET", f"/subjects/s/versions/{number}") == VERSION_REFUSED
+        if number != "0":
+            assert await asked.refused("GET", f"/schemas/ids/{number}") == (404, 404)
+    assert await asked.refused("GET", "/subjects/s/versions/2147483647") == (404, 40402)
+    assert await asked.refused("GET", "/schemas/ids/0") == (404, 40403)
+
+
+async def test_a_deleted_version_is_seen_by_who_asks_for_it_alone(asked: Asked) -> None:
+    assert await asked("GET", "/subjects/s/versions") == [1, 3]
+    assert await asked("GET", "/subjects/s/versions?deleted=true") == [1, 2, 3]
+    assert await asked("GET", "/subjects/s/versions?deletedOnly=true") == [2]
+    assert await asked.refused("GET", "/subjects/s/versions/2") == (404, 40402)
+    assert (await asked("GET", "/subjects/s/versions/2?deleted=true"))["id"] == 2
+    assert await asked("GET", "/subjects") == ["s"]
+    assert await asked("GET", "/subjects?deletedOnly=true") == []
+    await asked("DELETE", "/subjects/s")
+    assert await asked("GET", "/subjects") == []
+    assert await asked("GET", "/subjects?deleted=true") == ["s"]
+    assert await asked("GET", "/subjects?deletedOnly=true") == ["s"]
+    assert await asked.refused("GET", "/subjects/s/versions/latest") == (404, 40401)
+
+
+async def test_a_schema_gets_the_id_that_it_has_elsewhere_and_a_deleted_one_its_own(asked: Asked) -> None:
+    assert await asked.register("t", "c") == 3
+    assert await asked.register("s", "b") == 2
+    assert await asked("GET", "/subjects/s/versions?deleted=true") == [1, 3, 4], (
+        "the deleted one was replaced"
+    )
+    assert await asked.register("t", "d") == 4
+    assert await asked.register(":.other:t", "z") == 1, "another context counts for itself"
+
+
+@pytest.mark.parametrize("mode", ["READONLY", "READONLY_OVERRIDE", "IMPORT"])
+async def test_a_mode_refuses_new_schemas_and_not_those_that_are_there(asked: Asked, mode: str) -> None:
+    await asked("PUT", "/mode/s?force=true", {"mode": mode})
+    assert await asked.register("s", "a") == 1
+    written = len(asked.written.records)
+    body = {"schemaType": "JSON", "schema": '{"title":"new"}'}
+    assert await asked.refused("POST", "/subjects/s/versions", body) == (422, 42205)
+    assert len(asked.written.records) == written
+    assert await asked.register("t", "new") == 4
+
+
+async def test_an_import_gives_ids_and_versions(asked: Asked) -> None:
+    body = {"schemaType": "JSON", "schema": '{"title":"new"}', "id": 50, "version": 7}
+    assert await asked.refused("POST", "/subjects/t/versions", body) == (422, 42205)
+    await asked("PUT", "/mode/t", {"mode": "IMPORT"})
+    assert (await asked("POST", "/subjects/t/versions", body))["id"] == 50
+    assert await asked("GET", "/subjects/t/versions") == [7]
+    other = {**body, "schema": '{"title":"other"}'}
+    assert await asked.refused("POST", "/subjects/t/versions", {**other, "version": 8}) == (422, 42207)
+    assert await asked.register("u", "next") == 51
+
+
+async def test_a_path_with_another_method_is_told_from_one_that_is_not_there(asked: Asked) -> None:
+    assert await asked.refused("PATCH", "/subjects/s") == (405, 405)
+    assert await asked.refused("DELETE", "/schemas/types") == (405, 405)
+    assert await asked.refused("GET", "/nowhere") == (404, 404)
+    assert await asked.refused("GET", "/subjects/s/versions/1/schema/more") == (404, 404)
+    for route in ROUTES:
+        found, _ = find(route.method, tuple(filter(None, route.path.split("/"))))
+        assert found is route
+
+
+async def test_a_list_is_answered_in_parts(asked: Asked) -> None:
+    for subject in ("t", "u"):
+        await asked.register(subject, "a")
+    for query, found in (
+        ("", ["s", "t", "u"]),
+        ("?limit=-1", ["s", "t", "u"]),
+        ("?limit=0", []),
+        ("?limit=2", ["s", "t"]),
+        ("?offset=1", ["t", "u"]),
+        ("?offset=1&limit=1", ["t"]),
+        ("?offset=3", []),
+        ("?subjectPrefix=t", ["t"]),
+    ):
+        assert await asked("GET", f"/subjects{query}") == found, query
+    assert await asked.refused("GET", "/subjects?limit=x") == (404, 404)

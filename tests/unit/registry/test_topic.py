@@ -1,0 +1,103 @@
+"""The topic of a registry: made where it is not there, and refused where it would lose schemas."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from barnabas.client import ClientSettings, ResponseError
+from barnabas.client.administration.topics import NewTopic
+from barnabas.registry import store as stores
+from barnabas.registry.errors import RegistryError
+from barnabas.registry.store import Store
+from barnabas.wire.generated.errors import ErrorCode
+
+GONE = ResponseError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "looking")
+THERE = ResponseError(ErrorCode.TOPIC_ALREADY_EXISTS, "making")
+FORBIDDEN = ResponseError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "looking")
+
+
+class Topics:
+    """Stands for an administrator's client: what it is asked for in turn, and what it finds."""
+
+    def __init__(self, found: list[Any], made: Any = None, policy: str = "compact") -> None:
+        self.found, self.made, self.policy = found, made, policy
+        self.wanted: list[Any] = []
+
+    async def topics(self, names: list[str]) -> dict[str, Any]:
+        """Find the topic, or not."""
+        return {names[0]: self.found.pop(0)}
+
+    async def describe_cluster(self) -> Any:
+        """Return a cluster of two brokers."""
+        return SimpleNamespace(brokers=[1, 2])
+
+    async def create_topics(self, wanted: list[Any]) -> dict[str, Any]:
+        """Make it, or fail to."""
+        self.wanted += wanted
+        return {wanted[0].name: self.made}
+
+    async def describe_configs(self, resources: list[Any]) -> dict[Any, Any]:
+        """Return its policy."""
+        return {resources[0]: [SimpleNamespace(name="cleanup.policy", value=self.policy)]}
+
+
+def of_partitions(count: int) -> Any:
+    return SimpleNamespace(partitions=range(count))
+
+
+async def prepared(monkeypatch: pytest.MonkeyPatch, topics: Topics) -> list[NewTopic]:
+    """Have a store look after its topic; returns what it has made."""
+
+    @asynccontextmanager
+    async def open_client(*_: Any) -> AsyncIterator[None]:
+        yield None
+
+    monkeypatch.setattr(stores, "open_client", open_client)
+    monkeypatch.setattr(stores, "Admin", lambda _: topics)
+    await Store([], ClientSettings(), "kept")._prepare()
+    assert topics.found == []
+    return topics.wanted
+
+
+async def test_a_topic_that_is_not_there_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = await prepared(monkeypatch, Topics([GONE]))
+    assert made == [NewTopic("kept", 1, 2, {"cleanup.policy": "compact"})], "no more copies than brokers"
+
+
+async def test_a_topic_that_is_there_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await prepared(monkeypatch, Topics([of_partitions(1)])) == []
+
+
+async def test_a_topic_that_another_registry_makes_in_the_same_moment_is_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert len(await prepared(monkeypatch, Topics([GONE, of_partitions(1)], made=THERE))) == 1
+
+
+@pytest.mark.parametrize(
+    "topics", [Topics([FORBIDDEN]), Topics([GONE], made=FORBIDDEN), Topics([GONE, FORBIDDEN], made=THERE)]
+)
+async def test_an_error_of_the_broker_is_told(monkeypatch: pytest.MonkeyPatch, topics: Topics) -> None:
+    with pytest.raises(ResponseError) as raised:
+        await prepared(monkeypatch, topics)
+    assert raised.value is FORBIDDEN
+
+
+@pytest.mark.parametrize(
+    ("topics", "words"),
+    [
+        (Topics([of_partitions(2)]), "topic kept has 2 partitions"),
+        (Topics([of_partitions(1)], policy="compact,delete"), "cleanup.policy=compact,delete"),
+        (Topics([GONE, of_partitions(1)], made=THERE, policy="delete"), "cleanup.policy=delete"),
+    ],
+)
+async def test_a_topic_that_would_lose_schemas_is_refused(
+    monkeypatch: pytest.MonkeyPatch, topics: Topics, words: str
+) -> None:
+    with pytest.raises(RegistryError, match=words):
+        await prepared(monkeypatch, topics)
