@@ -10,11 +10,20 @@ import pytest
 import trio
 import trio.testing
 
-from barnabas.client import Client, ClientSettings, ClosedError, ConnectionLostError, Endpoint, open_client
+from barnabas.client import (
+    Client,
+    ClientSettings,
+    ClosedError,
+    ConnectionLostError,
+    Endpoint,
+    ResponseError,
+    open_client,
+)
 from barnabas.wire.generated.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
 from tests.support.scripted_broker import BOOTSTRAP, ScriptedCluster
 
+UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE = 3, 5
 NOT_LEADER, NOT_CONTROLLER = 6, 41
 
 
@@ -45,6 +54,21 @@ async def test_a_leader_that_has_changed_is_found(autojump_clock: trio.testing.M
     async with cluster.client() as client:
         assert (await fetch(client)).session_id == 7
         assert [host for host, api in cluster.asked if api == "Fetch"] == ["one", "two"]
+
+
+async def test_a_partition_without_a_leader_and_one_that_is_not_there_are_errors(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    cluster = Cluster()
+    cluster.leader = -1
+    async with cluster.client() as client:
+        for partition, code in ((0, LEADER_NOT_AVAILABLE), (1, UNKNOWN_TOPIC_OR_PARTITION)):
+            with pytest.raises(ResponseError, match=f"looking for the leader of t-{partition}") as raised:
+                await client.leader("t", partition)
+            assert raised.value.code == code
+            assert raised.value.is_retriable
+        cluster.leader = 2
+        assert await client.leader("t", 0) == 2, "it is asked for again at once"
 
 
 async def test_metadata_of_an_older_leader_epoch_is_not_believed(

@@ -209,6 +209,25 @@ async def test_a_batch_that_is_too_large_is_sent_in_halves() -> None:
     assert values(cluster) == [b"%d" % n for n in range(9)]
 
 
+@pytest.mark.parametrize(
+    ("code", "count"),
+    [
+        (ErrorCode.MESSAGE_TOO_LARGE, 1),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, 1),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, 3),
+    ],
+)
+async def test_a_batch_that_cannot_be_appended_is_not_sent_in_halves(code: int, count: int) -> None:
+    cluster = AppendingCluster()
+    cluster.fault = lambda partition: code
+    async with producing(cluster, linger_ms=50) as producer:
+        deliveries = [await producer.send("t", b"%d" % n, partition=0) for n in range(count)]
+        for delivery in deliveries:
+            with pytest.raises(ResponseError, match=ErrorCode(code).name):
+                await delivery.wait()
+    assert [records for _, _, records in batches(cluster)] == [count]
+
+
 async def test_records_expire_and_later_ones_go_on() -> None:
     cluster = AppendingCluster()
     cluster.fault = lambda partition: CLOSES
