@@ -67,12 +67,12 @@ class Call:
         return text
 
     def field(self, name: str, kind: type, default: Any = ...) -> Any:
-        """Return a field of the body, of a type. Raises ConsoleError."""
-        value = self.body.get(name, default)
-        if value is ...:
-            raise ConsoleError(400, f"the body lacks {name}")
-        if value is default or value is None:
-            return default if value is None and default is not ... else value
+        """Return a field of the body, of a type; null is as good as none. Raises ConsoleError where there is no default."""
+        value = self.body.get(name)
+        if value is None:
+            if default is ...:
+                raise ConsoleError(400, f"the body lacks {name}")
+            return default
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise ConsoleError(400, f"{name}: {_NAMES.get(kind, kind.__name__)} expected")
         return value

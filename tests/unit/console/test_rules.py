@@ -1,0 +1,248 @@
+"""Rules of the console, each by itself: fields of a body, rates, ends of sessions, rows, what is passed on."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from barnabas.client import ClientError, ClientSettings, ConnectionLostError
+from barnabas.client.admin import EARLIEST, OffsetAt
+from barnabas.client.administration.transactions import ListedTransaction, TransactionInfo
+from barnabas.console import backend as backends
+from barnabas.console import own_broker
+from barnabas.console.backend import SAMPLE_SECONDS_MIN, Backend
+from barnabas.console.base import Call, ConsoleError
+from barnabas.console.command import parser
+from barnabas.console.log_lines import LINE_CHARS_MAX, LINES_MAX, Lines
+from barnabas.console.own_broker import OwnBroker
+from barnabas.console.reading import bounds_of
+from barnabas.console.routes.inside import steer
+from barnabas.console.routes.transactions import _row
+from barnabas.console.sessions import IDLE_SECONDS_MAX, LIFE_SECONDS_MAX, Session
+
+NOBODY: Any = None
+
+
+def call(**body: Any) -> Call:
+    return Call(NOBODY, {}, {}, body)
+
+
+# --- bodies -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"), [(str, ""), (int, 0), (int, -1), (bool, False), (list, []), (dict, {"a": None})]
+)
+def test_a_field_of_a_body_is_of_its_type(kind: type, value: Any) -> None:
+    assert call(x=value).field("x", kind) == value
+    assert call(x=value).field("x", kind, "default") == value
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "named"),
+    [
+        (str, 1, "a text"),
+        (int, "1", "a whole number"),
+        (int, True, "a whole number"),
+        (int, 1.0, "a whole number"),
+        (bool, 1, "true or false"),
+        (list, {}, "an array"),
+    ],
+)
+def test_a_field_of_another_type_is_told(kind: type, value: Any, named: str) -> None:
+    for default in ((), (None,)):
+        with pytest.raises(ConsoleError, match=f"x: {named} expected") as refused:
+            call(x=value).field("x", kind, *default)
+        assert refused.value.status == 400
+
+
+@pytest.mark.parametrize("body", [{}, {"x": None}])
+def test_null_is_a_field_that_is_not_there(body: dict[str, Any]) -> None:
+    assert call(**body).field("x", int, -1) == -1
+    assert call(**body).field("x", str, None) is None
+    with pytest.raises(ConsoleError, match="the body lacks x"):
+        call(**body).field("x", str)
+
+
+# --- what is shown ----------------------------------------------------------------------------------------------------
+
+
+def test_a_rate_is_what_came_since_the_look_before_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(backends, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    client: Any = SimpleNamespace()
+    backend = Backend(client, NOBODY, ClientSettings(), NOBODY, None, "")
+
+    def look(at_s: float, total: int, topic: str = "t") -> float | None:
+        now[0] = at_s
+        return backend.rate(topic, total)
+
+    assert look(100.0, 1000) is None
+    assert look(100.0 + SAMPLE_SECONDS_MIN / 4, 2000) is None, "too soon to say"
+    assert look(102.0, 1010) == 5.0
+    assert look(102.5, 1015) == 6.0
+    assert look(104.0, 1050) == 20.0
+    assert look(106.0, 50) == 0.0, "the topic was made anew"
+    assert look(106.0, 7, "u") is None
+
+
+def test_connections_have_the_rate_at_which_their_requests_are_numbered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [10.0]
+    monkeypatch.setattr(own_broker, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(own_broker, "_described", lambda one: {"id": one.id})
+    request = SimpleNamespace(correlation_id=100)
+    connections = [
+        SimpleNamespace(id=1, info=SimpleNamespace(request=request)),
+        SimpleNamespace(id=2, info=SimpleNamespace(request=None)),
+    ]
+    own = OwnBroker(Lines())
+    running: Any = SimpleNamespace(connections=connections)
+    own.attach(running)
+
+    def rates(at_s: float, number: int) -> list[float | None]:
+        now[0], request.correlation_id = at_s, number
+        return [row.get("rate") for row in own.connections()]
+
+    assert rates(10.0, 100) == [None, None]
+    assert rates(12.0, 150) == [25.0, 0.0]
+    assert rates(12.1, 160) == [None, None], "too soon to say"
+    assert rates(14.1, 150) == [None, 0.0], "another client has the number"
+    own.attach(running)
+    assert rates(16.1, 200) == [None, None], "of a broker that has restarted nothing is known"
+
+
+def test_lines_of_the_log_are_told_once_and_the_newest_are_kept() -> None:
+    lines = Lines()
+    logger = logging.Logger("a.place")
+    logger.addHandler(lines)
+    for number in range(LINES_MAX + 5):
+        logger.warning("line %d", number)
+    found = lines.since(0)
+    assert [found[0]["text"], found[-1]["text"]] == ["line 5", f"line {LINES_MAX + 4}"]
+    assert lines.since(found[-1]["id"]) == []
+    assert lines.since(found[-3]["id"]) == found[-2:]
+    try:
+        raise ValueError("broken")
+    except ValueError:
+        logger.exception("x" * 2 * LINE_CHARS_MAX)
+        logger.exception("it is")
+    long, short = lines.since(found[-1]["id"])
+    assert len(long["text"]) == LINE_CHARS_MAX
+    assert (short["text"], short["level"], short["logger"]) == (
+        "it is (ValueError: broken)",
+        "error",
+        "a.place",
+    )
+
+
+OPEN_INFO = TransactionInfo("id", 7, 3, "Ongoing", 60_000, 1_000, 1, (("t", 0), ("u", 2)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("state", "started_at_ms", "age_ms"),
+    [
+        ("Ongoing", 1_000, 500),
+        ("PrepareAbort", 1_500, 0),
+        ("Ongoing", 2_000, 0),
+        ("Ongoing", 0, 1_500),
+        ("Ongoing", -1, None),
+        ("Empty", -1, None),
+        ("CompleteCommit", 1_000, None),
+    ],
+)
+def test_a_transaction_has_an_age_while_it_is_open(
+    state: str, started_at_ms: int, age_ms: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barnabas.console.routes.transactions.time.time_ns", lambda: 1_500 * 1_000_000)
+    info = TransactionInfo("id", 7, 3, state, 60_000, started_at_ms, 1, OPEN_INFO.partitions)
+    row = _row(ListedTransaction("id", 7, "Ongoing", 1), info)
+    assert (row["age_ms"], row["state"], row["partitions"]) == (age_ms, state, ["t-0", "u-2"])
+    assert (row["epoch"], row["timeout_ms"]) == (3, 60_000)
+    assert _row(ListedTransaction("id", 7, "Ongoing", 1), None)["state"] == "Ongoing"
+
+
+async def test_partitions_whose_ends_are_not_known_are_left_out_and_alone_they_are_an_error() -> None:
+    lost = ConnectionLostError("nobody leads it")
+    ends = {
+        ("t", 0): (OffsetAt(1, -1, 0), OffsetAt(9, -1, 0)),
+        ("t", 1): (lost, OffsetAt(9, -1, 0)),
+        ("t", 2): (OffsetAt(1, -1, 0), lost),
+    }
+
+    async def offsets(wanted: dict[Any, int], **_: bool) -> dict[Any, Any]:
+        return {place: ends[place][which != EARLIEST] for place, which in wanted.items()}
+
+    backend: Any = SimpleNamespace(admin=SimpleNamespace(offsets=offsets))
+    found = await bounds_of(backend, ends)
+    assert (found.first, found.next) == ({("t", 0): 1}, {("t", 0): 9})
+    for place in (("t", 1), ("t", 2)):
+        with pytest.raises(ClientError) as raised:
+            await bounds_of(backend, [place])
+        assert raised.value is lost
+
+
+# --- what is passed on ------------------------------------------------------------------------------------------------
+
+
+async def test_a_request_of_the_control_api_has_a_body_where_it_was_given_one() -> None:
+    asked: list[tuple[Any, ...]] = []
+
+    async def control(*given: Any) -> tuple[int, Any]:
+        asked.append(given)
+        return (404, {"error": "there is none"}) if given[1].endswith("/x") else (200, {"done": True})
+
+    backend: Any = SimpleNamespace(live=SimpleNamespace(control=control, views={"control"}))
+
+    async def steered(rest: str, **body: Any) -> Any:
+        return await steer(Call(backend, {"rest": rest}, {}, body))
+
+    assert await steered("clock") == {"done": True}
+    await steered("faults", method="PUT", rules=["a"])
+    await steered("snapshots/one/restore", method="POST", confirm="snapshots/one/restore")
+    assert asked == [
+        ("GET", "/v1/clock", {}, None),
+        ("PUT", "/v1/faults", {}, {"rules": ["a"]}),
+        ("POST", "/v1/snapshots/one/restore", {}, None),
+    ]
+    for rest, status in (("snapshots/one/restore", 409), ("faults/x", 404), ("elsewhere", 404)):
+        with pytest.raises(ConsoleError) as refused:
+            await steered(rest, method="POST")
+        assert refused.value.status == status
+
+
+# --- sessions, options ------------------------------------------------------------------------------------------------
+
+
+async def test_a_session_ends_when_nobody_uses_it_and_after_its_time(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    session = Session(NOBODY, "", ClientSettings(), "")
+    await trio.sleep(IDLE_SECONDS_MAX)
+    assert not session.is_over
+    await trio.sleep(1)
+    assert session.is_over
+    session.uses = 1
+    assert not session.is_over, "it is answered something that takes long"
+    await trio.sleep(LIFE_SECONDS_MAX)
+    assert session.is_over
+    session.uses, session.used_at = 0, trio.current_time()
+    assert session.is_over, "however much it is used"
+
+
+def test_the_options_of_the_console() -> None:
+    found = parser().parse_args([])
+    assert (found.registry, found.client_config, found.property, found.login) == ("", None, [], [])
+    assert (found.token_file, found.origin, found.log_level) == (None, [], "warning")
+    given = (
+        "--registry http://r -X a=b --property c=d --login PLAIN --token-file t --origin o --log-level info"
+    )
+    found = parser().parse_args([*given.split(), "--client-config", "f"])
+    assert (found.registry, found.client_config, found.property) == ("http://r", "f", ["a=b", "c=d"])
+    assert (found.login, found.token_file, found.origin, found.log_level) == (["PLAIN"], "t", ["o"], "info")
