@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -18,7 +19,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from barnabas.cli import main
-from barnabas.client import Endpoint
+from barnabas.client import ClientSettings, Endpoint
+from barnabas.commands import listening
 from barnabas.commands.findings import Findings
 from barnabas.commands.listening import judge_certificate
 from barnabas.commands.wellness import check_local_files
@@ -27,6 +29,7 @@ from barnabas.testing import KafkaBroker, start_thread
 from tests.support.systems import IS_BSD, linux_only
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
+TLS = ssl.create_default_context()
 
 
 def examined(capsys: pytest.CaptureFixture[str], *arguments: str, code: int) -> list[dict[str, Any]]:
@@ -75,6 +78,54 @@ def test_plaintext_against_tls_is_told(broker: KafkaBroker, capsys: pytest.Captu
     assert problems(capsys, broker.bootstrap, "--tls") == [
         ("protocol", "the port is plaintext, and the settings ask for TLS")
     ]
+
+
+@pytest.mark.parametrize(
+    ("speaks", "tls", "is_seen", "told"),
+    [
+        (listening.PLAINTEXT, None, True, [("ok", "Kafka over plaintext, as the settings ask")]),
+        (
+            listening.PLAINTEXT,
+            TLS,
+            False,
+            [("problem", "the port is plaintext, and the settings ask for TLS")],
+        ),
+        (listening.TLS, TLS, True, [("ok", "Kafka over TLS, as the settings ask")]),
+        (
+            listening.TLS,
+            None,
+            False,
+            [("problem", "the port speaks TLS, and the settings do not ask for it")],
+        ),
+        (listening.OTHER, None, False, [("problem", "what listens there speaks neither Kafka nor TLS")]),
+        (listening.OTHER, TLS, False, [("problem", "what listens there speaks neither Kafka nor TLS")]),
+    ],
+)
+async def test_what_a_port_speaks_is_held_against_the_settings(
+    speaks: str, tls: Any, is_seen: bool, told: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stand_in(name: str, answer: object) -> None:
+        async def answered(*_: object) -> object:
+            return answer
+
+        monkeypatch.setattr(listening, name, answered)
+
+    answers = {
+        "resolve": ["::1"],
+        "connect": ["::1"],
+        "spoken": speaks,
+        "peer_certificate": b"",
+        "_offered": ("PLAIN",),
+    }
+    for name, answer in answers.items():
+        stand_in(name, answer)
+    findings = Findings(lambda _: None)
+    seen = await listening.look_at(Endpoint("here", 1), ClientSettings(tls=tls), findings)
+    assert seen == (listening.Seen(speaks, ("PLAIN",)) if is_seen else None)
+    assert [(one.status, one.text) for one in findings.all] == told
+    for name in ("connect", "resolve"):
+        stand_in(name, [])
+        assert await listening.look_at(Endpoint("here", 1), ClientSettings(tls=tls), findings) is None
 
 
 def test_logins_that_do_not_fit_are_told(

@@ -17,6 +17,7 @@ from barnabas.commands import COMMANDS, profiles
 from barnabas.commands.completion import Everything
 from barnabas.commands.output import Output, Table, cell
 from barnabas.commands.program import Root
+from barnabas.commands.reference import page
 from barnabas.testing import KafkaBroker
 from barnabas.testing.running import import_path
 from compat.commands.rows import rows, table
@@ -228,6 +229,42 @@ def test_json_has_all_declared_keys_and_failures_are_the_exit_code(
 )  # fmt: skip
 def test_values_are_shown_to_people(name: str, value: object, text: str) -> None:
     assert cell(name, value) == text
+
+
+def test_tables_stand_apart_and_one_that_is_empty_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    rows, facts = (
+        Table("rows", {"a": "", "n": "", "error": ""}),
+        Table("facts", {"is_it": ""}, is_single=True),
+    )
+    output = Output(as_json=False)
+    output.show(rows, [{"a": "x", "n": 1}, {"a": "yy", "n": 10}], title="Some")
+    output.show(facts, [{"is_it": True}])
+    output.show(rows, [], title="None")
+    assert output.finish() == 0
+    output.show(rows, [{"a": "x", "error": "E"}])
+    assert output.finish() == 1
+    assert capsys.readouterr().out.split("\n") == [
+        "Some",
+        "A      N",
+        "x      1",
+        "yy    10",
+        "",
+        "IT     yes",
+        "",
+        "None",
+        "no rows",
+        "",
+        "A      N  ERROR",
+        "x      -  E",
+        "",
+    ]
+
+
+def test_the_page_of_commands_has_a_heading_for_each_below_that_of_its_group() -> None:
+    lines = page().splitlines()
+    for path in EVERY:
+        assert f"{'#' * min(len(path) + 1, 4)} barnabas {' '.join(path)}" in lines
+    assert "## barnabas topics" in lines
 
 
 # --- one place --------------------------------------------------------------------------------------------------

@@ -97,6 +97,17 @@ def test_members_are_removed(run: Commands, filled: KafkaBroker) -> None:
     with member(filled, "crowd"):
         _, err = run("groups", "remove-members", "crowd", "--member", "nobody", "--yes", code=1)
         assert "crowd has no member nobody" in err
+        _, err = run("groups", "remove-members", "crowd", "--member", "reader", "--yes", code=1)
+        assert "crowd has no member reader" in err, "that is how its client is called"
+        (one,) = run.rows("members", "groups", "describe", "crowd")
+        removed = run.rows(
+            "members", "groups", "remove-members", "crowd", "--member", one["member_id"], "--yes"
+        )
+        assert [(each["member_id"], each["outcome"]) for each in removed] == [(one["member_id"], "removed")]
+    with member(filled, "crowd", group_instance_id="first"):
+        (one,) = run.rows("members", "groups", "remove-members", "crowd", "--instance", "first", "--yes")
+        assert one["outcome"] == "removed"
+    with member(filled, "crowd"):
         (one,) = run.rows("members", "groups", "remove-members", "crowd", "--all", "--yes")
         assert one["outcome"] == "removed"
 
