@@ -1,0 +1,110 @@
+"""Security that listeners are given: logins with tokens, and certificates that take the place of others."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from barnabas.broker.sasl_offers import UNSECURED_TOKENS, sasl_offer
+from barnabas.broker.securing import channel_of
+from barnabas.config.listeners import ListenerSettings
+from barnabas.config.loading import BrokerConfig
+from barnabas.config.setting import SettingError
+from barnabas.security.sasl.mechanism import OAUTHBEARER
+from barnabas.serving.channel import LoginParts
+from tests.support.certificates import authority, signed
+
+PARTS: Any = LoginParts(
+    lambda: None, SimpleNamespace(threads=None, wall_clock_ms=lambda: 0, monotonic=lambda: 0.0), b""
+)  # type: ignore[arg-type, return-value]
+URL = "sasl.oauthbearer.jwks.endpoint.url"
+HANDLER = "listener.name.users.oauthbearer.sasl.server.callback.handler.class"
+
+
+def listener(protocol: str, **settings: str) -> ListenerSettings:
+    given = {name.replace("__", "."): text for name, text in settings.items()}
+    return ListenerSettings(BrokerConfig(given), "USERS", protocol)
+
+
+def tokens(settings: dict[str, str]) -> Any:
+    return sasl_offer(
+        listener("SASL_PLAINTEXT", **{"sasl.enabled.mechanisms": OAUTHBEARER, **settings}), PARTS
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (
+            {},
+            f"listener USERS offers OAUTHBEARER: set {URL} to where the keys that sign tokens are .*{HANDLER}=",
+        ),
+        ({URL: "ftp://keys.example"}, f"{URL}=ftp://keys.example: a URL of https, http or file"),
+        ({URL: "file:///no/such/keys"}, f"{URL}=file:///no/such/keys: .*No such file"),
+        ({f"listener.name.users.oauthbearer.{URL}": "x:y"}, f"listener.name.users.oauthbearer.{URL}=x:y"),
+    ],
+)
+def test_tokens_need_keys_that_can_be_had(settings: dict[str, str], said: str) -> None:
+    with pytest.raises(SettingError, match=said):
+        tokens(settings)
+
+
+def test_keys_in_a_file_are_read_at_the_start_and_those_of_a_server_with_the_first_token(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "keys.json"
+    path.write_text(json.dumps({"keys": []}))
+    for url in (path.as_uri(), "https://keys.example"):
+        assert list(tokens({URL: url}).mechanisms) == [OAUTHBEARER]
+
+
+def test_tokens_without_a_signature_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert list(tokens({HANDLER: UNSECURED_TOKENS}).mechanisms) == [OAUTHBEARER]
+    assert "listener USERS takes tokens without a signature" in caplog.text
+
+
+def tls(name: str, host: str = "localhost", **more: str) -> ListenerSettings:
+    owner = signed({"CN": name}, authority(), host=host)
+    return listener(
+        "SSL",
+        **{
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.key": owner.key_pem,
+            "ssl.keystore.certificate.chain": owner.pem + authority().pem,
+            **more,
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("new", "host", "setting", "said"),
+    [
+        ("other", "localhost", "ssl.allow.dn.changes", "is for CN=broker, the new one for CN=other"),
+        ("broker", "elsewhere", "ssl.allow.san.changes", "lacks DNSName localhost"),
+    ],
+)
+def test_a_certificate_for_somebody_else_takes_the_place_only_where_that_is_allowed(
+    new: str, host: str, setting: str, said: str
+) -> None:
+    before = channel_of(tls("broker"), PARTS).tls
+    assert before is not None
+    with pytest.raises(SettingError, match=f"listener USERS: .*{said}.*{setting}=true"):
+        channel_of(tls(new, host), PARTS, before)
+    changed = channel_of(tls(new, host, **{setting: "true"}), PARTS, before).tls
+    assert changed is not None
+    assert changed.certificate != before.certificate
+    assert channel_of(tls(new, host), PARTS).tls is not None, "at a start there is none before"
+
+
+def test_a_renewed_certificate_takes_the_place_of_the_old_one() -> None:
+    before = channel_of(tls("broker"), PARTS).tls
+    after = channel_of(tls("broker"), PARTS, before).tls
+    assert before is not None
+    assert after is not None
+    assert after.certificate != before.certificate

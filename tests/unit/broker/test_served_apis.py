@@ -1,0 +1,58 @@
+"""APIs that a broker answers now: before it knows its cluster, and where a feature is off."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from barnabas.broker.handlers import Handlers
+from barnabas.errors import RequestError
+from barnabas.serving import apis
+from barnabas.wire.generated.errors import ErrorCode
+
+WITH_FEATURE = [api for api in apis.BY_KEY.values() if api.feature]
+NOBODY_ASKS: Any = SimpleNamespace(asks_authorizer=False)
+
+
+def handlers(
+    *, features: Any = None, release: bool = True, brokers: Any = (1,), membership: Any = None
+) -> Handlers:
+    image = SimpleNamespace(features=features, controller_id=1, brokers=brokers)
+    services: Any = SimpleNamespace(
+        metadata=SimpleNamespace(image=image), broker_id=1, membership=membership,
+        release=SimpleNamespace(has=lambda _: release),
+    )  # fmt: skip
+    return Handlers(services)
+
+
+@pytest.mark.parametrize("api", WITH_FEATURE, ids=lambda api: api.name)
+@pytest.mark.parametrize(
+    ("level", "release", "is_on"),
+    [(1, False, True), (0, True, False), (..., True, False), (None, True, True), (None, False, False)],
+)
+def test_a_feature_is_on_in_the_cluster_or_where_that_has_none_in_the_release(
+    api: apis.Api, level: Any, release: bool, is_on: bool
+) -> None:
+    levels = None if level is None else {} if level is ... else {api.feature: level}
+    made = handlers(features=levels, release=release)
+    if is_on:
+        made.check(api, NOBODY_ASKS, None)
+        return
+    with pytest.raises(RequestError, match=f"{api.feature} is 0") as refused:
+        made.check(api, NOBODY_ASKS, None)
+    assert refused.value.code == ErrorCode.UNSUPPORTED_VERSION
+
+
+@pytest.mark.parametrize("api", apis.BY_KEY.values(), ids=lambda api: api.name)
+def test_before_a_broker_knows_its_cluster_it_answers_other_brokers_and_little_else(api: apis.Api) -> None:
+    is_early = api.member_only or api.key in apis.SERVED_EARLY
+    assert handlers(membership=..., brokers=()).is_served(api) is is_early
+    assert handlers(membership=..., brokers=(1,)).is_served(api), "it knows it"
+    assert handlers(membership=None, brokers=()).is_served(api), "it is alone"
+
+
+def test_what_is_served_early_needs_no_cluster() -> None:
+    assert {apis.BY_KEY[key].name for key in apis.SERVED_EARLY} >= {"ApiVersions"}
+    assert not {"Metadata", "Produce", "Fetch"} & {apis.BY_KEY[key].name for key in apis.SERVED_EARLY}
