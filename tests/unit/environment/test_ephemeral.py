@@ -116,6 +116,22 @@ def test_a_directory_of_a_program_that_handles_signals_itself_leaves_them_to_it(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("make", [ephemeral_directory, owned_directory])
+def test_no_descriptor_stays_open(make, tmp_path, signals, monkeypatch) -> None:
+    (tmp_path / f"{PREFIX}left").mkdir()
+    opened, closed = [], []
+    real_open, real_close = os.open, os.close
+    monkeypatch.setattr(
+        os, "open", lambda *given, **more: opened.append(real_open(*given, **more)) or opened[-1]
+    )
+    monkeypatch.setattr(os, "close", lambda one: closed.append(one) or real_close(one))
+    with make(str(tmp_path)):
+        pass
+    monkeypatch.undo()
+    assert len(opened) >= 2
+    assert sorted(opened) == sorted(one for one in closed if one in opened)
+
+
 def test_a_signal_that_is_ignored_stays_ignored(tmp_path, signals) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:

@@ -114,8 +114,9 @@ def test_what_somebody_has_asked_for_is_written_in_full(output: Output) -> None:
     assert len(output.lines) == 10 * LINES_MAX
 
 
-def test_every_offset_that_a_damaged_log_has_lost_is_written() -> None:
-    output = Output("barnabas.log.damage")
+@pytest.mark.parametrize("name", ["barnabas.log.damage", "barnabas.log"])
+def test_every_offset_that_a_damaged_log_has_lost_is_written(name: str) -> None:
+    output = Output(name)
     for n in range(2 * LINES_MAX):
         output.log.error("lost offset %d", n)
     assert len(output.lines) == 2 * LINES_MAX
@@ -124,7 +125,7 @@ def test_every_offset_that_a_damaged_log_has_lost_is_written() -> None:
 def test_the_middle_of_a_very_long_line_is_left_out(output: Output) -> None:
     output.log.warning("from client %r to the end", "x" * 32_767)
     (line,) = output.lines
-    assert len(line) < LINE_CHARS_MAX + 100
+    assert LINE_CHARS_MAX <= len(line) < LINE_CHARS_MAX + 100
     assert line.startswith("WARNING from client 'xxx")
     assert line.endswith("xxx' to the end")
 
@@ -135,9 +136,32 @@ def test_a_traceback_keeps_its_beginning_and_its_error(output: Output) -> None:
     except ValueError:
         output.log.exception("our mistake")
     text = "\n".join(output.lines)
-    assert len(text) < TRACEBACK_CHARS_MAX + 100
+    assert TRACEBACK_CHARS_MAX <= len(text) < TRACEBACK_CHARS_MAX + 100
     assert text.startswith("ERROR our mistake\nTraceback")
     assert text.endswith("y is too long")
+
+
+@pytest.mark.parametrize("name", ["barnabas.logs", "barnabas", "x.barnabas.log"])
+def test_places_of_similar_names_are_limited(name: str) -> None:
+    output = Output(name)
+    for n in range(2 * LINES_MAX):
+        output.log.error("it is %d", n)
+    assert len(output.lines) == LINES_MAX + 1
+
+
+def test_a_line_and_a_traceback_of_the_largest_size_are_whole(output: Output) -> None:
+    output.log.warning("x" * (LINE_CHARS_MAX - len("WARNING ")))
+    output.log.warning("x" * (LINE_CHARS_MAX - len("WARNING ") + 1))
+    whole, cut = output.lines
+    assert len(whole) == LINE_CHARS_MAX
+    assert " ... 1 characters ... " in cut
+
+
+def test_without_a_stream_lines_go_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    handler = LimitedHandler()
+    handler.handle(logging.LogRecord("x", logging.ERROR, "file", 1, "said", (), None))
+    handler.close()
+    assert capsys.readouterr() == ("", "said\n")
 
 
 def test_a_process_that_has_begun_its_log_is_limited_to_its_end() -> None:
