@@ -2,7 +2,8 @@
 
 The rule: every step after which a crash could leave something half done has a point here, in the order of a commit.
 Nothing happens unless BARNABAS_FAULT names a point; then the process that comes to it kills itself, once per marker
-directory (BARNABAS_FAULT_ONCE), since whoever takes over passes the same point again.
+directory (BARNABAS_FAULT_ONCE), since whoever takes over passes the same point again. BARNABAS_FAULT_SIGNAL is
+another signal than SIGKILL: SIGSTOP makes a process that goes on when others have done its work.
 """
 
 from __future__ import annotations
@@ -27,11 +28,16 @@ POINTS = {
     "iceberg.after_commit": "driver: the snapshot counts too, nobody knows of it yet",
     "compact.before_commit": "driver: compacted files are there, the manifest still names the old ones",
     "compact.after_commit": "driver: the manifest names the new files, the old ones are still there",
+    "mirror.after_topics": "driver: topics of the target are made or grown, nobody waits for them yet",
     "mirror.after_plan": "driver: it is known what the target lacks",
-    "mirror.after_resume": "worker: the target's tail was read, nothing is on its way",
+    "mirror.after_fence": "worker: earlier mirrors of a partition are shut out, its position was not asked for yet",
+    "mirror.after_resume": "worker: the position is known, nothing is on its way",
     "mirror.after_block": "worker: records are on their way, none was waited for",
-    "mirror.after_flush": "worker: all records have arrived, nobody knows of it yet",
+    "mirror.before_commit": "worker: all records of a transaction have arrived, it is open",
+    "mirror.after_commit": "worker: records and position are committed, nobody knows of it yet",
     "mirror.after_tasks": "driver: all is there, nobody knows of it yet",
+    "mirror.before_groups": "driver: offsets of a group are translated, not committed",
+    "mirror.after_groups": "driver: offsets of a group are committed, nobody knows of it yet",
 }
 
 
@@ -46,4 +52,4 @@ def point(name: str) -> None:
             os.close(os.open(os.path.join(once, name), os.O_CREAT | os.O_EXCL))
         except FileExistsError:
             return
-    os.kill(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.Signals[os.environ.get("BARNABAS_FAULT_SIGNAL", "SIGKILL")])

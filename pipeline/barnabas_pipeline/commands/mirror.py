@@ -1,4 +1,4 @@
-"""mirror: from a topic of one cluster to a topic of another.
+"""mirror: from topics of one cluster or several to topics of another.
 
 The rule: see `commands`.
 """
@@ -6,37 +6,234 @@ The rule: see `commands`.
 from __future__ import annotations
 
 import argparse
+import json
+import re
+import signal
 from dataclasses import asdict
 from typing import Any
 
 from barnabas_pipeline.commands import common
-from barnabas_pipeline.errors import EXIT_DONE
-from barnabas_pipeline.log.model import READ_UNCOMMITTED, LogOptions
+from barnabas_pipeline.errors import EXIT_DATA_LOSS, EXIT_USAGE, UsageError
 from barnabas_pipeline.progress import summarize
+
+ONCE = "once"
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def add_mirror(parser: argparse.ArgumentParser) -> None:
     """Options of mirror."""
-    common.add_log(parser)
-    parser.add_argument("--to-bootstrap", required=True, metavar="HOST:PORT,...")
-    parser.add_argument("--to-topic", metavar="NAME", help="default: the same name")
-    parser.add_argument(
-        "--to-client", action="append", default=[], metavar="NAME=VALUE", help="producer setting"
+    group = parser.add_argument_group("sources")
+    group.add_argument(
+        "--topic",
+        action="append",
+        required=True,
+        metavar="NAME|REGEX,...",
+        help="what cannot be a name is a regular expression for whole names",
+    )
+    group.add_argument("--exclude", action="append", default=[], metavar="REGEX", help="but not these")
+    group.add_argument("--bootstrap", default="", metavar="HOST:PORT,...", help="the one source")
+    group.add_argument(
+        "--log-dir", action="append", default=[], metavar="DIR", help="or a broker's log dirs: named topics"
+    )
+    group.add_argument(
+        "--client", action="append", default=[], metavar="NAME=VALUE", help="Kafka client setting"
+    )
+    group.add_argument(
+        "--source",
+        action="append",
+        default=[],
+        metavar="SOURCE=HOST:PORT,...",
+        help="a source with a name; as many as there are",
+    )
+    group.add_argument(
+        "--source-client",
+        action="append",
+        default=[],
+        metavar="SOURCE:NAME=VALUE",
+        help="client setting of one of them",
+    )
+    _add_target(parser)
+    group = parser.add_argument_group("rounds")
+    group.add_argument(
+        "--trigger",
+        default=ONCE,
+        metavar="once|available|'5 seconds'",
+        help="what is there now; or in rounds, with this interval, until interrupted",
+    )
+    group.add_argument("--offsets-per-round-max", type=int, metavar="N")
+    group.add_argument(
+        "--on-data-loss",
+        choices=("fail", "record"),
+        default="fail",
+        help="record: report what is gone, and go on",
     )
     common.add_spark(parser)
 
 
-def run_mirror(args: Any) -> int:
-    """Mirror what is there now."""
-    from barnabas_pipeline.jobs.mirror import mirror
-
-    target = LogOptions(
-        topic=args.to_topic or args.topic,
-        bootstrap=args.to_bootstrap,
-        isolation=READ_UNCOMMITTED,
-        client=tuple(sorted(common.pairs(args.to_client).items())),
+def _add_target(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("target")
+    group.add_argument("--to-bootstrap", required=True, metavar="HOST:PORT,...")
+    group.add_argument(
+        "--to-client", action="append", default=[], metavar="NAME=VALUE", help="client or producer setting"
     )
-    source = common.log_options(args)
-    spark = common.spark_session(args, f"mirror {args.topic}")
-    summarize("mirror", asdict(mirror(spark, source, target)), as_json=args.json)
-    return EXIT_DONE
+    group.add_argument("--to-topic", metavar="NAME", help="of one topic; default: the same name")
+    group.add_argument(
+        "--rename", metavar="PATTERN", help="of names, e.g. '{source}.{topic}'; default: {topic}"
+    )
+    group.add_argument(
+        "--no-create", action="store_true", help="make no topics, and add no partitions to them"
+    )
+    group.add_argument(
+        "--replication-factor",
+        type=int,
+        default=-1,
+        metavar="N",
+        help="of topics that are made; default: the target's",
+    )
+    group.add_argument(
+        "--sync-configs", action="store_true", help="in each round, set topics as the source's"
+    )
+    group.add_argument(
+        "--shared", action="store_true", help="the topics may have records of others than mirrors"
+    )
+    group.add_argument(
+        "--groups", default="", metavar="REGEX", help="translate what these groups have committed"
+    )
+    group.add_argument(
+        "--groups-back", action="store_true", help="also where they are further in the target already"
+    )
+
+
+def mirror_options(args: Any) -> Any:
+    """The mirror that the options describe. Raises UsageError."""
+    from barnabas_pipeline.jobs.mirror.model import OFFSETS_PER_ROUND_MAX, Cluster, MirrorOptions
+    from barnabas_pipeline.jobs.mirror.naming import compile_pattern, parse_choice
+
+    choice = parse_choice(args.topic, args.exclude)
+    if args.to_topic and args.rename:
+        raise UsageError("--to-topic and --rename exclude each other")
+    if args.log_dir and choice.patterns:
+        raise UsageError("topics of log dirs are given by their names")
+    if args.groups:
+        compile_pattern(args.groups)
+        if args.log_dir:
+            raise UsageError("log dirs have no groups")
+    sources = _sources(args)
+    rename = args.to_topic or args.rename or "{topic}"
+    if "{source}" in rename and not all(one.name for one in sources):
+        raise UsageError("{source} needs a source with a name: --source NAME=HOST:PORT")
+    return MirrorOptions(
+        sources,
+        Cluster("", args.to_bootstrap, tuple(sorted(common.pairs(args.to_client).items()))),
+        choice,
+        rename=rename,
+        creates_topics=not args.no_create,
+        replication_factor=args.replication_factor,
+        syncs_configs=args.sync_configs,
+        groups=args.groups,
+        moves_groups_back=args.groups_back,
+        shares_topics=args.shared,
+        on_data_loss=args.on_data_loss,
+        offsets_per_round_max=args.offsets_per_round_max or OFFSETS_PER_ROUND_MAX,
+    )
+
+
+def _sources(args: Any) -> tuple[Any, ...]:
+    from barnabas_pipeline.jobs.mirror.model import Cluster
+
+    common_settings = common.pairs(args.client)
+    named = common.pairs(args.source)
+    if len(named) < len(args.source):
+        raise UsageError("two sources have the same name")
+    if bool(named) + bool(args.bootstrap) + bool(args.log_dir) != 1:
+        raise UsageError("give --bootstrap, --source or --log-dir")
+    if not named:
+        return (Cluster("", args.bootstrap, tuple(sorted(common_settings.items())), tuple(args.log_dir)),)
+    own: dict[str, list[str]] = {name: [] for name in named}
+    for row in args.source_client:
+        name, _, setting = row.partition(":")
+        if name not in own:
+            raise UsageError(f"{row!r} is not SOURCE:NAME=VALUE with one of {', '.join(named)}")
+        own[name].append(setting)
+    for name in named:
+        if not _NAME.fullmatch(name):
+            raise UsageError(f"{name!r} cannot be a part of a topic's name")
+    return tuple(
+        Cluster(name, bootstrap, tuple(sorted((common_settings | common.pairs(own[name])).items())))
+        for name, bootstrap in named.items()
+    )
+
+
+def run_mirror(args: Any) -> int:
+    """Mirror once, or in rounds until they end or are interrupted; the exit code is that of the newest round."""
+    from barnabas_pipeline.jobs.follow import parse_trigger
+    from barnabas_pipeline.jobs.mirror.rounds import Mirror
+
+    options = mirror_options(args)
+    if args.trigger != ONCE:
+        parse_trigger(args.trigger)
+    is_in_rounds = args.trigger not in (ONCE, "available")
+    spark = common.spark_session(args, "mirror")
+    one = Mirror(
+        spark, options, _Reporter(as_json=args.json) if is_in_rounds else lambda _round, _seconds: None
+    )
+    try:
+        if is_in_rounds:
+            _stop_after_the_round(one)
+        summary = one.run(args.trigger)
+    finally:
+        one.close()
+    if one.exit_code in (EXIT_USAGE, EXIT_DATA_LOSS) and not is_in_rounds:
+        from barnabas_pipeline.jobs.mirror.rounds import raise_worst
+
+        if not summary.topics or len(one.failures) == 1:
+            raise_worst(one)
+    summarize("mirror", asdict(summary), as_json=args.json)
+    return one.exit_code
+
+
+def _stop_after_the_round(one: Any) -> None:
+    """Let the first SIGINT or SIGTERM end the mirror after its round, and the second at once."""
+
+    def stop(number: int, _frame: Any) -> None:
+        signal.signal(number, signal.default_int_handler)
+        one.stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+
+
+class _Reporter:
+    """Prints a line for each round that did something, or in which something else failed than before."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._round = 0
+        self._failures: list[str] = []
+
+    def __call__(self, done: Any, seconds: float) -> None:
+        """Report a round."""
+        self._round += 1
+        moved = done.mirrored or done.skipped_loops or done.created_topics or done.added_partitions
+        if not (moved or done.groups_committed or done.changed_settings or done.lost) and (
+            done.failures == self._failures
+        ):
+            return
+        if self._as_json:
+            facts = asdict(done) | {"round": self._round, "seconds": round(seconds, 3)}
+            print(json.dumps({"job": "mirror", **facts}), flush=True)
+        else:
+            text = (
+                f"round {self._round}: {done.mirrored:,} records of {done.topics} topics in {seconds:.1f} s"
+            )
+            extra = {
+                "made": done.created_topics,
+                "partitions added": done.added_partitions,
+                "loops skipped": done.skipped_loops,
+                "offsets of groups": done.groups_committed,
+                "behind": done.behind,
+            }
+            print(text + "".join(f", {count:,} {name}" for name, count in extra.items() if count), flush=True)
+            for failure in done.failures if done.failures != self._failures else ():
+                print(f"  failed: {failure}", flush=True)
+        self._failures = done.failures

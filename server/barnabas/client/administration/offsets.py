@@ -65,14 +65,20 @@ class Offsets(Base):
         return dict(sorted(offsets.items()))
 
     async def commit_offsets(
-        self, group_id: str, offsets: Mapping[TopicPartition, int]
+        self, group_id: str, offsets: Mapping[TopicPartition, int | CommittedOffset]
     ) -> dict[TopicPartition, Outcome]:
-        """Commit offsets for a group that has no members, or none yet."""
+        """Commit offsets, with the metadata that they may have, for a group that has no members, or none yet."""
         from barnabas.wire.generated.offset_commit import OffsetCommitRequest as Request
 
         request = Request(group_id)
         for topic, numbers in by_topic(offsets).items():
-            partitions = [Request.OffsetCommitRequestPartition(one, offsets[topic, one]) for one in numbers]
+            partitions = []
+            for one in numbers:
+                wanted = offsets[topic, one]
+                given = CommittedOffset(wanted) if isinstance(wanted, int) else wanted
+                partitions.append(
+                    Request.OffsetCommitRequestPartition(one, given.offset, committed_metadata=given.metadata)
+                )
             request.topics.append(Request.OffsetCommitRequestTopic(topic, partitions=partitions))
         response = await self.client.ask_coordinator(
             group_id, request, error_of=_first_partition, version_max=_OFFSET_COMMIT_MAX

@@ -1,0 +1,76 @@
+"""Records of a range, as they are: keys, values and headers to the byte.
+
+The rule: a record that cannot be read ends the range with an error, after all those before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from barnabas.records.any_magic import iter_any_records
+from barnabas.records.batch import check_crc, read_any_header
+from barnabas.records.errors import RecordsError
+from barnabas.records.record import Record
+from barnabas_pipeline.errors import IncompleteError
+from barnabas_pipeline.jobs.mirror.model import HEADER, Coordinates, parse_coordinates
+from barnabas_pipeline.log.model import CorruptSpan, Log, OffsetRange
+
+RECORDS_PER_BLOCK = 500
+MAGIC_WITH_CONTROL = 2
+
+
+@dataclass(slots=True)
+class Counts:
+    """Counts of what is no record for readers."""
+
+    control: int = 0
+
+
+def read_blocks(log: Log, wanted: OffsetRange, counts: Counts | None = None) -> Iterator[list[Record]]:
+    """Yield the records that consumers see, in order, some at a time. Raises IncompleteError, DataLossError."""
+    block: list[Record] = []
+    try:
+        for record in read_records(log, wanted, counts):
+            block.append(record)
+            if len(block) >= RECORDS_PER_BLOCK:
+                yield block
+                block = []
+    except IncompleteError:
+        yield block
+        raise
+    yield block
+
+
+def read_records(log: Log, wanted: OffsetRange, counts: Counts | None = None) -> Iterator[Record]:
+    """Yield the records that consumers see, in order. Raises IncompleteError, DataLossError."""
+    for item in log.read(wanted):
+        if isinstance(item, CorruptSpan):
+            raise _damaged(log, wanted, item.start, item.detail)
+        header = read_any_header(item.data)
+        if header.magic >= MAGIC_WITH_CONTROL:
+            if not check_crc(item.data, 0, header):
+                raise _damaged(log, wanted, header.base_offset, "the checksum is wrong")
+            if header.is_control:
+                if counts is not None:
+                    counts.control += header.records_count
+                continue
+        if item.aborted:
+            continue
+        try:
+            for record in iter_any_records(item.data):
+                if wanted.start <= record.offset < wanted.end:
+                    yield record
+        except RecordsError as error:
+            raise _damaged(log, wanted, header.base_offset, error.message) from None
+
+
+def _damaged(log: Log, wanted: OffsetRange, offset: int, detail: str) -> IncompleteError:
+    topic = getattr(log, "options").topic  # noqa: B009  # of both transports
+    return IncompleteError(f"{topic}-{wanted.partition} is damaged at {offset}: {detail}")
+
+
+def coordinates_of(record: Record) -> list[Coordinates]:
+    """Return the coordinates that a record has in the clusters that it was mirrored from, the newest last."""
+    found = (parse_coordinates(value) for name, value in record.headers if name == HEADER)
+    return [one for one in found if one is not None]

@@ -1,0 +1,155 @@
+"""Resuming: how far the mirror of a partition has come, as the target says.
+
+The rule: what a transaction has committed in the group of positions counts; it is there with the records of that
+transaction, or not at all. Where there is nothing (an offset expires, an older mirror wrote none), the newest source
+header of the target counts.
+"""
+
+from __future__ import annotations
+
+import time
+
+import trio
+
+from barnabas.client import Client
+from barnabas.client.errors import ResponseError, check
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.offset_fetch import OffsetFetchRequest
+from barnabas_pipeline.errors import DataLossError, NoTopicError, UsageError
+from barnabas_pipeline.jobs.mirror.model import (
+    RECORD,
+    Coordinates,
+    Part,
+    PartResult,
+    check_identity,
+    check_position,
+)
+from barnabas_pipeline.jobs.mirror.reading import coordinates_of, read_records
+from barnabas_pipeline.log.model import Bounds, Log, OffsetRange
+from barnabas_pipeline.log.transports import open_log
+
+TAIL_OFFSETS = 100
+NEW_TOPIC_SECONDS_MAX = 10.0
+"""For how long a broker may not have heard of a topic that was made just now."""
+NEW_TOPIC_POLL_SECONDS = 0.1
+_OFFSET_FETCH, _OFFSET_FETCH_MAX, _MANY_GROUPS_SINCE = 9, 9, 8
+
+
+async def resume(client: Client, part: Part, result: PartResult) -> tuple[int, bool]:
+    """Return the next source offset that the target lacks, and whether the group of positions says so.
+
+    To be asked for when no other mirror can write any more. Raises DataLossError; what `on_data_loss` has recorded instead
+    is put into `result`.
+    """
+    committed = found = await committed_position(client, part)
+    if found is None:
+        found = await trio.to_thread.run_sync(_newest_header, part)
+    if found is None:
+        return part.bound.start, False
+    try:
+        check_identity(part.place, part.source.topic, found)
+        check_position(part.place, part.source.topic, found.offset, part.bound)
+    except DataLossError as loss:
+        if part.on_data_loss != RECORD:
+            raise
+        result.lost = str(loss)
+        same = (found.cluster_id, found.topic_id) == (part.place.cluster_id, part.place.topic_id)
+        is_shorter = same and found.offset > part.bound.high_watermark
+        return part.bound.end if is_shorter else part.bound.start, False
+    return found.offset, committed is not None
+
+
+async def committed_position(client: Client, part: Part) -> Coordinates | None:
+    """Return the position that the group keeps, with the offset of what comes next. Raises ClientError."""
+    place = part.place
+    doing = f"asking for the position of {part}"
+
+    async def ask() -> Coordinates | None:
+        connection = await client.broker(await client.coordinator(part.group))
+        version = connection.version_of(_OFFSET_FETCH, _OFFSET_FETCH_MAX)
+        if version >= _MANY_GROUPS_SINCE:
+            topics = [
+                OffsetFetchRequest.OffsetFetchRequestTopics(place.target, partition_indexes=[place.partition])
+            ]
+            request = OffsetFetchRequest(
+                groups=[OffsetFetchRequest.OffsetFetchRequestGroup(part.group, topics=topics)]
+            )
+            response = await connection.ask(request, version=version)
+            answer = response.groups[0]
+        else:
+            single = OffsetFetchRequest.OffsetFetchRequestTopic(place.target, [place.partition])
+            answer = await connection.ask(OffsetFetchRequest(part.group, [single]), version=version)
+        if answer.error_code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):
+            client.forget_coordinator(part.group)
+        check(answer.error_code, doing)
+        for one in (one for topic in answer.topics for one in topic.partitions):
+            check(one.error_code, doing)
+            found = place.parse_position(one.metadata or "") if one.committed_offset >= 0 else None
+            if found is not None:
+                return found
+        return None
+
+    try:
+        return await client.retrying(ask)
+    except ResponseError as error:
+        if error.code == ErrorCode.GROUP_ID_NOT_FOUND:
+            return None
+        raise
+
+
+def _newest_header(part: Part) -> Coordinates | None:
+    """Look for the newest record of this mirror in the target. Raises UsageError, DataLossError."""
+    log, bounds = _open_target(part)
+    try:
+        return newest_header(log, part, bounds[part.place.partition])
+    finally:
+        log.close()
+
+
+def _open_target(part: Part) -> tuple[Log, dict[int, Bounds]]:
+    deadline = time.monotonic() + NEW_TOPIC_SECONDS_MAX
+    while True:
+        log = open_log(part.target)
+        try:
+            bounds = log.bounds()
+            if part.place.partition in bounds or time.monotonic() > deadline:
+                return log, bounds
+        except NoTopicError:
+            if time.monotonic() > deadline:
+                log.close()
+                raise
+        log.close()
+        time.sleep(NEW_TOPIC_POLL_SECONDS)
+
+
+def newest_header(log: Log, part: Part, there: Bounds) -> Coordinates | None:
+    """Look from the end, in ranges that double; where the topic is not shared, the newest record decides."""
+    end, size = there.end, TAIL_OFFSETS
+    while end > there.start:
+        start = max(there.start, end - size)
+        newest = None
+        seen = False
+        for record in read_records(log, OffsetRange(part.place.partition, start, end)):
+            seen = True
+            mine = [one for one in coordinates_of(record)[-1:] if _is_mine(part, one)]
+            newest = mine[0] if mine else (newest if part.shares_topics else None)
+        if newest is not None:
+            return newest._replace(offset=newest.offset + 1)
+        if seen and not part.shares_topics:
+            raise UsageError(
+                f"{part.place.target}-{part.place.partition} ends with records that are not from a mirror; "
+                "--shared lets the topic have those too"
+            )
+        end, size = start, size * 2
+    return None
+
+
+def _is_mine(part: Part, one: Coordinates) -> bool:
+    """Say whether coordinates are of this mirror; in a topic of its own those of any are, and are checked afterwards."""
+    if not part.shares_topics:
+        return one.partition == part.place.partition
+    return (one.cluster_id, one.topic_id, one.partition) == (
+        part.place.cluster_id,
+        part.place.topic_id,
+        part.place.partition,
+    )

@@ -1,0 +1,386 @@
+"""Rounds of a mirror: what is new in all topics is copied by one Spark job, then the next round begins.
+
+The rule: a round asks both sides where they are, and needs nothing of the one before. What fails is a cluster, a topic
+or a partition; the others go on.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from barnabas.client import ClientError
+from barnabas.wire.topic_partitions import TopicPartition
+from barnabas_pipeline import faults
+from barnabas_pipeline.errors import (
+    EXIT_DATA_LOSS,
+    EXIT_DONE,
+    EXIT_INCOMPLETE,
+    EXIT_USAGE,
+    DataLossError,
+    IncompleteError,
+    NoTopicError,
+    PipelineError,
+    UsageError,
+)
+from barnabas_pipeline.jobs.follow import IDLE_SECONDS, parse_trigger
+from barnabas_pipeline.jobs.load import unwrap
+from barnabas_pipeline.jobs.mirror.copying import copy_in_task
+from barnabas_pipeline.jobs.mirror.groups import Groups, Mirrored
+from barnabas_pipeline.jobs.mirror.model import (
+    GROUP_PREFIX,
+    RECORD,
+    Cluster,
+    Failure,
+    MirrorOptions,
+    MirrorSummary,
+    Part,
+    Place,
+    check_identity,
+    check_position,
+)
+from barnabas_pipeline.jobs.mirror.naming import check_rename, choose, target_name
+from barnabas_pipeline.jobs.mirror.site import Site, Source, Topic, open_source
+from barnabas_pipeline.jobs.mirror.topics import TargetTopics
+from barnabas_pipeline.log.model import Bounds, OffsetRange
+from barnabas_pipeline.log.planning import shorten
+
+ONCE = "once"
+Progress = Callable[[MirrorSummary, float], None]
+
+
+@dataclass(slots=True)
+class Stream:
+    """A topic of a source, and its topic in the target."""
+
+    source: Source
+    cluster: Cluster
+    topic: Topic
+    target: str
+    there: Topic | None = None
+
+    def __str__(self) -> str:
+        return f"{self.cluster}: {self.topic.name}"
+
+
+@dataclass(slots=True)
+class _Round:
+    summary: MirrorSummary = field(default_factory=lambda: MirrorSummary(rounds=1))
+    failures: list[Failure] = field(default_factory=list)
+    streams: list[Stream] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
+    positions: dict[Place, int] = field(default_factory=dict)
+    behind: int = 0
+
+    def fail(self, where: object, error: Exception) -> None:
+        self.failures.append(Failure.of(str(where), error))
+
+
+class Mirror:
+    """A mirror of some clusters into one. Lifecycle: `run` once, then `close`; `stop` ends it after the round."""
+
+    def __init__(
+        self, spark: Any, options: MirrorOptions, progress: Progress = lambda _round, _seconds: None
+    ) -> None:
+        """Raises UsageError for options that cannot work."""
+        if options.target.log_dirs:
+            raise UsageError("the target of a mirror is a cluster, not a directory")
+        check_rename(options.rename, options.choice, len(options.sources))
+        for name in options.choice.names:
+            target_name(options.rename, options.sources[0].name, name)
+        self.summary = MirrorSummary()
+        self.failures: list[Failure] = []
+        """Those of the newest round."""
+        self._spark = spark
+        self._options = options
+        self._progress = progress
+        self._stopping = threading.Event()
+        self._target = Site(options.target)
+        self._sources = [(one, open_source(one, options.choice.names)) for one in options.sources]
+        self._topics = TargetTopics(self._target, options)
+        self._groups = Groups(self._target, options)
+        self._ends: dict[tuple[str, str, int], int] = {}
+        """Where partitions ended when `available` began, by cluster id, topic id and number."""
+
+    # --- running --------------------------------------------------------------------------------------------
+
+    def run(self, trigger: str = ONCE) -> MirrorSummary:
+        """Mirror once, until what is there is mirrored (`available`), or in rounds until it is stopped."""
+        interval = None if trigger == ONCE else parse_trigger(trigger)
+        ends_by_itself = interval is None
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            done = self._round(is_bounded=ends_by_itself)
+            self._note(done)
+            self._progress(done.summary, time.monotonic() - began)
+            if ends_by_itself and (not done.behind or not done.summary.mirrored):
+                break
+            if not ends_by_itself:
+                idle = 0 if done.summary.mirrored else IDLE_SECONDS
+                self._stopping.wait(max(interval or 0, idle) - (time.monotonic() - began))
+        return self.summary
+
+    def stop(self) -> None:
+        """Begin no other round."""
+        self._stopping.set()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._target.close()
+        for _, source in self._sources:
+            source.close()
+
+    @property
+    def exit_code(self) -> int:
+        """Return that of the worst failure of the newest round; wrong options count if they were all there was."""
+        codes = {one.exit_code for one in self.failures}
+        if EXIT_DATA_LOSS in codes:
+            return EXIT_DATA_LOSS
+        if codes == {EXIT_USAGE} and not self.summary.topics:
+            return EXIT_USAGE
+        return EXIT_INCOMPLETE if codes else EXIT_DONE
+
+    def _note(self, done: _Round) -> None:
+        """Add a round to the figures; of what is so at the end, the newest counts."""
+        total, new = self.summary, done.summary
+        new.failures = [f"{one.where}: {one.text}" for one in done.failures]
+        for name in (
+            "rounds", "mirrored", "skipped_loops", "skipped_control", "transactions", "created_topics",
+            "added_partitions", "changed_settings", "groups_committed",
+        ):  # fmt: skip
+            setattr(total, name, getattr(total, name) + getattr(new, name))
+        for name in (
+            "topics",
+            "partitions",
+            "behind",
+            "groups_waiting",
+            "groups_live",
+            "groups_kept",
+            "failures",
+        ):
+            setattr(total, name, getattr(new, name))
+        total.lost += new.lost
+        self.failures = done.failures
+
+    # --- a round --------------------------------------------------------------------------------------------
+
+    def _round(self, *, is_bounded: bool) -> _Round:
+        done = _Round()
+        try:
+            self._find_streams(done)
+            self._prepare_topics(done)
+            self._plan(done, is_bounded=is_bounded)
+            faults.point("mirror.after_plan")
+            self._copy(done)
+            faults.point("mirror.after_tasks")
+        except PipelineError as error:
+            done.fail(f"target {self._options.target}", error)
+            return done
+        done.summary.topics = len(done.streams)
+        done.summary.behind = done.behind
+        if self._options.groups:
+            self._move_groups(done)
+        return done
+
+    def _find_streams(self, done: _Round) -> None:
+        """Find the topics that are mirrored, and what they are called; no two are called the same."""
+        options = self._options
+        by_target: dict[str, list[Stream]] = {}
+        for cluster, source in self._sources:
+            try:
+                topics = source.topics()
+            except PipelineError as error:
+                done.fail(cluster, error)
+                continue
+            chosen = choose(options.choice, {one.name: one.is_internal for one in topics.values()})
+            for name in options.choice.names:
+                if name not in topics:
+                    done.fail(cluster, NoTopicError(f"there is no topic {name!r}"))
+            for name in chosen:
+                try:
+                    target = target_name(options.rename, cluster.name, name)
+                except UsageError as error:
+                    done.fail(f"{cluster}: {name}", error)
+                    continue
+                by_target.setdefault(target, []).append(Stream(source, cluster, topics[name], target))
+        for target, streams in sorted(by_target.items()):
+            if len(streams) == 1:
+                done.streams += streams
+            for one in streams if len(streams) > 1 else ():
+                done.fail(one, UsageError(f"{len(streams)} topics would be called {target!r}; see --rename"))
+
+    def _prepare_topics(self, done: _Round) -> None:
+        wanted = {
+            one.target: (one.source if isinstance(one.source, Site) else None, one.topic)
+            for one in done.streams
+        }
+        found = self._topics.prepare(wanted, done.summary)
+        kept = []
+        for stream in done.streams:
+            there = found.get(stream.target)
+            if isinstance(there, Topic):
+                stream.there = there
+                kept.append(stream)
+            else:
+                done.fail(stream, there or NoTopicError(f"{stream.target} is gone again"))
+        done.streams = kept
+
+    def _plan(self, done: _Round, *, is_bounded: bool) -> None:
+        """Decide what is copied: what the source has, and the target has not."""
+        for cluster, source in self._sources:
+            mine = [one for one in done.streams if one.source is source]
+            if not mine:
+                continue
+            try:
+                bounds = source.bounds(one.topic for one in mine)
+            except PipelineError as error:
+                done.fail(cluster, error)
+                done.streams = [one for one in done.streams if one.source is not source]
+                continue
+            committed = self._target.committed(GROUP_PREFIX + source.cluster_id())
+            empty = self._empty_partitions(mine, committed)
+            for stream in mine:
+                for number in range(stream.topic.partitions):
+                    place = self._place(stream, number)
+                    bound = bounds.get((stream.topic.name, number))
+                    if not isinstance(bound, Bounds):
+                        done.fail(f"{stream}-{number}", bound or ClientError("the partition is not there"))
+                        continue
+                    done.summary.partitions += 1
+                    if is_bounded:
+                        key = (place.cluster_id, place.topic_id, number)
+                        end = min(bound.end, self._ends.setdefault(key, bound.end))
+                        bound = bound._replace(end=max(bound.start, end))
+                    known = committed.get((stream.target, number))
+                    position = place.parse_position(known.metadata) if known is not None else None
+                    try:
+                        start = self._start(
+                            stream, place, bound, position, is_empty=(stream.target, number) in empty
+                        )
+                    except DataLossError as error:
+                        done.fail(f"{stream}-{number}", error)
+                        continue
+                    if start is None:
+                        done.positions[place] = bound.end if position is None else position.offset
+                    else:
+                        done.parts.append(self._part(stream, place, bound, start))
+        self._shorten(done)
+
+    def _empty_partitions(self, streams: list[Stream], committed: Any) -> set[TopicPartition]:
+        """Return partitions of the target without a position and without records: nothing was mirrored there yet."""
+        unknown = [
+            one.there
+            for one in streams
+            if one.there is not None
+            and any((one.target, number) not in committed for number in range(one.topic.partitions))
+        ]
+        return {
+            place
+            for place, bound in self._target.bounds(unknown).items()
+            if isinstance(bound, Bounds) and not bound.high_watermark
+        }
+
+    def _start(
+        self, stream: Stream, place: Place, bound: Bounds, position: Any, *, is_empty: bool
+    ) -> int | None:
+        """Return where to begin, as far as is known; None if there is nothing to do. Raises DataLossError."""
+        if position is None:
+            return None if is_empty and bound.start >= bound.end and not bound.end else bound.start
+        try:
+            check_identity(place, stream.topic.name, position)
+            check_position(place, stream.topic.name, position.offset, bound)
+        except DataLossError:
+            if self._options.on_data_loss != RECORD:
+                raise
+            return bound.start  # the task decides, and records it
+        return int(position.offset) if position.offset < bound.end else None
+
+    def _place(self, stream: Stream, number: int) -> Place:
+        assert stream.there is not None
+        return Place(
+            stream.source.cluster_id(), stream.topic.topic_id, number, stream.target, stream.there.topic_id
+        )
+
+    def _part(self, stream: Stream, place: Place, bound: Bounds, start: int) -> Part:
+        options = self._options
+        return Part(
+            place,
+            stream.cluster.log(stream.topic.name),
+            options.target.log(stream.target),
+            bound,
+            self._target.cluster_id(),
+            start,
+            options.shares_topics,
+            options.on_data_loss,
+        )
+
+    def _shorten(self, done: _Round) -> None:
+        """Give each partition its fair share of what a round copies; the rest is left for the next."""
+        whole = [
+            OffsetRange(n, part.start, max(part.start, part.bound.end)) for n, part in enumerate(done.parts)
+        ]
+        ranges = shorten(whole, self._options.offsets_per_round_max)
+        done.behind = sum(map(len, whole)) - sum(map(len, ranges))
+        done.parts = [
+            part.up_to(max(short.end, part.bound.start))
+            for part, long, short in zip(done.parts, whole, ranges, strict=True)
+            if len(short) or not len(long)
+        ]
+
+    def _copy(self, done: _Round) -> None:
+        """Copy all parts in one Spark job."""
+        if not done.parts:
+            return
+        context = self._spark.sparkContext
+        slices = min(len(done.parts), context.defaultParallelism)
+        try:
+            results = context.parallelize(done.parts, slices).mapPartitions(copy_in_task).collect()
+        except Exception as error:
+            raise unwrap(error) from None
+        for result in results:
+            done.summary.add_part(result)
+            if result.position is not None:
+                done.positions[result.place] = result.position
+            if result.failure is not None:
+                done.failures.append(result.failure)
+
+    def _move_groups(self, done: _Round) -> None:
+        for cluster, source in self._sources:
+            if not isinstance(source, Site):
+                continue
+            mirrored = {}
+            for stream in (one for one in done.streams if one.source is source):
+                for number in range(stream.topic.partitions):
+                    place = self._place(stream, number)
+                    if place in done.positions:
+                        mirrored[stream.topic.name, number] = Mirrored(place, done.positions[place])
+            try:
+                self._groups.move(source, mirrored, done.summary)
+            except PipelineError as error:
+                done.fail(f"groups of {cluster}", error)
+
+
+def mirror(spark: Any, options: MirrorOptions) -> MirrorSummary:
+    """Mirror what is there now. Raises DataLossError, UsageError or IncompleteError for the worst that failed."""
+    one = Mirror(spark, options)
+    try:
+        summary = one.run()
+        raise_worst(one)
+        return summary
+    finally:
+        one.close()
+
+
+def raise_worst(one: Mirror) -> None:
+    """Raise the worst failure of the newest round, if there is any."""
+    code = one.exit_code
+    text = "; ".join(f"{failure.where}: {failure.text}" for failure in one.failures)
+    if code == EXIT_DATA_LOSS:
+        raise DataLossError(text, [])
+    if code == EXIT_USAGE:
+        raise UsageError(text)
+    if code != EXIT_DONE:
+        raise IncompleteError(text)

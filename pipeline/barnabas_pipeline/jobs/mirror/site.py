@@ -1,0 +1,177 @@
+"""Clusters as the driver asks them: which topics there are, their bounds, and where the mirror of a source stands.
+
+The rule: one request for all topics, and one for each broker; what is asked for is never kept for another round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+from typing import NamedTuple, Protocol, TypeVar
+
+from barnabas.client import AuthenticationError, ClientError, ClientSettings
+from barnabas.client.admin import EARLIEST, LATEST, Admin, CommittedOffset, TopicInfo
+from barnabas.client.blocking import BlockingClient
+from barnabas.client.errors import ResponseError
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.topic_partitions import TopicPartition
+from barnabas_pipeline.errors import IncompleteError, NoTopicError, UsageError
+from barnabas_pipeline.jobs.mirror.model import Cluster
+from barnabas_pipeline.log.model import Bounds, TopicIdentity
+from barnabas_pipeline.log.transports import open_log
+
+CLIENT_ID = "barnabas-mirror"
+BACKOFF_MAX_MS = 6_400
+
+T = TypeVar("T")
+
+
+class Topic(NamedTuple):
+    """A topic of a cluster."""
+
+    name: str
+    topic_id: str
+    partitions: int
+    is_internal: bool
+
+
+class Source(Protocol):
+    """A cluster that is mirrored; `close` it when done."""
+
+    def cluster_id(self) -> str:
+        """Return its id."""
+        ...
+
+    def topics(self) -> dict[str, Topic]:
+        """Return all topics by name. Raises IncompleteError."""
+        ...
+
+    def bounds(self, topics: Iterable[Topic]) -> dict[TopicPartition, Bounds | ClientError]:
+        """Return the bounds of all partitions of topics."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it."""
+        ...
+
+
+class Site:
+    """A cluster with brokers: a source, or the target."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Raises UsageError for settings that are wrong; nothing is asked yet."""
+        self.cluster = cluster
+        try:
+            settings = ClientSettings.of(dict(cluster.client), client_id=CLIENT_ID)
+            self._client = BlockingClient(
+                cluster.bootstrap, replace(settings, retry_backoff_max_ms=BACKOFF_MAX_MS)
+            )
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        self._cluster_id = ""
+
+    def ask(self, work: Callable[[Admin], Awaitable[T]]) -> T:
+        """Do something as an administrator. Raises UsageError, IncompleteError."""
+        try:
+            return self._client.run(lambda client: work(Admin(client)))
+        except AuthenticationError as error:
+            raise UsageError(f"{self.cluster}: {error}") from None
+        except ClientError as error:
+            raise IncompleteError(f"{self.cluster}: {error}") from None
+
+    def cluster_id(self) -> str:
+        """Return its id, as of the newest metadata."""
+        return self._cluster_id
+
+    def topics(self) -> dict[str, Topic]:
+        """By Metadata."""
+
+        async def ask(admin: Admin) -> dict[str, TopicInfo | ClientError]:
+            await admin.client.refresh()
+            self._cluster_id = admin.client.cluster_id
+            return await admin.topics()
+
+        return {
+            name: Topic(name, info.id, len(info.partitions), info.is_internal)
+            for name, info in self.ask(ask).items()
+            if isinstance(info, TopicInfo)
+        }
+
+    def bounds(self, topics: Iterable[Topic]) -> dict[TopicPartition, Bounds | ClientError]:
+        """By ListOffsets at the leaders."""
+        wanted = [(topic.name, number) for topic in topics for number in range(topic.partitions)]
+        if not wanted:
+            return {}
+        starts = self.ask(lambda admin: admin.offsets(dict.fromkeys(wanted, EARLIEST)))
+        ends = self.ask(lambda admin: admin.offsets(dict.fromkeys(wanted, LATEST), is_committed=True))
+        highs = self.ask(lambda admin: admin.offsets(dict.fromkeys(wanted, LATEST)))
+        found: dict[TopicPartition, Bounds | ClientError] = {}
+        for one in wanted:
+            start, end, high = starts[one], ends[one], highs[one]
+            if isinstance(start, ClientError) or isinstance(end, ClientError):
+                found[one] = start if isinstance(start, ClientError) else end
+            elif isinstance(high, ClientError):
+                found[one] = high
+            else:
+                found[one] = Bounds(start.offset, max(start.offset, end.offset), high.offset, -1)
+        return found
+
+    def committed(self, group: str) -> dict[TopicPartition, CommittedOffset]:
+        """Return what a group has committed; nothing of a group that is not there. Raises IncompleteError."""
+        found = self.ask(lambda admin: admin.committed([group]))[group]
+        if isinstance(found, ResponseError) and found.code == ErrorCode.GROUP_ID_NOT_FOUND:
+            return {}
+        if isinstance(found, ClientError):
+            raise IncompleteError(f"{self.cluster}: {found}")
+        return {place: one for place, one in found.items() if isinstance(one, CommittedOffset)}
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._client.close()
+
+
+class DiskSite:
+    """Named topics in log dirs, without a broker."""
+
+    def __init__(self, cluster: Cluster, names: Iterable[str]) -> None:
+        self.cluster = cluster
+        self._names = tuple(names)
+        self._identities: dict[str, TopicIdentity] = {}
+
+    def cluster_id(self) -> str:
+        """As the log dirs have it."""
+        return next((one.cluster_id for one in self._identities.values()), "")
+
+    def topics(self) -> dict[str, Topic]:
+        """Those of the names that are there."""
+        found = {}
+        for name in self._names:
+            log = open_log(self.cluster.log(name))
+            try:
+                identity = self._identities[name] = log.identity()
+                count = max(log.bounds(), default=-1) + 1
+            except NoTopicError:
+                continue
+            finally:
+                log.close()
+            found[name] = Topic(name, identity.topic_id, count, is_internal=False)
+        return found
+
+    def bounds(self, topics: Iterable[Topic]) -> dict[TopicPartition, Bounds | ClientError]:
+        """By files."""
+        found: dict[TopicPartition, Bounds | ClientError] = {}
+        for topic in topics:
+            log = open_log(self.cluster.log(topic.name))
+            try:
+                found |= {(topic.name, number): one for number, one in log.bounds().items()}
+            finally:
+                log.close()
+        return found
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def open_source(cluster: Cluster, names: Iterable[str]) -> Source:
+    """Open a source; of log dirs only these topics. Raises UsageError."""
+    return DiskSite(cluster, names) if cluster.log_dirs else Site(cluster)

@@ -1,0 +1,172 @@
+"""Topics of the target: made, grown and set as those of the source.
+
+The rule: a topic has the source's number of partitions, or more; only settings that say how records are kept are copied,
+and of those only what was set for the topic itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+from barnabas.client import ClientError
+from barnabas.client.admin import Admin, ConfigChange, ConfigEntry, NewTopic, Resource, TopicInfo
+from barnabas.client.administration.configs import DELETE, SET
+from barnabas.client.errors import ResponseError
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas_pipeline import faults
+from barnabas_pipeline.errors import IncompleteError, PipelineError, UsageError
+from barnabas_pipeline.jobs.mirror.model import MirrorOptions, MirrorSummary
+from barnabas_pipeline.jobs.mirror.site import Site, Topic
+
+COPIED = frozenset((
+    "cleanup.policy", "compression.type", "compression.gzip.level", "compression.lz4.level", "compression.zstd.level",
+    "delete.retention.ms", "max.compaction.lag.ms", "max.message.bytes", "message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms", "message.timestamp.type", "min.cleanable.dirty.ratio", "min.compaction.lag.ms",
+    "retention.bytes", "retention.ms", "segment.bytes", "segment.jitter.ms", "segment.ms",
+))  # fmt: skip
+"""Settings that go with a topic; others are about replicas, disks and brokers of one cluster."""
+READY_SECONDS_MAX = 30.0
+READY_POLL_SECONDS = 0.05
+
+
+def settings_of(site: Site, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Return the settings to copy of topics: those that were set for the topic. Raises IncompleteError."""
+    resources = [Resource("topic", name) for name in topics]
+    answers = site.ask(lambda admin: admin.describe_configs(resources, names=sorted(COPIED)))
+    found = {}
+    for resource, entries in answers.items():
+        if isinstance(entries, ClientError):
+            raise IncompleteError(f"{site.cluster}: {entries}")
+        found[resource.name] = {
+            one.name: one.value for one in entries if _is_own(one) and one.value is not None
+        }
+    return found
+
+
+def _is_own(entry: ConfigEntry) -> bool:
+    return entry.name in COPIED and entry.source == "topic"
+
+
+class TargetTopics:
+    """Topics of the target, for one round after the other."""
+
+    def __init__(self, target: Site, options: MirrorOptions) -> None:
+        self._target = target
+        self._options = options
+
+    def prepare(
+        self,
+        wanted: Mapping[str, tuple[Site | None, Topic]],
+        summary: MirrorSummary,
+    ) -> dict[str, Topic | PipelineError]:
+        """Return the target's topic for each name, made and grown as the source's; an error where that cannot be.
+
+        `wanted` has, for each name in the target, the source (None: log dirs, without settings) and its topic there.
+        """
+        there = self._target.topics()
+        found: dict[str, Topic | PipelineError] = {}
+        missing = [name for name in wanted if name not in there]
+        short = {
+            name: topic.partitions
+            for name, (_, topic) in wanted.items()
+            if name in there and there[name].partitions < topic.partitions
+        }
+        if not self._options.creates_topics:
+            found |= {name: UsageError(f"{self._target.cluster} has no topic {name!r}") for name in missing}
+            for name, count in short.items():
+                have = there[name].partitions
+                found[name] = UsageError(f"{name} has {have} partitions, {wanted[name][1].name} has {count}")
+            missing, short = [], {}
+        for name in missing:
+            try:
+                summary.created_topics += self._create(name, *wanted[name])
+            except PipelineError as error:
+                found[name] = error
+        if short:
+            found |= self._grow(short, there, summary)
+        if self._options.syncs_configs:
+            found |= self._sync([name for name in wanted if name in there], wanted, summary)
+        if missing or short:
+            faults.point("mirror.after_topics")
+            there = self._wait_for(
+                {name: wanted[name][1].partitions for name in (*missing, *short) if name not in found}
+            )
+        return {name: found.get(name) or there[name] for name in wanted if name in found or name in there}
+
+    def _create(self, name: str, source: Site | None, topic: Topic) -> int:
+        """Make a topic; returns how many were. Raises IncompleteError, UsageError for what the target refuses."""
+        configs = {} if source is None else settings_of(source, [topic.name])[topic.name]
+        wanted = NewTopic(name, topic.partitions, self._options.replication_factor, configs)
+        error = self._target.ask(lambda admin: admin.create_topics([wanted]))[name]
+        if isinstance(error, ResponseError):
+            if (
+                error.code == ErrorCode.TOPIC_ALREADY_EXISTS
+            ):  # another mirror was faster, or the answer was lost
+                return 0
+            if not error.is_retriable:
+                raise UsageError(str(error))
+        if error is not None:
+            raise IncompleteError(str(error))
+        return 1
+
+    def _grow(
+        self, short: Mapping[str, int], there: Mapping[str, Topic], summary: MirrorSummary
+    ) -> dict[str, PipelineError]:
+        failed: dict[str, PipelineError] = {}
+        for name, error in self._target.ask(lambda admin: admin.create_partitions(short)).items():
+            if error is not None:
+                failed[name] = IncompleteError(str(error))
+            else:
+                summary.added_partitions += short[name] - there[name].partitions
+        return failed
+
+    def _sync(
+        self, names: list[str], wanted: Mapping[str, tuple[Site | None, Topic]], summary: MirrorSummary
+    ) -> dict[str, PipelineError]:
+        """Set what differs, and take back what the source has no more."""
+        failed: dict[str, PipelineError] = {}
+        mine = settings_of(self._target, names)
+        changes: dict[Resource, list[ConfigChange]] = {}
+        by_source: dict[Site, list[str]] = {}
+        for name in names:
+            source, topic = wanted[name]
+            if source is not None:
+                by_source.setdefault(source, []).append(topic.name)
+        theirs = {source: settings_of(source, topics) for source, topics in by_source.items()}
+        for name in names:
+            source, topic = wanted[name]
+            if source is None:
+                continue
+            have, want = mine[name], theirs[source][topic.name]
+            change = [ConfigChange(one, SET, value) for one, value in want.items() if have.get(one) != value]
+            change += [ConfigChange(one, DELETE, None) for one in have if one not in want]
+            if change:
+                changes[Resource("topic", name)] = change
+        if not changes:
+            return failed
+        for resource, error in self._target.ask(lambda admin: admin.alter_configs(changes)).items():
+            if error is not None:
+                failed[resource.name] = IncompleteError(str(error))
+            else:
+                summary.changed_settings += len(changes[resource])
+        return failed
+
+    def _wait_for(self, counts: Mapping[str, int]) -> dict[str, Topic]:
+        """Wait until all brokers that are asked know of topics, with leaders. Raises IncompleteError."""
+        deadline = time.monotonic() + READY_SECONDS_MAX
+
+        async def ready(admin: Admin) -> bool:
+            infos = await admin.topics(counts)
+            return all(
+                isinstance(info, TopicInfo)
+                and len(info.partitions) >= counts[name]
+                and all(one.leader >= 0 for one in info.partitions)
+                for name, info in infos.items()
+            )
+
+        while counts and not self._target.ask(ready):
+            if time.monotonic() > deadline:
+                raise IncompleteError(f"topics are not ready yet: {', '.join(sorted(counts))}")
+            time.sleep(READY_POLL_SECONDS)
+        return self._target.topics()

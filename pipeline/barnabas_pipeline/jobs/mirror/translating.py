@@ -1,0 +1,54 @@
+"""Offsets of a source as offsets of the target, found by the coordinates that records carry.
+
+The rule: a consumer that goes on at the translated offset reads exactly the records that it would have read at the source,
+whatever compaction, aborted transactions and markers have made of the numbers on both sides.
+"""
+
+from __future__ import annotations
+
+from barnabas.records.record import Record
+from barnabas_pipeline.jobs.mirror.model import Place
+from barnabas_pipeline.jobs.mirror.reading import coordinates_of, read_records
+from barnabas_pipeline.log.model import Bounds, Log, OffsetRange
+
+
+class Translator:
+    """Searches one partition of the target: its records of the mirror are in the order of the source."""
+
+    def __init__(self, log: Log, place: Place, bound: Bounds) -> None:
+        self._log = log
+        self._place = place
+        self._bound = bound
+
+    @property
+    def is_settled(self) -> bool:
+        """True if no transaction is open: all that was committed is to be seen."""
+        return self._bound.end == self._bound.high_watermark
+
+    def offset_of(self, offset: int) -> int:
+        """Return the offset after the last record that comes before `offset` at the source, or that of the next record."""
+        low, high = self._bound.start, self._bound.end
+        while (
+            low < high
+        ):  # what is mirrored below `low` comes before, what is mirrored from `high` on does not
+            middle = (low + high) // 2
+            found = self._first_mirrored(middle, high)
+            if found is None or found[1] >= offset:
+                high = middle
+            else:
+                low = found[0] + 1
+        visible = self._first(low, self._bound.end)
+        return self._bound.end if visible is None else visible.offset
+
+    def _first(self, start: int, end: int) -> Record | None:
+        if start >= end:
+            return None
+        return next(read_records(self._log, OffsetRange(self._place.partition, start, end)), None)
+
+    def _first_mirrored(self, start: int, end: int) -> tuple[int, int] | None:
+        """Return the offset of the first record of this mirror, here and at the source."""
+        for record in read_records(self._log, OffsetRange(self._place.partition, start, end)):
+            for one in coordinates_of(record)[-1:]:
+                if one[:3] == (self._place.cluster_id, self._place.topic_id, self._place.partition):
+                    return record.offset, one.offset
+        return None
