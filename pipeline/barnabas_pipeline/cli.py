@@ -22,7 +22,7 @@ JOBS = {
     "compact": ("lake", "many small files of an hour become few large ones"),
     "audit": ("lake", "compare the lake with the log, record by record; seal complete hours"),
     "redrive": ("lake", "decode dead letters again, and load those that can be decoded now"),
-    "mirror": ("mirror", "from a topic of one cluster to a topic of another, each record once"),
+    "mirror": ("mirror", "topics of other clusters into one, each record once, once or in rounds"),
     "feed": ("derived", "for each member the newest items that those they follow voted for"),
     "rank": ("derived", "items by clicks per view and votes"),
     "security": ("derived", "verdicts on crawlers, spammers, and those who guess passwords"),

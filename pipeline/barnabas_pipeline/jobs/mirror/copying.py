@@ -12,11 +12,19 @@ from typing import Any
 
 import trio
 
-from barnabas.client import Client, ClientError, ClientSettings, OffsetAndMetadata, ProducerFencedError
+from barnabas.client import (
+    Client,
+    ClientError,
+    ClientSettings,
+    OffsetAndMetadata,
+    ProducerFencedError,
+    ResponseError,
+)
 from barnabas.client.admin import LATEST, Admin, OffsetAt
 from barnabas.client.producer import Producer, open_producer
 from barnabas.client.producing.settings import ProducerSettings
 from barnabas.records.record import Record
+from barnabas.wire.generated.errors import ErrorCode
 from barnabas_pipeline import faults
 from barnabas_pipeline.errors import DataLossError, IncompleteError, PipelineError
 from barnabas_pipeline.jobs.mirror.model import HEADER, Coordinates, Failure, Part, PartResult
@@ -34,6 +42,7 @@ DEFAULTS = {
     "buffer.memory": str(16 << 20),
     "max.request.size": str(16 << 20),
 }
+FENCED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
 VISIBLE_SECONDS_MAX = 10.0
 VISIBLE_POLL_SECONDS = 0.01
 
@@ -60,11 +69,19 @@ async def _copy_parts(parts: list[Part]) -> list[PartResult]:
 async def _copy_part(part: Part, result: PartResult) -> None:
     try:
         await _copy(part, result)
-    except ProducerFencedError:
-        text = f"another mirror has taken over {part.place.target}-{part.place.partition}"
-        result.failure = Failure.of(str(part), IncompleteError(text))
     except (ClientError, PipelineError, ValueError) as error:
-        result.failure = Failure.of(str(part), error)
+        if _is_fenced(error):
+            text = f"another mirror has taken over {part.place.target}-{part.place.partition}"
+            result.failure = Failure.of(str(part), IncompleteError(text))
+        else:
+            result.failure = Failure.of(str(part), error)
+
+
+def _is_fenced(error: BaseException | None) -> bool:
+    """Say whether a broker has refused the producer for a later one."""
+    if isinstance(error, ResponseError) and error.code in FENCED:
+        return True
+    return isinstance(error, ProducerFencedError) or (error is not None and _is_fenced(error.__cause__))
 
 
 def producer_settings(part: Part) -> tuple[ProducerSettings, ClientSettings]:

@@ -80,7 +80,7 @@ class _Round:
 
 
 class Mirror:
-    """A mirror of some clusters into one. Lifecycle: `run` once, then `close`; `stop` ends it after the round."""
+    """A mirror of some clusters into one. Lifecycle: `run`, as often as wanted, then `close`; `stop` ends it for good."""
 
     def __init__(
         self, spark: Any, options: MirrorOptions, progress: Progress = lambda _round, _seconds: None
@@ -111,6 +111,7 @@ class Mirror:
         """Mirror once, until what is there is mirrored (`available`), or in rounds until it is stopped."""
         interval = None if trigger == ONCE else parse_trigger(trigger)
         ends_by_itself = interval is None
+        self._ends.clear()
         while not self._stopping.is_set():
             began = time.monotonic()
             done = self._round(is_bounded=ends_by_itself)
