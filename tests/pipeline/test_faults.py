@@ -20,10 +20,7 @@ from barnabas_pipeline import faults
 from barnabas_pipeline.jobs.compact import vacuum
 from barnabas_pipeline.jobs.load import LoadOptions, load
 from barnabas_pipeline.lake.table import Table
-from barnabas_pipeline.log.columns import Columns
-from barnabas_pipeline.log.model import LogOptions, OffsetRange
-from barnabas_pipeline.log.reader import RangeReader
-from barnabas_pipeline.log.transports import open_log
+from barnabas_pipeline.log.model import LogOptions
 from barnabas_pipeline.schema import BUILT_IN
 
 from .conftest import ROOT, SITE, Broker, Stream
@@ -32,8 +29,6 @@ from .test_lake import check, options, rows_of, send_small, small_topic
 LOAD_POINTS = [
     name for name in faults.POINTS if not name.startswith(("checkpoint.", "compact.", "iceberg.", "mirror."))
 ]
-MIRROR_POINTS = [name for name in faults.POINTS if name.startswith("mirror.")]
-MIRROR_DRIVER_POINTS = {"mirror.after_plan", "mirror.after_tasks"}
 DRIVER_POINTS = [name for name in LOAD_POINTS if not name.startswith("task.")]
 PORTION = 60
 
@@ -178,30 +173,3 @@ def test_a_compaction_that_dies_anywhere_loses_nothing(spark: Any, stream: Strea
     assert check(spark, loading).problems == []
     assert vacuum(loading.root, age_seconds=0) > 0
     assert rows_of(spark, loading) == before
-
-
-def test_a_mirror_that_dies_anywhere_has_each_record_once(
-    tmp_path: Path, new_broker: Callable[..., Broker]
-) -> None:
-    broker = new_broker()
-    log, once = small_topic(broker, PORTION), tmp_path / "once"
-    small_topic(broker, 0, "copy")
-    once.mkdir()
-    arguments = ["mirror", "--topic", "logins", "--bootstrap", broker.bootstrap, "--to-topic", "copy"]
-    arguments += ["--to-bootstrap", broker.bootstrap, "--json"]
-    arguments += ["--master", "local[2, 4]", "--conf", "spark.driver.memory=512m"]
-    sent = PORTION
-    for name in MIRROR_POINTS:
-        done = run_cli(*arguments, fault=name, once=once)
-        assert (once / name).exists(), f"{name} was not reached:\n{done.stderr[-2000:]}"
-        expected = -signal.SIGKILL if name in MIRROR_DRIVER_POINTS else 0
-        assert done.returncode == expected, f"{name}:\n{done.stderr[-2000:]}"
-        send_small(broker, "logins", sent, PORTION)
-        sent += PORTION
-    done = run_cli(*arguments)
-    assert done.returncode == 0, done.stderr[-2000:]
-    copy = open_log(LogOptions("copy", log.transport, log.bootstrap))
-    reader = RangeReader(copy, OffsetRange(0, 0, copy.bounds()[0].end))
-    keys = [key for item in reader if isinstance(item, Columns) for key in item.key.to_pylist()]
-    copy.close()
-    assert keys == [b"%d" % n for n in range(sent)], "each once, in order"

@@ -1,17 +1,14 @@
-"""The jobs on top of the lake: compaction, redriving, backfilling, mirroring; results that do not depend on the way."""
+"""The jobs on top of the lake: compaction, redriving, backfilling; results that do not depend on the way."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas_pipeline import schema
 from barnabas_pipeline.errors import IncompleteError, UsageError
@@ -22,18 +19,16 @@ from barnabas_pipeline.jobs.derived import Derived
 from barnabas_pipeline.jobs.feed import Feed
 from barnabas_pipeline.jobs.follow import AVAILABLE, Follower
 from barnabas_pipeline.jobs.load import LoadOptions, load
-from barnabas_pipeline.jobs.mirror import HEADER, mirror
 from barnabas_pipeline.jobs.publish import publish
 from barnabas_pipeline.jobs.redrive import redrive
 from barnabas_pipeline.jobs.report import report
 from barnabas_pipeline.lake import frames
 from barnabas_pipeline.lake.files import hour_name
 from barnabas_pipeline.lake.table import Table
-from barnabas_pipeline.log.model import READ_UNCOMMITTED, LogOptions
 from barnabas_pipeline.schema import EventSchema, Field
 from barnabas_pipeline.simulate.model import KINDS
 
-from .conftest import SITE, Broker, Stream
+from .conftest import SITE, Stream
 from .test_lake import check, good_events, options, rows_of
 
 HOUR_MS = 3_600_000
@@ -136,51 +131,6 @@ def consume(bootstrap: str, topic: str, count: int) -> list[Any]:
     assert not consumer.consume(1, timeout=1), "and no more"
     consumer.close()
     return found
-
-
-def test_a_mirror_goes_on_after_what_arrived(
-    spark: Any,
-    stream: Stream,
-    tmp_path: Path,
-    new_broker: Callable[..., Broker],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    broker = new_broker()
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic("copy", 3, config={"retention.ms": "-1"})])["copy"].result(10)
-    source = LogOptions("clicks", bootstrap=stream.bootstrap)
-    target = LogOptions("copy", bootstrap=broker.bootstrap, isolation=READ_UNCOMMITTED)
-    # A first run that is cut off: as if it had died after a part of each partition.
-    from barnabas_pipeline.jobs import mirror as job
-    from barnabas_pipeline.log.model import OffsetRange
-    from barnabas_pipeline.log.transports import open_log
-
-    log = open_log(source)
-    identity, bounds = log.identity(), log.bounds()
-    log.close()
-    for partition in range(3):
-        wanted = OffsetRange(partition, 0, 100 + partition)
-        job.copy(job._Part(source, target, identity, bounds[partition], wanted))
-    summary = mirror(spark, source, target)
-    events = stream.of("clicks")
-    assert (summary.already_there, summary.mirrored) == (303, len(events) - 303)
-    assert mirror(spark, source, target).mirrored == 0
-    records = consume(broker.bootstrap, "copy", len(events))
-    assert Counter(record.key() for record in records) == Counter(event.key.encode() for event in events)
-    coordinates = {dict(record.headers())[HEADER] for record in records}
-    assert len(coordinates) == len(events)
-    assert all(dict(record.headers())["kind"] == b"clicks" for record in records)
-    with pytest.raises(Exception, match=r"mirrors .* not"):
-        mirror(spark, replace(source, topic="votes"), target)
-    with pytest.raises(UsageError, match="not from a mirror"):
-        mirror(spark, source, replace(target, topic="logins", bootstrap=stream.bootstrap))
-
-
-@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state", "__share_group_state"])
-def test_nothing_is_mirrored_into_an_internal_topic(topic: str) -> None:
-    source = LogOptions(topic, bootstrap="127.0.0.1:1")
-    with pytest.raises(UsageError, match=f"{topic} cannot be mirrored into"):
-        mirror(None, source, replace(source, bootstrap="127.0.0.1:2"))
 
 
 # --- results --------------------------------------------------------------------------------------------------------
