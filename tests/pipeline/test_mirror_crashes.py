@@ -21,6 +21,7 @@ from barnabas_pipeline.jobs.mirror.copying import copy_parts
 from barnabas_pipeline.jobs.mirror.model import Part, PartResult, Place
 from barnabas_pipeline.log.model import READ_COMMITTED, LogOptions
 from barnabas_pipeline.log.transports import open_log
+from tests.support.pages import Shell, network
 
 from .conftest import ROOT, Broker
 from .mirroring import (
@@ -307,3 +308,23 @@ def test_log_dirs_are_mirrored_without_a_broker(tmp_path: Path, pair: tuple[Brok
         assert [(one.key, one.value) for one in found[partition]] == [
             (one.key, one.value) for one in expected
         ]
+
+
+# --- the page -------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_goes_as_it_is_printed(tmp_path: Path) -> None:
+    home, programs = tmp_path / "home", tmp_path / "bin"
+    for directory in (home, programs):
+        directory.mkdir()
+    for name, module in (("barnabas", "barnabas"), ("barnabas-pipeline", "barnabas_pipeline.cli")):
+        path = programs / name
+        path.write_text(f'#!/bin/sh\nexec {sys.executable} -m {module} "$@"\n')
+        path.chmod(0o755)
+    environment = {
+        "HOME": str(home),
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": ENVIRONMENT["PYTHONPATH"],
+    }
+    with network() as words, Shell(words, tmp_path, environment) as shell:
+        shell.follow("docs/how-to/mirror.md")
