@@ -108,8 +108,10 @@ class Site:
         found: dict[TopicPartition, Bounds | ClientError] = {}
         for one in wanted:
             start, end, high = starts[one], ends[one], highs[one]
-            if isinstance(start, ClientError) or isinstance(end, ClientError):
-                found[one] = start if isinstance(start, ClientError) else end
+            if isinstance(start, ClientError):
+                found[one] = start
+            elif isinstance(end, ClientError):
+                found[one] = end
             elif isinstance(high, ClientError):
                 found[one] = high
             else:
