@@ -52,7 +52,7 @@ class Sender(threading.Thread):
 
     def __init__(self, bootstrap: str, rate: float) -> None:
         super().__init__(daemon=True)
-        self._bootstrap, self._rate = bootstrap, rate
+        self._servers, self._rate = bootstrap, rate
         self.stopping = threading.Event()
         self.sent_at: dict[int, float] = {}
         self.acknowledged: set[int] = set()
@@ -60,7 +60,7 @@ class Sender(threading.Thread):
 
     def run(self) -> None:
         """Send."""
-        producer = Producer({"bootstrap.servers": self._bootstrap, "enable.idempotence": True, **QUIET})
+        producer = Producer({"bootstrap.servers": self._servers, "enable.idempotence": True, **QUIET})
         began, number = time.monotonic(), 0
         while not self.stopping.wait(0.01):
             while number < (time.monotonic() - began) * self._rate:
@@ -84,14 +84,14 @@ class Watcher(threading.Thread):
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         super().__init__(daemon=True)
-        self._bootstrap, self._topic = bootstrap, topic
+        self._servers, self._topic = bootstrap, topic
         self.stopping = threading.Event()
         self.seen_at: dict[int, float] = {}
 
     def run(self) -> None:
         """Watch, and begin at the start of what comes to be."""
         consumer = Consumer({
-            "bootstrap.servers": self._bootstrap, "group.id": "watcher", "auto.offset.reset": "earliest",
+            "bootstrap.servers": self._servers, "group.id": "watcher", "auto.offset.reset": "earliest",
             "isolation.level": "read_committed", "fetch.wait.max.ms": 50, "enable.auto.commit": False, **QUIET,
         })  # fmt: skip
         consumer.assign([TopicPartition(self._topic, number, 0) for number in range(PARTITIONS)])
@@ -125,12 +125,22 @@ def run(kind: type[Copier], directory: Path, *, seconds: float, rate: float, eve
     for side in sides:
         side.directory.mkdir()
         side.start()
+    copier = kind(sides[0].bootstrap, sides[1].bootstrap, directory)
+    try:
+        return between(sides, copier, seconds=seconds, rate=rate, every=every)
+    finally:
+        copier.kill()
+        for side in sides:
+            side.end()
+
+
+def between(sides: list[Barnabas], copier: Copier, *, seconds: float, rate: float, every: float) -> Figures:
+    """Send, copy, kill and look."""
     source, target = sides
-    made = AdminClient({"bootstrap.servers": source.bootstrap}).create_topics([NewTopic(TOPIC, PARTITIONS)])
-    made[TOPIC].result(30)
-    copier = kind(source.bootstrap, target.bootstrap, directory)
-    sender, watcher = Sender(source.bootstrap, rate), Watcher(target.bootstrap, kind.target_topic)
-    figures = Figures(kind.name)
+    admin = AdminClient({"bootstrap.servers": source.bootstrap, **QUIET})
+    admin.create_topics([NewTopic(TOPIC, PARTITIONS)])[TOPIC].result(30)
+    sender, watcher = Sender(source.bootstrap, rate), Watcher(target.bootstrap, copier.target_topic)
+    figures = Figures(copier.name)
     copier.start()
     watcher.start()
     sender.start()
@@ -153,9 +163,7 @@ def run(kind: type[Copier], directory: Path, *, seconds: float, rate: float, eve
     copier.kill()
     watcher.stopping.set()
     watcher.join()
-    judge(figures, sender, watcher, read(target.bootstrap, kind.target_topic))
-    for side in sides:
-        side.stop()
+    judge(figures, sender, watcher, read(target.bootstrap, copier.target_topic))
     return figures
 
 
