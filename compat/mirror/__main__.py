@@ -142,6 +142,7 @@ def between(sides: list[Barnabas], copier: Copier, *, seconds: float, rate: floa
     sender, watcher = Sender(source.bootstrap, rate), Watcher(target.bootstrap, copier.target_topic)
     figures = Figures(copier.name)
     copier.start()
+    wait_for_topic(target.bootstrap, copier)
     watcher.start()
     sender.start()
     ends = time.monotonic() + seconds
@@ -165,6 +166,15 @@ def between(sides: list[Barnabas], copier: Copier, *, seconds: float, rate: floa
     watcher.join()
     judge(figures, sender, watcher, read(target.bootstrap, copier.target_topic))
     return figures
+
+
+def wait_for_topic(bootstrap: str, copier: Copier) -> None:
+    """Wait until a copier has made its topic: from then on its start is no part of a lag."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
+    deadline = time.monotonic() + IDLE_SECONDS_MAX
+    while copier.target_topic not in admin.list_topics(timeout=20).topics:
+        assert time.monotonic() < deadline, f"{copier.name} has made no topic; see {copier.log}"
+        time.sleep(0.2)
 
 
 def wait_for(wanted: set[int], watcher: Watcher, copier: Copier) -> None:

@@ -111,14 +111,16 @@ def _acknowledged(error: Any, _: Any) -> None:
     assert error is None, error
 
 
-def send_in_transactions(bootstrap: str, topic: str, numbers: range, size: int = 10) -> None:
+def send_in_transactions(
+    bootstrap: str, topic: str, numbers: range, size: int = 10, keys: int = KEYS
+) -> None:
     """Every third transaction is aborted."""
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"t-{topic}-{numbers.start}"})
     producer.init_transactions(30)
     for n in range(numbers.start, numbers.stop, size):
         producer.begin_transaction()
         for one in range(n, min(n + size, numbers.stop)):
-            producer.produce(topic, b"value-%d" % one, b"key-%d" % (one % KEYS), 0)
+            producer.produce(topic, b"value-%d" % one, b"key-%d" % (one % keys), 0)
         if n // size % 3 == 2:
             producer.flush(30)
             producer.abort_transaction(30)

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, ResourceType
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    ResourceType,
+)
 
 from barnabas_pipeline.errors import DataLossError, IncompleteError, UsageError
 from barnabas_pipeline.jobs.mirror.model import GROUP_PREFIX, HEADER, Cluster, MirrorOptions, MirrorSummary
@@ -183,14 +189,18 @@ def test_topics_and_partitions_that_come_later_join_and_settings_follow_if_wante
         admin.create_partitions([NewPartitions("a", 4)])["a"].result(20)
         create(source.bootstrap, "b")
         create(source.bootstrap, "z")
-        resource = ConfigResource(ResourceType.TOPIC, "a", set_config={"max.message.bytes": "77777"})
-        admin.alter_configs([resource])[resource].result(20)
+        entries = [
+            ConfigEntry("max.message.bytes", "77777", incremental_operation=AlterConfigOpType.SET),
+            ConfigEntry("segment.bytes", None, incremental_operation=AlterConfigOpType.DELETE),
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, "a", incremental_configs=entries)
+        admin.incremental_alter_configs([resource])[resource].result(20)
         send(source.bootstrap, "a", range(100, 300), 4)
         send(source.bootstrap, "b", range(10))
         done = one_round(one)
         assert (done.mirrored, done.created_topics, done.added_partitions, done.topics) == (210, 1, 2, 2)
-        assert done.changed_settings == 3, "one is set, two are taken back"
-        assert settings(target.bootstrap, "a") == {"max.message.bytes": "77777"}
+        assert done.changed_settings == 2, "one is set, one is taken back"
+        assert settings(target.bootstrap, "a") == {"max.message.bytes": "77777", "retention.ms": "-1"}
         assert one_round(one).changed_settings == 0
     finally:
         one.close()
@@ -347,7 +357,7 @@ def test_an_active_pair_sends_nothing_back(spark: Any, pair: tuple[Broker, Broke
         found = [
             int(one.headers[0][1] or 0)
             for one in records(broker.bootstrap, "t")[0]
-            if one.headers[0][0] == "n"
+            if one.headers and one.headers[0][0] == "n"
         ]
         assert len(records(broker.bootstrap, "t")[0]) == len(everything)
         assert sorted(found) == sorted(n for n in everything if n % 3 == 0)
@@ -381,15 +391,14 @@ def test_every_offset_is_translated_exactly_over_gaps(
     gaps = {"cleanup_policy": "compact", "segment_ms": "100", "min_cleanable_dirty_ratio": "0.01"}
     create(source.bootstrap, "t", **gaps)
     create(target.bootstrap, "t")
-    send_in_transactions(source.bootstrap, "t", range(40))
+    send_in_transactions(source.bootstrap, "t", range(40), keys=40)
     written = 40
 
     def is_compacted() -> bool:
         nonlocal written
         send_in_transactions(source.bootstrap, "t", range(written, written + 10))
         written += 10
-        offsets = [one.offset for one in records(source.bootstrap, "t")[0]]
-        return any(later - earlier > 20 for earlier, later in pairwise(offsets))
+        return len(records(source.bootstrap, "t")[0]) < written // 3
 
     wait_until(is_compacted, "the cleaner has not cleaned")
     send_in_transactions(source.bootstrap, "t", range(5000, 5040))

@@ -21,6 +21,7 @@ from barnabas_pipeline.jobs.mirror.copying import copy_parts
 from barnabas_pipeline.jobs.mirror.model import Part, PartResult, Place
 from barnabas_pipeline.log.model import READ_COMMITTED, LogOptions
 from barnabas_pipeline.log.transports import open_log
+from tests.support import pages
 from tests.support.pages import Shell, network
 
 from .conftest import ROOT, Broker
@@ -313,7 +314,8 @@ def test_log_dirs_are_mirrored_without_a_broker(tmp_path: Path, pair: tuple[Brok
 # --- the page -------------------------------------------------------------------------------------------------------
 
 
-def test_the_page_goes_as_it_is_printed(tmp_path: Path) -> None:
+def test_the_page_goes_as_it_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "SECONDS_MAX", 240)  # Spark starts twice
     home, programs = tmp_path / "home", tmp_path / "bin"
     for directory in (home, programs):
         directory.mkdir()
