@@ -1,4 +1,8 @@
-"""python -m compat.registry [--version barnabas|4.x|3.9 ...] [--only WORDS]: stock clients of registries against ours."""
+"""python -m compat.registry [--version barnabas|4.x|3.9 ...] [--clients A,B] [--write]: stock clients of registries.
+
+All clients have one registry: `barnabas serve --registry`, or `barnabas registry` beside a Kafka of the version that is
+named. Each writes topics of its own; then each reads what the others have written (`interop`).
+"""
 
 from __future__ import annotations
 
@@ -11,65 +15,98 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from barnabas.testing import RunningBroker
 from barnabas.testing.running import import_path
 from compat.kafka import RealKafka
+from compat.matrix.clients import Verdict, Verdicts, run
+from compat.registry.report import CASES, FORMATS, KNOWN, Matrix
 
 HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+LOGS = ROOT / ".tools" / "compat"
+PAGE = ROOT / "docs" / "reference" / "compatibility-registry.md"
 OURS = "barnabas"
-CLIENTS = ("franz-go-schemas", "kafkajs-schemas")
-SECONDS_MAX = 600
+CASE_TIMEOUT_S = "300"
+
+
+def names() -> list[str]:
+    """All clients there are."""
+    return sorted(path.parent.name for path in HERE.glob("*/run"))
 
 
 @contextmanager
-def broker(name: str) -> Iterator[str]:
-    """A broker of ours, or a Kafka of some version, for the length of the block; its address."""
-    if name == OURS:
-        with RunningBroker() as running:
-            yield running.bootstrap
+def process(*arguments: str) -> Iterator[dict[str, str]]:
+    """A command of ours for the length of the block; the words of its ready line."""
+    command = [sys.executable, "-m", "barnabas", *arguments]
+    environment = {**os.environ, "PYTHONPATH": import_path()}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as started:
+        try:
+            assert started.stdout is not None
+            line = started.stdout.readline()
+            yield dict(word.split("=", 1) for word in line.split() if "=" in word)
+        finally:
+            started.terminate()
+
+
+@contextmanager
+def registry(version: str) -> Iterator[tuple[str, str]]:
+    """A registry that our broker or a Kafka of some version keeps: the broker's address, and the registry's URL."""
+    if version == OURS:
+        where = ("--ephemeral", "--listen", "127.0.0.1:0", "--registry", "127.0.0.1:0")
+        with process("serve", *where, "--set", "group.initial.rebalance.delay.ms=0") as words:
+            yield words["bootstrap.servers"], words["registry"]
     else:
         with (
             tempfile.TemporaryDirectory(prefix="registry-") as directory,
-            RealKafka(name, 0, data=Path(directory)) as kafka,
+            RealKafka(version, 0, data=Path(directory)) as kafka,
+            process("registry", "--bootstrap", kafka.bootstrap, "--listen", "127.0.0.1:0") as words,
         ):
-            yield kafka.bootstrap
+            yield kafka.bootstrap, words["registry"]
 
 
-@contextmanager
-def registry(bootstrap: str) -> Iterator[str]:
-    """A registry in a process of its own; its URL."""
-    command = [
-        sys.executable,
-        "-m",
-        "barnabas",
-        "registry",
-        "--bootstrap",
-        bootstrap,
-        "--listen",
-        "127.0.0.1:0",
+def run_all(bootstrap: str, url: str, clients: list[str]) -> Matrix:
+    """Run the clients one after the other, and then each over what the others have written."""
+    LOGS.mkdir(parents=True, exist_ok=True)
+    environment = {
+        "COMPAT_BOOTSTRAP": bootstrap, "COMPAT_SCHEMAS": str(HERE / "schemas"), "COMPAT_CASE_TIMEOUT_S": CASE_TIMEOUT_S,
+    }  # fmt: skip
+
+    def cases_of(client: str, cases: list[str], **more: str) -> Verdicts:
+        return run(HERE / client / "run", url, cases, {**environment, **more}, LOGS / f"{client}.err")
+
+    alone = [one for one in CASES if one != "interop"]
+    rows = {}
+    for client in clients:
+        (LOGS / f"{client}.err").write_bytes(b"")
+        rows[client] = cases_of(client, alone)
+        print(f"{client}: {_counts(rows[client])}", flush=True)
+    topics = topics_of(bootstrap, rows)
+    for client in clients:
+        others = ",".join(f"{topic}:{form}" for owner, topic, form in topics if owner != client)
+        rows[client] |= cases_of(client, ["interop"], COMPAT_TOPICS=others)
+    return Matrix(rows)
+
+
+def topics_of(bootstrap: str, rows: dict[str, Verdicts]) -> list[tuple[str, str, str]]:
+    """Return what clients have written and others can read: client, topic, format."""
+    from kafka import KafkaAdminClient
+
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    topics = sorted(admin.list_topics())
+    admin.close()
+    return [
+        (client, topic, form)
+        for client, row in rows.items()
+        for form in FORMATS
+        for topic in topics
+        if row.get(form, Verdict("SKIP")).status == "PASS"
+        and (client, form) not in KNOWN
+        and topic.startswith(f"compat-{client}-{form}-")
     ]
-    environment = {**os.environ, "PYTHONPATH": import_path()}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
-        try:
-            assert process.stdout is not None
-            line = process.stdout.readline()
-            words = dict(word.split("=", 1) for word in line.split() if "=" in word)
-            yield words["registry"]
-        finally:
-            process.terminate()
 
 
-def run(bootstrap: str, only: str) -> int:
-    """Run the clients, and return how many have failed."""
-    failed = 0
-    for client in CLIENTS:
-        if only not in client:
-            continue
-        with registry(bootstrap) as url:  # a new one each time: it finds what the last one has written
-            done = subprocess.run([HERE / client / "run", url], check=False, timeout=SECONDS_MAX)
-        failed += done.returncode != 0
-        print(f"  {client:20} {'ok' if done.returncode == 0 else 'FAILED'}", flush=True)
-    return failed
+def _counts(row: Verdicts) -> str:
+    found = [one.status for one in row.values()]
+    return ", ".join(f"{status} {found.count(status)}" for status in ("PASS", "FAIL", "SKIP"))
 
 
 def main() -> int:
@@ -78,14 +115,27 @@ def main() -> int:
     parser.add_argument(
         "--version", action="append", help=f"{OURS}, or a version of Kafka; default: {OURS} and 4.x"
     )
-    parser.add_argument("--only", default="", help="clients whose names have this in them")
+    parser.add_argument("--clients", default="", metavar="A,B", help=f"of {', '.join(names())} (all)")
+    parser.add_argument(
+        "--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}; only with all clients"
+    )
     options = parser.parse_args()
-    failed = 0
-    for name in options.version or [OURS, "4.x"]:
-        with broker(name) as bootstrap:
-            print(f"a registry that {name} keeps, at {bootstrap}", flush=True)
-            failed += run(bootstrap, options.only)
-    return bool(failed)
+    wanted = options.clients.split(",") if options.clients else names()
+    if not set(wanted) <= set(names()):
+        parser.error(f"clients are {', '.join(names())}")
+    versions = options.version or [OURS, "4.x"]
+    if options.write and (wanted != names() or versions[0] != OURS):
+        parser.error("--write needs all clients, and barnabas first")
+    found: dict[str, Matrix] = {}
+    for version in versions:
+        with registry(version) as (bootstrap, url):
+            print(f"a registry that {version} keeps, at {url}", flush=True)
+            found[version] = run_all(bootstrap, url, wanted)
+        print(found[version].text(), flush=True)
+    if options.write:
+        others = [version for version in versions[1:] if not found[version].failures()]
+        PAGE.write_text(found[OURS].markdown(others), encoding="utf-8")
+    return int(any(one.failures() for one in found.values()))
 
 
 if __name__ == "__main__":

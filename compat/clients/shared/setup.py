@@ -99,7 +99,7 @@ def need(program: str, how: str) -> str:
 
 
 def python(client: Client, program: str, *, newest: int = 99) -> tuple[list[str], dict[str, str]]:
-    """A virtual environment with the client's requirements.txt, and a program of shared/python.
+    """A virtual environment with the client's requirements.txt, and a program of shared/python, or one elsewhere.
 
     `newest` is the last minor version of Python 3 that the client works with. Raises SetupError.
     """
@@ -114,7 +114,7 @@ def python(client: Client, program: str, *, newest: int = 99) -> tuple[list[str]
 
     client.built([client.source / "requirements.txt"], build)
     command = [str(environment / "bin" / "python"), str(SHARED / "python" / program)]
-    return command, {"PYTHONDONTWRITEBYTECODE": "1"}
+    return command, {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(SHARED / "python")}
 
 
 def _interpreter(newest: int) -> str:
@@ -130,7 +130,7 @@ def _interpreter(newest: int) -> str:
 def java(client: Client, main: str, *source_sets: str) -> tuple[list[str], dict[str, str]]:
     """The jars of the client's pom.xml, and a program of shared/java compiled against them.
 
-    `source_sets` are directories of shared/java, `main` a class in them. Raises SetupError.
+    `source_sets` are directories of shared/java, or others by their path, `main` a class in them. Raises SetupError.
     """
     need("java", "a JDK 17 (Debian: apt-get install openjdk-17-jdk-headless)")
     compiler = need("javac", "a JDK 17 (Debian: apt-get install openjdk-17-jdk-headless)")

@@ -1,0 +1,55 @@
+"""The cases with kcat: it reads values by a registry, where it is built with libserdes, and writes none."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from harness import Cases, SkipCaseError
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from names import CASES, COUNT, bootstrap, users, written_by_others
+
+READS_ALONE = "kcat reads by a registry, and writes no schema"
+SECONDS_MAX = 60
+cases = Cases(names=CASES, lacks=dict.fromkeys((one for one in CASES if one != "interop"), READS_ALONE))
+
+
+@cases.case("interop")
+def interop() -> str:
+    wanted = written_by_others(("avro",))
+    for topic, _ in wanted:
+        done = subprocess.run(
+            [
+                "kcat",
+                "-b",
+                bootstrap(),
+                "-C",
+                "-t",
+                topic,
+                "-s",
+                "value=avro",
+                "-r",
+                cases.bootstrap,
+                "-e",
+                "-q",
+            ],
+            capture_output=True,
+            text=True,
+            timeout=SECONDS_MAX,
+            check=False,
+        )
+        if "without" in done.stderr or "lacks" in done.stderr or "not built" in done.stderr:
+            raise SkipCaseError(
+                f"Debian's kcat says: {done.stderr.strip().splitlines()[0].removeprefix('% ERROR: ')}"
+            )
+        assert done.returncode == 0, done.stderr[-500:]
+        found = sorted((json.loads(line) for line in done.stdout.splitlines()), key=lambda one: one["age"])
+        assert found == users(), found[:3]
+    return f"{len(wanted)} topics of others, {COUNT} records each"
+
+
+cases.main()
