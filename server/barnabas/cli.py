@@ -11,6 +11,7 @@ import gc
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from barnabas.environment.lazy import OPENSSL_USERS, import_when_used
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker, Companion
+    from barnabas.broker.process import Companions
     from barnabas.config.loading import BrokerConfig
     from barnabas.serving.seams import Watcher
     from barnabas.tools.control.host import Host
@@ -40,7 +42,6 @@ TOOLS = {
         "barnabas.tools.probing.command",
         "look at any broker: what it serves, its limits, what clients can do",
     ),
-    "console": ("barnabas.console.command", "serve a console for browsers, of any cluster"),
     "conform": ("barnabas.tools.conformance.command", "judge any broker by what it says on the wire"),
     "test-server": ("barnabas.testing.server_command", "start a broker for tests, with a control API"),
     "zookeeper": ("barnabas.tools.zkserver.command", "start a ZooKeeper server of one node"),
@@ -384,24 +385,35 @@ def _run_serve(options: argparse.Namespace, config: BrokerConfig, given: Mapping
         from barnabas.tools.control.process import run as run_with_control
 
         return run_with_control(
-            config, options.fault, prepare=prepare, watcher=watcher, companion_of=_console_of(config)
+            config,
+            options.fault,
+            prepare=prepare,
+            watcher=watcher,
+            companions_of=partial(_companions, config),
         )
 
     from barnabas.broker.process import run
 
-    console_of = _console_of(config)
-    return run(config, prepare, watcher, None if console_of is None else console_of(None))
+    return run(config, prepare, watcher, _companions(config, None))
 
 
-def _console_of(config: BrokerConfig) -> Callable[[Host | None], Companion] | None:
-    """Return what makes the console; None without one, and then nothing of it is imported."""
+def _companions(config: BrokerConfig, host: Host | None) -> Companions:
+    """Return the servers beside the broker; nothing is imported of those that are not to be."""
+    from barnabas.broker.process import Companions
     from barnabas.config import broker as settings
 
-    if not config.get(settings.CONSOLE_LISTENER):
-        return None
-    from barnabas.console.beside import Beside
+    found: list[Companion] = []
+    registry = None
+    if config.get(settings.REGISTRY_LISTENER):
+        from barnabas.broker.registry_beside import RegistryBeside
 
-    return lambda host: Beside(config, host)
+        registry = RegistryBeside(config)
+        found.append(registry)
+    if config.get(settings.CONSOLE_LISTENER):
+        from barnabas.console.beside import ConsoleBeside
+
+        found.append(ConsoleBeside(config, host, registry))
+    return Companions(found)
 
 
 def _watcher(options: argparse.Namespace) -> Watcher | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from barnabas.testing.running import import_path
 from tests.e2e.conftest import ROOT, BrokerProcess, StartBroker
-from tests.e2e.test_demo_security import free_ports
+from tests.support.certificates import written
 
 pytestmark = pytest.mark.e2e
 SECONDS_MAX = 30
@@ -48,8 +49,8 @@ def running(*arguments: str, python: tuple[str, ...] = ()) -> Iterator[tuple[sub
         process.stderr.close()
 
 
-def get(url: str, **headers: str) -> Any:
-    with urlopen(Request(url, headers=headers), timeout=SECONDS_MAX) as answer:
+def get(url: str, *, tls: ssl.SSLContext | None = None, **headers: str) -> Any:
+    with urlopen(Request(url, headers=headers), timeout=SECONDS_MAX, context=tls) as answer:
         return json.loads(answer.read())
 
 
@@ -101,7 +102,7 @@ def test_the_console_of_any_cluster(start_broker: StartBroker) -> None:
     broker: BrokerProcess = start_broker()
     arguments = ("console", "--bootstrap", broker.bootstrap, "--listen", "127.0.0.1:0")
     with running(*arguments) as (process, line):
-        url = next(word for word in line.split() if word.startswith("http://"))
+        url = words(line)["console"]
         assert broker.bootstrap in line
         assert get(f"{url}/api/session")["views"] == []
         assert get(f"{url}/api/overview")["cluster"]["brokers"] == 1
@@ -127,7 +128,7 @@ def test_the_console_of_any_cluster(start_broker: StartBroker) -> None:
     [
         (("console", "--listen", "0.0.0.0:0"), 1, "give a token"),
         (("console", "--listen", "nonsense"), 1, "HOST:PORT"),
-        (("console", "--token-file", "/nowhere"), 2, "No such file"),
+        (("console", "--token-file", "/nowhere"), 1, "No such file"),
         (("console", "--bootstrap", "nonsense"), 2, "is not host:port"),
         (("console", "--login", "PLAIN", "-X", "sasl.username=ann"), 2, "leave out sasl.username"),
         (("serve", "--ephemeral", "--console", "0.0.0.0:0", "--listen", "127.0.0.1:0"), 1, "give a token"),
@@ -149,7 +150,7 @@ def test_what_cannot_be_is_said_in_one_line(
 @pytest.mark.filterwarnings("ignore")  # the registry's client leaves its connection to the collector
 def test_the_console_reads_values_by_the_registry_that_is_served_with_it() -> None:
     arguments = ("serve", "--ephemeral", "--listen", "127.0.0.1:0", "--topic", "views")
-    beside = ("--console", "127.0.0.1:0", "--registry", f"127.0.0.1:{free_ports(1)[0]}")
+    beside = ("--console", "127.0.0.1:0", "--registry", "127.0.0.1:0")
     with running(*arguments, *beside) as (process, line):
         told = words(line)
         client = SchemaRegistryClient({"url": told["registry"]})
@@ -164,3 +165,35 @@ def test_the_console_reads_values_by_the_registry_that_is_served_with_it() -> No
         assert [row["name"] for row in get(f"{told['console']}/api/subjects")["rows"]] == ["views-value"]
         process.send_signal(signal.SIGTERM)
         assert process.wait(SECONDS_MAX) == 0
+
+
+def test_the_console_speaks_tls_and_asks_a_registry_that_does(tmp_path: Path) -> None:
+    files = written(tmp_path)
+    tls = ssl.create_default_context(cafile=str(files.authority))
+    tls.check_hostname = False
+    settings = [
+        part
+        for name in ("console", "registry")
+        for part in ("--set", f"{name}.ssl.certificate.location={files.broker}")
+    ]
+    arguments = ("serve", "--ephemeral", "--listen", "127.0.0.1:0", "--topic", "views", *settings)
+    with running(*arguments, "--console", "127.0.0.1:0", "--registry", "127.0.0.1:0") as (_, line):
+        told = words(line)
+        assert told["console"].startswith("https://")
+        assert told["registry"].startswith("https://")
+        url = told["console"]
+        with urlopen(f"{url}/api/session", timeout=SECONDS_MAX, context=tls) as answer:
+            cookie, csrf = answer.headers["Set-Cookie"], json.loads(answer.read())["csrf"]
+        assert cookie.endswith("; Secure")
+        headers = {"Cookie": cookie.partition(";")[0], "X-Console-CSRF": csrf, "Origin": url}
+        body = json.dumps({"schema": '"int"'}).encode()
+        register = Request(f"{url}/api/subjects/views-value", body, headers)
+        with urlopen(register, timeout=SECONDS_MAX, context=tls) as answer:
+            assert json.loads(answer.read())["id"] == 1
+        assert [row["name"] for row in get(f"{url}/api/subjects", tls=tls)["rows"]] == ["views-value"]
+        alone = ("console", "--bootstrap", told["bootstrap.servers"], "--listen", "127.0.0.1:0")
+        with running(*alone, "--listen-cert", str(files.broker)) as (_, ready):
+            other = words(ready)["console"]
+            assert get(f"{other}/api/overview", tls=tls)["cluster"]["brokers"] == 1
+            with pytest.raises(OSError, match=r"reset|closed|disconnected|Remote end"):
+                get(f"{other}/api/overview".replace("https", "http"))

@@ -138,7 +138,7 @@ class Place:
             "test-server": r'"bootstrap_servers": "([^"]+)',
             "zookeeper": r"zookeeper\.connect=(\S+)",
             "tap": r"is ready: (\S+)",
-            "console": r"is ready: http://(\S+)",
+            "console": r"is ready: console=http://(\S+)",
         }
         return process, process.until(ready.get(self.command, r"is ready: bootstrap\.servers=([^ ,]+)"))
 

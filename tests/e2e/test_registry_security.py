@@ -125,7 +125,7 @@ async def test_plain_http_is_not_answered_where_tls_is_spoken(secured: Secured) 
         (["--registry", "nothing"], "not of the form HOST:PORT"),
         (
             ["--registry", "localhost:0", "--set", "registry.ssl.certificate.location=/nowhere.pem"],
-            "certificate '/nowhere.pem'",
+            "certificate of the registry, '/nowhere.pem'",
         ),
         (
             ["--registry", "localhost:0", "--listen", "SASL_PLAINTEXT://localhost:0", *MECHANISM],

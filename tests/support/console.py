@@ -19,6 +19,7 @@ from barnabas.config.loading import BrokerConfig
 from barnabas.console.log_lines import Lines
 from barnabas.console.own_broker import OwnBroker
 from barnabas.console.server import ConsoleServer
+from barnabas.network.visitors import Address
 from barnabas.tools.control.host import Host
 from tests.support.hosted import QUICK_GROUPS
 
@@ -186,7 +187,7 @@ async def console_beside(
     host.attached = own.attach
     async with trio.open_nursery() as nursery:
         await nursery.start(host.run)
-        server = ConsoleServer((address, 0), lambda: own.target, live_of=lambda: own, **options)
+        server = ConsoleServer(Address(address, 0), lambda: own.target, live_of=lambda: own, **options)
         await nursery.start(server.run)
         try:
             yield Console(host, server, host.bootstrap)

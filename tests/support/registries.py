@@ -9,21 +9,21 @@ from typing import Any
 import trio
 
 from barnabas.client import ClientSettings, parse_bootstrap
+from barnabas.network.visitors import Address
 from barnabas.registry.client import RegistryClient
 from barnabas.registry.errors import RegistryError
 from barnabas.registry.records import Record
-from barnabas.registry.serving import Address, serve
+from barnabas.registry.serving import RegistryServer
 from barnabas.registry.state import State
 
 
 @asynccontextmanager
 async def registry(bootstrap: str, topic: str = "_schemas") -> AsyncIterator[RegistryClient]:
     """Serve a registry that a broker keeps, and give a client for it."""
+    server = RegistryServer(Address("127.0.0.1", 0), may_be_reached=False)
     async with trio.open_nursery() as nursery:
-        url = await nursery.start(
-            serve, Address("127.0.0.1", 0), parse_bootstrap(bootstrap), ClientSettings(), None, topic
-        )
-        yield RegistryClient(url)
+        await nursery.start(server.run, parse_bootstrap(bootstrap), ClientSettings(), None, topic)
+        yield RegistryClient(server.url)
         nursery.cancel_scope.cancel()
 
 

@@ -43,9 +43,8 @@ def interop() -> str:
             check=False,
         )
         if "without" in done.stderr or "lacks" in done.stderr or "not built" in done.stderr:
-            raise SkipCaseError(
-                f"Debian's kcat says: {done.stderr.strip().splitlines()[0].removeprefix('% ERROR: ')}"
-            )
+            reason = done.stderr.strip().splitlines()[0].removeprefix("% ERROR: ")
+            raise SkipCaseError(f"Debian's kcat says: {reason}")
         assert done.returncode == 0, done.stderr[-500:]
         found = sorted((json.loads(line) for line in done.stdout.splitlines()), key=lambda one: one["age"])
         assert found == users(), found[:3]

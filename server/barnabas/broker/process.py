@@ -17,7 +17,6 @@ import trio
 from barnabas.broker import interpreter
 from barnabas.broker.assembly import assembled
 from barnabas.broker.startup import StartupError, exposures
-from barnabas.config import broker as settings
 from barnabas.config.authorizer import has_authorizer
 from barnabas.config.cluster import is_clustered
 from barnabas.ending import DONE, FAILED, end_signals
@@ -28,7 +27,7 @@ from barnabas.serving import connection
 from barnabas.serving.seams import NO_SEAMS, Seams
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from barnabas.broker.app import Broker, Companion
     from barnabas.config.loading import BrokerConfig
@@ -43,12 +42,12 @@ def run(
     config: BrokerConfig,
     prepare: Prepare | None = None,
     watcher: Watcher | None = None,
-    companion: Companion | None = None,
+    companions: Companions | None = None,
 ) -> int:
     """Run a broker until SIGTERM or SIGINT; returns the process's exit code.
 
-    `prepare` is awaited before the broker serves, and may raise StartupError. `watcher` sees all requests; `companion`
-    serves beside the broker.
+    `prepare` is awaited before the broker serves, and may raise StartupError. `watcher` sees all requests; `companions`
+    serve beside the broker.
     """
     code = FAILED
     interpreter.prepare()
@@ -58,7 +57,7 @@ def run(
             config,
             prepare,
             watcher,
-            companion,
+            companions or Companions(),
             restrict_keyboard_interrupt_to_checkpoints=True,
         )
     except* (StartupError, StorageError) as group:
@@ -68,7 +67,7 @@ def run(
 
 
 async def _run_until_signalled(
-    config: BrokerConfig, prepare: Prepare | None, watcher: Watcher | None, companion: Companion | None
+    config: BrokerConfig, prepare: Prepare | None, watcher: Watcher | None, companions: Companions
 ) -> int:
     """Run a broker; returns the exit code: a start that a signal breaks off was wished too."""
     code = DONE
@@ -89,14 +88,10 @@ async def _run_until_signalled(
                         watcher.attach(broker)
                     if prepare is not None:
                         await prepare(broker)
-                    words = ""
-                    if companion is not None:
-                        words = companion.begin()
-                        companion.attach(broker)
+                    words = companions.begin()
+                    companions.attach(broker)
                     await nursery.start(_serve, broker, nursery.cancel_scope)
-                    if companion is not None:
-                        await nursery.start(companion.run)
-                    words += await start_registry(nursery, config, broker)
+                    await companions.start(nursery)
                     interpreter.settle_garbage_collector()
                     say_ready(broker, words)
                 code = FAILED if broker.stopping.has_failed else DONE
@@ -110,14 +105,25 @@ async def _serve(broker: Broker, beside: trio.CancelScope, *, task_status: trio.
     beside.cancel()
 
 
-async def start_registry(nursery: trio.Nursery, config: BrokerConfig, broker: Broker) -> str:
-    """Start the schema registry if there is to be one; returns words for the ready line. Raises StartupError."""
-    if not config.get(settings.REGISTRY_LISTENER):
-        return ""
-    from barnabas.broker.registry_beside import run_registry
+class Companions:
+    """All servers beside one broker, in the order in which they begin."""
 
-    url: str = await nursery.start(run_registry, config, broker)
-    return f" registry={url}"
+    def __init__(self, all_of_them: Sequence[Companion] = ()) -> None:
+        self._all = all_of_them
+
+    def begin(self) -> str:
+        """Have all bind their addresses; returns words for the ready line. Raises StartupError."""
+        return "".join(one.begin() for one in self._all)
+
+    def attach(self, broker: Broker) -> None:
+        """Have all show this broker from now on."""
+        for one in self._all:
+            one.attach(broker)
+
+    async def start(self, nursery: trio.Nursery) -> None:
+        """Serve beside the broker, which serves by now, until cancelled. Raises StartupError."""
+        for one in self._all:
+            await nursery.start(one.run)
 
 
 class Stoppable(Protocol):

@@ -7,7 +7,9 @@ of the registry.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -23,10 +25,10 @@ from barnabas.config.cluster import inter_broker_listener
 from barnabas.config.listeners import listener_settings, mechanisms_of
 from barnabas.environment import extras
 from barnabas.errors import leaves
-from barnabas.network.visitors import AddressError
+from barnabas.network.visitors import AddressError, read_address
 from barnabas.registry.access import Logins
 from barnabas.registry.errors import RegistryError
-from barnabas.registry.serving import address_of, serve
+from barnabas.registry.serving import WHAT, RegistryServer
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
@@ -38,23 +40,73 @@ MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 CLIENT_ID = "barnabas-registry"
 
 
-async def run_registry(
-    config: BrokerConfig, broker: Broker, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED
-) -> None:
-    """Serve a registry until cancelled; reports its URL. Raises StartupError."""
-    try:
-        address = address_of(
-            config.get(settings.REGISTRY_LISTENER),
-            certificate=config.get(settings.REGISTRY_CERTIFICATE),
-            key=config.get(settings.REGISTRY_KEY),
-        )
+class RegistryBeside:
+    """Companion of one broker: its schema registry."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._broker: Broker | None = None
+        self._server: RegistryServer | None = None
+
+    def begin(self) -> str:
+        """Bind the address; returns words for the ready line. Raises StartupError."""
+        config = self._config
+        with _explained():
+            address = read_address(
+                config.get(settings.REGISTRY_LISTENER),
+                WHAT,
+                certificate=config.get(settings.REGISTRY_CERTIFICATE),
+                key=config.get(settings.REGISTRY_KEY),
+            )
+            self._server = RegistryServer(address, may_be_reached=_has_logins(config))
+        return f" registry={self.url}"
+
+    @property
+    def url(self) -> str:
+        """URL of the registry, once it has begun."""
+        assert self._server is not None
+        return self._server.url
+
+    def client_tls(self) -> ssl.SSLContext | None:
+        """Return whom a client in this process trusts: the registry's own certificate, whatever its name."""
+        certificate = self._config.get(settings.REGISTRY_CERTIFICATE)
+        if not certificate:
+            return None
+        context = ssl.create_default_context(cafile=certificate)
+        context.check_hostname = False
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        return context
+
+    def attach(self, broker: Broker) -> None:
+        """Be kept by this broker, as long as it runs where it did before."""
+        self._broker = broker
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled. Raises StartupError."""
+        server, broker, config = self._server, self._broker, self._config
+        assert server is not None
+        assert broker is not None
         listener, own = _own(config, broker)
-        logins = _logins(config, broker)
-        await serve(address, parse_bootstrap(bootstrap_of(listener)), own, logins, task_status=task_status)
+        logins = _logins(config, broker) if _has_logins(config) else None
+        with _explained():
+            await server.run(parse_bootstrap(bootstrap_of(listener)), own, logins, task_status=task_status)
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Name the setting in what goes wrong within a block. Raises StartupError."""
+    try:
+        yield
     except* (AddressError, RegistryError, ClientError, ModuleNotFoundError) as group:
         error = leaves(group)[0]
         text = extras.explain(error) if isinstance(error, ModuleNotFoundError) else None
         raise StartupError(f"{settings.REGISTRY_LISTENER.name}: {text or error}") from None
+
+
+def _has_logins(config: BrokerConfig) -> bool:
+    """Say whether users of the registry have to log in."""
+    names = [text.partition("://")[0].strip().upper() for text in config.listeners()]
+    return has_authorizer(config) or any(listener_settings(config, name).has_sasl for name in names)
 
 
 def _own(config: BrokerConfig, broker: Broker) -> tuple[Listener, ClientSettings]:
@@ -73,13 +125,12 @@ def _own(config: BrokerConfig, broker: Broker) -> tuple[Listener, ClientSettings
     )
 
 
-def _logins(config: BrokerConfig, broker: Broker) -> Logins | None:
-    """Return how users of the registry log in; None where nobody has to. Raises StartupError."""
-    with_login = [one for one in broker.listeners if listener_settings(config, one.name).has_sasl]
-    if not with_login and not has_authorizer(config):
-        return None
-    for listener in with_login:
+def _logins(config: BrokerConfig, broker: Broker) -> Logins:
+    """Return how users of the registry log in. Raises StartupError."""
+    for listener in broker.listeners:
         found = listener_settings(config, listener.name)
+        if not found.has_sasl:
+            continue
         offered = mechanisms_of(found)
         for mechanism in MECHANISMS:
             if mechanism in offered:

@@ -94,11 +94,8 @@ def collect(options: argparse.Namespace, demo: Mapping[str, str] | None = None) 
         if text is not None:
             given.set(name, _not_empty(option, text, "a value"), option)
     if options.console_token_file is not None:
-        given.set("console.token", _secret_of(options.console_token_file), "--console-token-file")
-    registry = given.settings.get("registry.listener")
-    if given.settings.get("console.listener") and registry and not given.settings.get("console.registry.url"):
-        scheme = "https" if given.settings.get("registry.ssl.certificate.location") else "http"
-        given.set("console.registry.url", f"{scheme}://{registry}", given.origins["registry.listener"])
+        option = "--console-token-file"
+        given.set("console.token", _secret_of(options.console_token_file, option), option)
     if given.settings.get("console.listener") and not given.settings.get("metrics.listener"):
         given.set("metrics.listener", "127.0.0.1:0", given.origins["console.listener"])  # which it plots
     if not options.ephemeral:
@@ -106,15 +103,14 @@ def collect(options: argparse.Namespace, demo: Mapping[str, str] | None = None) 
     return given
 
 
-def _secret_of(path: str) -> str:
+def _secret_of(path: str, option: str) -> str:
     """Return the first line of a file. Raises SettingError."""
+    from barnabas.environment.secret_files import SecretError, secret_of_file
+
     try:
-        with open(path, encoding="utf-8") as file:
-            return _not_empty("--console-token-file", file.readline().strip(), "a token in its first line")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingError(
-            f"--console-token-file {path}: {getattr(error, 'strerror', None) or error}"
-        ) from error
+        return _not_empty(option, secret_of_file(path), "a token in its first line")
+    except SecretError as error:
+        raise SettingError(f"{option} {error}") from error
 
 
 def _release(text: str | None) -> str | None:

@@ -23,6 +23,7 @@ COMMANDS = {
     "transactions": ("barnabas.commands.transactions", "show transactions, find and abort those that hang"),
     "brokers": ("barnabas.commands.brokers", "brokers, log dirs, features, moves of replicas, elections"),
     "registry": ("barnabas.commands.registry", "serve a schema registry that the cluster keeps"),
+    "console": ("barnabas.console.command", "serve a console for browsers, of any cluster"),
     "completion": ("barnabas.commands.completion", "print completion for bash, zsh or fish"),
     "doctor": ("barnabas.commands.doctor", "find out why clients cannot work with a broker"),
 }

@@ -18,6 +18,7 @@ import click
 from barnabas.client import ClientSettings, Endpoint, parse_bootstrap
 from barnabas.commands import profiles
 from barnabas.commands.errors import CommandError
+from barnabas.environment import secret_files
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -152,13 +153,9 @@ def _password(user: str) -> str:
 def secret_of_file(path: str) -> str:
     """Return the first line of a file. Raises CommandError, also for a file that others may read."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
-        mode = Path(path).stat().st_mode
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(f"{path}: {getattr(error, 'strerror', error)}") from None
-    if mode & 0o077 and Path(path).is_file():
-        raise CommandError(f"{path} holds a password and others may read or change it: chmod 600 {path}")
-    return text.partition("\n")[0].rstrip("\r")
+        return secret_files.secret_of_file(path)
+    except secret_files.SecretError as error:
+        raise CommandError(str(error)) from None
 
 
 def _file(path: str) -> dict[str, str]:

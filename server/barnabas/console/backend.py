@@ -16,13 +16,14 @@ import trio
 from barnabas.client import Client, ClientSettings, open_client
 from barnabas.client.admin import Admin
 from barnabas.client.administration.access import OPERATIONS
-from barnabas.console.decoding import Deserializer, registry_deserializer
 from barnabas.console.topic_index import TopicIndex
 from barnabas.wire.generated.metadata import MetadataRequest
 
 if TYPE_CHECKING:
     from barnabas.console.live import Live
     from barnabas.console.target import Target
+    from barnabas.registry.client import RegistryClient
+    from barnabas.registry.decoding import Deserializer
 
 METADATA = 3
 AUTHORIZED_OPERATIONS_MAX = 10
@@ -51,7 +52,7 @@ class Backend:
         settings: ClientSettings,
         nursery: trio.Nursery,
         live: Live | None,
-        registry_url: str,
+        registry: RegistryClient | None = None,
     ) -> None:
         self.client = client
         self.admin = Admin(client)
@@ -59,10 +60,7 @@ class Backend:
         self.live = live
         self.target = target
         self.settings = settings
-        self.credentials = ""
-        """Of the visitor, as HTTP's Basic has them; empty without a login."""
-        self.registry_url = registry_url
-        """URL of the registry of schemas; empty for none."""
+        self.registry = registry
         self._deserializer: Deserializer | None = None
         self._operations: frozenset[str] | None = None
         self._ends: dict[str, tuple[Sample, Sample]] = {}
@@ -70,8 +68,10 @@ class Backend:
 
     def deserializer(self) -> Deserializer | None:
         """Return what reads values with the schemas of the registry; None without one."""
-        if self._deserializer is None:
-            self._deserializer = registry_deserializer(self.registry_url, self.credentials)
+        if self._deserializer is None and self.registry is not None:
+            from barnabas.registry.decoding import Deserializer
+
+            self._deserializer = Deserializer(self.registry)
         return self._deserializer
 
     async def operations(self) -> frozenset[str]:
@@ -117,11 +117,11 @@ class Backend:
 
 @asynccontextmanager
 async def opened(
-    target: Target, settings: ClientSettings, live: Live | None, registry_url: str = ""
+    target: Target, settings: ClientSettings, live: Live | None, registry: RegistryClient | None
 ) -> AsyncIterator[Backend]:
     """Open a client for a visitor for the length of a block. Raises ClientError where the broker refuses the login."""
     async with open_client(target.bootstrap, settings, dial=target.dial) as client:
         await client.any_connection()
         async with trio.open_nursery() as nursery:
-            yield Backend(client, target, settings, nursery, live, registry_url)
+            yield Backend(client, target, settings, nursery, live, registry)
             nursery.cancel_scope.cancel()

@@ -10,10 +10,13 @@ import trio
 from barnabas.broker.startup import StartupError
 from barnabas.config import broker as settings
 from barnabas.console.log_lines import Lines
-from barnabas.console.server import DEFAULT_PORT, ConsoleServer, address_of
+from barnabas.console.server import DEFAULT_PORT, WHAT, ConsoleServer
+from barnabas.console.target import RegistryAt
+from barnabas.network.visitors import AddressError, read_address
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
+    from barnabas.broker.registry_beside import RegistryBeside
     from barnabas.config.loading import BrokerConfig
     from barnabas.console.own_broker import OwnBroker
     from barnabas.console.target import Target
@@ -23,12 +26,14 @@ AUTO = "auto"
 """Value of console.listener for an address that is free."""
 
 
-class Beside:
+class ConsoleBeside:
     """A companion of one broker."""
 
-    def __init__(self, config: BrokerConfig, host: Host | None) -> None:
+    def __init__(self, config: BrokerConfig, host: Host | None, registry: RegistryBeside | None) -> None:
+        """`registry` is the one that is served with it, which the console shows unless it is given another."""
         self._config = config
         self._host = host
+        self._registry = registry
         self._server: ConsoleServer | None = None
         self._lines = Lines()
         self._broker: Broker | None = None
@@ -36,28 +41,39 @@ class Beside:
 
     def begin(self) -> str:
         """Bind the address; returns words for the ready line. Raises StartupError."""
-        self._server = self._bound()
+        try:
+            self._server = self._bound()
+        except AddressError as error:
+            raise StartupError(str(error)) from error
         return f" console={self._server.url}"
 
     def _bound(self) -> ConsoleServer:
         text = self._config.get(settings.CONSOLE_LISTENER)
         if text != AUTO:
-            return self._server_on(*address_of(text))
+            return self._server_on(text)
         try:
-            return self._server_on("127.0.0.1", DEFAULT_PORT)
-        except StartupError:
-            return self._server_on("127.0.0.1", 0)
+            return self._server_on(f"127.0.0.1:{DEFAULT_PORT}")
+        except AddressError:
+            return self._server_on("127.0.0.1:0")
 
-    def _server_on(self, host: str, port: int) -> ConsoleServer:
-        origins: tuple[str, ...] = self._config.get(settings.CONSOLE_ORIGINS)
+    def _server_on(self, text: str) -> ConsoleServer:
+        config = self._config
+        origins: tuple[str, ...] = config.get(settings.CONSOLE_ORIGINS)
+        certificate, key = config.get(settings.CONSOLE_CERTIFICATE), config.get(settings.CONSOLE_KEY)
         return ConsoleServer(
-            (host, port),
+            read_address(text, WHAT, certificate=certificate, key=key),
             self._where,
-            token=self._config.get(settings.CONSOLE_TOKEN),
+            token=config.get(settings.CONSOLE_TOKEN),
             origins=origins,
             live_of=self._own,
-            registry_url=self._config.get(settings.CONSOLE_REGISTRY_URL),
+            registry=self._registry_at(),
         )
+
+    def _registry_at(self) -> RegistryAt | None:
+        url = self._config.get(settings.CONSOLE_REGISTRY_URL)
+        if url:
+            return RegistryAt(url)
+        return None if self._registry is None else RegistryAt(self._registry.url, self._registry.client_tls())
 
     def _own(self) -> OwnBroker:
         """Return the broker from inside; made by the first visitor."""

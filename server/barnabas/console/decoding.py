@@ -6,11 +6,11 @@ The rule: the bytes are somebody else's. What cannot be read as asked is shown i
 from __future__ import annotations
 
 import json
-from base64 import b64decode
-from importlib import import_module
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from barnabas.client import ConsumedRecord
+if TYPE_CHECKING:
+    from barnabas.client import ConsumedRecord
+    from barnabas.registry.decoding import Deserializer
 
 FORMATS = ("auto", "json", "text", "hex", "registry")
 SHOWN_CHARS = 2_000
@@ -18,31 +18,6 @@ SHOWN_CHARS = 2_000
 WHOLE_CHARS = 2_000_000
 _FRAMED_BYTES_MIN = 5
 _PLAIN_CONTROLS = frozenset("\n\r\t")
-
-
-class Decoded(Protocol):
-    """A value that was read with a schema."""
-
-    value: Any
-    format: str
-    schema_id: int
-
-
-class Deserializer(Protocol):
-    """A reader of values that name their schema, as Confluent's serialisers write them."""
-
-    async def decode(self, data: bytes) -> Decoded | None:
-        """Return the value, None for bytes that name no schema."""
-
-
-def registry_deserializer(url: str, credentials: str = "") -> Deserializer | None:
-    """Return what reads with the schemas of a registry, as HTTP's Basic credentials have the user; None without one."""
-    if not url:
-        return None
-    user, _, password = b64decode(credentials).decode().partition(":")
-    client = import_module("barnabas.registry.client").RegistryClient(url, user=user, password=password)
-    found: Deserializer = import_module("barnabas.registry.decoding").Deserializer(client)
-    return found
 
 
 class Decoding:

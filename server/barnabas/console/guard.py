@@ -41,8 +41,11 @@ _LOCAL_NAMES = frozenset(("localhost", "127.0.0.1", "::1"))
 class Guard:
     """Judge of requests; `origins` are further ones under which a proxy shows the console, as https://kafka.example."""
 
-    def __init__(self, hosts: Iterable[str], origins: Iterable[str] = (), *, is_local: bool) -> None:
+    def __init__(
+        self, hosts: Iterable[str], origins: Iterable[str] = (), *, is_local: bool, scheme: str = "http"
+    ) -> None:
         """`hosts` are names and addresses of this machine; `is_local` says that it alone can connect."""
+        self._scheme = scheme
         self._hosts = {one.lower() for one in hosts} | _LOCAL_NAMES
         self._origins = {one.lower().rstrip("/") for one in origins}
         self._proxied = {urlsplit(one).netloc for one in self._origins}
@@ -74,7 +77,7 @@ class Guard:
         return host in self._proxied or name in self._hosts or (not self._is_local and _is_address(name))
 
     def _is_same(self, origin: str, host: str) -> bool:
-        return origin in self._origins or origin == f"http://{host}"
+        return origin in self._origins or origin == f"{self._scheme}://{host}"
 
 
 def _is_address(name: str) -> bool:

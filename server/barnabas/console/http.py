@@ -71,8 +71,11 @@ class Asked(NamedTuple):
 class Answering:
     """Answers requests of visitors."""
 
-    def __init__(self, guard: Guard, sessions: Sessions, live: Live | None, cookie: str) -> None:
+    def __init__(
+        self, guard: Guard, sessions: Sessions, live: Live | None, cookie: str, *, has_tls: bool = False
+    ) -> None:
         """`cookie` is the name of the session's, which no other console of this host has."""
+        self._cookie_rules = "Path=/; HttpOnly; SameSite=Strict" + ("; Secure" if has_tls else "")
         self._guard = guard
         self._sessions = sessions
         self._live = live
@@ -184,11 +187,11 @@ class Answering:
         if session is not None:
             await self._allowed(session, asked)
             self._sessions.end(session)
-        gone = f"{self._cookie}=; Max-Age=0; Path=/; HttpOnly; SameSite=Strict"
+        gone = f"{self._cookie}=; Max-Age=0; {self._cookie_rules}"
         return await _send_json(reader, 200, self._described(None), [("Set-Cookie", gone)])
 
     def _cookie_of(self, session: Session) -> tuple[str, str]:
-        return "Set-Cookie", f"{self._cookie}={session.identity}; Path=/; HttpOnly; SameSite=Strict"
+        return "Set-Cookie", f"{self._cookie}={session.identity}; {self._cookie_rules}"
 
 
 class _MalformedError(Exception):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from base64 import b64encode
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,8 @@ from barnabas.console.base import ConsoleError
 if TYPE_CHECKING:
     from barnabas.client import ClientSettings
     from barnabas.console.live import Live
-    from barnabas.console.target import Target, WhereNow
+    from barnabas.console.target import RegistryAt, Target, WhereNow
+    from barnabas.registry.client import RegistryClient
 
 SESSIONS_MAX = 64
 IDLE_SECONDS_MAX = 30 * 60.0
@@ -40,8 +40,6 @@ class Session:
     target: Target
     user: str
     settings: ClientSettings
-    credentials: str = field(repr=False)
-    """For the registry, as HTTP's Basic has them; empty without a login."""
     identity: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
     csrf: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
     began_at: float = field(default_factory=trio.current_time)
@@ -63,12 +61,12 @@ class Session:
 class Sessions:
     """Lifecycle: `run` in a task, until cancelled."""
 
-    def __init__(self, where: WhereNow, token: str, live: Live | None, registry_url: str) -> None:
+    def __init__(self, where: WhereNow, token: str, live: Live | None, registry: RegistryAt | None) -> None:
         """`token` is what visitors have to know beside their password; empty for nothing."""
         self._where = where
         self._token = token.encode()
         self._live = live
-        self._registry_url = registry_url
+        self._registry = registry
         self._sessions: dict[str, Session] = {}
         self._logins = trio.CapacityLimiter(LOGINS_MAX)
         self._nursery: trio.Nursery | None = None
@@ -82,7 +80,7 @@ class Sessions:
     @property
     def has_registry(self) -> bool:
         """True if a registry of schemas is known."""
-        return bool(self._registry_url)
+        return self._registry is not None
 
     def mechanisms(self) -> tuple[str, ...]:
         """Return the logins that the cluster takes; none where nobody logs in. Raises ConsoleError."""
@@ -112,7 +110,7 @@ class Sessions:
         """Return the session of all who look without one, where nobody logs in. Raises ConsoleError."""
         if self._anonymous is None or self._anonymous.is_over:
             target = self._where()
-            self._anonymous = Session(target, "", target.settings(), "")
+            self._anonymous = Session(target, "", target.settings())
         self._anonymous.used_at = trio.current_time()
         return self._anonymous
 
@@ -137,8 +135,7 @@ class Sessions:
                     raise ConsoleError(401, "a user and a password are needed")
             else:
                 user = ""
-            pair = b64encode(f"{user}:{password}".encode()).decode() if user else ""
-            session = Session(target, user, target.settings(user, password, mechanism), pair)
+            session = Session(target, user, target.settings(user, password, mechanism))
             if target.mechanisms:
                 try:
                     await self.open(session)
@@ -179,6 +176,15 @@ class Sessions:
             session.backend = found
             return found
 
+    def _registry_client(self, session: Session) -> RegistryClient | None:
+        """Return a client of the registry for who has logged in, or for whoever looks."""
+        if self._registry is None:
+            return None
+        sasl = session.settings.sasl
+        if not session.user or sasl is None:
+            return self._registry.client()
+        return self._registry.client(sasl.username, sasl.password)
+
     async def _keep(
         self,
         session: Session,
@@ -190,10 +196,8 @@ class Sessions:
         scope = session.scope
         try:
             with scope:
-                async with opened(
-                    session.target, session.settings, self._live, self._registry_url
-                ) as backend:
-                    backend.credentials = session.credentials
+                registry = self._registry_client(session)
+                async with opened(session.target, session.settings, self._live, registry) as backend:
                     task_status.started(backend)
                     await trio.sleep_forever()
             failure: Exception = ConsoleError(503, "the session has ended")

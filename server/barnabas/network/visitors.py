@@ -10,21 +10,23 @@ import errno
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
 from barnabas.errors import lacks_files
-from barnabas.network.sockets import bind_sockets
-from barnabas.network.transport import EVERYWHERE, is_loopback, url_address
+from barnabas.network.sockets import BACKLOG, bind_sockets
+from barnabas.network.transport import EVERYWHERE, host_and_port, is_loopback, url_address
 
 if TYPE_CHECKING:
     from socket import socket
+    from ssl import SSLContext
 
 log = logging.getLogger(__name__)
 
 BACKOFF_SECONDS = 0.1
 """Time for which nobody is let in after no descriptor was left for one."""
+HANDSHAKE_SECONDS_MAX = 10.0
 _NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -56,6 +58,88 @@ def url_of(sockets: Sequence[socket], scheme: str = "http") -> str:
     return f"{scheme}://{url_address('localhost' if host in EVERYWHERE else host, port)}"
 
 
+class Address(NamedTuple):
+    """Where a server is to listen; with `tls`, TLS is spoken."""
+
+    host: str
+    port: int
+    tls: SSLContext | None = None
+
+
+def read_address(text: str, what: str, *, certificate: str = "", key: str = "") -> Address:
+    """Read `HOST:PORT` of `what`, and the files (PEM) of its certificate and key, if it has some. Raises AddressError."""
+    where = host_and_port(text.strip())
+    if where is None:
+        raise AddressError(f"the address of {what}, {text!r}, is not of the form HOST:PORT")
+    return Address(*where, _server_context(certificate, key, what) if certificate else None)
+
+
+def _server_context(certificate: str, key: str, what: str) -> SSLContext:
+    import ssl  # not by a broker that serves without TLS
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        # Without a password OpenSSL would ask for one on the terminal.
+        context.load_cert_chain(certificate, key or None, "")
+    except OSError as error:
+        raise AddressError(f"the certificate of {what}, {certificate!r}: {error}") from None
+    return context
+
+
+class Site:
+    """Bound address of a server, and its visitors. Lifecycle: bound when it is made, `serve` in a task."""
+
+    def __init__(self, address: Address, what: str, *, unguarded: str = "") -> None:
+        """Bind the address, as `bind` does. Raises AddressError."""
+        self._what = what
+        self._tls = address.tls
+        self.sockets = bind(address.host, address.port, what, unguarded=unguarded)
+
+    @property
+    def url(self) -> str:
+        """URL of the server."""
+        return url_of(self.sockets, "https" if self.has_tls else "http")
+
+    @property
+    def has_tls(self) -> bool:
+        """True where TLS is spoken."""
+        return self._tls is not None
+
+    @property
+    def port(self) -> int:
+        """Port that is bound."""
+        return int(self.sockets[0].getsockname()[1])
+
+    @property
+    def hosts(self) -> set[str]:
+        """Addresses that are bound."""
+        return {sock.getsockname()[0] for sock in self.sockets}
+
+    @property
+    def is_local(self) -> bool:
+        """True where this machine alone can connect."""
+        return all(map(is_loopback, self.hosts))
+
+    async def serve(
+        self,
+        count_max: int,
+        answer: Callable[[Visitor], Awaitable[None]],
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Let visitors in until cancelled; closes the sockets then."""
+        for sock in self.sockets:
+            sock.listen(BACKLOG)
+        task_status.started()
+        await Visitors(self._what, count_max, answer, self._tls).serve(self.sockets)
+
+    def close(self) -> None:
+        """Close the sockets of one that does not serve."""
+        for sock in self.sockets:
+            sock.close()
+
+
 class Visitor:
     """A connection. `moved_s` is when a byte was last received or sent; `is_waiting` while its answer is being made."""
 
@@ -81,9 +165,16 @@ class Visitor:
 class Visitors:
     """All connections of one address. Lifecycle: `serve` in a task, until cancelled."""
 
-    def __init__(self, what: str, count_max: int, answer: Callable[[Visitor], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        what: str,
+        count_max: int,
+        answer: Callable[[Visitor], Awaitable[None]],
+        tls: SSLContext | None = None,
+    ) -> None:
         """`what` is what they come for, as it is logged; `answer` serves one of them until it goes."""
         self._what = what
+        self._tls = tls
         self._count_max = count_max
         self._answer = answer
         self._present: set[Visitor] = set()
@@ -125,6 +216,8 @@ class Visitors:
         try:
             with visitor.scope, suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                 async with stream:
+                    if self._tls is not None:
+                        await _secure(visitor, self._tls)
                     await self._answer(visitor)
         except Exception as error:
             is_defect = not lacks_files(error)  # what answers may have to be imported first
@@ -147,3 +240,13 @@ class Visitors:
         self._present.discard(longest)
         longest.scope.cancel()
         return True
+
+
+async def _secure(visitor: Visitor, context: SSLContext) -> None:
+    """Speak TLS with a visitor. Raises BrokenResourceError for one that does not."""
+    stream = trio.SSLStream(visitor.stream, context, server_side=True, https_compatible=True)
+    with trio.move_on_after(HANDSHAKE_SECONDS_MAX) as limit:
+        await stream.do_handshake()
+    if limit.cancelled_caught:
+        raise trio.BrokenResourceError("no TLS handshake in time")
+    visitor.stream = stream

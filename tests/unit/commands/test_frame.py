@@ -57,11 +57,12 @@ def leaves(
         yield from leaves(found, context, (*path, name))
 
 
+SERVING = (("registry",), ("console",))
 EVERY = dict(leaves(Root(), click.Context(Root())))
 ASKING = [
     path
     for path, one in EVERY.items()
-    if any(option.name == "bootstrap" for option in one.params) and path != ("registry",)  # which serves
+    if any(option.name == "bootstrap" for option in one.params) and path not in SERVING
 ]
 
 

@@ -153,10 +153,9 @@ def test_a_schema_needs_a_registry(run: Run, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--login"], "--login has users log in to the broker as the registry does"),
         (["--listen", "0.0.0.0:0"], "could change every schema"),
         (["--listen", "nothing"], "not of the form HOST:PORT"),
-        (["--listen-cert", "/nowhere.pem"], "the registry's certificate '/nowhere.pem'"),
+        (["--listen-cert", "/nowhere.pem"], "the certificate of the registry, '/nowhere.pem'"),
     ],
 )
 def test_a_registry_that_cannot_be_served_says_so(run: Run, arguments: list[str], message: str) -> None:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.broker.startup import StartupError
 from barnabas.console.routes import routes
 from barnabas.console.server import ConsoleServer
 from barnabas.console.static_files import FOLDER, files
 from barnabas.console.target import Target
+from barnabas.network.visitors import Address, AddressError
 from tests.support.console import Visitor, console_beside
 
 PUBLIC = ("/", "/index.html", "/js/main.js", "/css/base.css", "/vendor/uplot/uPlot.esm.js")
@@ -98,11 +98,9 @@ def test_other_machines_are_let_in_with_a_token_alone() -> None:
     def where() -> Target:
         return Target(())
 
-    with pytest.raises(StartupError, match="give a token"):
-        ConsoleServer(("0.0.0.0", 0), where)
-    server = ConsoleServer(("0.0.0.0", 0), where, token="long-and-secret")
-    for sock in server.sockets:
-        sock.close()
+    with pytest.raises(AddressError, match="give a token"):
+        ConsoleServer(Address("0.0.0.0", 0), where)
+    ConsoleServer(Address("0.0.0.0", 0), where, token="long-and-secret").close()
 
 
 async def test_a_token_is_asked_for_before_anything_is_shown(tmp_path: Path) -> None:

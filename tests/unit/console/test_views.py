@@ -11,6 +11,7 @@ import trio
 from barnabas.client import ConsumerSettings, open_consumer
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.client import open_client
+from barnabas.console.target import RegistryAt
 from tests.support.console import console_beside, part
 
 RULE = "Produce topic=t nth=99 -> error=NOT_LEADER_OR_FOLLOWER"
@@ -319,7 +320,9 @@ async def test_subjects_of_a_registry(tmp_path: Path) -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Registry)
     Thread(target=server.serve_forever, daemon=True).start()
     try:
-        async with console_beside(tmp_path, registry_url=f"http://127.0.0.1:{server.server_port}") as console:
+        async with console_beside(
+            tmp_path, registry=RegistryAt(f"http://127.0.0.1:{server.server_port}")
+        ) as console:
             visitor = await console.visitor()
             page = await visitor.get("/api/subjects", filter="pay")
             assert [row["name"] for row in page["rows"]] == ["payments-value"]

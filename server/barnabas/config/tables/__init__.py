@@ -64,7 +64,7 @@ _UNLISTED = frozenset((
 ))  # fmt: skip
 OWN = frozenset((
     "authentication.timeout.ms", "clock.virtual", "console.listener", "console.origins", "console.registry.url",
-    "console.token", "control.listener", "control.token",
+    "console.ssl.certificate.location", "console.ssl.key.location", "console.token", "control.listener", "control.token",
     "delegation.token.max.per.owner", "faults.file", "faults.seed", "kafka.version", "log.record.validation",
     "max.request.entries", "max.unauthenticated.connections", "metrics.listener", "registry.listener",
     "registry.ssl.certificate.location", "registry.ssl.key.location", "telemetry.enable",

@@ -2,52 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
-from urllib.error import HTTPError, URLError
 from urllib.parse import quote
-from urllib.request import Request, urlopen
-
-import trio
 
 from barnabas.console.base import Call, ConsoleError, Parameter, Route
 from barnabas.console.paging import QUERY, page_of
+from barnabas.registry.client import RegistryClient
+from barnabas.registry.errors import RegistryError
 
-SECONDS_MAX = 10.0
-ANSWER_BYTES_MAX = 32 << 20
-_TYPE = "application/vnd.schemaregistry.v1+json"
+
+def registry_of(call: Call) -> RegistryClient:
+    """Return the client of the registry. Raises ConsoleError where none is known."""
+    if call.backend.registry is None:
+        raise ConsoleError(404, "no registry of schemas is known: give --registry URL")
+    return call.backend.registry
 
 
 async def ask(call: Call, method: str, path: str, body: Any = None) -> Any:
     """Ask the registry. Raises ConsoleError."""
-    url = call.backend.registry_url.rstrip("/")
-    if not url:
-        raise ConsoleError(404, "no registry of schemas is known: give --registry URL")
-    data = None if body is None else json.dumps(body).encode()
-    request = Request(f"{url}{path}", data, {"Content-Type": _TYPE, "Accept": _TYPE}, method=method)
-
-    if call.backend.credentials:  # the registry's users are those of the broker
-        request.add_header("Authorization", f"Basic {call.backend.credentials}")
-
-    def fetch() -> Any:
-        with urlopen(request, timeout=SECONDS_MAX) as answer:
-            return json.loads(answer.read(ANSWER_BYTES_MAX))
-
     try:
-        return await trio.to_thread.run_sync(fetch, abandon_on_cancel=True)
-    except HTTPError as error:
-        with error:
-            raise ConsoleError(error.code, _text_of(error.read(100_000))) from None
-    except (URLError, OSError, ValueError) as error:
-        raise ConsoleError(502, f"the registry does not answer: {error}") from None
-
-
-def _text_of(content: bytes) -> str:
-    try:
-        found = json.loads(content)
-        return str(found["message"])
-    except (ValueError, KeyError, TypeError):
-        return content[:300].decode("utf-8", "replace")
+        return await registry_of(call).ask(method, path, body)
+    except RegistryError as error:
+        raise ConsoleError(error.status or 502, error.message) from None
 
 
 async def list_subjects(call: Call) -> object:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from barnabas.broker import interpreter
-from barnabas.broker.process import Stopper, say_ready, start_registry
+from barnabas.broker.process import Companions, Stopper, say_ready
 from barnabas.broker.startup import StartupError
 from barnabas.config import broker as settings
 from barnabas.config.cluster import is_clustered
@@ -30,7 +30,7 @@ from barnabas.tools.faults.errors import FaultError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from barnabas.broker.app import Broker, Companion
+    from barnabas.broker.app import Broker
     from barnabas.config.loading import BrokerConfig
     from barnabas.serving.seams import Watcher
 
@@ -41,12 +41,12 @@ def run(
     *,
     prepare: Callable[[Broker], Awaitable[None]] | None = None,
     watcher: Watcher | None = None,
-    companion_of: Callable[[Host], Companion] | None = None,
+    companions_of: Callable[[Host], Companions] | None = None,
 ) -> int:
     """Run a broker with what its settings ask for, until SIGTERM or SIGINT; returns the process's exit code.
 
     `faults` are rules in their short form; `prepare` is awaited before the broker serves; `watcher` sees all requests.
-    `companion_of` makes a server beside the broker.
+    `companions_of` makes the servers beside the broker.
     """
     interpreter.prepare()
     try:
@@ -58,7 +58,7 @@ def run(
     code = FAILED
     try:
         code = trio.run(
-            _run_until_signalled, config, faulting, clock, prepare, watcher, companion_of,
+            _run_until_signalled, config, faulting, clock, prepare, watcher, companions_of,
             clock=clock, restrict_keyboard_interrupt_to_checkpoints=True,
         )  # fmt: skip
     except* (StartupError, StorageError) as group:
@@ -100,27 +100,26 @@ async def _run_until_signalled(
     clock: VirtualClock | None,
     prepare: Callable[[Broker], Awaitable[None]] | None,
     watcher: Watcher | None,
-    companion_of: Callable[[Host], Companion] | None,
+    companions_of: Callable[[Host], Companions] | None,
 ) -> int:
     address = config.get(settings.CONTROL_LISTENER)
     host = Host(
         config, faulting=faulting, recorder=Recorder() if address else None, clock=clock, prepare=prepare,
         watcher=watcher,
     )  # fmt: skip
-    companion = None if companion_of is None else companion_of(host)
-    if companion is not None:
-        host.attached = companion.attach
+    companions = Companions() if companions_of is None else companions_of(host)
+    host.attached = companions.attach
     with trio.open_signal_receiver(*end_signals()) as signals:
         async with nullcontext() if watcher is None else watcher.running(), trio.open_nursery() as nursery:
             stopper = Stopper(may_break_off_start=is_clustered(config))
             nursery.start_soon(stopper.run, signals)
             with stopper.starting:
-                await _serve(host, address, stopper, companion)
+                await _serve(host, address, stopper, companions)
             nursery.cancel_scope.cancel()
     return FAILED if host.has_failed else DONE
 
 
-async def _serve(host: Host, address: str, stopper: Stopper, companion: Companion | None) -> None:
+async def _serve(host: Host, address: str, stopper: Stopper, companions: Companions) -> None:
     """Serve until the host is stopped. Raises StartupError, StorageError."""
     async with trio.open_nursery() as nursery:
         words = ""
@@ -136,10 +135,7 @@ async def _serve(host: Host, address: str, stopper: Stopper, companion: Companio
             state_of(host).start_fork = forks.start
             await nursery.start(serve, host, sockets, token)
             words = f" control={url_of(sockets)}"
-        if companion is not None:
-            words += companion.begin()
-            await nursery.start(companion.run)
-        await _run_host(host, stopper, words)
+        await _run_host(host, stopper, companions, words + companions.begin())
         nursery.cancel_scope.cancel()
 
 
@@ -151,12 +147,12 @@ def _address(text: str) -> tuple[str, int]:
     return where
 
 
-async def _run_host(host: Host, stopper: Stopper, words: str) -> None:
+async def _run_host(host: Host, stopper: Stopper, companions: Companions, words: str) -> None:
     async with trio.open_nursery() as nursery:
         await nursery.start(_run, host, nursery.cancel_scope)
         stopper.has_started(host)
         if host.broker is not None:
-            words += await start_registry(nursery, host.config, host.broker)
+            await companions.start(nursery)
         interpreter.settle_garbage_collector()
         if host.broker is not None:
             say_ready(host.broker, words)

@@ -1,0 +1,103 @@
+"""Commands that serve over HTTP beside any cluster: their address, TLS, logins, and their life as a process.
+
+The rule: what keeps one from serving is one line for the person who started it; a signal is a clean end.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import click
+import trio
+
+from barnabas.client import ClientError, ClientSettings
+from barnabas.client.settings import MECHANISMS, SaslCredentials
+from barnabas.commands.connection import Connecting
+from barnabas.commands.errors import CommandError
+from barnabas.commands.errors import explain as explain_client
+from barnabas.ending import DONE, FAILED, end_signals
+from barnabas.environment import extras, log_lines
+from barnabas.errors import leaves
+from barnabas.network.visitors import Address, AddressError, read_address
+from barnabas.registry.errors import RegistryError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+LOGINS = MECHANISMS[:3]
+"""Mechanisms by which a name and a password log in."""
+_FILE = click.Path(dir_okay=False)
+
+
+def serving_options(default_address: str, *, many_logins: bool) -> Callable[[F], F]:
+    """Return what adds the options to a command; `many_logins` where users may choose a mechanism."""
+    options = (
+        click.option(
+            "--listen", metavar="HOST:PORT", default=default_address, show_default=True, help="Where to serve it."
+        ),
+        click.option("--listen-cert", metavar="FILE", type=_FILE, help="Its certificate (PEM): it speaks TLS then."),
+        click.option("--listen-key", metavar="FILE", type=_FILE, help="The key, if it is not in the same file."),
+        click.option(
+            "--login", metavar="MECHANISM", type=click.Choice(LOGINS), multiple=many_logins,
+            help=f"Have users log in with the broker's names and passwords, by {', '.join(LOGINS)}; its ACLs say what they "
+            "may do.",
+        ),
+        click.option(
+            "--log-level", type=click.Choice(("debug", "info", "warning", "error")), default="warning", show_default=True,
+            help="How much to log on standard error.",
+        ),
+    )  # fmt: skip
+
+    def added(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return added
+
+
+def address_of(options: dict[str, Any], what: str) -> Address:
+    """Return where to serve `what`. Raises AddressError."""
+    certificate, key = options["listen_cert"] or "", options["listen_key"] or ""
+    return read_address(options["listen"], what, certificate=certificate, key=key)
+
+
+def of_user(connecting: Connecting, mechanism: str) -> Callable[[str, str], ClientSettings]:
+    """Return what makes the settings of a client that is logged in as a user, with a password."""
+    plain = connecting.settings
+    return lambda user, password: replace(plain, sasl=SaslCredentials(mechanism, user, password))
+
+
+def serve(name: str, start: Callable[[trio.Nursery], Awaitable[str]], log_level: str) -> int:
+    """Start a server, print what it is ready with, and serve until a signal; returns the exit code.
+
+    `start` starts it in a nursery and returns the words of the ready line.
+    """
+    log_lines.begin(log_level)
+    code = DONE
+    try:
+        trio.run(_serve, name, start)
+    except* (AddressError, ClientError, CommandError, RegistryError, OSError, ModuleNotFoundError) as group:
+        print(f"barnabas {name}: {_text(leaves(group)[0])}", file=sys.stderr)
+        code = FAILED
+    return code
+
+
+async def _serve(name: str, start: Callable[[trio.Nursery], Awaitable[str]]) -> None:
+    with trio.open_signal_receiver(*end_signals()) as signals:
+        async with trio.open_nursery() as nursery:
+
+            async def end() -> None:
+                async for _ in signals:
+                    nursery.cancel_scope.cancel()
+
+            nursery.start_soon(end)
+            print(f"barnabas {name} is ready: {await start(nursery)}", flush=True)
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, ModuleNotFoundError):
+        return extras.explain(error) or str(error)
+    return explain_client(error) if isinstance(error, Exception) else str(error)

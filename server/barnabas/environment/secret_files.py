@@ -1,0 +1,24 @@
+"""Secrets that a file holds, so that no command line shows them.
+
+The rule: a file that others may read or change holds no secret.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class SecretError(ValueError):
+    """A file that holds no secret; the text names it."""
+
+
+def secret_of_file(path: str) -> str:
+    """Return the first line of a file. Raises SecretError, also for a file that others may read."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        mode = Path(path).stat().st_mode
+    except (OSError, UnicodeDecodeError) as error:
+        raise SecretError(f"{path}: {getattr(error, 'strerror', error)}") from None
+    if mode & 0o077 and Path(path).is_file():
+        raise SecretError(f"{path} holds a secret and others may read or change it: chmod 600 {path}")
+    return text.partition("\n")[0].rstrip("\r")
