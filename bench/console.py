@@ -24,9 +24,10 @@ from bench.procfs import cpu_s, describe_machine
 VIEWS = {
     "overview": "/api/overview", "brokers": "/api/brokers", "topics": "/api/topics", "page 200": "/api/topics?page=200",
     "filter": "/api/topics?filter=99", "by partitions": "/api/topics?sort=partitions&order=desc",
+    "by size": "/api/topics?sort=bytes&order=desc", "by rate": "/api/topics?sort=rate&order=desc",
     "a topic": "/api/topics/t-00042", "its settings": "/api/topics/t-00042/settings",
     "its records": "/api/topics/busy/records", "groups": "/api/groups", "connections": "/api/connections",
-    "metrics": "/api/metrics",
+    "metrics": "/api/metrics", "a metric": "/api/metrics?names=kafka_server_brokertopicmetrics_bytesin_total",
 }  # fmt: skip
 PRODUCING = """
 import sys, time

@@ -12,13 +12,14 @@ from urllib.parse import quote, urlencode
 
 import trio
 
-from barnabas.client import ProducerSettings, open_producer
+from barnabas.client import ProducerSettings, open_producer, parse_bootstrap
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.client import open_client
 from barnabas.config.loading import BrokerConfig
 from barnabas.console.log_lines import Lines
 from barnabas.console.own_broker import OwnBroker
 from barnabas.console.server import ConsoleServer
+from barnabas.console.target import Target
 from barnabas.network.visitors import Address
 from barnabas.tools.control.host import Host
 from tests.support.hosted import QUICK_GROUPS
@@ -193,6 +194,19 @@ async def console_beside(
             yield Console(host, server, host.bootstrap)
         finally:
             nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def console_of(console: Console, **options: Any) -> AsyncIterator[Visitor]:
+    """Run another console of the same broker for the length of a block; yields a visitor with a session."""
+    target = Target(tuple(parse_bootstrap(console.bootstrap)))
+    server = ConsoleServer(Address("127.0.0.1", 0), lambda: target, **options)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(server.run)
+        visitor = Visitor(server.url)
+        await visitor.begin()
+        yield visitor
+        nursery.cancel_scope.cancel()
 
 
 def part(text: str) -> str:

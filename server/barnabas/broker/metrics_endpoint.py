@@ -17,6 +17,7 @@ from barnabas.network.visitors import Visitor, Visitors, url_of
 
 if TYPE_CHECKING:
     from barnabas.metrics.exposition import Exposition
+    from barnabas.metrics.families import Family
 
 PATH = "/metrics"
 CONNECTIONS_MAX = 32
@@ -73,9 +74,9 @@ class MetricsEndpoint:
         self._address = address
         self._exposition = exposition
 
-    async def text(self) -> str:
-        """Return the metrics as a reader gets them."""
-        return b"".join((await self._exposition.text()).pieces).decode()
+    async def families(self) -> list[Family]:
+        """Return the metrics as data, with one value for all topics together."""
+        return await self._exposition.families()
 
     async def run(self) -> None:
         """Serve until cancelled."""

@@ -16,6 +16,7 @@ import trio
 from barnabas.client import Client, ClientSettings, open_client
 from barnabas.client.admin import Admin
 from barnabas.client.administration.access import OPERATIONS
+from barnabas.console.measuring import AllMeasured
 from barnabas.console.topic_index import TopicIndex
 from barnabas.wire.generated.metadata import MetadataRequest
 
@@ -57,6 +58,7 @@ class Backend:
         self.client = client
         self.admin = Admin(client)
         self.topics = TopicIndex(self.admin, nursery)
+        self.measured = AllMeasured(self.admin, self.topics, nursery)
         self.live = live
         self.target = target
         self.settings = settings

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from barnabas.console.target import Target
+    from barnabas.metrics.families import Family
 
 CONNECTIONS, REQUESTS, METRICS, LOG, CONTROL = VIEWS = "connections", "requests", "metrics", "log", "control"
 ADMINISTRATORS = frozenset((REQUESTS, LOG, CONTROL))
@@ -35,8 +36,8 @@ class Live(Protocol):
     def watching(self) -> AbstractAsyncContextManager[Watch]:
         """Have requests recorded for the length of a block."""
 
-    async def metrics(self) -> str:
-        """Return the broker's metrics, as Prometheus reads them."""
+    async def metrics(self) -> list[Family]:
+        """Return the broker's metrics, with one value for all topics together."""
 
     def log_lines(self, since: int) -> list[dict[str, Any]]:
         """Return the newest lines of the broker's log, those after a number."""

@@ -27,6 +27,7 @@ from barnabas.tools.control.recorder import Filter, Recorder
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
     from barnabas.console.log_lines import Lines
+    from barnabas.metrics.families import Family
     from barnabas.serving.connection import Connection
     from barnabas.serving.listener import Listener
     from barnabas.tools.control.host import Host
@@ -117,12 +118,12 @@ class OwnBroker:
         finally:
             watch.end()
 
-    async def metrics(self) -> str:
-        """Return the broker's metrics as text."""
+    async def metrics(self) -> list[Family]:
+        """Return the broker's metrics, with one value for all topics together."""
         metrics = self._running().metrics
         if metrics is None:
             raise ConsoleError(404, "the broker keeps no metrics: start it with --metrics")
-        return await metrics.text()
+        return await metrics.families()
 
     def log_lines(self, since: int) -> list[dict[str, Any]]:
         """Return the newest lines of the broker's log, those after a number."""

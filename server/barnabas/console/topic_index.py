@@ -1,20 +1,17 @@
 """All topics of a cluster in a few numbers each, from which pages are cut.
 
-The rule: read in pages where the broker has pages (KIP-966), so that no one else waits for a list of 10,000 topics; and
-read again when somebody looks at it, at most every few seconds, while the older one is shown.
+The rule: read in pages where the broker has pages (KIP-966), so that no one else waits for a list of 10,000 topics.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 
-from barnabas.client import ClientError
 from barnabas.client.admin import Admin, TopicInfo
+from barnabas.console.kept import Kept
 from barnabas.wire.generated.describe_topic_partitions import DescribeTopicPartitionsRequest as Request
 
 if TYPE_CHECKING:
@@ -23,11 +20,6 @@ if TYPE_CHECKING:
 DESCRIBE_TOPIC_PARTITIONS = 75
 PAGE_PARTITIONS = 1_000
 """Partitions that are decoded in one turn of the event loop: some 10 ms."""
-FRESH_SECONDS = 5.0
-STALE_SECONDS = 60.0
-"""An index that is older is not shown while it is read again."""
-REST_FACTOR = 20
-"""Age at which it is read again, as a multiple of the time that this takes: of 10,000 topics some seconds."""
 
 
 class TopicRow(NamedTuple):
@@ -46,51 +38,22 @@ class TopicIndex:
 
     def __init__(self, admin: Admin, nursery: trio.Nursery) -> None:
         self._admin = admin
-        self._nursery = nursery
-        self._rows: Sequence[TopicRow] | None = None
-        self._read_at = 0.0
-        self._fresh_s = FRESH_SECONDS
-        self._lock = trio.Lock()
-        self._is_refreshing = False
+        self._kept = Kept(self._read, nursery)
 
     async def rows(self) -> Sequence[TopicRow]:
         """Return all rows in the order of names. Raises ClientError."""
-        age = time.monotonic() - self._read_at
-        stale_s = STALE_SECONDS + 2 * self._fresh_s
-        if self._rows is None or age > stale_s:
-            async with self._lock:
-                if self._rows is None or time.monotonic() - self._read_at > stale_s:
-                    await self._read()
-        elif age > self._fresh_s and not self._is_refreshing:
-            self._is_refreshing = True
-            self._nursery.start_soon(self._refresh)
-        rows = self._rows
-        assert rows is not None
-        return rows
+        return await self._kept.get()
 
     def forget(self) -> None:
         """Have the index read again before it is next shown: a topic was made, changed or deleted."""
-        self._rows = None
+        self._kept.forget()
 
-    async def _refresh(self) -> None:
-        try:
-            async with self._lock:
-                with suppress(ClientError):  # whoever needs it in a minute is told
-                    await self._read()
-        finally:
-            self._is_refreshing = False
-
-    async def _read(self) -> None:
-        began = time.monotonic()
+    async def _read(self) -> Sequence[TopicRow]:
         connection = await self._admin.client.any_connection()
         if DESCRIBE_TOPIC_PARTITIONS in connection.versions:
-            rows = await self._read_pages(connection)
-        else:
-            found = await self._admin.topics()
-            rows = [_row(one) for one in found.values() if isinstance(one, TopicInfo)]
-        self._rows = rows
-        self._read_at = began
-        self._fresh_s = max(FRESH_SECONDS, REST_FACTOR * (time.monotonic() - began))
+            return await self._read_pages(connection)
+        found = await self._admin.topics()
+        return [_row(one) for one in found.values() if isinstance(one, TopicInfo)]
 
     async def _read_pages(self, connection: Connection) -> list[TopicRow]:
         rows: list[TopicRow] = []

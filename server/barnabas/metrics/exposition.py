@@ -16,13 +16,14 @@ import trio
 from barnabas.errors import RequestError, StorageError
 from barnabas.metrics.of_broker import broker_families
 from barnabas.metrics.of_clients import client_families
-from barnabas.metrics.text import Text, content_type_for, render
+from barnabas.metrics.text import Text, content_type_for, of_process, render
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from barnabas.coordinators.groups.shard import GroupShard
     from barnabas.environment import Threads
+    from barnabas.metrics.families import Family
     from barnabas.metrics.of_broker import Sources
     from barnabas.metrics.telemetry.pushed import ClientMetrics
     from barnabas.serving.meter import RequestMeter
@@ -78,6 +79,13 @@ class Exposition:
                 took = trio.current_time() - began
                 self._pause_ends = began + took + min(PAUSE_FACTOR * took, PAUSE_SECONDS_MAX)
             return shared.text
+
+    async def families(self) -> list[Family]:
+        """Return all metrics as data, with one value for all topics and all logs of the broker together."""
+        shards = await self._group_shards()
+        broker = await broker_families(self._sources, self._meter, shards, is_summed=True)
+        clients = await self._copied_clients()
+        return await self._threads.run(lambda: [*broker, *client_families(clients), *of_process()])
 
     async def _make(self, content_type: str) -> Text:
         self.made += 1

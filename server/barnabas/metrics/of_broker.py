@@ -12,10 +12,10 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from barnabas import __version__
-from barnabas.metrics.families import GAUGE, INFO, SUMMARY, Families
+from barnabas.metrics.families import COUNTER, GAUGE, INFO, SUMMARY, Families
 from barnabas.metrics.of_authorizer import authorizer_families
 from barnabas.metrics.of_quotas import client_quota_families
-from barnabas.metrics.telemetry.payload import Distribution
+from barnabas.metrics.telemetry.payload import Distribution, Labels
 from barnabas.serving.loop_budget import BOUNDS_SECONDS
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -87,16 +87,21 @@ class Sources:
     memory: Memory
 
 
-async def broker_families(sources: Sources, meter: RequestMeter, shards: list[GroupShard]) -> Families:
-    """Everything, as it is now; `shards` are those of the group coordinator."""
+async def broker_families(
+    sources: Sources, meter: RequestMeter, shards: list[GroupShard], *, is_summed: bool = False
+) -> Families:
+    """Everything, as it is now; `shards` are those of the group coordinator.
+
+    Where it `is_summed`, all topics and all logs have one value together, which is quick however many there are.
+    """
     families = Families()
     await _node(families, sources)
     _requests(families, meter)
     _sockets(families, sources, meter)
     client_quota_families(families, sources.quotas)
     authorizer_families(families, sources.authorizer)
-    await _topics(families, sources, meter)
-    await _logs(families, sources)
+    await _topics(families, sources, meter, is_summed=is_summed)
+    await _logs(families, sources, is_summed=is_summed)
     _cleaner(families, sources)
     await _groups(families, shards, sources.budget)
     _telemetry(families, sources)
@@ -238,7 +243,7 @@ def _sockets(families: Families, sources: Sources, meter: RequestMeter) -> None:
     families.counter(f"{prefix}outgoing_byte", "Bytes of all responses", outgoing)
 
 
-async def _topics(families: Families, sources: Sources, meter: RequestMeter) -> None:
+async def _topics(families: Families, sources: Sources, meter: RequestMeter, *, is_summed: bool) -> None:
     prefix = "kafka_server_brokertopicmetrics_"
     bytes_in: Counter[str] = Counter()
     messages_in: Counter[str] = Counter()
@@ -248,26 +253,34 @@ async def _topics(families: Families, sources: Sources, meter: RequestMeter) -> 
             messages_in[replica.topic] += replica.growth.appended_records - replica.growth.replicated_records
     topics = sources.metadata.image.topics
     meter.forget_topics(topics.__contains__)
+    received = families.get(f"{prefix}bytesin", COUNTER, "Bytes appended").values
+    records = families.get(f"{prefix}messagesin", COUNTER, "Records appended").values
+    sent = families.get(f"{prefix}bytesout", COUNTER, "Bytes of records fetched").values
     async for names in _in_slices(topics, sources.budget):
         for topic in names:
-            families.counter(f"{prefix}bytesin", "Bytes appended", bytes_in[topic], topic=topic)
-            families.counter(f"{prefix}messagesin", "Records appended", messages_in[topic], topic=topic)
-            sent = meter.fetched_bytes.get(topic, 0)
-            families.counter(f"{prefix}bytesout", "Bytes of records fetched", sent, topic=topic)
+            labels = () if is_summed else (("topic", topic),)
+            _add(received, labels, bytes_in[topic])
+            _add(records, labels, messages_in[topic])
+            _add(sent, labels, meter.fetched_bytes.get(topic, 0))
 
 
-async def _logs(families: Families, sources: Sources) -> None:
+def _add(values: dict[Labels, float | Distribution], labels: Labels, value: float) -> None:
+    """Say a value, or add it to what there is for these labels."""
+    values[labels] = value + values.get(labels, 0)  # type: ignore[operator]
+
+
+async def _logs(families: Families, sources: Sources, *, is_summed: bool) -> None:
     sizes = families.get("kafka_log_log_size", GAUGE, "Bytes of a log").values
     segments = families.get("kafka_log_log_numlogsegments", GAUGE, "Segments of a log").values
     starts = families.get("kafka_log_log_logstartoffset", GAUGE, "First offset of a log").values
     ends = families.get("kafka_log_log_logendoffset", GAUGE, "Offset after a log's last record").values
     async for logs in _in_slices(list(sources.logs), sources.budget):
         for log in logs:
-            labels = (("topic", log.topic), ("partition", str(log.partition)))
-            sizes[labels] = log.size_bytes
-            segments[labels] = len(log.segments)
-            starts[labels] = log.log_start_offset
-            ends[labels] = log.log_end_offset
+            labels = () if is_summed else (("topic", log.topic), ("partition", str(log.partition)))
+            _add(sizes, labels, log.size_bytes)
+            _add(segments, labels, len(log.segments))
+            _add(starts, labels, log.log_start_offset)
+            _add(ends, labels, log.log_end_offset)
     offline = sources.logs.offline
     families.gauge("kafka_log_logmanager_offlinelogdirectorycount", "Log dirs that have failed", len(offline))
     for path in sources.logs.dirs:

@@ -45,7 +45,7 @@ def render(families: Iterable[Family], content_type: str) -> Text:
     writer = _Writer(is_openmetrics)
     pieces: list[bytes] = []
     lines: list[str] = []
-    for family in chain(families, _of_process()):
+    for family in chain(families, of_process()):
         for line in writer.lines(family):
             lines.append(line)
             if len(lines) == LINES_AT_ONCE:
@@ -100,7 +100,8 @@ def _escaped(text: str) -> str:
     return text.replace("\\", r"\\").replace("\n", r"\n")
 
 
-def _of_process() -> Iterator[Family]:
+def of_process() -> Iterator[Family]:
+    """Yield the families of the process itself: CPU, memory, open files."""
     for metric in ProcessCollector(registry=None).collect():
         family = Family(metric.name, metric.type, metric.documentation)
         for sample in metric.samples:

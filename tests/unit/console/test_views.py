@@ -12,9 +12,12 @@ from barnabas.client import ConsumerSettings, open_consumer
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.client import open_client
 from barnabas.console.target import RegistryAt
-from tests.support.console import console_beside, part
+from barnabas.registry.schemas import Schema
+from tests.support.console import console_beside, console_of, part
+from tests.support.registries import registry
 
 RULE = "Produce topic=t nth=99 -> error=NOT_LEADER_OR_FOLLOWER"
+ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "string"}]}
 HOSTILE = b'<img src=x onerror="alert(1)">\x00\xff'
 
 
@@ -345,3 +348,66 @@ async def test_subjects_of_a_registry(tmp_path: Path) -> None:
             assert (await visitor.ask("GET", "/api/subjects")).status == 502
     finally:
         server.server_close()
+
+
+async def test_topics_are_sorted_by_what_they_hold_and_how_fast_they_grow(tmp_path: Path) -> None:
+    async with console_beside(tmp_path) as console:
+        for name in ("small", "large", "empty"):
+            await console.make_topic(name, 2)
+        await console.produce("small", b"x", partition=0)
+        await console.produce("large", *[b"x" * 1000] * 5, partition=1)
+        visitor = await console.visitor()
+
+        async def order(**query: str) -> list[str]:
+            return [row["name"] for row in (await visitor.get("/api/topics", **query))["rows"]]
+
+        assert await order(sort="bytes", order="desc") == ["large", "small", "empty"]
+        assert await order(sort="records") == ["empty", "small", "large"]
+        first = (await visitor.get("/api/topics", sort="records", order="desc"))["rows"][0]
+        assert (first["records"], first["bytes"] > 5000) == (5, True)
+        rated = await visitor.get("/api/topics", sort="rate", order="desc")
+        assert [row["rate"] for row in rated["rows"]] == [0.0] * 3
+        wrong = await visitor.ask("GET", "/api/topics", sort="colour")
+        assert wrong.status == 400
+
+
+async def test_records_are_written_by_a_schema_and_read_by_it(tmp_path: Path) -> None:
+    async with console_beside(tmp_path / "data") as console, registry(console.bootstrap) as client:
+        await console.make_topic("orders")
+        avro = await client.register("orders-value", Schema("AVRO", json.dumps(ORDER)))
+        closed = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}
+        as_json = await client.register("other", Schema("JSON", json.dumps(closed)))
+        proto = await client.register(
+            "third", Schema("PROTOBUF", 'syntax = "proto3"; message M { int32 n = 1; }')
+        )
+        key = await client.register("orders-key", Schema("AVRO", '"string"'))
+        async with console_of(console, registry=RegistryAt(client.url)) as visitor:
+            path = "/api/topics/orders/records"
+            by_latest = {"records": [{"key": '"k"', "value": '{"id": "a"}'}], "value_schema": "latest"}
+            await visitor.do("POST", path, {**by_latest, "key_schema": "latest"})
+            for schema_id in (as_json, proto):
+                await visitor.do(
+                    "POST", path, {"records": [{"value": '{"n": 7}'}], "value_schema": schema_id}
+                )
+            shown = (await visitor.get(path, **{"from": "oldest"}))["records"]
+            values = [
+                (one["value"]["form"], one["value"]["schema_id"], json.loads(one["value"]["text"]))
+                for one in shown
+            ]
+            assert values == [
+                ("AVRO", avro, {"id": "a"}),
+                ("JSON", as_json, {"n": 7}),
+                ("PROTOBUF", proto, {"n": 7}),
+            ]
+            assert (shown[0]["key"]["schema_id"], shown[0]["key"]["text"]) == (key, '"k"')
+            for body, text in (
+                ({"records": [{"value": '{"id": 3}'}], "value_schema": "latest"}, "does not fit the schema"),
+                ({"records": [{"value": "nonsense"}], "value_schema": "latest"}, "JSON expected"),
+                ({"records": [{"value": "{}"}], "value_schema": "newest"}, "the id of a schema expected"),
+            ):
+                refused = await visitor.ask("POST", path, body)
+                assert (refused.status, text in refused.json["error"]) == (400, True), refused
+            missing = await visitor.ask("POST", path, {"records": [{"value": "{}"}], "value_schema": 99})
+            assert missing.status == 404
+        without = await (await console.visitor()).ask("POST", path, by_latest)
+        assert without.status == 404

@@ -8,15 +8,11 @@ import trio
 
 from barnabas.client import ClientError
 from barnabas.client.admin import ConfigEntry, LogDir, Resource
-from barnabas.client.administration.cluster import log_dir_of
 from barnabas.client.administration.configs import ConfigChange
-from barnabas.client.errors import ResponseError
 from barnabas.console.base import Call, ConsoleError, Parameter, Route
+from barnabas.console.measuring import log_dirs_of
 from barnabas.console.outcomes import error_text, good, settled
 from barnabas.tools.probing.release import guess
-from barnabas.wire.generated.describe_log_dirs import DescribeLogDirsRequest
-
-LOG_DIRS = 35
 
 
 async def overview(call: Call) -> object:
@@ -77,7 +73,7 @@ async def list_brokers(call: Call) -> object:
 
     async def look(broker: int) -> None:
         try:
-            dirs[broker] = [_log_dir(one) for one in await admin_log_dirs(call, broker)]
+            dirs[broker] = [_log_dir(one) for one in await log_dirs_of(call.backend.admin, broker)]
         except ClientError as error:
             dirs[broker] = error
 
@@ -107,18 +103,6 @@ async def list_brokers(call: Call) -> object:
             for one in await admin.features()
         ],
     }
-
-
-async def admin_log_dirs(call: Call, broker: int, topics: dict[str, list[int]] | None = None) -> list[LogDir]:
-    """Return the log dirs of a broker, with the replicas of these topics alone. Raises ClientError."""
-    request = DescribeLogDirsRequest(
-        [DescribeLogDirsRequest.DescribableLogDirTopic(name, parts) for name, parts in (topics or {}).items()]
-    )
-    connection = await call.backend.client.broker(broker)
-    answer = await connection.ask(request, version=connection.version_of(LOG_DIRS))
-    if answer.error_code:
-        raise ResponseError(answer.error_code, f"asking broker {broker} for its log dirs")
-    return [log_dir_of(broker, one) for one in answer.results]
 
 
 def _log_dir(one: LogDir) -> dict[str, Any]:

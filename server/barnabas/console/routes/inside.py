@@ -58,8 +58,7 @@ async def tap_requests(call: Call) -> object:
 async def show_metrics(call: Call) -> object:
     """Return the broker's metrics: families, and samples of those that are asked for."""
     wanted = tuple(filter(None, call.query.get("names", "").split(",")))
-    text = await _live(call).metrics()
-    return {"families": await trio.to_thread.run_sync(families_of, text, wanted)}
+    return {"families": families_of(await _live(call).metrics(), wanted)}
 
 
 async def show_log(call: Call) -> object:
@@ -89,7 +88,7 @@ ROUTES = (
           query=(Parameter("api", "as Produce (all)"), Parameter("client_id", "a pattern with * and ? (all)"),
                  Parameter("topic", "a pattern (all)"), Parameter("group", "a pattern (all)"),
                  Parameter("errors", "true for those alone that have failed (false)")), view=REQUESTS),
-    Route("GET", "/api/metrics", show_metrics, "Names of metrics, and samples of those that are asked for",
+    Route("GET", "/api/metrics", show_metrics, "Names of metrics, and samples of those asked for, all topics together",
           query=(Parameter("names", "with commas between them (none)"),), view=METRICS),
     Route("GET", "/api/log", show_log, "The broker's log",
           query=(Parameter("since", "lines after this number (0)"),), view=LOG),

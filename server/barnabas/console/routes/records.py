@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
 from base64 import b64decode
 from binascii import Error
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from barnabas.client import ProducerSettings, open_producer
 from barnabas.client.consuming.settings import READ_COMMITTED
@@ -27,8 +28,13 @@ from barnabas.console.reading import (
     read_window,
     starts_at,
 )
+from barnabas.console.routes.subjects import registry_of
 from barnabas.console.searching import FOUND_MAX, PLACES, Search, matcher, search
 from barnabas.console.tailing import tail
+from barnabas.registry.errors import RegistryError, SchemaError
+
+if TYPE_CHECKING:
+    from barnabas.registry.encoding import Serializer
 
 LIMIT, LIMIT_MAX = 50, 500
 EXPORTED_MAX = 10_000
@@ -182,7 +188,8 @@ async def send_records(call: Call) -> object:
     if not 0 < len(rows) <= SENT_MAX:
         raise ConsoleError(400, f"records: 1 to {SENT_MAX} expected")
     compression = call.field("compression", str, "none")
-    records = [_record(row, number) for number, row in enumerate(rows)]
+    writers = {field: await _writer(call, field) for field in ("key", "value")}
+    records = [_record(row, number, writers) for number, row in enumerate(rows)]
     try:
         settings = replace(PRODUCING, compression=compression)
     except ValueError as error:
@@ -201,7 +208,40 @@ async def _send(
     return [{"partition": one.partition, "offset": one.offset} for one in placed]
 
 
-def _record(row: Any, number: int) -> dict[str, Any]:
+async def _writer(call: Call, field: str) -> Serializer | None:
+    """Return what writes keys or values by the schema that a body names; None where it names none. Raises ConsoleError."""
+    wanted = call.body.get(f"{field}_schema")
+    if wanted is None:
+        return None
+    client = registry_of(call)
+    from barnabas.registry.encoding import Serializer
+
+    try:
+        if isinstance(wanted, int) and not isinstance(wanted, bool):
+            return await Serializer.of_id(client, wanted)
+        if wanted == "latest":
+            return await Serializer.of_latest(client, f"{call.path['topic']}-{field}")
+    except RegistryError as error:
+        raise ConsoleError(error.status or 502, error.message) from None
+    except SchemaError as error:
+        raise ConsoleError(400, f"{field}_schema: {error}") from None
+    raise ConsoleError(400, f"{field}_schema: the id of a schema expected, or latest")
+
+
+def _encoded(row: dict[str, Any], field: str, name: str, writer: Serializer | None) -> bytes | None:
+    """Return the bytes of a record's key or value, written by a schema if there is one. Raises ConsoleError."""
+    if writer is None or row.get(field) is None:
+        return _bytes(row.get(field), name)
+    text = row[field]
+    try:
+        return writer.encode(json.loads(text) if isinstance(text, str) else text)
+    except SchemaError as error:
+        raise ConsoleError(400, f"{name} does not fit the schema: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise ConsoleError(400, f"{name}: JSON expected, to be written by a schema: {error}") from None
+
+
+def _record(row: Any, number: int, writers: Mapping[str, Serializer | None]) -> dict[str, Any]:
     """Return the arguments of `Producer.send` for a record of a body. Raises ConsoleError."""
     if not isinstance(row, dict):
         raise ConsoleError(400, f"records[{number}]: an object expected")
@@ -215,8 +255,7 @@ def _record(row: Any, number: int) -> dict[str, Any]:
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
             raise ConsoleError(400, f"records[{number}].{name}: a number expected")
     return {
-        "value": _bytes(row.get("value"), f"records[{number}].value"),
-        "key": _bytes(row.get("key"), f"records[{number}].key"),
+        **{field: _encoded(row, field, f"records[{number}].{field}", one) for field, one in writers.items()},
         "headers": [(one["name"], _bytes(one.get("value"), f"records[{number}].headers")) for one in headers],
         "partition": partition,
         "timestamp_ms": timestamp_ms if timestamp_ms is not None else time.time_ns() // 1_000_000,
@@ -270,5 +309,7 @@ ROUTES = (
     Route("POST", "/api/topics/{topic}/records", send_records, "Append records",
           body=(Parameter("records", 'an array of {key, value, headers: [{name, value}], partition, timestamp}; bytes are '
                           'texts, null or {"base64": text}'),
-                Parameter("compression", "none, gzip, snappy, lz4 or zstd (none)"))),
+                Parameter("compression", "none, gzip, snappy, lz4 or zstd (none)"),
+                Parameter("value_schema", "what writes values, given as JSON: id of a schema, or latest of TOPIC-value"),
+                Parameter("key_schema", "the same for keys"))),
 )  # fmt: skip

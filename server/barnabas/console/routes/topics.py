@@ -2,33 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
-import trio
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from barnabas.client import ClientError
-from barnabas.client.admin import EARLIEST, LATEST, OffsetAt, Resource, TopicInfo
+from barnabas.client.admin import Resource, TopicInfo
 from barnabas.console import paging
 from barnabas.console.base import Call, Parameter, Route
+from barnabas.console.measuring import COLUMNS, Measured, Sums, bounds_and_sizes, led, sums_of
 from barnabas.console.outcomes import error_text, good
-from barnabas.console.routes.cluster import admin_log_dirs, settings_of
-from barnabas.console.topic_index import ORDERS
+from barnabas.console.routes.cluster import settings_of
+from barnabas.console.topic_index import ORDERS, TopicRow
+
+if TYPE_CHECKING:
+    from barnabas.console.backend import Backend
 
 MEASURED_MAX = 2_000
 """Partitions of a page whose offsets and sizes are asked for."""
-Partition = tuple[str, int]
+_UNKNOWN = {"records": None, "bytes": None, "rate": None}
 
 
 async def list_topics(call: Call) -> object:
     """Return a page of topics, with what their partitions hold."""
-    rows = await call.backend.topics.rows()
+    backend = call.backend
+    rows = await backend.topics.rows()
     if not call.flag("internal"):
         rows = [row for row in rows if not row.is_internal]
     if call.flag("unhealthy"):
         rows = [row for row in rows if row.under_replicated or row.offline]
-    page = paging.page_of(call, rows, ORDERS, lambda row: row.name)
-    measured = await measure(call, [row.name for row in page.rows if row.partitions])
+    sort = call.query.get("sort", "")
+    measured = await backend.measured.get(with_rates=sort == "rate") if sort in COLUMNS else None
+    page = paging.page_of(call, rows, {**ORDERS, **_orders(measured or {})}, lambda row: row.name)
+    if measured is None:
+        shown = await _measure(backend, [row.name for row in page.rows if row.partitions])
+    else:
+        shown = {name: _as_json(one.sums, one.rate) for name, one in measured.items()}
     return page.as_json(
         {
             "name": row.name,
@@ -37,88 +45,29 @@ async def list_topics(call: Call) -> object:
             "under_replicated": row.under_replicated,
             "offline": row.offline,
             "internal": row.is_internal,
-            **measured.get(row.name, {"records": None, "bytes": None, "rate": None}),
+            **shown.get(row.name, _UNKNOWN),
         }
         for row in page.rows
     )
 
 
-async def measure(call: Call, names: list[str]) -> dict[str, dict[str, Any]]:
+def _orders(measured: Mapping[str, Measured]) -> dict[str, Callable[[TopicRow], Any]]:
+    """Return the orders of the columns that are measured; what could not be measured comes first."""
+
+    def order(key: Callable[[Measured], Any]) -> Callable[[TopicRow], Any]:
+        return lambda row: (key(measured[row.name]) if row.name in measured else -1, row.name)
+
+    return {column: order(key) for column, key in COLUMNS.items()}
+
+
+async def _measure(backend: Backend, names: list[str]) -> dict[str, dict[str, Any]]:
     """Return records, bytes and records a second of topics; nothing where they have too many partitions."""
-    infos = {
-        name: one
-        for name, one in (await call.backend.admin.topics(names)).items()
-        if isinstance(one, TopicInfo)
-    }
-    partitions = _led(infos.values())
-    if not partitions or len(partitions) > MEASURED_MAX:
-        return {}
-    bounds, sizes = await _bounds_and_sizes(call, infos, partitions)
-    found: dict[str, dict[str, Any]] = {}
-    for name, info in infos.items():
-        parts = [(name, one.number) for one in info.partitions]
-        ends = [bounds[1].get(one) for one in parts]
-        starts = [bounds[0].get(one) for one in parts]
-        known = [
-            (first, last)
-            for first, last in zip(starts, ends, strict=True)
-            if first is not None and last is not None
-        ]
-        found[name] = {
-            "records": sum(last - first for first, last in known),
-            "bytes": sum(sizes.get(one, 0) for one in parts) if sizes else None,
-            "rate": call.backend.rate(name, sum(last for _, last in known)),
-        }
-    return found
+    found = await sums_of(backend.admin, names, MEASURED_MAX)
+    return {name: _as_json(one, backend.rate(name, one.end)) for name, one in found.items()}
 
 
-async def _bounds_and_sizes(
-    call: Call, infos: dict[str, TopicInfo], partitions: list[Partition]
-) -> tuple[tuple[dict[Partition, int], dict[Partition, int]], dict[Partition, int]]:
-    """Return first and next offsets of partitions, and the bytes of their leaders."""
-    bounds: dict[int, dict[Partition, int]] = {}
-    sizes: dict[Partition, int] = {}
-
-    async def look_up(time_ms: int) -> None:
-        found = await call.backend.admin.offsets(dict.fromkeys(partitions, time_ms))
-        bounds[time_ms] = {place: one.offset for place, one in found.items() if isinstance(one, OffsetAt)}
-
-    async def weigh() -> None:
-        sizes.update(await sizes_of(call, infos.values()))
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(look_up, EARLIEST)
-        nursery.start_soon(look_up, LATEST)
-        nursery.start_soon(weigh)
-    return (bounds[EARLIEST], bounds[LATEST]), sizes
-
-
-async def sizes_of(call: Call, infos: Iterable[TopicInfo]) -> dict[Partition, int]:
-    """Return the bytes of partitions on their leaders, as far as those tell them."""
-    by_leader: dict[int, dict[str, list[int]]] = {}
-    for info in infos:
-        for one in info.partitions:
-            if one.leader >= 0:
-                by_leader.setdefault(one.leader, {}).setdefault(info.name, []).append(one.number)
-    found: dict[Partition, int] = {}
-
-    async def ask(broker: int) -> None:
-        try:
-            for log_dir in await admin_log_dirs(call, broker, by_leader[broker]):
-                for one in log_dir.replicas:
-                    if not one.is_future:
-                        found[one.topic, one.partition] = one.size_bytes
-        except ClientError:
-            return  # a broker that is down, or a visitor who may not see the cluster
-
-    async with trio.open_nursery() as nursery:
-        for broker in by_leader:
-            nursery.start_soon(ask, broker)
-    return found
-
-
-def _led(infos: Iterable[TopicInfo]) -> list[Partition]:
-    return [(info.name, one.number) for info in infos for one in info.partitions if one.leader >= 0]
+def _as_json(sums: Sums, rate: float | None) -> dict[str, Any]:
+    return {"records": sums.records, "bytes": sums.bytes, "rate": rate}
 
 
 async def topic_of(call: Call) -> TopicInfo:
@@ -137,8 +86,7 @@ async def describe_topic(call: Call) -> object:
         call, info.partitions, {"number": lambda one: one.number}, lambda one: str(one.number)
     )
     shown = TopicInfo(info.name, info.id, info.is_internal, tuple(page.rows))
-    partitions = _led([shown])
-    bounds, sizes = await _bounds_and_sizes(call, {info.name: shown}, partitions)
+    bounds, sizes = await bounds_and_sizes(call.backend.admin, {info.name: shown}, led([shown]))
     rows: list[dict[str, Any]] = []
     for one in page.rows:
         place = info.name, one.number
@@ -176,7 +124,7 @@ async def topic_settings(call: Call) -> object:
 async def topic_producers(call: Call) -> object:
     """Return the producers that a topic's partitions know, with those whose transaction is open first."""
     info = await topic_of(call)
-    found = await call.backend.admin.producers(_led([info])[:MEASURED_MAX])
+    found = await call.backend.admin.producers(led([info])[:MEASURED_MAX])
     rows = [
         {
             "partition": place[1],

@@ -5,12 +5,13 @@ import { ask, askName, badge, card, field, fill, h, head, notice, toast } from "
 import { bytes, number, plural, time } from "../format.js";
 import { pagedTable, table } from "../table.js";
 import { groupLink } from "./groups.js";
+import { produce } from "./produce.js";
 import { showRecords } from "./records.js";
 import { settingsCard } from "./settings.js";
 
 const TABS = [["", "Records"], ["partitions", "Partitions"], ["settings", "Settings"], ["groups", "Groups"], ["producers", "Producers"]];
 
-export async function showTopic({ main, parts, values, signal }) {
+export async function showTopic({ main, parts, values, signal, session }) {
   const [name, tab = ""] = parts;
   const path = `/api/topics/${part(name)}`;
   const info = await get(path, { size: 1 }, signal);
@@ -18,7 +19,7 @@ export async function showTopic({ main, parts, values, signal }) {
   const place = h("div");
   fill(main,
     head(name, `${plural(count, "partition")}${info.internal ? " · internal" : ""}`, [
-      h("button", { type: "button", class: "primary", onclick: () => produce(path, name, count) }, "Produce"),
+      h("button", { type: "button", class: "primary", onclick: () => produce(path, name, count, session.registry) }, "Produce"),
       h("button", { type: "button", onclick: () => grow(path, name, count) }, "Add partitions"),
       h("button", { type: "button", onclick: () => trim(path, name) }, "Delete records"),
       h("button", { type: "button", class: "danger", onclick: () => remove(path, name) }, "Delete topic"),
@@ -105,42 +106,4 @@ async function remove(path, name) {
   const plan = await post(`${path}/trim`, { check: true }).catch(() => null);
   const isDone = await askName({ title: "Delete topic", name, submit: "Delete topic", text: `${name} will be deleted${plan ? ` with all its ${plural(plan.records, "record")}` : ""}. This cannot be undone.`, act: (_, confirm) => request("DELETE", path, { confirm }) });
   if (isDone) { toast(`Topic ${name} was deleted.`); location.hash = "#/topics"; }
-}
-
-/** Ask for records to append: one that is typed, or lines of a file. */
-async function produce(path, name, count) {
-  const key = h("input", { name: "key", autocomplete: "off", placeholder: "none" });
-  const value = h("textarea", { name: "value", rows: "6", spellcheck: "false" });
-  const isNull = h("input", { type: "checkbox", name: "null" });
-  const headers = h("textarea", { name: "headers", rows: "2", placeholder: "trace-id=7", spellcheck: "false" });
-  const partition = h("input", { name: "partition", type: "number", min: "0", max: String(count - 1), placeholder: "by the key" });
-  const compression = h("select", { name: "compression" }, ["none", "gzip", "snappy", "lz4", "zstd"].map((one) => h("option", { value: one }, one)));
-  const file = h("input", { name: "file", type: "file" });
-  const schema = h("select", { name: "form" }, [["text", "text as it is"], ["base64", "base64 of bytes"]].map(([one, text]) => h("option", { value: one }, text)));
-  let sent = [];
-  const isDone = await ask({
-    title: `Produce to ${name}`, submit: "Send",
-    content: [
-      field("Key", key), field("Value", value), h("label", { class: "inline" }, isNull, "Null value: deletes the key in a compacted topic"), h("br"), h("br"),
-      field("Headers", headers, "one NAME=VALUE a line"),
-      h("div", { class: "fields" }, field("Partition", partition), field("Value is", schema), field("Compression", compression)),
-      field("Or from a file", file, "each line is a value; up to 1,000 lines"),
-    ],
-    act: async () => {
-      const heads = headers.value.split("\n").filter((one) => one.trim()).map((line) => { const at = line.indexOf("="); return at < 0 ? { name: line, value: null } : { name: line.slice(0, at), value: line.slice(at + 1) }; });
-      const bytesOf = (text) => (schema.value === "base64" ? { base64: text.trim() } : text);
-      const common = { headers: heads, key: key.value === "" ? null : key.value, partition: partition.value === "" ? null : Number(partition.value) };
-      let records = [{ ...common, value: isNull.checked ? null : bytesOf(value.value) }];
-      if (file.files.length) {
-        const lines = (await file.files[0].text()).split("\n").filter((one) => one !== "");
-        if (lines.length > 1000) throw new Error(`The file has ${lines.length} lines; at most 1,000 are sent at once.`);
-        records = lines.map((line) => ({ ...common, value: bytesOf(line.replace(/\r$/, "")) }));
-      }
-      sent = (await post(`${path}/records`, { records, compression: compression.value })).sent;
-    },
-  });
-  if (isDone) {
-    toast(sent.length === 1 ? `Sent: partition ${sent[0].partition}, offset ${sent[0].offset}.` : `${plural(sent.length, "record")} sent.`);
-    window.dispatchEvent(new CustomEvent("produced"));
-  }
 }

@@ -1,0 +1,71 @@
+"""What takes long to read, kept for a while for who looks at it again.
+
+The rule: it is read when somebody looks, at most every few seconds, while the older one is shown; the longer it takes to
+read, the longer it is kept.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Generic, TypeVar
+
+import trio
+
+from barnabas.client import ClientError
+
+T = TypeVar("T")
+
+FRESH_SECONDS = 5.0
+STALE_SECONDS = 60.0
+"""One that is older is not shown while it is read again."""
+REST_FACTOR = 20
+"""Age at which it is read again, as a multiple of the time that this takes: of 10,000 topics some seconds."""
+
+
+class Kept(Generic[T]):
+    """A value, and when it was read."""
+
+    def __init__(self, read: Callable[[], Awaitable[T]], nursery: trio.Nursery) -> None:
+        """`read` may raise ClientError."""
+        self._read_it = read
+        self._nursery = nursery
+        self._value: T | None = None
+        self._read_at = 0.0
+        self._fresh_s = FRESH_SECONDS
+        self._lock = trio.Lock()
+        self._is_refreshing = False
+
+    async def get(self) -> T:
+        """Return the value. Raises ClientError."""
+        age = time.monotonic() - self._read_at
+        stale_s = STALE_SECONDS + 2 * self._fresh_s
+        if self._value is None or age > stale_s:
+            async with self._lock:
+                if self._value is None or time.monotonic() - self._read_at > stale_s:
+                    await self._read()
+        elif age > self._fresh_s and not self._is_refreshing:
+            self._is_refreshing = True
+            self._nursery.start_soon(self._refresh)
+        value = self._value
+        assert value is not None
+        return value
+
+    def forget(self) -> None:
+        """Have it read again before it is next shown."""
+        self._value = None
+
+    async def _refresh(self) -> None:
+        try:
+            async with self._lock:
+                with suppress(ClientError):  # whoever needs it in a minute is told
+                    await self._read()
+        finally:
+            self._is_refreshing = False
+
+    async def _read(self) -> None:
+        began = time.monotonic()
+        self._value = await self._read_it()
+        self._read_at = began
+        self._fresh_s = max(FRESH_SECONDS, REST_FACTOR * (time.monotonic() - began))
