@@ -16,6 +16,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
 
 from barnabas.testing.running import import_path
@@ -35,6 +38,7 @@ class Served:
     process: subprocess.Popen[str]
     bootstrap: str
     url: str
+    registry_url: str
     arguments: list[str]
 
     def stop(self) -> None:
@@ -59,6 +63,13 @@ class Served:
             key, value, headers = record if isinstance(record, tuple) else (None, record, None)
             producer.produce(topic, value, key=key, headers=headers)
         assert producer.flush(SECONDS_MAX) == 0
+
+    def produce_avro(self, topic: str, schema: str, *values: Any) -> None:
+        """Append values by a schema of Avro, as Confluent's serialiser writes them."""
+        with SchemaRegistryClient({"url": self.registry_url}) as client:
+            serialize = AvroSerializer(client, schema)
+            context = SerializationContext(topic, MessageField.VALUE)
+            self.produce(topic, *(serialize(value, context) for value in values))
 
     def consume(self, group: str, topic: str, count: int) -> None:
         """Read and commit so many records as a group."""
@@ -95,7 +106,7 @@ def serve(
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=environment)
     assert process.stdout is not None
     words = dict(word.split("=", 1) for word in process.stdout.readline().split() if "=" in word)
-    return Served(process, words["bootstrap.servers"], words["console"], arguments)
+    return Served(process, words["bootstrap.servers"], words["console"], words.get("registry", ""), arguments)
 
 
 @pytest.fixture(scope="session")
@@ -112,8 +123,8 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def served() -> Iterator[Served]:
-    """A broker with the bench's control, for all tests: they keep apart by names."""
-    found = serve("--control", "127.0.0.1:0", "--virtual-clock")
+    """A broker with a registry and the bench's control, for all tests: they keep apart by names."""
+    found = serve("--registry", "127.0.0.1:0", "--control", "127.0.0.1:0", "--virtual-clock")
     yield found
     found.stop()
 

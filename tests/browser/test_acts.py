@@ -7,9 +7,15 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import ConfigResource, ResourceType
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 from playwright.sync_api import expect
 
 from tests.browser.conftest import SECONDS_MAX, Served, Show
+
+CLICK = """{"type": "record", "name": "Click",
+  "fields": [{"name": "page", "type": "string"}, {"name": "seconds", "type": "double"}]}"""
 
 
 def ends(served: Served, topic: str, partition: int = 0) -> tuple[int, int]:
@@ -106,6 +112,51 @@ def test_a_record_is_sent_and_read_by_a_stock_client(
     assert [one.value() for one in found] == [b'{"n": 1}', b"one", b"two", b"three"]
     assert (found[0].key(), found[0].headers()) == (b"k", [("trace", b"7")])
     consumer.close()
+
+
+def test_a_record_is_written_by_the_registrys_schema(served: Served, show: Show) -> None:
+    name = "clicks"
+    served.create(name)
+    shown = show()
+    page = shown.open("subjects")
+    page.get_by_role("button", name="Register schema").click()
+    dialog = shown.dialog()
+    dialog.get_by_label("Subject").fill(f"{name}-value")
+    dialog.get_by_label("Schema", exact=True).fill(CLICK)
+    shown.check_access()
+    dialog.get_by_role("button", name="Register").click()
+    shown.said("was registered")
+    shown.open(f"topics/{name}")
+    page.get_by_role("button", name="Produce").click()
+    expect(dialog.get_by_label("Value is")).to_have_value("latest")
+    dialog.get_by_label("Value", exact=True).fill('{"page": 7}')
+    dialog.get_by_role("button", name="Send").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("does not fit the schema")
+    dialog.get_by_label("Value", exact=True).fill('{"page": "/start", "seconds": 1.5}')
+    shown.check_access()
+    shown.picture("produce-by-schema")
+    dialog.get_by_role("button", name="Send").click()
+    shown.said("partition 0, offset 0")
+    row = page.locator("tr.record-row")
+    expect(row).to_contain_text('{"page": "/start", "seconds": 1.5}')
+    row.click()
+    expect(page.locator(".detail")).to_contain_text("AVRO")
+    shown.picture("decoded-record")
+
+    consumer = Consumer(
+        {"bootstrap.servers": served.bootstrap, "group.id": name, "auto.offset.reset": "earliest"}
+    )
+    consumer.assign([TopicPartition(name, 0, 0)])
+    message = consumer.poll(SECONDS_MAX)
+    consumer.close()
+    with SchemaRegistryClient({"url": served.registry_url}) as client:
+        value = AvroDeserializer(client)(message.value(), SerializationContext(name, MessageField.VALUE))
+    assert value == {"page": "/start", "seconds": 1.5}
+
+    page.goto(f"{shown.url}/#/subjects/{name}-value")
+    page.get_by_role("button", name="Delete subject").click()
+    shown.confirm(f"{name}-value", "Delete subject")
+    shown.said("was deleted")
 
 
 def test_records_are_searched_followed_and_saved(served: Served, show: Show, name: str) -> None:

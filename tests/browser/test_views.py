@@ -17,11 +17,23 @@ VIEWS = {
     "topics/shown/producers": "shown", "groups": "Consumer groups", "groups/readers": "readers",
     "transactions": "Transactions", "access": "Access", "access/users": "Access", "access/quotas": "Access",
     "access/tokens": "Access", "connections": "Clients", "requests": "Request tap", "metrics": "Metrics", "log": "Log",
-    "control": "Test bench", "nowhere": "There is no such view",
+    "control": "Test bench", "subjects": "Schemas", "subjects/orders-value": "orders-value", "topics/orders": "orders",
+    "nowhere": "There is no such view",
 }  # fmt: skip
 
 
-PICTURED = {"": "overview", "topics/shown": "records", "groups/readers": "group"}
+PICTURED = {
+    "": "overview",
+    "topics/shown": "records",
+    "groups/readers": "group",
+    "subjects/orders-value": "schema",
+}
+ORDER = """{"type": "record", "name": "Order", "namespace": "shop", "fields": [
+  {"name": "id", "type": "long"}, {"name": "customer", "type": "string"}, {"name": "amount", "type": "double"},
+  {"name": "items", "type": {"type": "array", "items": "string"}}]}"""
+WIDER_ORDER = ORDER.replace(
+    '"items": "string"}}', '"items": "string"}}, {"name": "note", "type": "string", "default": ""}'
+)
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +42,7 @@ def filled(served: Served) -> Served:
     served.create("shown", 3)
     for number in range(5):
         served.create(f"more.{number}")
+    served.produce("more.3", "x" * 5000)
     values = [
         {
             "id": number,
@@ -43,6 +56,10 @@ def filled(served: Served) -> Served:
     rows = [(f"key-{one['id']}", json.dumps(one), [("trace-id", f"{one['id']:08x}")]) for one in values]
     served.produce("shown", *rows)
     served.consume("readers", "shown", 20)
+    served.create("orders", 2)
+    orders = [{"id": number, "customer": "ann", "amount": 2.5, "items": ["A-1"]} for number in range(10)]
+    served.produce_avro("orders", ORDER, *orders)
+    served.produce_avro("orders", WIDER_ORDER, {**orders[0], "note": "by hand"})
     producer = Producer(
         {
             "bootstrap.servers": served.bootstrap,
@@ -128,7 +145,8 @@ def test_the_menu_of_a_phone_opens_and_closes(show: Show) -> None:
 
 
 def test_topics_are_filtered_sorted_and_turned_over(filled: Served, show: Show) -> None:
-    page = show().open("topics")
+    shown = show()
+    page = shown.open("topics")
     names = page.locator("tbody td.name a")
     page.get_by_placeholder("Filter topics").fill("more")
     expect(names).to_have_text([f"more.{number}" for number in range(5)])
@@ -137,6 +155,15 @@ def test_topics_are_filtered_sorted_and_turned_over(filled: Served, show: Show) 
     expect(page.locator("th[aria-sort=descending]")).to_have_text("Name")
     page.get_by_placeholder("Filter topics").fill("nothing like it")
     expect(page.get_by_text("Nothing matches.")).to_be_visible()
+    page.get_by_placeholder("Filter topics").fill("more")
+    page.get_by_role("button", name="Size").click()
+    page.get_by_role("button", name="Size").click()
+    expect(page.locator("th[aria-sort=descending]")).to_have_text("Size")
+    expect(page.locator("tbody td:nth-child(5)").first).to_have_text("5.0 KiB")
+    expect(names.first).to_have_text("more.3")
+    page.get_by_role("button", name="Rate").click()
+    expect(page.locator("th[aria-sort=ascending]")).to_have_text("Rate")
+    expect(page.locator("tbody td:nth-child(6)").first).to_contain_text("/s")
     page.get_by_placeholder("Filter topics").fill("")
     page.get_by_label("Internal").check()
     expect(page.get_by_role("link", name="__consumer_offsets")).to_be_visible()

@@ -7,8 +7,9 @@ waits for them.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
@@ -39,36 +40,41 @@ class Sums(NamedTuple):
     end: int
 
 
-class Measured(NamedTuple):
-    """A topic as it was at a time (monotonic, s), with its records a second since the look before."""
-
-    sums: Sums
-    at_s: float
-    rate: float | None
+COLUMNS = RECORDS, BYTES, RATE = "records", "bytes", "rate"
+"""What is measured of a topic, and what topics are sorted by."""
 
 
-async def sums_of(admin: Admin, names: Sequence[str], partitions_max: int = 0) -> dict[str, Sums]:
-    """Return the sums of topics; of none where they have more partitions than `partitions_max`. Raises ClientError."""
+async def sums_of(
+    admin: Admin, names: Sequence[str], partitions_max: int = 0, columns: Collection[str] = COLUMNS
+) -> dict[str, Sums]:
+    """Return the sums of topics that some columns need; of none where they have more partitions than `partitions_max`.
+
+    Raises ClientError.
+    """
     found = await admin.topics(names)
     infos = {name: one for name, one in found.items() if isinstance(one, TopicInfo)}
     partitions = led(infos.values())
     if not partitions or 0 < partitions_max < len(partitions):
         return {}
-    (firsts, lasts), sizes = await bounds_and_sizes(admin, infos, partitions)
+    (firsts, lasts), sizes = await bounds_and_sizes(admin, infos, partitions, columns)
     sums: dict[str, Sums] = {}
     for name, info in infos.items():
         parts = [(name, one.number) for one in info.partitions]
         known = [(firsts[one], lasts[one]) for one in parts if one in firsts and one in lasts]
         held = sum(sizes.get(one, 0) for one in parts) if sizes else None
-        sums[name] = Sums(sum(last - first for first, last in known), held, sum(last for _, last in known))
+        end = sum(lasts.get(one, 0) for one in parts)
+        sums[name] = Sums(sum(last - first for first, last in known), held, end)
     return sums
 
 
 async def bounds_and_sizes(
-    admin: Admin, infos: dict[str, TopicInfo], partitions: list[Partition]
+    admin: Admin,
+    infos: dict[str, TopicInfo],
+    partitions: list[Partition],
+    columns: Collection[str] = COLUMNS,
 ) -> tuple[tuple[dict[Partition, int], dict[Partition, int]], dict[Partition, int]]:
-    """Return first and next offsets of partitions, and the bytes of their leaders."""
-    bounds: dict[int, dict[Partition, int]] = {}
+    """Return first and next offsets of partitions, and the bytes of their leaders, as far as columns need them."""
+    bounds: dict[int, dict[Partition, int]] = {EARLIEST: {}, LATEST: {}}
     sizes: dict[Partition, int] = {}
 
     async def look_up(time_ms: int) -> None:
@@ -79,9 +85,12 @@ async def bounds_and_sizes(
         sizes.update(await sizes_of(admin, infos.values()))
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(look_up, EARLIEST)
-        nursery.start_soon(look_up, LATEST)
-        nursery.start_soon(weigh)
+        if RECORDS in columns:
+            nursery.start_soon(look_up, EARLIEST)
+        if RECORDS in columns or RATE in columns:
+            nursery.start_soon(look_up, LATEST)
+        if BYTES in columns:
+            nursery.start_soon(weigh)
     return (bounds[EARLIEST], bounds[LATEST]), sizes
 
 
@@ -127,41 +136,40 @@ def led(infos: Iterable[TopicInfo]) -> list[Partition]:
 
 
 class AllMeasured:
-    """All topics that one visitor may see, measured, for who sorts by that."""
+    """One column of all topics that a visitor may see, for who sorts by it."""
 
     def __init__(self, admin: Admin, index: TopicIndex, nursery: trio.Nursery) -> None:
         self._admin = admin
         self._index = index
-        self._kept = Kept(self._read, nursery)
-        self._before: Mapping[str, Measured] = {}
+        self._kept = {column: Kept(partial(self._read, column), nursery) for column in COLUMNS}
+        self._ends: dict[str, tuple[float, int]] = {}
 
-    async def get(self, *, with_rates: bool) -> Mapping[str, Measured]:
-        """Return what is known of each topic; a rate needs two looks. Raises ClientError."""
-        found = await self._kept.get()
-        if with_rates and found and all(one.rate is None for one in found.values()):
+    async def get(self, column: str) -> Mapping[str, float]:
+        """Return what is known of each topic. Raises ClientError."""
+        return await self._kept[column].get()
+
+    async def _read(self, column: str) -> Mapping[str, float]:
+        if column == RATE and not self._ends:  # a rate needs two looks
+            await self._sums(column)
             await trio.sleep(RATE_SECONDS_MIN)
-            self._kept.forget()
-            found = await self._kept.get()
-        return found
+        return await self._sums(column)
 
-    async def _read(self) -> Mapping[str, Measured]:
-        before, found = self._before, dict[str, Measured]()
+    async def _sums(self, column: str) -> Mapping[str, float]:
+        found: dict[str, float] = {}
+        before, self._ends = self._ends, {} if column == RATE else self._ends
         for names in _batches(await self._index.rows()):
-            for name, sums in (await sums_of(self._admin, names)).items():
-                found[name] = _measured(sums, before.get(name))
+            for name, sums in (await sums_of(self._admin, names, columns=(column,))).items():
+                if column == RECORDS:
+                    found[name] = sums.records
+                elif column == BYTES:
+                    found[name] = -1 if sums.bytes is None else sums.bytes
+                else:
+                    now_s = time.monotonic()
+                    self._ends[name] = now_s, sums.end
+                    then_s, end = before.get(name, (now_s, sums.end))
+                    found[name] = max(sums.end - end, 0) / max(now_s - then_s, RATE_SECONDS_MIN)
             await trio.lowlevel.checkpoint()
-        self._before = found
         return found
-
-
-def _measured(sums: Sums, before: Measured | None) -> Measured:
-    now_s = time.monotonic()
-    if before is None:
-        return Measured(sums, now_s, None)
-    seconds = now_s - before.at_s
-    if seconds < RATE_SECONDS_MIN / 2:
-        return Measured(sums, now_s, before.rate)
-    return Measured(sums, now_s, max(sums.end - before.sums.end, 0) / seconds)
 
 
 def _batches(rows: Iterable[TopicRow]) -> Iterator[list[str]]:
@@ -176,11 +184,3 @@ def _batches(rows: Iterable[TopicRow]) -> Iterator[list[str]]:
             names, partitions = [], 0
     if names:
         yield names
-
-
-COLUMNS: Mapping[str, Any] = {
-    "records": lambda one: one.sums.records,
-    "bytes": lambda one: -1 if one.sums.bytes is None else one.sums.bytes,
-    "rate": lambda one: -1.0 if one.rate is None else one.rate,
-}
-"""Columns of topics by which they are sorted once all are measured."""

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from barnabas.client import ClientError
 from barnabas.client.admin import Resource, TopicInfo
 from barnabas.console import paging
 from barnabas.console.base import Call, Parameter, Route
-from barnabas.console.measuring import COLUMNS, Measured, Sums, bounds_and_sizes, led, sums_of
+from barnabas.console.measuring import COLUMNS, bounds_and_sizes, led, sums_of
 from barnabas.console.outcomes import error_text, good
 from barnabas.console.routes.cluster import settings_of
-from barnabas.console.topic_index import ORDERS, TopicRow
+from barnabas.console.topic_index import ORDERS
 
 if TYPE_CHECKING:
     from barnabas.console.backend import Backend
 
 MEASURED_MAX = 2_000
 """Partitions of a page whose offsets and sizes are asked for."""
-_UNKNOWN = {"records": None, "bytes": None, "rate": None}
 
 
 async def list_topics(call: Call) -> object:
@@ -31,12 +29,13 @@ async def list_topics(call: Call) -> object:
     if call.flag("unhealthy"):
         rows = [row for row in rows if row.under_replicated or row.offline]
     sort = call.query.get("sort", "")
-    measured = await backend.measured.get(with_rates=sort == "rate") if sort in COLUMNS else None
-    page = paging.page_of(call, rows, {**ORDERS, **_orders(measured or {})}, lambda row: row.name)
-    if measured is None:
-        shown = await _measure(backend, [row.name for row in page.rows if row.partitions])
-    else:
-        shown = {name: _as_json(one.sums, one.rate) for name, one in measured.items()}
+    known = await backend.measured.get(sort) if sort in COLUMNS else {}
+    orders = {column: lambda row: (known.get(row.name, -1), row.name) for column in COLUMNS}
+    page = paging.page_of(call, rows, {**ORDERS, **orders}, lambda row: row.name)
+    measured = await measure(backend, [row.name for row in page.rows if row.partitions])
+    if sort in COLUMNS:  # the page is in order as it is read
+        for name in measured.keys() & known.keys():
+            measured[name][sort] = known[name] if known[name] >= 0 else None
     return page.as_json(
         {
             "name": row.name,
@@ -45,29 +44,19 @@ async def list_topics(call: Call) -> object:
             "under_replicated": row.under_replicated,
             "offline": row.offline,
             "internal": row.is_internal,
-            **shown.get(row.name, _UNKNOWN),
+            **measured.get(row.name, {"records": None, "bytes": None, "rate": None}),
         }
         for row in page.rows
     )
 
 
-def _orders(measured: Mapping[str, Measured]) -> dict[str, Callable[[TopicRow], Any]]:
-    """Return the orders of the columns that are measured; what could not be measured comes first."""
-
-    def order(key: Callable[[Measured], Any]) -> Callable[[TopicRow], Any]:
-        return lambda row: (key(measured[row.name]) if row.name in measured else -1, row.name)
-
-    return {column: order(key) for column, key in COLUMNS.items()}
-
-
-async def _measure(backend: Backend, names: list[str]) -> dict[str, dict[str, Any]]:
+async def measure(backend: Backend, names: list[str]) -> dict[str, dict[str, Any]]:
     """Return records, bytes and records a second of topics; nothing where they have too many partitions."""
     found = await sums_of(backend.admin, names, MEASURED_MAX)
-    return {name: _as_json(one, backend.rate(name, one.end)) for name, one in found.items()}
-
-
-def _as_json(sums: Sums, rate: float | None) -> dict[str, Any]:
-    return {"records": sums.records, "bytes": sums.bytes, "rate": rate}
+    return {
+        name: {"records": one.records, "bytes": one.bytes, "rate": backend.rate(name, one.end)}
+        for name, one in found.items()
+    }
 
 
 async def topic_of(call: Call) -> TopicInfo:

@@ -5,6 +5,8 @@ import { short } from "./format.js";
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
+const clock = (at) => new Date(at * 1000).toLocaleTimeString("en-GB");
+
 /** Return the times between which is drawn: a minute at least, since one sample alone has no length. */
 function span(times) {
   const last = times.length ? times[times.length - 1] : Date.now() / 1000;
@@ -17,12 +19,18 @@ export function plot(element, series, signal, format = short) {
   let data = [[], ...series.map(() => [])];
   const axis = () => ({ stroke: colour("--plot-text"), grid: { stroke: colour("--plot-grid"), width: 1 }, ticks: { stroke: colour("--plot-grid"), width: 1 }, font: "11px sans-serif" });
 
+  /** What the legend says: the value below the pointer, or the last one. */
+  function shown(value, index, text) {
+    const one = value ?? data[index][data[index].length - 1];
+    return one === null || one === undefined ? "–" : text(one);
+  }
+
   function draw() {
     drawn?.destroy();
     drawn = new uPlot({
       width: Math.max(element.clientWidth, 200), height: 190, cursor: { y: false }, legend: { live: true }, scales: { x: { range: ({ data: [times] }) => span(times) }, y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.1 : 1] } },
-      axes: [axis(), { ...axis(), size: 66, values: (_, ticks) => ticks.map((one) => format(one)) }],
-      series: [{ value: (_, at) => (at === null || at === undefined ? "–" : new Date(at * 1000).toLocaleTimeString()) }, ...series.map((label, index) => ({ label, stroke: colour(`--plot-${(index % 4) + 1}`), width: 2, spanGaps: true, value: (_, one) => (one === null || one === undefined ? "–" : format(one)) }))],
+      axes: [{ ...axis(), space: 90, values: (_, ticks) => ticks.map(clock) }, { ...axis(), size: 66, values: (_, ticks) => ticks.map((one) => format(one)) }],
+      series: [{ value: (_, at) => shown(at, 0, clock) }, ...series.map((label, index) => ({ label, stroke: colour(`--plot-${(index % 4) + 1}`), width: 2, spanGaps: true, value: (_, one) => shown(one, index + 1, format) }))],
     }, data, element);
   }
   const resized = new ResizeObserver(() => drawn?.setSize({ width: Math.max(element.clientWidth, 200), height: 190 }));

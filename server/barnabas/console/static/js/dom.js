@@ -92,6 +92,7 @@ export function ask({ title, content, submit = "Save", danger = false, act, open
     let isDone = false;
     const form = h("form", { method: "dialog" }, h("h2", { id }, title), h("div", { class: "content" }, problem, content), h("div", { class: "foot" }, cancel, button));
     const dialog = h("dialog", { "aria-labelledby": id }, form);
+    form.addEventListener("input", () => fill(problem));
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
       button.disabled = true;

@@ -16,8 +16,8 @@ async function newest(subject, hasRegistry) {
 /** Make the choice of what a key or value is, with the id of a schema beside it. */
 function formOf(label, schema, hasRegistry, plain) {
   const options = plain.map(([value, text]) => [value, text]);
-  if (schema) options.unshift(["latest", `by ${schema.subject}, version ${schema.version} (${TYPES[schema.schemaType ?? "AVRO"]})`]);
-  if (hasRegistry) options.push(["id", "by the schema of an id"]);
+  if (schema) options.unshift(["latest", `${TYPES[schema.schemaType ?? "AVRO"]}, version ${schema.version} of its schema`]);
+  if (hasRegistry) options.push(["id", "JSON, for the schema of an id"]);
   const form = select(options, {});
   const id = h("input", { type: "number", min: "1" });
   const idField = field(`Id of the ${label.toLowerCase()}'s schema`, id);

@@ -2,7 +2,7 @@
 
 import { follow, get, query } from "../api.js";
 import { badge, fill, h, notice, select } from "../dom.js";
-import { bytes, number, time } from "../format.js";
+import { bytes, number, plural, time } from "../format.js";
 import { formOf, preview, whole } from "./payload.js";
 
 const SHOWN_MAX = 500;
@@ -55,7 +55,7 @@ export async function showRecords(place, { path, name, count, signal }) {
       older.disabled = !found.older;
       newer.disabled = !found.newer;
       if (!found.records.length) empty(found.older || found.newer ? "No records in this part." : "No records.");
-      status.textContent = `${number(found.records.length)} records${found.late ? ", not all in time" : ""}`;
+      status.textContent = `${plural(found.records.length, "record")}${found.late ? ", not all in time" : ""}`;
     } catch (error) {
       if (error.name === "AbortError") return;
       clear();
