@@ -17,7 +17,7 @@ from barnabas.console import backend as backends
 from barnabas.console import own_broker
 from barnabas.console.backend import SAMPLE_SECONDS_MIN, Backend
 from barnabas.console.base import Call, ConsoleError
-from barnabas.console.command import parser
+from barnabas.console.command import COMMAND
 from barnabas.console.log_lines import LINE_CHARS_MAX, LINES_MAX, Lines
 from barnabas.console.own_broker import OwnBroker
 from barnabas.console.reading import bounds_of
@@ -76,7 +76,7 @@ def test_a_rate_is_what_came_since_the_look_before_the_last(monkeypatch: pytest.
     now = [100.0]
     monkeypatch.setattr(backends, "time", SimpleNamespace(monotonic=lambda: now[0]))
     client: Any = SimpleNamespace()
-    backend = Backend(client, NOBODY, ClientSettings(), NOBODY, None, "")
+    backend = Backend(client, NOBODY, ClientSettings(), NOBODY, None)
 
     def look(at_s: float, total: int, topic: str = "t") -> float | None:
         now[0] = at_s
@@ -223,7 +223,7 @@ async def test_a_request_of_the_control_api_has_a_body_where_it_was_given_one() 
 async def test_a_session_ends_when_nobody_uses_it_and_after_its_time(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    session = Session(NOBODY, "", ClientSettings(), "")
+    session = Session(NOBODY, "", ClientSettings())
     await trio.sleep(IDLE_SECONDS_MAX)
     assert not session.is_over
     await trio.sleep(1)
@@ -237,12 +237,19 @@ async def test_a_session_ends_when_nobody_uses_it_and_after_its_time(
 
 
 def test_the_options_of_the_console() -> None:
-    found = parser().parse_args([])
-    assert (found.registry, found.client_config, found.property, found.login) == ("", None, [], [])
-    assert (found.token_file, found.origin, found.log_level) == (None, [], "warning")
+    found = COMMAND.make_context("console", []).params
+    assert (found["registry"], found["client_config"], found["properties"]) == (None, None, ())
+    assert (found["login"], found["token_file"], found["origins"]) == ((), None, ())
+    assert (found["listen"], found["listen_cert"], found["log_level"]) == ("127.0.0.1:9080", None, "warning")
     given = (
-        "--registry http://r -X a=b --property c=d --login PLAIN --token-file t --origin o --log-level info"
+        "--registry http://r -X a=b --property c=d --login PLAIN --token-file t --origin o --log-level info "
+        "--client-config f --listen-cert c --listen-key k"
     )
-    found = parser().parse_args([*given.split(), "--client-config", "f"])
-    assert (found.registry, found.client_config, found.property) == ("http://r", "f", ["a=b", "c=d"])
-    assert (found.login, found.token_file, found.origin, found.log_level) == (["PLAIN"], "t", ["o"], "info")
+    found = COMMAND.make_context("console", given.split()).params
+    assert (found["registry"], found["client_config"], found["properties"]) == (
+        "http://r",
+        "f",
+        ("a=b", "c=d"),
+    )
+    assert (found["login"], found["token_file"], found["origins"]) == (("PLAIN",), "t", ("o",))
+    assert (found["log_level"], found["listen_cert"], found["listen_key"]) == ("info", "c", "k")

@@ -236,6 +236,13 @@ async def test_the_inside_of_the_broker(tmp_path: Path) -> None:
         assert family["name"] == wanted
         assert family["samples"]
         assert family["sum"] == sum(one["value"] for one in family["samples"])
+        await console.make_topic("u")
+        await console.produce("t", b"x", b"y")
+        await console.produce("u", b"z")
+        records = "kafka_server_brokertopicmetrics_messagesin_total"
+        (family,) = (await visitor.get("/api/metrics", names=records))["families"]
+        assert (family["kind"], family["count"], family["sum"]) == ("counter", 1, 3), "of all topics together"
+        assert family["samples"] == [{"name": records, "labels": {}, "value": 3}]
         assert isinstance((await visitor.get("/api/log"))["lines"], list)
         assert (await visitor.do("POST", "/api/control/faults", {}))["faults"] == []
         await visitor.do(

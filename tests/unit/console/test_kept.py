@@ -1,0 +1,45 @@
+"""What takes long to read is kept, and read again beside who looks at it."""
+
+from types import SimpleNamespace
+
+import pytest
+import trio
+import trio.testing
+
+from barnabas.client import ClientError
+from barnabas.console import kept
+from barnabas.console.kept import FRESH_SECONDS, REST_FACTOR, STALE_SECONDS, Kept
+
+
+async def test_an_older_value_is_shown_while_it_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, took_s, reads = [1000.0], [0.0], [0]
+    monkeypatch.setattr(kept, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    async def read() -> int:
+        now[0] += took_s[0]
+        reads[0] += 1
+        if reads[0] == 3:
+            raise ClientError("the broker is away")
+        return reads[0]
+
+    async with trio.open_nursery() as nursery:
+        value = Kept(read, nursery)
+        assert [await value.get(), await value.get()] == [1, 1]
+        now[0] += FRESH_SECONDS + 0.1
+        assert await value.get() == 1, "shown while it is read again"
+        await trio.testing.wait_all_tasks_blocked()
+        assert (reads[0], await value.get()) == (2, 2)
+        now[0] += FRESH_SECONDS + 0.1
+        assert await value.get() == 2
+        await trio.testing.wait_all_tasks_blocked()
+        assert (reads[0], await value.get()) == (3, 2), "a failure leaves what there was"
+        await trio.testing.wait_all_tasks_blocked()
+        took_s[0] = 1.0
+        now[0] += STALE_SECONDS + 2 * FRESH_SECONDS + 0.1
+        assert await value.get() == 5, "too old to be shown"
+        now[0] += REST_FACTOR - 1.5
+        assert await value.get() == 5
+        await trio.testing.wait_all_tasks_blocked()
+        assert reads[0] == 5, "what takes a second to read is kept for longer"
+        value.forget()
+        assert await value.get() == 6
