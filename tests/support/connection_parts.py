@@ -7,9 +7,9 @@ from typing import Any
 import trio
 
 from barnabas.environment.real import OsThreads
+from barnabas.serving.channel import Handshakes
 from barnabas.serving.connection_parts import ConnectionParts
 from barnabas.serving.framing import BufferPool
-from barnabas.serving.handshakes import Handshakes
 from barnabas.serving.log_limit import LogLimit
 from barnabas.serving.loop_budget import LoopBudget
 from barnabas.serving.memory import Memory

@@ -35,14 +35,13 @@ from barnabas.config import broker as settings
 from barnabas.config.cluster import is_clustered
 from barnabas.coordinators.runtime.image_events import CoordinatorEvents
 from barnabas.coordinators.runtime.locator import ImageLocator
-from barnabas.serving.channel import SECRET_BYTES, LoginParts
+from barnabas.serving.channel import SECRET_BYTES, Handshakes, LoginParts
 from barnabas.serving.connection_limits import ConnectionLimits
 from barnabas.serving.connection_parts import ConnectionParts
 from barnabas.serving.context import Shared
 from barnabas.serving.encoding import CodecWorker
 from barnabas.serving.fetch_sessions import FetchSessions
 from barnabas.serving.framing import BufferPool
-from barnabas.serving.handshakes import Handshakes
 from barnabas.serving.listener import Connections
 from barnabas.serving.log_limit import LogLimit
 from barnabas.serving.loop_budget import LoopBudget

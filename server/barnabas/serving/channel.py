@@ -1,11 +1,14 @@
 """TLS and SASL for the clients of one listener, by its current settings.
 
-The rule: a connection keeps what it has begun with; new ones get what is new.
+The rule: a connection keeps what it has begun with; new ones get what is new. Few handshakes run at a time: a signature
+takes a millisecond or several of a core, and whoever asks for many must not take all cores from those who are served.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
+
+import trio
 
 from barnabas.network.sockets import PlainTransport
 from barnabas.serving.context import ANONYMOUS
@@ -13,7 +16,7 @@ from barnabas.serving.context import ANONYMOUS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.environment import Environment
+    from barnabas.environment import Environment, Threads
     from barnabas.network.tls import TlsTransport
     from barnabas.network.tls_context import ServerTls
     from barnabas.network.transport import Transport
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from barnabas.security.sasl.server import SaslOffer, SaslServer
 
 SECRET_BYTES = 32
+HANDSHAKES_MAX = 2
 
 
 class LoginParts(NamedTuple):
@@ -81,3 +85,17 @@ class Channel(NamedTuple):
 
 
 NO_SECURITY = Channel()
+
+
+class Handshakes:
+    """Runs steps of handshakes in threads; others wait for their turn in the order in which they came."""
+
+    def __init__(self, threads: Threads) -> None:
+        self._threads = threads
+        self._limiter: trio.CapacityLimiter | None = None
+
+    async def run(self, step: Callable[[], None]) -> None:
+        """Run a step. Raises what it raises."""
+        if self._limiter is None:
+            self._limiter = trio.CapacityLimiter(HANDSHAKES_MAX)
+        await self._threads.run(step, limiter=self._limiter)

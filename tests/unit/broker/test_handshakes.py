@@ -8,7 +8,7 @@ from typing import TypeVar
 import trio
 import trio.testing
 
-from barnabas.serving.handshakes import AT_ONCE, Handshakes
+from barnabas.serving.channel import HANDSHAKES_MAX, Handshakes
 
 T = TypeVar("T")
 
@@ -40,9 +40,9 @@ async def test_few_are_at_work_and_the_others_wait_for_their_turn() -> None:
         for step in steps:
             nursery.start_soon(handshakes.run, step)
             await trio.testing.wait_all_tasks_blocked()
-        assert threads.begun == steps[:AT_ONCE]
+        assert threads.begun == steps[:HANDSHAKES_MAX]
         for number in range(len(steps)):
             threads.may_end.release()
             await trio.testing.wait_all_tasks_blocked()
-            assert threads.begun == steps[: AT_ONCE + number + 1]
+            assert threads.begun == steps[: HANDSHAKES_MAX + number + 1]
     assert done == list(range(20))
