@@ -8,8 +8,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import trio.testing
 
-from barnabas.client import ClientSettings, ResponseError
+from barnabas.client import (
+    ClientError,
+    ClientSettings,
+    ConnectionLostError,
+    ProducerFencedError,
+    RecordTooLargeError,
+    ResponseError,
+)
 from barnabas.client.administration.topics import NewTopic
 from barnabas.registry import store as stores
 from barnabas.registry.errors import RegistryError
@@ -101,3 +109,39 @@ async def test_a_topic_that_would_lose_schemas_is_refused(
 ) -> None:
     with pytest.raises(RegistryError, match=words):
         await prepared(monkeypatch, topics)
+
+
+# --- what becomes of a change that cannot be written ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (ResponseError(ErrorCode.MESSAGE_TOO_LARGE, "writing"), 422, 42209),
+        (RecordTooLargeError("too large"), 422, 42209),
+        (ResponseError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "writing"), 500, 50001),
+        (ResponseError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "writing"), None, None),
+        (ResponseError(ErrorCode.PRODUCER_FENCED, "writing"), None, None),
+        (ProducerFencedError("by another"), None, None),
+        (ConnectionLostError("gone"), None, None),
+    ],
+)
+async def test_a_change_is_tried_again_while_another_registry_writes_and_told_otherwise(
+    error: ClientError, status: int | None, code: int | None, autojump_clock: trio.testing.MockClock
+) -> None:
+    store = Store([], ClientSettings(), "kept")
+    nothing: Any = None
+    assert await store._after(error, None) is None
+    change = stores._Change(nothing)
+    for _ in range(stores.TRIES_MAX - 1):
+        if await store._after(error, change) is None:
+            break
+        assert not change.done.is_set()
+    assert change.done.is_set() is (status is not None)
+    if status is None:
+        assert await store._after(error, change) is None, "not without end"
+        status, code = 500, 50001
+    assert isinstance(change.error, RegistryError)
+    assert (change.error.status, change.error.code) == (status, code)
+    abandoned = stores._Change(nothing, is_abandoned=True)
+    assert await store._after(error, abandoned) is None

@@ -1,0 +1,196 @@
+"""Who may use a subject: the broker's verdict on its topic, and whose words are taken for whose."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from barnabas.client import ResponseError
+from barnabas.registry.access import (
+    CHANGE,
+    CREDENTIALS_BYTES_MAX,
+    DELETE,
+    READ,
+    WRITE,
+    Caller,
+    User,
+    _credentials,
+    topic_of,
+)
+from barnabas.registry.errors import RegistryError
+from barnabas.registry.http import Answering
+from barnabas.registry.parsing import pinned
+from barnabas.registry.records import Version
+from barnabas.registry.schemas import Reference, Schema
+from barnabas.registry.state import State
+from barnabas.wire.generated.errors import ErrorCode as Code
+from barnabas.wire.generated.metadata import MetadataResponse
+
+NEEDS = (READ, WRITE, DELETE, CHANGE)
+BITS = {"write": 4, "delete": 6, "alter": 7, "alter_configs": 11}
+
+
+@pytest.mark.parametrize(
+    ("subject", "topic"),
+    [("t-key", "t"), ("t-value", "t"), ("t", "t"), ("-key", "-key"), ("t-key-value", "t-key"), (":.c:t-value", "t")],
+)  # fmt: skip
+def test_a_subject_is_judged_by_its_topic(subject: str, topic: str) -> None:
+    assert topic_of(subject) == topic
+
+
+class Broker:
+    """Stands for a client of a broker that lets a user do so much with each topic, and with the cluster."""
+
+    def __init__(
+        self, code: int = 0, may: str = "", may_cluster: str = "", makes: int = 0, version: int = 8
+    ) -> None:
+        self._code, self._may, self._may_cluster, self._makes = code, may, may_cluster, makes
+        self.version = version
+
+    @staticmethod
+    def _bits(names: str) -> int:
+        return sum(1 << BITS[name] for name in names.split())
+
+    async def any_connection(self) -> Any:
+        return SimpleNamespace(version_of=lambda _: self.version)
+
+    async def ask(self, request: Any, **_: Any) -> Any:
+        topic = MetadataResponse.MetadataResponseTopic
+        return MetadataResponse(
+            topics=[
+                topic(self._code, one.name, topic_authorized_operations=self._bits(self._may))
+                for one in request.topics
+            ],
+            cluster_authorized_operations=self._bits(self._may_cluster),
+        )
+
+
+async def allowed(broker: Broker, subject: str | None = "t-value") -> set[str]:
+    client: Any = broker
+    found = set()
+    for need in NEEDS:
+        try:
+            await User(client).check(need, subject)
+            found.add(need)
+        except RegistryError as error:
+            if (error.status, error.code) != (403, 40301):
+                raise
+    return found
+
+
+@pytest.mark.parametrize(
+    ("broker", "may"),
+    [
+        (Broker(), {READ}),
+        (Broker(may="write"), {READ, WRITE}),
+        (Broker(may="delete"), {READ, DELETE}),
+        (Broker(may="alter_configs"), {READ, CHANGE}),
+        (Broker(may_cluster="alter"), {READ}),
+        (Broker(Code.TOPIC_AUTHORIZATION_FAILED, may="write", may_cluster="alter"), set()),
+        (Broker(Code.UNKNOWN_TOPIC_OR_PARTITION), {READ, WRITE}),
+        (Broker(Code.UNKNOWN_TOPIC_OR_PARTITION, makes=Code.TOPIC_AUTHORIZATION_FAILED), {READ}),
+        (Broker(Code.UNKNOWN_TOPIC_OR_PARTITION, makes=Code.CLUSTER_AUTHORIZATION_FAILED), {READ}),
+        (
+            Broker(Code.UNKNOWN_TOPIC_OR_PARTITION, makes=Code.POLICY_VIOLATION, may_cluster="alter"),
+            set(NEEDS),
+        ),
+        (Broker(Code.INVALID_TOPIC_EXCEPTION), set()),
+        (Broker(Code.INVALID_TOPIC_EXCEPTION, may_cluster="alter"), set(NEEDS)),
+    ],
+)
+async def test_a_user_may_do_with_a_subject_what_the_broker_allows_with_its_topic(
+    broker: Broker, may: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Admin:
+        def __init__(self, client: Broker) -> None:
+            self._client = client
+
+        async def create_topics(self, topics: list[Any], *, only_check: bool) -> dict[str, Any]:
+            assert only_check, "nothing is made"
+            code = self._client._makes
+            return {topics[0].name: ResponseError(code, "making") if code else None}
+
+    monkeypatch.setattr("barnabas.registry.access.Admin", Admin)
+    assert await allowed(broker) == may
+
+
+@pytest.mark.parametrize("subject", [None, ":.c:"])
+async def test_the_settings_of_all_are_for_who_may_alter_the_cluster(subject: str | None) -> None:
+    assert await allowed(Broker(may="write"), subject) == {READ}
+    assert await allowed(Broker(may_cluster="alter"), subject) == set(NEEDS)
+
+
+async def test_an_old_broker_cannot_be_asked_what_users_may_do() -> None:
+    client: Any = Broker(version=7)
+    with pytest.raises(RegistryError, match=r"older than Kafka 2\.3") as refused:
+        await User(client).check(READ, "t")
+    assert refused.value.status == 500
+
+
+async def test_subjects_that_may_be_read_are_those_of_topics_that_are_described() -> None:
+    subjects = ["t-key", "t-value", "u"]
+    for code, found in (
+        (0, set(subjects)), (Code.UNKNOWN_TOPIC_OR_PARTITION, set(subjects)), (Code.TOPIC_AUTHORIZATION_FAILED, set()),
+    ):  # fmt: skip
+        client: Any = Broker(code)
+        assert await User(client).readable(subjects) == found
+    assert await User(client).readable([]) == set()
+    assert await Caller().readable(subjects) == set(subjects)
+
+
+def basic(text: bytes, scheme: bytes = b"Basic") -> bytes:
+    return scheme + b" " + b64encode(text)
+
+
+@pytest.mark.parametrize(
+    ("header", "found"),
+    [
+        (basic(b"ann:secret"), ("ann", "secret")),
+        (basic(b"ann:a:b", b"bAsIc"), ("ann", "a:b")),
+        (basic(b"ann:"), ("ann", "")),
+        (basic("änn:sécret".encode()), ("änn", "sécret")),
+    ],
+)
+def test_a_user_comes_with_a_password(header: bytes, found: tuple[str, str]) -> None:
+    assert _credentials(header) == found
+
+
+@pytest.mark.parametrize(
+    "header",
+    [b"", b"Basic", basic(b"ann:x", b"Bearer"), b"Basic !!", basic(b"ann"), basic(b":x"), basic(b"\xff:x"),
+     basic(b"a:" + b"x" * CREDENTIALS_BYTES_MAX)],
+)  # fmt: skip
+def test_who_is_nobody_is_refused(header: bytes) -> None:
+    with pytest.raises(RegistryError) as refused:
+        _credentials(header)
+    assert (refused.value.status, refused.value.code) == (401, 40101)
+
+
+@pytest.mark.parametrize(
+    ("is_local", "has_logins", "refuses"),
+    [(True, False, True), (True, True, False), (False, False, False), (False, True, False)],
+)
+def test_pages_of_other_sites_are_refused_where_nothing_else_guards_a_local_registry(
+    is_local: bool, has_logins: bool, refuses: bool
+) -> None:
+    nothing: Any = None
+    logins: Any = object() if has_logins else None
+    assert Answering(nothing, logins, set(), is_local=is_local)._refuses_pages is refuses
+
+
+def test_a_reference_to_the_newest_version_names_the_one_that_is_newest_now() -> None:
+    state = State()
+    for number in (1, 2, 4, 5):
+        schema = Schema("JSON", f'{{"title":"{number}"}}')
+        state._put(Version("other", number, number, schema, is_deleted=number == 5))
+    given = (
+        Reference("a", "other", -1), Reference("b", "other", 1), Reference("c", "not there", -1),
+        Reference("d", "other", 9),
+    )  # fmt: skip
+    found = pinned(state, "s", Schema("JSON", "{}", given))
+    assert [one.version for one in found.references] == [4, 1, -1, 9]
+    plain = Schema("JSON", "{}", given[1:2])
+    assert pinned(state, "s", plain) is plain
