@@ -73,3 +73,9 @@ def test_a_pattern_is_of_the_whole_value(item: str, key: str, taken: str, refuse
     assert found == key
     assert pattern.fullmatch(taken)
     assert not pattern.fullmatch(refused)
+
+
+def test_a_pattern_is_matched_in_linear_time_unless_it_refers_back() -> None:
+    _, linear = parse_match("client_id=(a|aa)*b")
+    assert type(linear).__module__.startswith(("re2", "_re2"))
+    assert not linear.fullmatch("a" * 5_000)
