@@ -161,6 +161,13 @@ def test_matches_are_hit_when_it_is_time(when, hit):
         assert (rule.seen, rule.hits) == (0, 0)
 
 
+@pytest.mark.parametrize("nth", [[2, 4], ["2", 4], "2,4"])
+def test_the_numbers_of_matches_are_a_list_or_a_text(nth):
+    faults = Faults()
+    faults.add({"on": {}, "when": {"nth": nth}, "do": {"twice": True}})
+    assert [number for number in range(1, 7) if faults.judge(subject()).rules] == [2, 4]
+
+
 @pytest.mark.parametrize(
     "when",
     [

@@ -114,6 +114,24 @@ def test_a_transaction_that_is_not_in_the_index_is_told(tool, log_dir):
     assert "version" in verify(tool, path.parent)[0][0]["text"]
 
 
+@pytest.mark.parametrize(
+    ("where", "is_noted"), [("a beginning", False), ("the end", False), ("between", True)]
+)
+def test_a_snapshot_belongs_to_a_segments_beginning_or_the_end(tool, log_dir, where, is_noted):
+    beginning = int(partition_file(log_dir, ".log", -1).stem)
+    known = [int(path.stem) for path in (log_dir / "orders-0").glob("*.snapshot")]
+    end = max(known)
+    assert end > beginning, "written when the log was closed"
+    offset = {"a beginning": beginning, "the end": end, "between": beginning + 1}[where]
+    assert offset == end or offset + 1 < end
+    path = log_dir / "orders-0" / f"{offset:020}.snapshot"
+    path.write_bytes(snapshot.encode([]))
+    errors, rows = verify(tool, log_dir)
+    assert errors == []
+    noted = [row["path"] for row in rows if "at no segment's beginning, nor at the end" in row["text"]]
+    assert noted == [str(path)] * is_noted
+
+
 def test_snapshots_are_checked(tool, log_dir):
     path = partition_file(log_dir, ".snapshot", -1)
     entry = snapshot.SnapshotEntry(1, 0, 0, 1 << 40, 0, NOW_MS, -1, -1)
