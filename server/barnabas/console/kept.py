@@ -34,6 +34,7 @@ class Kept(Generic[T]):
         self._value: T | None = None
         self._read_at = 0.0
         self._fresh_s = FRESH_SECONDS
+        self._times_forgotten = 0
         self._lock = trio.Lock()
         self._is_refreshing = False
 
@@ -43,7 +44,9 @@ class Kept(Generic[T]):
         stale_s = STALE_SECONDS + 2 * self._fresh_s
         if self._value is None or age > stale_s:
             async with self._lock:
-                if self._value is None or time.monotonic() - self._read_at > stale_s:
+                if time.monotonic() - self._read_at > stale_s:
+                    await self._read()
+                while self._value is None:
                     await self._read()
         elif age > self._fresh_s and not self._is_refreshing:
             self._is_refreshing = True
@@ -55,6 +58,7 @@ class Kept(Generic[T]):
     def forget(self) -> None:
         """Have it read again before it is next shown."""
         self._value = None
+        self._times_forgotten += 1
 
     async def _refresh(self) -> None:
         try:
@@ -65,7 +69,9 @@ class Kept(Generic[T]):
             self._is_refreshing = False
 
     async def _read(self) -> None:
-        began = time.monotonic()
-        self._value = await self._read_it()
+        began, times_forgotten = time.monotonic(), self._times_forgotten
+        value = await self._read_it()
+        if times_forgotten == self._times_forgotten:  # otherwise it may be of before a change
+            self._value = value
         self._read_at = began
         self._fresh_s = max(FRESH_SECONDS, REST_FACTOR * (time.monotonic() - began))

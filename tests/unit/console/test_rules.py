@@ -13,17 +13,22 @@ import trio.testing
 from barnabas.client import ClientError, ClientSettings, ConnectionLostError
 from barnabas.client.admin import EARLIEST, OffsetAt
 from barnabas.client.administration.transactions import ListedTransaction, TransactionInfo
+from barnabas.commands.resetting import Target
 from barnabas.console import backend as backends
-from barnabas.console import own_broker
+from barnabas.console import kept, own_broker
 from barnabas.console.backend import SAMPLE_SECONDS_MIN, Backend
 from barnabas.console.base import Call, ConsoleError
 from barnabas.console.command import COMMAND
+from barnabas.console.kept import FRESH_SECONDS, STALE_SECONDS
 from barnabas.console.log_lines import LINE_CHARS_MAX, LINES_MAX, Lines
 from barnabas.console.own_broker import OwnBroker
 from barnabas.console.reading import bounds_of
+from barnabas.console.routes import topics as topic_routes
+from barnabas.console.routes.groups import _target, _topics
 from barnabas.console.routes.inside import steer
 from barnabas.console.routes.transactions import _row
 from barnabas.console.sessions import IDLE_SECONDS_MAX, LIFE_SECONDS_MAX, Session
+from barnabas.console.topic_index import DESCRIBE_TOPIC_PARTITIONS, TopicIndex, TopicRow
 
 NOBODY: Any = None
 
@@ -89,6 +94,7 @@ def test_a_rate_is_what_came_since_the_look_before_the_last(monkeypatch: pytest.
     assert look(104.0, 1050) == 20.0
     assert look(106.0, 50) == 0.0, "the topic was made anew"
     assert look(106.0, 7, "u") is None
+    assert look(106.0 + SAMPLE_SECONDS_MIN / 2, 10, "u") == 6.0
 
 
 def test_connections_have_the_rate_at_which_their_requests_are_numbered(
@@ -166,6 +172,150 @@ def test_a_transaction_has_an_age_while_it_is_open(
     assert (row["age_ms"], row["state"], row["partitions"]) == (age_ms, state, ["t-0", "u-2"])
     assert (row["epoch"], row["timeout_ms"]) == (3, 60_000)
     assert _row(ListedTransaction("id", 7, "Ongoing", 1), None)["state"] == "Ongoing"
+
+
+def part(replicas: list[int], in_sync: list[int], leader: int) -> Any:
+    return SimpleNamespace(replica_nodes=replicas, isr_nodes=in_sync, leader_id=leader)
+
+
+def described(name: str, *parts: Any, error_code: int = 0) -> Any:
+    return SimpleNamespace(name=name, error_code=error_code, is_internal=False, partitions=parts)
+
+
+class Described:
+    """A connection to a broker that describes topics in pages."""
+
+    versions = (DESCRIBE_TOPIC_PARTITIONS,)
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+
+    async def ask(self, request: Any) -> Any:
+        """Return a page after the cursor: of the second topic a partition is on each."""
+        await trio.lowlevel.checkpoint()
+        self.asked.append(request.cursor)
+        if request.cursor is None:
+            cursor = SimpleNamespace(topic_name="b", partition_index=1)
+            topics = [described("a", part([1, 2], [1], 1)), described("b", part([1], [1], 1))]
+            return SimpleNamespace(topics=topics, next_cursor=cursor)
+        topics = [
+            described("b", part([1, 2, 3], [], -1)),
+            described("c", part([1], [1], 1)),
+            described("x", error_code=3),
+        ]
+        return SimpleNamespace(topics=topics, next_cursor=None)
+
+
+async def test_topics_are_read_in_pages_and_again_when_they_are_old(
+    monkeypatch: pytest.MonkeyPatch, nursery: trio.Nursery
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(kept, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    connection = Described()
+
+    async def any_connection() -> Described:
+        return connection
+
+    admin: Any = SimpleNamespace(client=SimpleNamespace(any_connection=any_connection))
+    index = TopicIndex(admin, nursery)
+    rows = await index.rows()
+    assert rows == [
+        TopicRow("a", 1, 2, 1, 0, is_internal=False),
+        TopicRow("b", 2, 3, 1, 1, is_internal=False),
+        TopicRow("c", 1, 1, 0, 0, is_internal=False),
+    ]
+    assert [one and (one.topic_name, one.partition_index) for one in connection.asked] == [None, ("b", 1)]
+    now[0] = FRESH_SECONDS
+    assert await index.rows() is rows
+    now[0] += 1
+    assert await index.rows() is rows, "it is read again beside"
+    await trio.testing.wait_all_tasks_blocked()
+    assert len(connection.asked) == 4
+    assert (newer := await index.rows()) is not rows
+    now[0] += STALE_SECONDS + 2 * FRESH_SECONDS + 1
+    assert await index.rows() is not newer, "it is too old to be shown"
+    index.forget()
+    await index.rows()
+    assert len(connection.asked) == 8
+
+
+async def test_topics_that_change_while_they_are_read_are_read_again(nursery: trio.Nursery) -> None:
+    connection = Described()
+    describe = connection.ask
+
+    async def ask(request: Any) -> Any:
+        if len(connection.asked) == 1:
+            index.forget()  # somebody makes a topic
+        return await describe(request)
+
+    connection.ask = ask  # type: ignore[method-assign]
+
+    async def any_connection() -> Described:
+        return connection
+
+    admin: Any = SimpleNamespace(client=SimpleNamespace(any_connection=any_connection))
+    index = TopicIndex(admin, nursery)
+    await index.rows()
+    assert len(connection.asked) == 4
+
+
+@pytest.mark.parametrize(
+    ("query", "names"), [({}, ["ok", "under", "off"]), ({"unhealthy": "true"}, ["under", "off"]),
+                         ({"internal": "true"}, ["ok", "under", "off", "__own"])]
+)  # fmt: skip
+async def test_topics_that_lack_replicas_or_leaders_are_unhealthy(
+    query: dict[str, str], names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def rows() -> list[TopicRow]:
+        return [
+            TopicRow("ok", 1, 1, 0, 0, is_internal=False),
+            TopicRow("under", 1, 2, 1, 0, is_internal=False),
+            TopicRow("off", 1, 1, 0, 1, is_internal=False),
+            TopicRow("__own", 1, 1, 0, 0, is_internal=True),
+        ]
+
+    async def measure(_: Call, names: list[str]) -> dict[str, Any]:
+        return {"under": {"records": 3, "bytes": 4, "rate": None}}
+
+    monkeypatch.setattr(topic_routes, "measure", measure)
+    backend: Any = SimpleNamespace(topics=SimpleNamespace(rows=rows))
+    found: Any = await topic_routes.list_topics(Call(backend, {}, query))
+    assert sorted(row["name"] for row in found["rows"]) == sorted(names)
+    records = {row["name"]: row["records"] for row in found["rows"]}
+    assert records["under"] == 3
+    assert records["off"] is None
+
+
+def test_a_reset_names_topics_or_partitions() -> None:
+    assert _topics(call()) == []
+    assert _topics(call(topics=["t", "t:3", "a:b", "a:b:0", "t:"])) == [
+        ("t", None), ("t", 3), ("a:b", None), ("a:b", 0), ("t:", None),
+    ]  # fmt: skip
+    for wrong in ([""], [3], ["t", None]):
+        with pytest.raises(ConsoleError, match="an array of TOPIC or TOPIC:PARTITION"):
+            _topics(call(topics=wrong))
+
+
+@pytest.mark.parametrize(
+    ("body", "target"),
+    [
+        ({"to": "earliest"}, Target(time_ms=-2)),
+        ({"to": "latest", "value": None}, Target(time_ms=-1)),
+        ({"to": "offset", "value": 0}, Target(offset=0)),
+        ({"to": "time", "value": 5}, Target(time_ms=5)),
+        ({"to": "shift", "value": -5}, Target(shift=-5)),
+    ],
+)
+def test_a_reset_has_a_target(body: dict[str, Any], target: Target) -> None:
+    assert _target(call(**body)) == target
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"to": "end"}, {"to": "offset"}, {"to": "offset", "value": -1}, {"to": "time", "value": -1}]
+)
+def test_a_reset_without_a_target_is_refused(body: dict[str, Any]) -> None:
+    with pytest.raises(ConsoleError):
+        _target(call(**body))
 
 
 async def test_partitions_whose_ends_are_not_known_are_left_out_and_alone_they_are_an_error() -> None:
