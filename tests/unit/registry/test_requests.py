@@ -131,6 +131,26 @@ async def test_a_mode_refuses_new_schemas_and_not_those_that_are_there(asked: As
     assert await asked.register("t", "new") == 4
 
 
+async def test_a_version_that_is_named_is_the_next_one(asked: Asked) -> None:
+    for version in (2, 3, 5):
+        body = {"schemaType": "JSON", "schema": '{"title":"new"}', "version": version}
+        assert await asked.refused("POST", "/subjects/s/versions", body) == (422, 42201)
+    assert await asked.register("s", "new", version=4) == 4
+    assert await asked.register("s", "newer", version=-1) == 5
+
+
+async def test_modes_are_taken_back_one_by_one_or_those_of_a_context(asked: Asked) -> None:
+    assert await asked.refused("DELETE", "/mode/s") == (404, 40401)
+    for subject in ("s", "t", ":.c:u"):
+        await asked("PUT", f"/mode/{subject}", {"mode": "READONLY"})
+    assert await asked("DELETE", "/mode/s") == {"mode": "READONLY"}
+    assert await asked.refused("GET", "/mode/s") == (404, 40409)
+    assert await asked("GET", "/mode/t") == {"mode": "READONLY"}
+    assert await asked("DELETE", "/mode?recursive=true") == {"mode": None}
+    assert await asked.refused("GET", "/mode/t") == (404, 40409)
+    assert await asked("GET", "/mode/:.c:u") == {"mode": "READONLY"}, "another context"
+
+
 async def test_an_import_gives_ids_and_versions(asked: Asked) -> None:
     body = {"schemaType": "JSON", "schema": '{"title":"new"}', "id": 50, "version": 7}
     assert await asked.refused("POST", "/subjects/t/versions", body) == (422, 42205)
