@@ -54,6 +54,23 @@ def test_tokens_need_keys_that_can_be_had(settings: dict[str, str], said: str) -
         tokens(settings)
 
 
+@pytest.mark.parametrize(
+    ("mechanism", "handler"),
+    [("PLAIN", "com.example.Mine"), ("PLAIN", UNSECURED_TOKENS), (OAUTHBEARER, "com.example.Mine")],
+)
+def test_a_class_that_is_not_here_stops_the_start(mechanism: str, handler: str) -> None:
+    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_ann="secret";'
+    settings = {
+        "sasl.enabled.mechanisms": mechanism,
+        URL: "https://keys.example",
+        "listener.name.users.plain.sasl.jaas.config": jaas,
+    }
+    assert list(sasl_offer(listener("SASL_PLAINTEXT", **settings), PARTS).mechanisms) == [mechanism]
+    name = f"listener.name.users.{mechanism.lower()}.sasl.server.callback.handler.class"
+    with pytest.raises(SettingError, match=f"{handler}: there is no Java virtual machine"):
+        sasl_offer(listener("SASL_PLAINTEXT", **settings, **{name: handler}), PARTS)
+
+
 def test_keys_in_a_file_are_read_at_the_start_and_those_of_a_server_with_the_first_token(
     tmp_path: Path,
 ) -> None:
