@@ -1,4 +1,4 @@
-"""What groups obey, each from the setting of its name."""
+"""Limits of groups, each from the setting of its name."""
 
 from __future__ import annotations
 

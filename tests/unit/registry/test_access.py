@@ -1,4 +1,4 @@
-"""Who may use a subject: the broker's verdict on its topic, and whose words are taken for whose."""
+"""Users of subjects: the broker's verdict on the topic, and credentials that are taken for a user's."""
 
 from __future__ import annotations
 
