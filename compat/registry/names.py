@@ -1,4 +1,4 @@
-"""What all programs in Python here share: names of the cases, schemas, and the records that are written and read.
+"""Parts that all programs in Python here share: names of the cases, schemas, and the records that are written and read.
 
 The rule: standard library only, since this runs inside each client's own environment.
 """

@@ -1,4 +1,4 @@
-"""What takes long to read, kept for a while for who looks at it again.
+"""Answers that take long to read, kept for a while for who looks at them again.
 
 The rule: it is read when somebody looks, at most every few seconds, while the older one is shown; the longer it takes to
 read, the longer it is kept.

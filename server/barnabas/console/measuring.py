@@ -41,7 +41,7 @@ class Sums(NamedTuple):
 
 
 COLUMNS = RECORDS, BYTES, RATE = "records", "bytes", "rate"
-"""What is measured of a topic, and what topics are sorted by."""
+"""Measures of a topic, by which topics are sorted."""
 
 
 async def sums_of(

@@ -59,7 +59,7 @@ def url_of(sockets: Sequence[socket], scheme: str = "http") -> str:
 
 
 class Address(NamedTuple):
-    """Where a server is to listen; with `tls`, TLS is spoken."""
+    """Address of a server to be; with `tls`, TLS is spoken."""
 
     host: str
     port: int

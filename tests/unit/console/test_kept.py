@@ -1,4 +1,4 @@
-"""What takes long to read is kept, and read again beside who looks at it."""
+"""Answers that take long to read are kept, and read again beside who looks at them."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""What a task does: it copies what the target lacks of some partitions, each in transactions of its own.
+"""Work of one task: copy what the target lacks of some partitions, each in transactions of its own.
 
 The rule: first it takes the transactional id of the partition, which ends whatever an earlier mirror had begun and shuts it
 out; only then it asks how far that one has come. Records, and the position after them, are committed together.
@@ -124,7 +124,7 @@ class _Copy:
     size: int = 0
     is_open: bool = False
     last: Any = None
-    """What becomes of the newest record."""
+    """Fate of the newest record."""
 
     async def run(self, start: int) -> None:
         """Copy up to the end of the part, or up to what cannot be read, which is raised then."""

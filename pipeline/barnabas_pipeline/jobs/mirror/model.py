@@ -110,7 +110,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a task copies of one partition: up to the end of `bound`."""
+    """Range of one partition that a task copies: up to the end of `bound`."""
 
     place: Place
     source: LogOptions
@@ -118,7 +118,7 @@ class Part:
     bound: Bounds
     target_cluster_id: str
     start: int = 0
-    """Where the driver has seen it; the task asks again."""
+    """Position that the driver has seen; the task asks again."""
     shares_topics: bool = False
     on_data_loss: str = FAIL
 
@@ -158,7 +158,7 @@ class Failure:
 
 @dataclass(slots=True)
 class PartResult:
-    """What became of a part; `position` is the next offset of the source, None if it is not known."""
+    """Result of a part; `position` is the next offset of the source, None if it is not known."""
 
     place: Place
     position: int | None = None

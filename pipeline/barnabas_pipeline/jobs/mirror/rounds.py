@@ -103,7 +103,7 @@ class Mirror:
         self._topics = TargetTopics(self._target, options)
         self._groups = Groups(self._target, options)
         self._ends: dict[tuple[str, str, int], int] = {}
-        """Where partitions ended when `available` began, by cluster id, topic id and number."""
+        """Ends of partitions when `available` began, by cluster id, topic id and number."""
 
     # --- running --------------------------------------------------------------------------------------------
 
