@@ -63,7 +63,7 @@ test-browser: $(VENV)/.ready-browser $(WITH_CODE)  ## run the console's tests in
 	@sh tools/browser.sh .tools/browser
 	$(PYTEST) tests/browser $(ARGS)
 
-test-pipeline: $(VENV)/.ready-iceberg  ## run the pipeline's tests, which start Spark (Java 17 or newer)
+test-pipeline: $(VENV)/.ready-stores  ## run the pipeline's tests, which start Spark (Java 17 or newer)
 	$(BIN)/python -m pytest tests/pipeline $(ARGS)
 
 pipeline-demo: $(VENV)/.ready-spark $(WITH_CODE)  ## broker, simulated stream and all jobs; ends with an HTML report (ARGS="--out DIR")
@@ -241,6 +241,6 @@ $(VENV)/.ready-spark: $(VENV)/.ready-test requirements/spark.txt
 	$(REQUIRED) requirements/spark.txt
 	@touch $@
 
-$(VENV)/.ready-iceberg: $(VENV)/.ready-spark requirements/iceberg.txt
-	$(REQUIRED) requirements/iceberg.txt
+$(VENV)/.ready-stores: $(VENV)/.ready-spark requirements/stores.txt
+	$(REQUIRED) requirements/stores.txt
 	@touch $@

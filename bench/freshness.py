@@ -50,6 +50,7 @@ def measure(bootstrap: str, work: Path, rate: int, seconds: int, trigger: str) -
     from barnabas_pipeline import schema
     from barnabas_pipeline.jobs.follow import Follower
     from barnabas_pipeline.jobs.load import LoadOptions
+    from barnabas_pipeline.lake.store import local_path
     from barnabas_pipeline.lake.table import Table
     from barnabas_pipeline.log.model import LogOptions
     from barnabas_pipeline.simulate import produce
@@ -63,7 +64,7 @@ def measure(bootstrap: str, work: Path, rate: int, seconds: int, trigger: str) -
     table, seen = Table(options.root), dict[int, int]()
 
     def committed() -> None:
-        seen[table.state().version] = int(time.time() * 1000)
+        seen[table.refresh().version] = int(time.time() * 1000)
 
     follower = Follower(spark, options, trigger=trigger, after=committed).start()
     first = began_ms = 0
@@ -75,10 +76,10 @@ def measure(bootstrap: str, work: Path, rate: int, seconds: int, trigger: str) -
     follower.stop()
     follower.wait()
     found = []
-    for manifest, _ in table.manifests(first):
-        for file in manifest.add:
-            times = pq.read_table(table.path(file.path), columns=["ts"])["ts"].to_numpy()
-            found.append(seen[manifest.version] - times[times >= began_ms])
+    for entry in table.entries(first):
+        for file in entry.add:
+            times = pq.read_table(local_path(file.path), columns=["ts"])["ts"].to_numpy()
+            found.append(seen[entry.version] - times[times >= began_ms])
     spark.stop()
     return found
 

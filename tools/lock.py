@@ -6,7 +6,7 @@
 `test.txt` adds the tests' needs, `check.txt`
 the checkers', `mutation.txt` the coverage of mutation tests, `plots.txt` what draws the benchmark's plots,
 `browser.txt` what drives a browser, `site.txt` what builds the site of the documentation, `spark.txt` the pipeline's,
-`iceberg.txt` what that needs for Apache Iceberg. Each layer includes the one it stands on, so that one environment can hold
+`stores.txt` the object store of its tests. Each layer includes the one it stands on, so that one environment can hold
 all of them.
 """
 
@@ -34,7 +34,7 @@ LAYERS = {
     "browser": "test",
     "site": "test",
     "spark": "test",
-    "iceberg": "spark",
+    "stores": "spark",
 }  # what it holds: what it stands on
 
 

@@ -22,6 +22,7 @@ JOBS = {
     "compact": ("lake", "many small files of an hour become few large ones"),
     "audit": ("lake", "compare the lake with the log, record by record; seal complete hours"),
     "redrive": ("lake", "decode dead letters again, and load those that can be decoded now"),
+    "migrate": ("migrate", "a lake of the earlier format, without a catalog, becomes an Iceberg table"),
     "mirror": ("mirror", "topics of other clusters into one, each record once, once or in rounds"),
     "feed": ("derived", "for each member the newest items that those they follow voted for"),
     "rank": ("derived", "items by clicks per view and votes"),
@@ -33,7 +34,7 @@ JOBS = {
 """Each job: the module of `commands` that has its `add_<job>` and `run_<job>`, and what it does."""
 
 
-WITHOUT_SPARK = {"simulate", "redrive"}
+WITHOUT_SPARK = {"simulate", "redrive", "migrate"}
 """Jobs that start no Spark session, and so need no Java."""
 
 

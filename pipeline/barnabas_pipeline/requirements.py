@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 from barnabas_pipeline.errors import UsageError
 
-SPARK = ("pyspark", "pyarrow", "numpy", "pandas", "confluent_kafka")
+SPARK = ("pyspark", "pyarrow", "numpy", "pandas", "confluent_kafka", "pyiceberg", "pyiceberg_core")
 """The packages of the extra `spark`, as they are imported."""
 
 

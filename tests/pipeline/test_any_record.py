@@ -19,7 +19,10 @@ from barnabas_pipeline.decode import EXTRA, TIME_MAX_MS, TIME_MIN_MS, Decoder
 from barnabas_pipeline.jobs import redrive
 from barnabas_pipeline.jobs.load import LoadOptions
 from barnabas_pipeline.lake import task as load_task
-from barnabas_pipeline.lake.files import HourWriter, hour_name, hour_number, read_dead, write_dead
+from barnabas_pipeline.lake.files import TableWriter, read_dead, write_dead
+from barnabas_pipeline.lake.ledger import hour_name, hour_number
+from barnabas_pipeline.lake.store import local_path
+from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.lake.task import LoadTask, to_table
 from barnabas_pipeline.log.columns import HEADERS_TYPE, Columns
 from barnabas_pipeline.log.model import LogOptions, OffsetRange
@@ -69,22 +72,25 @@ def stored(root: Path, records: list[AnyRecord], decoder: Decoder) -> tuple[list
     """Load records as a task does: the files' rows, and the dead letters as they are read again."""
     columns = columns_of(records)
     table, bad = to_table(columns, decoder, "id", 0)
-    writer = HourWriter(root, decoder.schema, "id", 0)
+    lake = Table(root / "t")
+    lake.prepare(decoder.schema)
+    writer = TableWriter(lake.layout, decoder.schema, "id", 0)
     if table.num_rows:
         writer.write(table)
     rows: list[Any] = []
     for file in writer.close():
-        part = pq.ParquetFile(root / file.path).read()
+        part = pq.ParquetFile(local_path(file.path)).read()
         times = part["at"].to_pylist()
         assert (min(times), max(times)) == (file.event_time_min, file.event_time_max)
-        assert {hour_number(file.hour)} == {at // 3_600_000 for at in times}
+        assert {*file.hours} == {at // 3_600_000 for at in times}
+        assert len(file.hours) == 1
         rows += part.to_pylist()
-    task = LoadTask(LogOptions("t"), decoder, str(root), "id", OffsetRange(0, 0, len(records)), 1 << 20)
+    task = LoadTask(LogOptions("t"), decoder, lake.layout, "id", OffsetRange(0, 0, len(records)), 1 << 20)
     letters = [load_task._dead_record(task, columns, one) for one in bad]
     if not letters:
         return rows, None
-    entry = write_dead(root, pa.Table.from_pylist(letters, schema=load_task.DEAD_SCHEMA), "id", 0)
-    return rows, pq.ParquetFile(root / entry.path).read()
+    entry = write_dead(lake.layout, pa.Table.from_pylist(letters, schema=load_task.DEAD_SCHEMA), "id", 0)
+    return rows, pq.ParquetFile(local_path(entry.path)).read()
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -141,14 +147,15 @@ def test_dead_letters_of_an_earlier_version_are_redriven_and_what_is_left_of_the
     earlier = letters.drop_columns(["timestamp_ms"])
     path = tmp_path / "earlier.parquet"
     pq.write_table(earlier, path)
-    found = read_dead(path)
+    lake = Table(tmp_path / "t")
+    found = read_dead(lake.io, f"file://{path}")
     assert found["timestamp_ms"].to_pylist() == [NOW] * 3
     good, rows = redrive._decode(
         found, redrive._choose(found, None, NOW), Decoder(SCHEMA, past_max_ms=1 << 50), "id", 0
     )
     assert (good.tolist(), rows["_offset"].to_pylist()) == ([True, False, True], [0, 2])
-    left = write_dead(tmp_path, found.filter(pa.array(~good)), "id", 0)
-    assert read_dead(tmp_path / left.path).to_pylist() == letters.slice(1, 1).to_pylist()
+    left = write_dead(lake.layout, found.filter(pa.array(~good)), "id", 0)
+    assert read_dead(lake.io, left.path).to_pylist() == letters.slice(1, 1).to_pylist()
 
 
 @pytest.mark.parametrize("hour", [0, -1, 472_222, TIME_MIN_MS // 3_600_000, TIME_MAX_MS // 3_600_000])

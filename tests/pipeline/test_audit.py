@@ -1,13 +1,12 @@
-"""An audit finds every way to tamper with lake, manifests or log, at the level that the case names.
+"""An audit finds every way to tamper with lake, ledger or log, at the level that the case names.
 
-`re_sign` plays somebody who covers up: it makes all manifests fit the files again, and each other.
+`re_sign` plays somebody who covers up: it makes ledger and snapshots fit the files again, and each other.
 """
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +25,18 @@ from barnabas_pipeline import schema
 from barnabas_pipeline.jobs.audit import AuditReport, audit
 from barnabas_pipeline.jobs.compact import compact
 from barnabas_pipeline.jobs.load import LoadOptions, load
-from barnabas_pipeline.lake.files import sha256_of
-from barnabas_pipeline.lake.manifest import BrokenLakeError, DataFile
+from barnabas_pipeline.lake.dead import DeadLetters
+from barnabas_pipeline.lake.files import describe
+from barnabas_pipeline.lake.iceberg import open_catalog
+from barnabas_pipeline.lake.ledger import BrokenLakeError, DataFile, Entry
+from barnabas_pipeline.lake.store import local_path, sha256_of
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.log import digest
 from barnabas_pipeline.log.columns import Columns
 from barnabas_pipeline.log.model import LogOptions, OffsetRange, RawBatch
 from barnabas_pipeline.log.outline import Outline, outline
 from barnabas_pipeline.log.reader import RangeReader
+from barnabas_pipeline.schema import EventSchema
 
 from .conftest import SITE, Stream
 from .test_lake import options
@@ -144,15 +147,24 @@ def loaded(spark: Any, stream: Stream, tmp_path_factory: pytest.TempPathFactory)
     load(spark, loading)
     state = Table(loading.root).state()
     assert state.version >= 3
-    assert state.dead
+    assert state.dead_version
     return loading
 
 
 @pytest.fixture
-def lake(loaded: LoadOptions, tmp_path: Path) -> LoadOptions:
-    """A copy of it for one test."""
-    shutil.copytree(loaded.root, tmp_path / "logins")
-    return LoadOptions(loaded.log, str(tmp_path / "logins"), loaded.schema)
+def lake(loaded: LoadOptions, tmp_path: Path) -> Iterator[LoadOptions]:
+    """It for one test, which may do to it what it likes: then it is put back."""
+    root = Path(str(loaded.root)).parent
+    shutil.copytree(root, tmp_path / "backup")
+    yield LoadOptions(loaded.log, loaded.root, loaded.schema)
+    shutil.rmtree(root)
+    shutil.copytree(tmp_path / "backup", root)
+
+
+def path_of(file: DataFile) -> Path:
+    path = local_path(file.path)
+    assert path is not None
+    return path
 
 
 def check(spark: Any, loading: LoadOptions, *, deep: bool = False) -> AuditReport:
@@ -160,7 +172,7 @@ def check(spark: Any, loading: LoadOptions, *, deep: bool = False) -> AuditRepor
 
 
 def rewrite(loading: LoadOptions, file: DataFile, change: Callable[[Any], Any]) -> Any:
-    path = Path(loading.root) / file.path
+    path = path_of(file)
     rows = change(pq.ParquetFile(path).read())
     pq.write_table(rows, path)
     return rows
@@ -168,11 +180,13 @@ def rewrite(loading: LoadOptions, file: DataFile, change: Callable[[Any], Any]) 
 
 def one_file(loading: LoadOptions) -> DataFile:
     """The largest one."""
-    return max(Table(loading.root).state().files.values(), key=lambda file: file.rows)
+    table = Table(loading.root)
+    files = table.files().rows
+    return max((files[piece.path] for piece in table.pieces()), key=lambda file: file.rows)
 
 
 def dead_file(loading: LoadOptions) -> DataFile:
-    return max(Table(loading.root).state().dead.values(), key=lambda file: file.rows)
+    return max(Table(loading.root).files().dead.values(), key=lambda file: file.rows)
 
 
 def with_column(rows: Any, name: str, values: list[Any]) -> Any:
@@ -203,31 +217,33 @@ def at_another_offset(rows: Any) -> Any:
     return with_column(rows, "_offset", [*rows["_offset"].to_pylist()[:-1], 10**9])
 
 
-def re_sign(loading: LoadOptions, edit: Callable[[dict[str, Any]], None] = lambda _: None) -> None:
-    """Make manifests fit: sizes, digests and counts of the files as they are now, and the chain."""
-    previous = ""
-    for path in sorted((Path(loading.root) / "_log").glob("*.json")):
-        manifest = json.loads(path.read_text())
-        for entry, is_dead in [
-            *((one, False) for one in manifest["add"]),
-            *((one, True) for one in manifest["dead_add"]),
-        ]:
-            file = Path(loading.root) / entry["path"]
-            count = pq.read_metadata(file).num_rows
-            commit = manifest["partitions"][str(entry["partition"])]
-            more = count - entry["rows"]
-            commit["dead" if is_dead else "loaded"] += more
-            commit["compacted"] -= more
-            entry.update(rows=count, size=file.stat().st_size, sha256=sha256_of(file))
+def re_sign(loading: LoadOptions, edit: Callable[[Entry], None] = lambda _: None) -> None:
+    """Make all fit: sizes, digests and counts of the files as they are now, the ledger's chain, snapshots, the catalog."""
+    table = Table(loading.root)
+    entries = table.entries()
+    catalog = open_catalog(table.place)
+    for name in (table.place.name, DeadLetters(table).place.name):
+        if catalog.table_exists(name):
+            catalog.drop_table(name)
+    table = Table(loading.root)
+    for entry in entries:
+        table.prepare(EventSchema.from_dict(entry.schema))
+        for file, is_dead in [*((one, False) for one in entry.add), *((one, True) for one in entry.dead_add)]:
+            count = pq.read_metadata(path_of(file)).num_rows
+            commit = entry.partitions[str(file.partition)]
+            more = count - file.rows
             if is_dead:
-                entry["offsets"] += more
-        edit(manifest)
-        manifest["previous"] = previous
-        data = (json.dumps(manifest, sort_keys=True, indent=1) + "\n").encode()
-        path.write_bytes(data)
-        from barnabas_pipeline.lake.manifest import digest as manifest_digest
-
-        previous = manifest_digest(data)
+                commit.dead += more
+                file.offsets += more
+            else:
+                commit.loaded += more
+                describe(table.io, table.iceberg.metadata, file)
+            commit.compacted -= more
+            file.rows = count
+            file.size, file.sha256 = sha256_of(table.io, file.path)
+        edit(entry)
+        entry.previous, entry.previous_path = table.state().digest, table.state().path
+        table.commit(entry)
 
 
 def test_an_untouched_lake_has_no_problems_and_is_not_decoded_unless_asked_for(
@@ -272,7 +288,7 @@ def assert_found(report: AuditReport, expected: list[str]) -> None:
 
 
 @pytest.mark.parametrize("what", [one for one in TAMPERINGS if one != "a value is changed"])
-def test_what_is_missing_twice_or_misplaced_is_found_even_if_all_manifests_cover_it_up(
+def test_what_is_missing_twice_or_misplaced_is_found_even_if_ledger_and_snapshots_cover_it_up(
     spark: Any, lake: LoadOptions, what: str
 ) -> None:
     change, expected = TAMPERINGS[what]
@@ -282,13 +298,13 @@ def test_what_is_missing_twice_or_misplaced_is_found_even_if_all_manifests_cover
     assert_found(report, expected)
 
 
-def test_a_value_that_all_manifests_cover_up_takes_a_deep_audit(spark: Any, lake: LoadOptions) -> None:
+def test_a_value_that_ledger_and_snapshots_cover_up_takes_a_deep_audit(spark: Any, lake: LoadOptions) -> None:
     rows = rewrite(lake, one_file(lake), with_another_value)
     re_sign(lake)
-    assert check(spark, lake).problems == [], "files, manifests and coordinates fit: this is for --deep"
+    assert check(spark, lake).problems == [], "files, ledger and coordinates fit: this is for --deep"
     report = check(spark, lake, deep=True)
     assert report.problems == ["1 rows of the log are altered"]
-    coordinates = [rows[name][3].as_py() for name in ("_partition", "_offset")]
+    coordinates = [rows[name][3].as_py() for name in ("_topic_partition", "_offset")]
     assert report.missing == [[*coordinates, coordinates[1] + 1]]
 
 
@@ -316,7 +332,7 @@ def test_a_file_that_is_lost_or_no_parquet_any_more_is_found_with_its_offsets(
     spark: Any, lake: LoadOptions, how: str
 ) -> None:
     file = one_file(lake)
-    path = Path(lake.root) / file.path
+    path = path_of(file)
     if how == "lost":
         path.unlink()
     else:
@@ -332,30 +348,33 @@ def test_a_file_that_is_lost_or_no_parquet_any_more_is_found_with_its_offsets(
 
 
 @pytest.mark.parametrize("which", [1, 2])
-def test_a_manifest_that_is_missing_in_the_chain_is_found(spark: Any, lake: LoadOptions, which: int) -> None:
-    (Path(lake.root) / "_log" / f"{which:020d}.json").unlink()
+def test_an_entry_that_is_missing_in_the_chain_is_found(spark: Any, lake: LoadOptions, which: int) -> None:
+    path = local_path(Table(lake.root).entries()[which].previous_path)
+    assert path is not None
+    path.unlink()
     with pytest.raises(BrokenLakeError):
         check(spark, lake)
 
 
-def test_the_last_manifest_missing_is_as_if_its_offsets_were_not_loaded_yet(
+def test_a_table_that_was_rolled_back_is_as_if_its_last_offsets_were_not_loaded_yet(
     spark: Any, lake: LoadOptions
 ) -> None:
-    manifests = sorted((Path(lake.root) / "_log").glob("*.json"))
-    lost = json.loads(manifests[-1].read_text())["partitions"]
-    manifests[-1].unlink()
+    table = Table(lake.root)
+    lost = table.entries()[-1].partitions.values()
+    snapshot = table.iceberg.snapshots()[-2]
+    table.iceberg.manage_snapshots().rollback_to_snapshot(snapshot.snapshot_id).commit()
     report = check(spark, lake)
-    assert report.lag == sum(one["end"] - one["start"] for one in lost.values()) > 0
+    assert report.lag == sum(one.end - one.start for one in lost) > 0
     assert report.problems == []
 
 
-def test_manifests_that_say_nothing_or_lies_of_the_log_have_it_decoded(spark: Any, lake: LoadOptions) -> None:
+def test_entries_that_say_nothing_or_lies_of_the_log_have_it_decoded(spark: Any, lake: LoadOptions) -> None:
     """Those of a time before digests; and a digest of other batches."""
     for made_up in ("", "0" * 32):
 
-        def change(manifest: dict[str, Any], made_up: str = made_up) -> None:
-            for commit in manifest["partitions"].values():
-                commit["log_digest"] = made_up
+        def change(entry: Entry, made_up: str = made_up) -> None:
+            for commit in entry.partitions.values():
+                commit.log_digest = made_up
 
         re_sign(lake, change)
         report = check(spark, lake)
@@ -364,10 +383,10 @@ def test_manifests_that_say_nothing_or_lies_of_the_log_have_it_decoded(spark: An
 
 
 def test_counts_that_lie_are_found(spark: Any, lake: LoadOptions) -> None:
-    def change(manifest: dict[str, Any]) -> None:
-        for commit in manifest["partitions"].values() if manifest["version"] == 1 else ():
-            commit["loaded"] -= 1
-            commit["aborted"] += 1
+    def change(entry: Entry) -> None:
+        for commit in entry.partitions.values() if entry.version == 1 else ():
+            commit.loaded -= 1
+            commit.aborted += 1
 
     re_sign(lake, change)
     partitions = len(Table(lake.root).state().ends)
@@ -465,7 +484,12 @@ def test_where_retention_cut_the_log_files_vouch_for_what_is_gone(
     report = check(spark, loading)
     assert (report.problems, report.rows_gone_from_log, report.rows_compared) == ([], 25, 50)
     assert report.rows_decoded == 15, "the commit in which the log begins now cannot be told by its digest"
-    rewrite(loading, next(iter(Table(loading.root).state().files.values())), without_a_row)
+    table = Table(loading.root)
+    rewrite(
+        loading,
+        table.files().rows[min(table.entries()[0].add, key=lambda file: file.offset_min).path],
+        without_a_row,
+    )
     re_sign(loading)
     assert check(spark, loading).problems == [], "counts fit, and nothing is left to compare with"
 

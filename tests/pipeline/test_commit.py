@@ -18,16 +18,19 @@ from barnabas_pipeline.jobs.load import (
     commit_ranges,
     fill,
     find_loss,
-    new_manifest,
+    new_entry,
     unwrap,
 )
-from barnabas_pipeline.lake.manifest import BrokenLakeError, DataFile, Manifest, TableState
+from barnabas_pipeline.lake.iceberg import Lake
+from barnabas_pipeline.lake.ledger import BrokenLakeError, DataFile, Entry, State, hour_number
+from barnabas_pipeline.lake.store import location_of
 from barnabas_pipeline.lake.table import ConflictError, Table
 from barnabas_pipeline.lake.task import LoadTask, TaskResult
 from barnabas_pipeline.log import digest
 from barnabas_pipeline.log.model import Bounds, LogOptions, OffsetRange, TopicIdentity
 
 IDENTITY = TopicIdentity("cluster", "logins", "topic-id")
+ICEBERG = {"partition": (0,), "spec_id": 1}
 COUNTS = ("loaded", "dead", "control", "aborted", "compacted")
 
 
@@ -41,7 +44,8 @@ def result(partition: int, start: int, end: int, *, name: str = "", **counts: in
         setattr(made, count, value)
     made.digest = 1 << (start % 60)
     if name:
-        made.files = [DataFile(f"data/{name}", 1, 1, "f", "topic-id", partition, "2026-11-20T07")]
+        hours = [hour_number("2026-11-20T07")]
+        made.files = [DataFile(f"data/{name}", 1, 1, "f", "topic-id", partition, hours, iceberg=ICEBERG)]
         made.dead_files = [DataFile(f"dead/{name}", 1, 1, "f", "topic-id", partition, reasons={"json": 2})]
     return made
 
@@ -50,14 +54,14 @@ def bounds_of(*ends: int, start: int = 0) -> dict[int, Bounds]:
     return {partition: Bounds(start, end, end + 5, 3 + partition) for partition, end in enumerate(ends)}
 
 
-def empty(root: Path) -> Manifest:
-    return new_manifest(Table(root), "load", IDENTITY, schema.load("logins"), {"name": "load"})
+def empty(root: Path) -> Entry:
+    return new_entry(Table(root), "load", IDENTITY, schema.load("logins"), {"name": "load"})
 
 
-# --- what a manifest says -------------------------------------------------------------------------------------------
+# --- what an entry says ----------------------------------------------------------------------------------------------
 
 
-def test_a_manifest_has_the_sums_of_the_tasks_of_each_partition_and_all_their_files(tmp_path: Path) -> None:
+def test_an_entry_has_the_sums_of_the_tasks_of_each_partition_and_all_their_files(tmp_path: Path) -> None:
     manifest = empty(tmp_path)
     results = [
         result(1, 0, 4, name="c", loaded=1, dead=3),
@@ -98,17 +102,19 @@ def test_tasks_that_do_not_cover_the_range_exactly_are_a_defect(tmp_path: Path, 
         fill(empty(tmp_path), [OffsetRange(0, 0, 21)], [result(*one) for one in ranges], bounds_of(21, 21))
 
 
-def test_a_manifest_follows_the_state_of_its_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_entry_follows_the_state_of_its_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BARNABAS_ATTEMPT", "4")
     table = Table(tmp_path)
-    first = new_manifest(table, "load", IDENTITY, schema.load("logins"), {"name": "load"})
-    assert (first.version, first.previous, first.kind) == (1, "", "load")
+    first = new_entry(table, "load", IDENTITY, schema.load("logins"), {"name": "load"})
+    assert (first.version, first.previous, first.previous_path, first.kind) == (1, "", "", "load")
     assert (first.cluster_id, first.topic, first.topic_id) == IDENTITY
     assert first.job == {"name": "load", "attempt": "4"}
     assert first.schema == schema.load("logins").to_dict()
     table.commit(first)
-    second = new_manifest(table, "seal", IDENTITY, schema.load("logins"), {})
-    assert (second.version, second.previous, second.kind) == (2, table.state().digest, "seal")
+    second = new_entry(table, "seal", IDENTITY, schema.load("logins"), {})
+    state = table.state()
+    assert (second.version, second.kind) == (2, "seal")
+    assert (second.previous, second.previous_path) == (state.digest, state.path)
 
 
 # --- one commit -----------------------------------------------------------------------------------------------------
@@ -139,17 +145,18 @@ def test_a_load_is_committed_with_its_tasks(tmp_path: Path, monkeypatch: pytest.
     done, asked = commit(tmp_path, monkeypatch, results, OffsetRange(0, 0, 20))
     assert done == results
     assert [task.wanted for task in asked] == [one.wanted for one in results]
-    assert {(task.root, task.topic_id, task.target_file_bytes) for task in asked} == {
-        (str(tmp_path), "topic-id", 77)
-    }
-    state = Table(tmp_path).state()
-    assert (state.ends, [*state.files], [*state.dead]) == (
+    assert {(task.topic_id, task.target_file_bytes) for task in asked} == {("topic-id", 77)}
+    assert {task.layout.open()[0].location for task in asked} == {location_of(tmp_path)}
+    table = Table(tmp_path)
+    files = table.files()
+    assert (table.state().ends, [*files.rows], [*files.dead]) == (
         {0: 20},
         ["data/a", "data/b"],
         ["dead/a", "dead/b"],
     )
-    [(manifest, _)] = Table(tmp_path).manifests()
-    assert (manifest.kind, manifest.job["name"]) == ("load", "load")
+    assert sorted(piece.path for piece in table.pieces()) == ["data/a", "data/b"]
+    [entry] = table.entries()
+    assert (entry.kind, entry.job["name"]) == ("load", "load")
 
 
 @pytest.mark.parametrize("off", [-1, 1])
@@ -171,7 +178,7 @@ def test_a_load_that_another_has_overtaken_is_not_committed(
     with pytest.raises(ConflictError):
         commit(tmp_path, monkeypatch, [result(0, 0, 10, name="a")], OffsetRange(0, 0, 10), meanwhile=other)
     state = Table(tmp_path).state()
-    assert (state.version, state.ends, state.files) == (1, {0: 7}, {})
+    assert (state.version, state.ends, Table(tmp_path).pieces()) == (1, {0: 7}, [])
 
 
 def test_a_summary_counts_what_was_committed() -> None:
@@ -200,13 +207,13 @@ def test_a_summary_counts_what_was_committed() -> None:
 def test_a_load_begins_where_the_last_one_ended_or_where_it_is_told_to_or_at_the_start(
     loaded: Any, starts: Any, expected: Any
 ) -> None:
-    state = TableState(ends=loaded)
+    state = State(ends=loaded)
     found = load_job._pending(state, starts, {1: 30, 0: 20}, bounds_of(99, 99, start=3))
     assert found == [OffsetRange(*one) for one in expected]
 
 
-def state_of(ends: dict[int, int], marks: dict[int, int] | None = None) -> TableState:
-    state = TableState(1, "d", *IDENTITY, schema=schema.load("logins").to_dict(), ends=dict(ends))
+def state_of(ends: dict[int, int], marks: dict[int, int] | None = None) -> State:
+    state = State(1, "p", "d", *IDENTITY, schema=schema.load("logins").to_dict(), ends=dict(ends))
     state.high_watermarks = dict(marks or {})
     return state
 
@@ -273,7 +280,7 @@ def test_a_loss_is_raised_or_recorded_with_what_is_missing(
     adopt(table, IDENTITY, gone, replace(loading, on_data_loss="record"))
     state = table.state()
     assert (state.version, state.ends) == (2, {0: 15})
-    last, _ = [*table.manifests()][-1]
+    last = table.entries()[-1]
     assert (last.kind, last.lost, last.note) == ("restart", {"0": [10, 15]}, "retention has overtaken logins")
     shorter = {0: Bounds(0, 12, 12, 0)}
     with pytest.raises(DataLossError, match="become shorter"):
@@ -303,7 +310,7 @@ class GoneLog:
 def test_a_topic_that_was_deleted_under_a_table_is_a_loss_and_one_that_never_was_a_wrong_option() -> None:
     log: Any = GoneLog()
     with pytest.raises(NoTopicError):
-        load_job.look_up(log, TableState())
+        load_job.look_up(log, State())
     with pytest.raises(
         DataLossError, match=r"topic logins is gone; missing: partition 0: \[10, \?\)"
     ) as caught:
@@ -358,19 +365,31 @@ class FiftyOffsets:
         pass
 
 
+@pytest.mark.parametrize("url", ["s3a://bucket/lake", "hdfs:/lake", "gs://b/x", "S3://b/l", "abfss://c@a/l"])
+def test_a_table_in_another_store_needs_a_catalog(url: str) -> None:
+    with pytest.raises(UsageError, match=r"needs a catalog that has its tables: --catalog NAME"):
+        Table(url).state()
+
+
 @pytest.mark.parametrize(
-    "url", ["s3a://bucket/lake", "hdfs:/lake", "gs://b/x", "file://host/lake", "S3://b/l"]
+    ("url", "why"), [("file://host/lake/x", "another machine"), ("/lake/a%20b/x", "no #")]
 )
-def test_a_table_is_in_a_directory_of_this_machine(url: str) -> None:
-    with pytest.raises(UsageError, match="is not a directory of this machine"):
+def test_a_location_that_iceberg_cannot_name_is_refused(url: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
         Table(url)
+
+
+@pytest.mark.parametrize("name", ["logins", "a.", ".b", "a..b"])
+def test_a_table_has_a_namespace_and_a_name(name: str) -> None:
+    with pytest.raises(UsageError, match=r"NAMESPACE\.NAME"):
+        Lake("/lake").place("logins", name)
 
 
 @pytest.mark.parametrize(
     "url", ["file:///lake/a%20b", "file:/lake/a b", "FILE://localhost/lake/a b", "/lake/a b"]
 )
 def test_a_file_url_is_a_directory(url: str) -> None:
-    assert Table(url).root == Path("/lake/a b")
+    assert Table(url).place.location == "file:///lake/a b"
 
 
 @pytest.mark.parametrize("topic", ["a,b", "re.*", "", ".", "x" * 250, "ä"])
@@ -380,10 +399,10 @@ def test_a_job_reads_one_topic(tmp_path: Path, topic: str, capsys: pytest.Captur
     assert "is not the name of a topic" in capsys.readouterr().err
 
 
-def test_a_lake_of_another_kind_is_a_wrong_option(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_lake_without_a_catalog_is_a_wrong_option(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["load", "--topic", "views", "--bootstrap", "127.0.0.1:1", "--lake", "s3a://bucket/lake"]
     assert cli.main(arguments) == 4
-    assert "s3a://bucket/lake is not a directory of this machine" in capsys.readouterr().err
+    assert "usage: s3a://bucket/lake needs a catalog" in capsys.readouterr().err
 
 
 # --- what Spark hands up --------------------------------------------------------------------------------------------

@@ -19,8 +19,8 @@ from barnabas_pipeline.jobs import load as load_job
 from barnabas_pipeline.jobs.audit import AuditReport, audit
 from barnabas_pipeline.jobs.load import LoadOptions, load
 from barnabas_pipeline.lake import frames
-from barnabas_pipeline.lake.files import hour_name
-from barnabas_pipeline.lake.manifest import BrokenLakeError
+from barnabas_pipeline.lake.ledger import BrokenLakeError, hour_name
+from barnabas_pipeline.lake.store import local_path
 from barnabas_pipeline.lake.table import ConflictError, Table
 from barnabas_pipeline.log.model import LogOptions
 from barnabas_pipeline.log.transports import open_log
@@ -91,13 +91,16 @@ def test_portions_give_what_one_commit_gives_and_a_second_load_gives_nothing(
 def test_rows_lie_in_the_hour_of_their_event_even_if_late(spark: Any, stream: Stream, tmp_path: Path) -> None:
     loading = options(stream, tmp_path, "votes")
     load(spark, loading)
-    state = Table(loading.root).state()
+    table = Table(loading.root)
     late = sum(event.delivered // HOUR_MS > event.ts // HOUR_MS for event in stream.of("votes"))
     assert late > 10, "the simulation delivers some late"
-    for file in state.files.values():
-        assert f"event_hour={file.hour}" in file.path
-        hours = {hour_name(ms // HOUR_MS) for ms in (file.event_time_min, file.event_time_max)}
-        assert hours == {file.hour}
+    pieces = table.pieces()
+    assert {file.path for file in pieces} == set(table.files().rows)
+    for piece in pieces:
+        file = table.files().rows[piece.path]
+        assert f"event_hour={piece.partition[0]}" in file.path
+        hours = {ms // HOUR_MS for ms in (file.event_time_min, file.event_time_max)}
+        assert hours == {*file.hours} == {piece.partition[0] // HOUR_MS}
 
 
 def test_hours_are_sealed_when_the_log_has_passed_them_and_idle_ones_by_the_clock(
@@ -120,8 +123,9 @@ def test_an_audit_finds_a_file_that_is_gone_or_altered(
     loading = options(stream, tmp_path, "logins")
     load(spark, loading)
     table = Table(loading.root)
-    file = next(iter(table.state().files.values()))
-    path = Path(table.path(file.path))
+    file = table.pieces()[0]
+    path = local_path(file.path)
+    assert path is not None
     if what == "delete":
         path.unlink()
     else:
@@ -143,21 +147,23 @@ def test_an_audit_finds_a_file_that_is_gone_or_altered(
 def test_an_audit_names_a_record_that_was_never_loaded(
     spark: Any, stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A load that loses a row and lies about it in its manifest: only the log can tell."""
+    """A load that loses a row and lies about it in its entry: only the log can tell."""
     loading = options(stream, tmp_path, "logins")
     honest = load_job.run_tasks
 
     def lossy(spark: Any, tasks: list[Any]) -> Any:
         import pyarrow.parquet as pq
 
-        from barnabas_pipeline.lake.files import sha256_of
+        from barnabas_pipeline.lake.store import sha256_of
 
         results = honest(spark, tasks)
         file = results[0].files[0]
-        path = Path(tasks[0].root) / file.path
+        path = local_path(file.path)
+        assert path is not None
         pq.write_table(pq.read_table(path).slice(1), path)
         file.rows -= 1
-        file.size, file.sha256 = path.stat().st_size, sha256_of(path)
+        file.size, file.sha256 = sha256_of(Table(loading.root).io, file.path)
+        file.iceberg["record_count"] -= 1
         results[0].loaded -= 1
         results[0].compacted += 1
         return results
@@ -177,21 +183,28 @@ def test_two_writers_cannot_commit_the_same_version(spark: Any, stream: Stream, 
     from barnabas_pipeline.log.model import TopicIdentity
 
     identity = TopicIdentity(state.cluster_id, state.topic, state.topic_id)
-    one = load_job.new_manifest(table, "seal", identity, loading.schema, {})
+    one = load_job.new_entry(table, "seal", identity, loading.schema, {})
     other_table = Table(loading.root)
-    other = load_job.new_manifest(other_table, "seal", identity, loading.schema, {})
+    other = load_job.new_entry(other_table, "seal", identity, loading.schema, {})
     table.commit(one)
     with pytest.raises(ConflictError):
         other_table.commit(other)
     assert Table(loading.root).state().version == one.version
 
 
-def test_a_manifest_that_was_changed_is_noticed(spark: Any, stream: Stream, tmp_path: Path) -> None:
+def test_an_entry_that_was_changed_is_noticed(spark: Any, stream: Stream, tmp_path: Path) -> None:
     loading = options(stream, tmp_path, "votes", offsets_per_commit_max=1500)
     load(spark, loading)
-    first = Path(loading.root) / "_log" / f"{1:020d}.json"
+    table = Table(loading.root)
+    first = local_path(table.entries()[1].previous_path)
+    assert first is not None
     first.write_text(first.read_text().replace('"loaded"', '"loaded" ', 1))
-    with pytest.raises(BrokenLakeError, match="manifest 2 does not follow 1"):
+    with pytest.raises(BrokenLakeError, match="is not what was committed"):
+        Table(loading.root).entries()
+    last = local_path(table.state().path)
+    assert last is not None
+    last.write_text(last.read_text().replace('"loaded"', '"loaded" ', 1))
+    with pytest.raises(BrokenLakeError, match="is not what was committed"):
         Table(loading.root).state()
 
 

@@ -75,9 +75,40 @@ def parse_time(text: str) -> int:
 
 def directory(text: str) -> str:
     """A directory of this machine, also as a `file:` URL. Raises UsageError."""
-    from barnabas_pipeline.lake.table import local_directory
+    from barnabas_pipeline.lake.store import local_path, location_of
 
-    return str(local_directory(text))
+    path = local_path(location_of(text))
+    if path is None:
+        raise UsageError(f"{text} is not a directory of this machine, and results are kept in nothing else")
+    return str(path)
+
+
+def add_lake(parser: argparse.ArgumentParser) -> None:
+    """Options that name a lake and its catalog."""
+    group = parser.add_argument_group("lake")
+    group.add_argument(
+        "--lake",
+        required=True,
+        metavar="URI",
+        help="a directory, or s3://..., gs://..., abfss://..., hdfs://...",
+    )
+    group.add_argument("--catalog", metavar="NAME", help="of pyiceberg; default: SQLite in a local lake")
+    group.add_argument(
+        "--catalog-property",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="of the catalog and of the store: type, uri, s3.endpoint, ...",
+    )
+
+
+def lake(args: Any) -> Any:
+    """The lake that the options name. Raises UsageError if it has no catalog."""
+    from barnabas_pipeline.lake.iceberg import CATALOG, Lake, check_catalog
+
+    found = Lake(args.lake, args.catalog or CATALOG, tuple(sorted(pairs(args.catalog_property).items())))
+    check_catalog(found)
+    return found
 
 
 def pairs(rows: list[str]) -> dict[str, str]:

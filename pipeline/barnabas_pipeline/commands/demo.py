@@ -264,7 +264,7 @@ class Demo:
         import pyarrow.parquet as pq
 
         from barnabas_pipeline.jobs.report import report
-        from barnabas_pipeline.lake.files import hour_name
+        from barnabas_pipeline.lake.ledger import hour_name
 
         site = self.simulation.site
         hours = range(site.start_ms // HOUR_MS, (site.start_ms + int(site.hours * HOUR_MS)) // HOUR_MS)

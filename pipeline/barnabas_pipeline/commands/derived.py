@@ -22,7 +22,7 @@ from barnabas_pipeline.simulate.model import Truth
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--lake", required=True, type=common.directory, metavar="DIR")
+    common.add_lake(parser)
     parser.add_argument(
         "--out",
         required=True,
@@ -70,7 +70,7 @@ def _run(
         raise UsageError(f"{job.name} has nothing to send to a topic")
     truth = _truth(args)
     spark = common.spark_session(args, job.name)
-    derived = Derived(job, lake=args.lake, root=args.out, prefix=args.prefix, params=params)
+    derived = Derived(job, lake=common.lake(args), root=args.out, prefix=args.prefix, params=params)
     facts: dict[str, Any] = {}
     lock = threading.Lock()
 
@@ -104,7 +104,7 @@ def _follow(spark: Any, args: Any, kinds: tuple[str, ...], update: Callable[[], 
     for kind in kinds:
         topic = f"{args.prefix}{kind}"
         options = LoadOptions(
-            LogOptions(topic, bootstrap=args.bootstrap), f"{args.lake}/{topic}", schema.load(kind)
+            LogOptions(topic, bootstrap=args.bootstrap), common.lake(args).place(topic), schema.load(kind)
         )
         followers.append(Follower(spark, options, trigger=args.trigger, after=update).start())
     try:
@@ -263,7 +263,7 @@ def run_monitor(args: Any) -> int:
 
 def add_report(parser: argparse.ArgumentParser) -> None:
     """Options of report."""
-    parser.add_argument("--lake", required=True, type=common.directory, metavar="DIR")
+    common.add_lake(parser)
     parser.add_argument("--out", required=True, type=common.directory, metavar="DIR")
     parser.add_argument("--prefix", default="", help="of the topics' names")
     parser.add_argument("--day", required=True, metavar="2026-11-20")
@@ -277,7 +277,7 @@ def run_report(args: Any) -> int:
 
     spark = common.spark_session(args, f"report {args.day}")
     summary = report(
-        spark, lake=args.lake, out=args.out, day=args.day, prefix=args.prefix, partial=args.partial
+        spark, lake=common.lake(args), out=args.out, day=args.day, prefix=args.prefix, partial=args.partial
     )
     summarize("report", asdict(summary), as_json=args.json)
     return EXIT_DONE

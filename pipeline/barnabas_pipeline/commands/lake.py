@@ -6,68 +6,38 @@ The rule: see `commands`.
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import re
 from dataclasses import asdict
 from typing import Any
 
 from barnabas_pipeline import schema
 from barnabas_pipeline.commands import common
-from barnabas_pipeline.errors import EXIT_DONE, EXIT_INCOMPLETE, UsageError
+from barnabas_pipeline.errors import EXIT_DONE, EXIT_INCOMPLETE
 from barnabas_pipeline.progress import Bar, summarize
-from barnabas_pipeline.requirements import install_command
 
 
-def add_lake(parser: argparse.ArgumentParser) -> None:
+def add_table(parser: argparse.ArgumentParser) -> None:
     """Options that name a table."""
-    parser.add_argument(
-        "--lake",
-        required=True,
-        type=common.directory,
-        metavar="DIR",
-        help="the tables are below it, one per topic",
-    )
+    common.add_lake(parser)
+    parser.add_argument("--table", metavar="NAMESPACE.NAME", default="", help="default: barnabas.TOPIC")
+
+
+def add_schema(parser: argparse.ArgumentParser) -> None:
+    """The option that names the schema of events."""
     parser.add_argument(
         "--schema", metavar="NAME|FILE", help="default: the built-in one called like the topic"
     )
 
 
-def add_table(parser: argparse.ArgumentParser) -> None:
-    """Options that make an Iceberg table of a table too."""
-    group = parser.add_argument_group("Iceberg")
-    group.add_argument(
-        "--table", choices=("parquet", "iceberg"), default="parquet", help="iceberg: also as that"
-    )
-    group.add_argument("--iceberg-name", metavar="NAMESPACE.TABLE", help="default: barnabas.TOPIC")
-    group.add_argument("--iceberg-catalog", metavar="NAME", help="of pyiceberg; default: SQLite in the lake")
-    group.add_argument(
-        "--iceberg-property", action="append", default=[], metavar="NAME=VALUE", help="of the catalog"
-    )
-
-
-def iceberg_options(args: Any) -> Any:
-    """The Iceberg table that the options name, if any. Raises UsageError."""
-    if args.table != "iceberg":
-        if args.iceberg_name or args.iceberg_catalog or args.iceberg_property:
-            raise UsageError("--iceberg-... are for --table iceberg")
-        return None
-    if importlib.util.find_spec("pyiceberg") is None:
-        raise UsageError(f"--table iceberg needs the extra `iceberg`: {install_command('iceberg')}")
-    from barnabas_pipeline.lake.iceberg import CATALOG, IcebergOptions
-
-    name = args.iceberg_name or f"barnabas.{re.sub('[^A-Za-z0-9_]', '_', args.topic)}"
-    properties = tuple(sorted(common.pairs(args.iceberg_property).items()))
-    return IcebergOptions(name, args.iceberg_catalog or CATALOG, properties)
+def place(args: Any) -> Any:
+    """The place of the table that the options name."""
+    return common.lake(args).place(args.topic, args.table, getattr(args, "partition_by", None) or "")
 
 
 def load_options(args: Any) -> Any:
     """The load that the options describe."""
     from barnabas_pipeline.jobs.load import LoadOptions
 
-    options = LoadOptions(
-        common.log_options(args), f"{args.lake}/{args.topic}", schema.load(args.schema or args.topic)
-    )
-    options.iceberg = iceberg_options(args)
+    options = LoadOptions(common.log_options(args), place(args), schema.load(args.schema or args.topic))
     if hasattr(args, "from_offsets"):
         options.selection = common.selection(args)
     for name in (
@@ -76,6 +46,7 @@ def load_options(args: Any) -> Any:
         "split_bytes",
         "target_file_bytes",
         "value_bytes_max",
+        "keep_snapshots",
     ):
         if getattr(args, name, None) is not None:
             setattr(options, name, getattr(args, name))
@@ -90,8 +61,8 @@ def load_options(args: Any) -> Any:
 def add_load(parser: argparse.ArgumentParser) -> None:
     """Options of load."""
     common.add_log(parser)
-    add_lake(parser)
     add_table(parser)
+    add_schema(parser)
     common.add_range(parser)
     common.add_spark(parser)
     parser.add_argument(
@@ -107,6 +78,17 @@ def add_load(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--offsets-per-trigger-max", type=int, default=0, metavar="N")
     parser.add_argument("--split-bytes", type=int, metavar="N", help="of log per task")
     parser.add_argument("--target-file-bytes", type=int, metavar="N")
+    parser.add_argument(
+        "--partition-by",
+        metavar="TRANSFORM(FIELD),...",
+        help="of a new table: day(ts), bucket[16](member), none; default: the hour of the event",
+    )
+    parser.add_argument(
+        "--keep-snapshots",
+        type=int,
+        metavar="N",
+        help="expire older ones with each commit; default: keep all",
+    )
     parser.add_argument(
         "--value-bytes-max",
         type=int,
@@ -148,8 +130,8 @@ def run_load(args: Any) -> int:
 def add_audit(parser: argparse.ArgumentParser) -> None:
     """Options of audit."""
     common.add_log(parser)
-    add_lake(parser)
     add_table(parser)
+    add_schema(parser)
     common.add_spark(parser)
     parser.add_argument(
         "--lateness", type=float, default=0, metavar="HOURS", help="how long an hour waits for late data"
@@ -167,8 +149,6 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
 def run_audit(args: Any) -> int:
     """Audit, and seal what is complete."""
     from barnabas_pipeline.jobs import audit as job
-    from barnabas_pipeline.lake.iceberg import Publisher
-    from barnabas_pipeline.lake.table import Table
 
     options = load_options(args)
     spark = common.spark_session(args, f"audit {args.topic}")
@@ -180,10 +160,6 @@ def run_audit(args: Any) -> int:
         seal=not args.no_seal,
         deep=args.deep,
     )
-    if options.iceberg is not None:
-        follower = Publisher(Table(options.root), options.iceberg)
-        report.problems += follower.differences()  # before more is published
-        follower.publish()
     summarize("audit", asdict(report), as_json=args.json)
     job.raise_if_lossy(report)
     return EXIT_INCOMPLETE if args.strict and report.lag else EXIT_DONE
@@ -195,14 +171,16 @@ def run_audit(args: Any) -> int:
 def add_compact(parser: argparse.ArgumentParser) -> None:
     """Options of compact."""
     parser.add_argument("--topic", required=True)
-    parser.add_argument("--lake", required=True, type=common.directory, metavar="DIR")
     add_table(parser)
     parser.add_argument("--target-file-bytes", type=int, metavar="N")
     parser.add_argument(
-        "--files-min", type=int, default=2, metavar="N", help="fewer small files of an hour stay"
+        "--files-min", type=int, default=2, metavar="N", help="fewer small files of a partition stay"
     )
     parser.add_argument(
-        "--vacuum-hours", type=float, metavar="H", help="also remove files that count no more, so old"
+        "--vacuum-hours",
+        type=float,
+        metavar="H",
+        help="also expire snapshots so old, and remove files that count no more",
     )
     common.add_spark(parser)
 
@@ -211,18 +189,15 @@ def run_compact(args: Any) -> int:
     """Compact one table, and vacuum it if asked to."""
     from barnabas_pipeline.jobs import compact as job
     from barnabas_pipeline.lake.files import TARGET_FILE_BYTES
+    from barnabas_pipeline.lake.vacuum import vacuum
 
-    root, iceberg = f"{args.lake}/{args.topic}", iceberg_options(args)
+    root = place(args)
     spark = common.spark_session(args, f"compact {args.topic}")
     summary = job.compact(
-        spark,
-        root,
-        target_bytes=args.target_file_bytes or TARGET_FILE_BYTES,
-        files_min=args.files_min,
-        iceberg=iceberg,
+        spark, root, target_bytes=args.target_file_bytes or TARGET_FILE_BYTES, files_min=args.files_min
     )
     if args.vacuum_hours is not None:
-        summary.removed_orphans = job.vacuum(root, age_seconds=args.vacuum_hours * 3600, iceberg=iceberg)
+        summary.removed_orphans = vacuum(root, age_seconds=args.vacuum_hours * 3600)
     summarize("compact", asdict(summary), as_json=args.json)
     return EXIT_DONE
 
@@ -233,8 +208,8 @@ def run_compact(args: Any) -> int:
 def add_redrive(parser: argparse.ArgumentParser) -> None:
     """Options of redrive."""
     parser.add_argument("--topic", required=True)
-    add_lake(parser)
     add_table(parser)
+    add_schema(parser)
     parser.add_argument("--reason", action="append", metavar="CODE", help="only these; default: all")
     parser.add_argument("--since", type=common.parse_time, metavar="TIME", help="only records from then on")
     parser.add_argument("--past-max-days", type=float, metavar="N")
@@ -247,10 +222,7 @@ def run_redrive(args: Any) -> int:
     from barnabas_pipeline.jobs.redrive import redrive
     from barnabas_pipeline.log.model import LogOptions
 
-    options = LoadOptions(
-        LogOptions(args.topic), f"{args.lake}/{args.topic}", schema.load(args.schema or args.topic)
-    )
-    options.iceberg = iceberg_options(args)
+    options = LoadOptions(LogOptions(args.topic), place(args), schema.load(args.schema or args.topic))
     if args.past_max_days is not None:
         options.past_max_ms = int(args.past_max_days * 24 * 3_600_000)
     summary = redrive(options, reasons=set(args.reason) if args.reason else None, since_ms=args.since)
@@ -261,11 +233,11 @@ def run_redrive(args: Any) -> int:
 def add_backfill(parser: argparse.ArgumentParser) -> None:
     """Options of backfill."""
     common.add_log(parser)
-    add_lake(parser)
     add_table(parser)
+    add_schema(parser)
     parser.add_argument("--from", dest="from_ms", type=common.parse_time, required=True, metavar="TIME")
     parser.add_argument("--to", dest="to_ms", type=common.parse_time, required=True, metavar="TIME")
-    parser.add_argument("--reason", default="", help="kept in the manifest")
+    parser.add_argument("--reason", default="", help="kept in the ledger")
     common.add_spark(parser)
 
 

@@ -4,7 +4,7 @@ The rule: an audit reads the whole log and all files again, and what it does not
 
     every offset that the log has is a row or a dead letter, once          batch headers against coordinate columns
     the log has the very batches that the load decoded                     digests; if not: values are compared
-    every file has the size and the SHA-256 that its manifest says         if not: values are compared
+    every file has the size and the SHA-256 that the ledger says           if not: values are compared
     every value is what the log says, decoded again                        all of them with `deep`
 
 Rows whose offsets the log no longer has (retention, compaction) can only be checked by their files.
@@ -19,11 +19,13 @@ from typing import Any
 
 from barnabas_pipeline.errors import DataLossError, MissingOffsets
 from barnabas_pipeline.jobs.compare import Differences, compare
-from barnabas_pipeline.jobs.coverage import EXAMPLES_MAX, Run, look, plan_runs
-from barnabas_pipeline.jobs.load import LoadOptions, find_loss, new_manifest
+from barnabas_pipeline.jobs.coverage import EXAMPLES_MAX, Inventory, Run, look, plan_runs, take_inventory
+from barnabas_pipeline.jobs.load import LoadOptions, find_loss, new_entry
 from barnabas_pipeline.jobs.seal import sealable_hours
+from barnabas_pipeline.lake import store
 from barnabas_pipeline.lake.coordinates import FileCheck
-from barnabas_pipeline.lake.manifest import TableState
+from barnabas_pipeline.lake.dead import DeadLetters
+from barnabas_pipeline.lake.iceberg import explained
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.log.model import Bounds, Log, LogOptions, OffsetRange
 from barnabas_pipeline.log.transports import open_log
@@ -43,6 +45,7 @@ class AuditReport:
     aborted: int = 0
     compacted: int = 0
     files_checked: int = 0
+    files_of_others: int = 0  # that another engine has written, or deleted rows of
     rows_compared: int = 0  # rows and dead letters whose offsets were held against the log
     rows_decoded: int = 0  # those of them whose values were, too
     rows_gone_from_log: int = 0
@@ -73,18 +76,20 @@ def audit(
             raise loss
         if loss is not None:
             report.problems.append(str(loss))
-        _check_counts(state, report)
-        _check_rows(spark, table, state, log, options.log, bounds, report)
+        inventory = take_inventory(table)
+        dead = DeadLetters(table)
+        report.problems += dead.differences(inventory.entries)  # before more is published
+        dead.publish()
+        _check_counts(inventory, report)
+        _check_rows(spark, table, inventory, log, options.log, bounds, report)
         report.lag = sum(max(0, bound.end - state.ends.get(p, bound.start)) for p, bound in bounds.items())
         if seal and not report.problems:
             report.sealed = sealable_hours(log, bounds, state, now_ms=now_ms, lateness_ms=lateness_ms)
             if report.sealed:
                 schema = EventSchema.from_dict(state.schema)
-                manifest = new_manifest(
-                    table, "seal", identity, schema, {"name": "audit", "id": options.job_id}
-                )
-                manifest.sealed = report.sealed
-                table.commit(manifest)
+                entry = new_entry(table, "seal", identity, schema, {"name": "audit", "id": options.job_id})
+                entry.sealed = report.sealed
+                table.commit(entry)
     finally:
         log.close()
     _keep(table, report)
@@ -99,24 +104,29 @@ def raise_if_lossy(report: AuditReport) -> None:
 
 
 def _keep(table: Table, report: AuditReport) -> None:
-    directory = table.root / "_audit"
-    directory.mkdir(exist_ok=True)
-    temporary = directory / f".{report.version}"
-    temporary.write_text(json.dumps(asdict(report), indent=1))
-    temporary.replace(directory / f"{report.version:020d}.json")
+    if table.iceberg is not None:
+        location = f"{table.iceberg.location()}/_audit/{report.version:020d}.json"
+        with explained():
+            store.write(table.io, location, json.dumps(asdict(report), indent=1).encode())
 
 
 # --- what is compared -----------------------------------------------------------------------------------------------
 
 
-def _check_counts(state: TableState, report: AuditReport) -> None:
+def _check_counts(inventory: Inventory, report: AuditReport) -> None:
+    state = inventory.state
     for total in state.totals.values():
         report.offsets += total.span
         for name in ("loaded", "dead", "control", "aborted", "compacted"):
             setattr(report, name, getattr(report, name) + getattr(total, name))
-    rows = sum(file.rows for file in state.files.values())
-    dead = sum(file.offsets for file in state.dead.values())
-    if rows != report.loaded + state.redriven:
+    rows = sum(
+        one.entry.rows if one.entry is not None else one.piece.rows
+        for one in inventory.rows
+        if one.piece is not None
+    )
+    is_sure = not any(one.piece.deletes for one in inventory.rows if one.piece is not None)
+    dead = sum(one.entry.offsets for one in inventory.dead if one.entry is not None)
+    if is_sure and rows != report.loaded + state.redriven:
         report.problems.append(
             f"{rows} rows are in the files, {report.loaded} were loaded, {state.redriven} redriven"
         )
@@ -130,22 +140,24 @@ def _check_counts(state: TableState, report: AuditReport) -> None:
 def _check_rows(
     spark: Any,
     table: Table,
-    state: TableState,
+    inventory: Inventory,
     log: Log,
     options: LogOptions,
     bounds: dict[int, Bounds],
     report: AuditReport,
 ) -> None:
-    runs = plan_runs((manifest for manifest, _ in table.manifests()), state, bounds)
-    checks = look(spark, table, state, log, options, runs)
+    runs = plan_runs(inventory.entries, inventory.state, bounds)
+    checks = look(spark, table.layout, inventory, log, options, runs) if inventory.state.version else []
     report.files_checked = len(checks)
+    report.files_of_others = sum(not one.is_ours for one in checks)
     report.problems += [one.problem for one in checks if one.problem]
     for run in runs:
         _judge(run, report)
-    _check_strays(runs, checks, state, report)
+    _check_strays(runs, checks, inventory, report)
     unreadable = frozenset(one.path for one in checks if one.rows < 0)
-    ranges = _doubtful(runs, [one.path for one in checks if one.problem], state, is_all=report.deep)
-    found = compare(spark, table, state, log, options, ranges, unreadable)
+    doubtful = {one.path for one in checks if one.problem or not one.is_ours}
+    ranges = _doubtful(runs, doubtful, inventory, is_all=report.deep)
+    found = compare(spark, table, inventory, log, options, ranges, unreadable)
     report.rows_decoded = found.rows
     _tell(found, report)
 
@@ -176,22 +188,25 @@ def _judge(run: Run, report: AuditReport) -> None:
     if claimed != seen:
         report.problems.append(
             f"partition {partition}, offsets {run.wanted.start} to {run.wanted.end}: rows with dead letters, control, "
-            f"aborted are {seen}, the manifests say {claimed}"
+            f"aborted are {seen}, the ledger says {claimed}"
         )
 
 
-def _check_strays(runs: list[Run], checks: list[FileCheck], state: TableState, report: AuditReport) -> None:
-    for files, name in ((state.files, "rows"), (state.dead, "letters")):
-        mine = {one.path for one in files.values() if one.topic_id == state.topic_id}
+def _check_strays(
+    runs: list[Run], checks: list[FileCheck], inventory: Inventory, report: AuditReport
+) -> None:
+    topic_id = inventory.state.topic_id
+    for files, name in ((inventory.rows, "rows"), (inventory.dead, "letters")):
+        mine = {one.path for one in files if one.may_be_of(topic_id)}
         there = sum(one.rows for one in checks if one.path in mine and one.rows > 0)
         stray = there - sum(getattr(run.found, name) for run in runs)
         if stray:
             report.problems.append(f"{stray} {name} are at offsets that no load has covered")
 
 
-def _doubtful(runs: list[Run], bad: list[str], state: TableState, *, is_all: bool) -> list[OffsetRange]:
+def _doubtful(runs: list[Run], paths: set[str], inventory: Inventory, *, is_all: bool) -> list[OffsetRange]:
     """Return the ranges whose values must be compared: all, or those whose log or files are not as they were loaded."""
-    files = [state.files.get(path) or state.dead[path] for path in bad]
+    files = [one for one in inventory.files if one.path in paths]
     ranges: list[OffsetRange] = []
     for run in sorted(runs, key=lambda run: run.wanted):
         wanted = run.wanted

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
 
 from barnabas_pipeline.errors import DataLossError, IncompleteError, MissingOffsets, UsageError
-from barnabas_pipeline.jobs.load import LoadOptions, find_loss, new_manifest, unwrap
-from barnabas_pipeline.lake.files import HOUR_MS, HourWriter, hour_name, hour_number
-from barnabas_pipeline.lake.iceberg import publisher
-from barnabas_pipeline.lake.manifest import DataFile, TableState
+from barnabas_pipeline.jobs.load import LoadOptions, find_loss, new_entry, unwrap
+from barnabas_pipeline.lake import scan
+from barnabas_pipeline.lake.columns import PARTITION, event_hours, lake_schema
+from barnabas_pipeline.lake.dead import DeadLetters
+from barnabas_pipeline.lake.files import TableWriter
+from barnabas_pipeline.lake.iceberg import Layout
+from barnabas_pipeline.lake.ledger import HOUR_MS, DataFile, State, hour_name
+from barnabas_pipeline.lake.scan import Piece
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.lake.task import to_table
 from barnabas_pipeline.log.columns import Columns, select
@@ -44,15 +47,16 @@ class _Part:
     """The rows of one partition in the hours that are replaced."""
 
     options: LoadOptions
+    layout: Layout
     topic_id: str
     partition: int
-    files: tuple[DataFile, ...]
+    files: tuple[Piece, ...]
     hours: tuple[int, ...]
 
     @property
     def wanted(self) -> OffsetRange:
-        start = min(file.offset_min for file in self.files)
-        return OffsetRange(self.partition, start, max(file.offset_max for file in self.files) + 1)
+        start = min(file.bounds.offset_min for file in self.files)
+        return OffsetRange(self.partition, start, max(file.bounds.offset_max for file in self.files) + 1)
 
 
 def backfill(spark: Any, options: LoadOptions, *, from_ms: int, to_ms: int, reason: str) -> BackfillSummary:
@@ -68,44 +72,47 @@ def backfill(spark: Any, options: LoadOptions, *, from_ms: int, to_ms: int, reas
     loss = find_loss(state, identity, bounds)
     if loss is not None:
         raise loss
-    chosen = [name for name in state.hours if from_ms <= hour_number(name) * HOUR_MS < to_ms]
+    chosen = sorted(hour for hour in state.hours if from_ms <= hour * HOUR_MS < to_ms)
     if not chosen:
         raise UsageError("the table has no rows in these hours")
-    parts = _plan(state, options, chosen, bounds)
+    table.prepare(options.schema)
+    parts = _plan(table, state, options, chosen, bounds)
     try:
         results = list(spark.sparkContext.parallelize(parts, len(parts)).map(_replace).collect())
     except Exception as error:
         raise unwrap(error) from None
-    job = {"name": "backfill", "id": uuid.uuid4().hex, "hours": chosen, "decoder": options.decoder.limits()}
-    manifest = new_manifest(table, "backfill", identity, options.schema, job)
-    manifest.note = reason
-    manifest.add = [file for files in results for file in files]
-    manifest.remove = sorted({file.path for part in parts for file in part.files})
-    table.commit(manifest)
-    publisher(table, options.iceberg)()
-    rows = sum(file.rows for file in manifest.add)
-    return BackfillSummary(len(chosen), rows, len(manifest.remove), len(manifest.add))
+    names = [hour_name(hour) for hour in chosen]
+    job = {"name": "backfill", "id": uuid.uuid4().hex, "hours": names, "decoder": options.decoder.limits()}
+    entry = new_entry(table, "backfill", identity, options.schema, job)
+    entry.note = reason
+    entry.add = [file for files, _ in results for file in files]
+    entry.remove = sorted({file.path for part in parts for file in part.files})
+    table.commit(entry)
+    DeadLetters(table).publish()
+    rows = sum(rows for _, rows in results)
+    return BackfillSummary(len(chosen), rows, len(entry.remove), len(entry.add))
 
 
 def _plan(
-    state: TableState, options: LoadOptions, chosen: list[str], bounds: dict[int, Bounds]
+    table: Table, state: State, options: LoadOptions, chosen: list[int], bounds: dict[int, Bounds]
 ) -> list[_Part]:
-    files = [file for file in state.files.values() if file.hour in chosen]
-    if any(file.topic_id != state.topic_id for file in files):
+    span = (options.schema.event_time, chosen[0] * HOUR_MS, (chosen[-1] + 1) * HOUR_MS)
+    files = table.pieces(span=span)
+    if any(file.bounds.topic_id != state.topic_id for file in files):
         raise UsageError(
             "some of these hours are from an earlier incarnation of the topic, which cannot be read again"
         )
-    if any(file.partition < 0 for file in files):
+    if any(file.bounds.partition < 0 for file in files):
         groups = {-1: files}  # compacted across partitions: all are replaced together, partition by partition
     else:
         groups = {}
         for file in files:
-            groups.setdefault(file.partition, []).append(file)
-    hours = tuple(hour_number(name) for name in chosen)
+            groups.setdefault(file.bounds.partition, []).append(file)
     parts = []
+    layout = table.layout
     for partition, mine in sorted(groups.items()):
         for one in sorted(state.ends) if partition < 0 else [partition]:
-            part = _Part(options, state.topic_id, one, tuple(mine), hours)
+            part = _Part(options, layout, state.topic_id, one, tuple(mine), tuple(chosen))
             if part.wanted.start < bounds[one].start and partition >= 0:
                 raise DataLossError(
                     "the log has not all of these hours any more",
@@ -115,23 +122,37 @@ def _plan(
     return parts
 
 
-def _replace(part: _Part) -> list[DataFile]:
-    """Write the part's rows again. Raises IncompleteError if they would be others than before."""
-    root = Path(part.options.root)
-    old = np.sort(np.concatenate([_offsets(root / file.path, part.partition) for file in part.files]))
-    writer = HourWriter(root, part.options.schema, part.topic_id, part.partition)
-    if not len(old):
-        return []
-    wanted = OffsetRange(part.partition, int(old[0]), int(old[-1]) + 1)
+def _replace(part: _Part) -> tuple[list[DataFile], int]:
+    """Write the part's rows again, and the rows of other hours in its files as they are; returns how many are replaced.
+
+    Raises IncompleteError if they would be others than before.
+    """
+    event_time = part.options.schema.event_time
+    writer = TableWriter(part.layout, part.options.schema, part.topic_id, part.partition)
+    replaced = [np.empty(0, np.int64)]
+    for rows in scan.rows(part.layout, part.files, lake_schema(part.options.schema)):
+        mine = rows.filter(pc.equal(rows[PARTITION], part.partition))
+        is_chosen = np.isin(event_hours(mine[event_time]), part.hours)
+        replaced.append(mine["_offset"].to_numpy()[is_chosen])
+        if not is_chosen.all():
+            writer.write(mine.filter(pa.array(~is_chosen)))
+    old = np.sort(np.concatenate(replaced))
+    if len(old):
+        _decode_again(part, old, writer)
+    return writer.close(), len(old)
+
+
+def _decode_again(part: _Part, old: Any, writer: TableWriter) -> None:
+    """Write the rows of some offsets, as the log has them. Raises IncompleteError if they are no rows any more."""
     new: list[Any] = [np.empty(0, np.int64)]
     log = open_log(part.options.log)
     try:
-        for item in RangeReader(log, wanted):
+        for item in RangeReader(log, OffsetRange(part.partition, int(old[0]), int(old[-1]) + 1)):
             if not isinstance(item, Columns):
                 continue
             columns = select(item, np.isin(item.offset, old))
             table, _ = to_table(columns, part.options.decoder, part.topic_id, part.partition)
-            hours = table[part.options.schema.event_time].to_numpy() // HOUR_MS
+            hours = event_hours(table[part.options.schema.event_time])
             table = table.filter(pa.array(np.isin(hours, part.hours)))
             if table.num_rows:
                 writer.write(table)
@@ -144,9 +165,3 @@ def _replace(part: _Part) -> list[DataFile]:
             f"partition {part.partition}: {len(missing)} rows would not be rows any more, the first at {missing[:1]}; "
             f"hours {hour_name(min(part.hours))} to {hour_name(max(part.hours))} stay as they are"
         )
-    return writer.close()
-
-
-def _offsets(path: Path, partition: int) -> Any:
-    rows = pq.ParquetFile(path).read(columns=["_partition", "_offset"])
-    return rows["_offset"].to_numpy()[rows["_partition"].to_numpy() == partition]

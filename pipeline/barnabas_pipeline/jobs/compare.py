@@ -12,9 +12,11 @@ from functools import reduce
 from operator import or_
 from typing import Any
 
+from barnabas_pipeline.jobs.coverage import Inventory
 from barnabas_pipeline.jobs.reread import plan_rereading, reread_frame
 from barnabas_pipeline.lake import frames
-from barnabas_pipeline.lake.manifest import DataFile, TableState
+from barnabas_pipeline.lake.columns import PARTITION
+from barnabas_pipeline.lake.coordinates import Seen
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.log.model import Log, LogOptions, OffsetRange
 
@@ -37,7 +39,7 @@ class Differences:
 def compare(
     spark: Any,
     table: Table,
-    state: TableState,
+    inventory: Inventory,
     log: Log,
     options: LogOptions,
     ranges: list[OffsetRange],
@@ -46,39 +48,48 @@ def compare(
     """Compare all rows and dead letters within `ranges`, which the log has; files in `unreadable` count as empty."""
     from pyspark.sql import functions as sf
 
-    readings = list(plan_rereading(table, state, log, ranges))
+    state = inventory.state
+    readings = list(plan_rereading(inventory.entries, state, log, ranges))
     if not readings:
         return Differences()
+    spark.conf.set(
+        "spark.sql.legacy.allowHashOnMapType", "true"
+    )  # maps are in the order of the event, in log and lake
     from_log = reread_frame(spark, readings, state, options)
     columns = [sf.col(f"`{name}`") for name in from_log.columns if name != "_bad"]
-    files = _readable(state.files.values(), state, unreadable)
-    lake = frames.read_files(spark, table, state, files).where(sf.col("_topic_id") == state.topic_id)
-    lake = lake.where(_within(ranges, "_partition", "_offset"))
-    in_lake = lake.select("_partition", "_offset", sf.xxhash64(*columns).alias("hash"))
-    dead = frames.read_dead_letters(spark, table, _readable(state.dead.values(), state, unreadable))
+    pieces = [one.piece for one in _readable(inventory.rows, ranges, unreadable) if one.piece is not None]
+    lake = frames.read_pieces(spark, table, state, pieces).where(sf.col("_topic_id") == state.topic_id)
+    lake = lake.where(_within(ranges, PARTITION, "_offset"))
+    in_lake = lake.select(PARTITION, "_offset", sf.xxhash64(*columns).alias("hash"))
+    letters = [one.entry for one in _readable(inventory.dead, ranges, unreadable) if one.entry is not None]
+    dead = frames.read_dead_letters(spark, table, letters)
     dead = dead.where(_within(ranges, "partition", "offset")).where(sf.col("topic_id") == state.topic_id)
     in_dead = dead.select(
-        sf.col("partition").alias("_partition"),
+        sf.col("partition").alias(PARTITION),
         sf.col("offset").alias("_offset"),
         sf.xxhash64("end_offset", "reason", "value").alias("hash"),
     )
     # In one expression, so that the log is read once.
     bad = sf.xxhash64("_bad.end_offset", "_bad.reason", "_bad.value")
     judged = sf.when(sf.col("_bad").isNull(), sf.xxhash64(*columns)).otherwise(bad)
-    log_rows = from_log.select("_partition", "_offset", judged.alias("hash"))
+    log_rows = from_log.select(PARTITION, "_offset", judged.alias("hash"))
     lake_rows = in_lake.unionByName(in_dead)
     sums = _sums(lake_rows)
     found = Differences(sum(count for count, _, _ in sums.values()))
     if any(count != distinct for count, distinct, _ in sums.values()):
-        again = lake_rows.groupBy("_partition", "_offset").count().where("count > 1")
+        again = lake_rows.groupBy(PARTITION, "_offset").count().where("count > 1")
         found.doubled_first = _first(again)
     if sums != _sums(log_rows):
         _name_differences(log_rows, lake_rows, found)
     return found
 
 
-def _readable(files: Iterable[DataFile], state: TableState, unreadable: frozenset[str]) -> list[DataFile]:
-    return [one for one in files if one.topic_id == state.topic_id and one.path not in unreadable]
+def _readable(files: Iterable[Seen], ranges: list[OffsetRange], unreadable: frozenset[str]) -> list[Seen]:
+    return [
+        one
+        for one in files
+        if one.path not in unreadable and any(one.may_have(a.partition, a.start, a.end) for a in ranges)
+    ]
 
 
 def _within(ranges: list[OffsetRange], partition: str, offset: str) -> Any:
@@ -97,13 +108,13 @@ def _sums(rows: Any) -> dict[int, tuple[int, int, int]]:
 
     total = sf.sum(sf.col("hash").cast("decimal(38,0)")).alias("total")
     distinct = sf.count_distinct("_offset").alias("offsets")
-    found = rows.groupBy("_partition").agg(sf.count("*").alias("count"), distinct, total).collect()
-    return {row["_partition"]: (row["count"], row["offsets"], int(row["total"])) for row in found}
+    found = rows.groupBy(PARTITION).agg(sf.count("*").alias("count"), distinct, total).collect()
+    return {row[PARTITION]: (row["count"], row["offsets"], int(row["total"])) for row in found}
 
 
 def _name_differences(log_rows: Any, lake_rows: Any, found: Differences) -> None:
     joined = log_rows.withColumnRenamed("hash", "log_hash").join(
-        lake_rows.withColumnRenamed("hash", "lake_hash"), ["_partition", "_offset"], "full_outer"
+        lake_rows.withColumnRenamed("hash", "lake_hash"), [PARTITION, "_offset"], "full_outer"
     )
     found.gone = joined.where("log_hash is null").count()
     missing, altered = joined.where("lake_hash is null"), joined.where("lake_hash <> log_hash")
@@ -113,5 +124,5 @@ def _name_differences(log_rows: Any, lake_rows: Any, found: Differences) -> None
 
 
 def _first(rows: Any) -> list[tuple[int, int]]:
-    examples = rows.orderBy("_partition", "_offset").limit(EXAMPLES_MAX).collect()
-    return [(row["_partition"], row["_offset"]) for row in examples]
+    examples = rows.orderBy(PARTITION, "_offset").limit(EXAMPLES_MAX).collect()
+    return [(row[PARTITION], row["_offset"]) for row in examples]

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from barnabas_pipeline.jobs.load import unwrap
-from barnabas_pipeline.lake.coordinates import FileCheck, check_file, dead_offsets, row_offsets
-from barnabas_pipeline.lake.manifest import DataFile, Manifest, PartitionCommit, TableState
+from barnabas_pipeline.lake.coordinates import FileCheck, Seen, check_file, dead_offsets, row_offsets
+from barnabas_pipeline.lake.iceberg import Layout
+from barnabas_pipeline.lake.ledger import Entry, Files, PartitionCommit, State
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.log import digest
 from barnabas_pipeline.log.model import Bounds, Log, LogOptions, OffsetRange
@@ -79,21 +80,46 @@ class Piece:
     run: int
     wanted: OffsetRange
     in_log: bool
-    rows: tuple[str, ...]
-    dead: tuple[str, ...]
+    rows: tuple[Seen, ...]
+    dead: tuple[Seen, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """All that counts at one state: entries of the ledger, files with rows, files of dead letters."""
+
+    state: State
+    entries: list[Entry]
+    rows: list[Seen]
+    dead: list[Seen]
+
+    @property
+    def files(self) -> list[Seen]:
+        """All files."""
+        return [*self.rows, *self.dead]
+
+
+def take_inventory(table: Table) -> Inventory:
+    """Look up what counts now."""
+    entries = table.entries()
+    known = Files()
+    for entry in entries:
+        known.apply(entry)
+    rows = [Seen(known.rows.get(piece.path), piece) for piece in table.pieces()]
+    return Inventory(table.state(), entries, rows, [Seen(file) for file in known.dead.values()])
 
 
 # --- planning -------------------------------------------------------------------------------------------------------
 
 
-def plan_runs(manifests: Iterable[Manifest], state: TableState, bounds: Mapping[int, Bounds]) -> list[Run]:
+def plan_runs(entries: Iterable[Entry], state: State, bounds: Mapping[int, Bounds]) -> list[Run]:
     """Return the loads of the present incarnation as runs; the one in which the log begins is kept short."""
     runs: list[Run] = []
     last: dict[int, Run] = {}
-    for manifest in manifests:
-        if (manifest.cluster_id, manifest.topic_id) != (state.cluster_id, state.topic_id):
+    for entry in entries:
+        if (entry.cluster_id, entry.topic_id) != (state.cluster_id, state.topic_id):
             continue
-        for key, commit in manifest.partitions.items():
+        for key, commit in entry.partitions.items():
             partition = int(key)
             bound = bounds.get(partition, _NOTHING)
             run = last.get(partition)
@@ -124,37 +150,37 @@ def _extend(run: Run, commit: PartitionCommit, bound: Bounds) -> None:
     run.accounted += commit.loaded + commit.dead
 
 
-def _pieces(table: Table, state: TableState, log: Log, runs: list[Run]) -> Iterator[Piece]:
-    rows = [one for one in state.files.values() if one.topic_id == state.topic_id]
-    dead = [one for one in state.dead.values() if one.topic_id == state.topic_id]
+def _pieces(inventory: Inventory, log: Log, runs: list[Run]) -> Iterator[Piece]:
+    rows, dead = ([one for one in files if one.may_be_of(inventory.state.topic_id)]
+                  for files in (inventory.rows, inventory.dead))  # fmt: skip
     for n, run in enumerate(runs):
         before = replace(run.in_log, start=run.wanted.start, end=run.in_log.start)
         behind = replace(run.in_log, start=run.in_log.end, end=run.wanted.end)
         parts = [(one, True) for one in split(log, [run.in_log])]
         for wanted, in_log in (*parts, (before, False), (behind, False)):
             if len(wanted):
-                yield Piece(n, wanted, in_log, _near(table, rows, wanted), _near(table, dead, wanted))
+                yield Piece(n, wanted, in_log, _near(rows, wanted), _near(dead, wanted))
 
 
-def _near(table: Table, files: list[DataFile], wanted: OffsetRange) -> tuple[str, ...]:
+def _near(files: list[Seen], wanted: OffsetRange) -> tuple[Seen, ...]:
     """The files that may have something of a range."""
-    span = wanted.partition, wanted.start, wanted.end
-    return tuple(table.path(one.path) for one in files if one.may_have(*span))
+    return tuple(one for one in files if one.may_have(wanted.partition, wanted.start, wanted.end))
 
 
 # --- looking --------------------------------------------------------------------------------------------------------
 
 
 def look(
-    spark: Any, table: Table, state: TableState, log: Log, options: LogOptions, runs: list[Run]
+    spark: Any, layout: Layout, inventory: Inventory, log: Log, options: LogOptions, runs: list[Run]
 ) -> list[FileCheck]:
     """Look at all files and all runs, in one Spark job; what is found of the runs is noted in them."""
-    items: list[Any] = [*_pieces(table, state, log, runs), *_file_groups(table, state)]
+    items: list[Any] = [*_pieces(inventory, log, runs), *_file_groups(inventory)]
     if not items:
         return []
+    topic_id = inventory.state.topic_id
 
     def work(mine: Iterator[Any]) -> Iterator[Any]:
-        return _look(mine, options)
+        return _look(mine, layout, options, topic_id)
 
     slices = min(len(items), max(4 * spark.sparkContext.defaultParallelism, len(items) // 16))
     try:
@@ -167,38 +193,41 @@ def look(
     return [one for one in results if isinstance(one, FileCheck)]
 
 
-def _file_groups(table: Table, state: TableState) -> Iterator[list[tuple[str, DataFile]]]:
-    group: list[tuple[str, DataFile]] = []
+def _file_groups(inventory: Inventory) -> Iterator[list[Seen]]:
+    group: list[Seen] = []
     size = 0
-    for file in (*state.files.values(), *state.dead.values()):
-        if group and size + file.size > FILE_GROUP_BYTES:
+    for file in inventory.files:
+        more = file.entry.size if file.entry is not None else file.piece.size if file.piece is not None else 0
+        if group and size + more > FILE_GROUP_BYTES:
             yield group
             group, size = [], 0
-        group.append((table.path(file.path), file))
-        size += file.size
+        group.append(file)
+        size += more
     if group:
         yield group
 
 
-def _look(items: Iterator[Any], options: LogOptions) -> Iterator[Found | FileCheck]:
+def _look(
+    items: Iterator[Any], layout: Layout, options: LogOptions, topic_id: str
+) -> Iterator[Found | FileCheck]:
     log = None
     try:
         for item in items:
             if not isinstance(item, Piece):
-                yield from (check_file(*one) for one in item)
+                yield from (check_file(layout, one, topic_id) for one in item)
                 continue
             if log is None and item.in_log:
                 log = open_log(options)
-            yield look_at(item, log)
+            yield look_at(layout, item, log, topic_id)
     finally:
         if log is not None:
             log.close()
 
 
-def look_at(piece: Piece, log: Log | None) -> Found:
+def look_at(layout: Layout, piece: Piece, log: Log | None, topic_id: str) -> Found:
     """Compare the offsets that a piece of log has with those of the lake, one by one."""
-    rows = row_offsets(piece.rows, piece.wanted)
-    letters, dead = dead_offsets(piece.dead, piece.wanted)
+    rows = row_offsets(layout, piece.rows, piece.wanted, topic_id)
+    letters, dead = dead_offsets(layout, piece.dead, piece.wanted)
     both = np.sort(np.concatenate([rows, dead]))
     is_again = np.append(False, both[1:] == both[:-1])
     found = Found(piece.run, rows=len(rows), letters=letters, accounted=len(both))

@@ -10,8 +10,6 @@ One commit says at once which lake versions are in and where the merged partials
 from __future__ import annotations
 
 import json
-import os
-import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,8 +22,11 @@ import pyarrow.parquet as pq
 
 from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.lake import frames
-from barnabas_pipeline.lake.manifest import DataFile, TableState
-from barnabas_pipeline.lake.table import ConflictError, Table, sync_directory, write_synced
+from barnabas_pipeline.lake.iceberg import Lake, explained, lake_of
+from barnabas_pipeline.lake.ledger import State
+from barnabas_pipeline.lake.scan import Piece
+from barnabas_pipeline.lake.store import put_if_absent
+from barnabas_pipeline.lake.table import ConflictError, Table
 
 REPLAY_KINDS = ("backfill",)  # after these, what was aggregated is not what the lake says any more
 
@@ -75,11 +76,17 @@ class Derived:
     """The results of one job below `root`, from the lake below `lake`."""
 
     def __init__(
-        self, job: DerivedJob, *, lake: str, root: str, prefix: str = "", params: dict[str, Any] | None = None
+        self,
+        job: DerivedJob,
+        *,
+        lake: Lake | str,
+        root: str,
+        prefix: str = "",
+        params: dict[str, Any] | None = None,
     ):
         self.job = job
         self.root = Path(root).absolute() / job.name
-        self.tables = {kind: Table(f"{lake}/{prefix}{kind}") for kind in job.kinds}
+        self.tables = {kind: Table(lake_of(lake).place(f"{prefix}{kind}")) for kind in job.kinds}
         self.params = params or {}
 
     def state(self) -> DerivedState:
@@ -92,19 +99,19 @@ class Derived:
     def update(self, spark: Any, *, replay: bool = False) -> DerivedSummary:
         """Take in what is new in the lake (or everything again), and write the results. Raises ConflictError."""
         known = self.state()
-        states = {kind: table.state() for kind, table in self.tables.items()}
+        states = {kind: table.refresh() for kind, table in self.tables.items()}
         if not any(state.version for state in states.values()):
             raise UsageError(
-                f"there is nothing in {', '.join(str(table.root) for table in self.tables.values())}"
+                f"there is nothing in {', '.join(table.place.location for table in self.tables.values())}"
             )
         new = (
             None if replay or not known.version or known.params != self.params else self._news(known, states)
         )
         is_replay = new is None
-        chosen = {kind: list(state.files.values()) for kind, state in states.items()} if new is None else new
+        chosen = {kind: table.pieces() for kind, table in self.tables.items()} if new is None else new
         count = sum(map(len, chosen.values()))
         if count or is_replay:
-            read = {kind: frames.read_files(spark, self.tables[kind], states[kind], chosen[kind]) for kind in chosen
+            read = {kind: frames.read_pieces(spark, self.tables[kind], states[kind], chosen[kind]) for kind in chosen
                     if states[kind].version}  # fmt: skip
             partials = self.job.partial(read)
             if not is_replay:
@@ -118,44 +125,34 @@ class Derived:
         self._write_results(spark, known, summary)
         return summary
 
-    def _news(
-        self, known: DerivedState, states: Mapping[str, TableState]
-    ) -> dict[str, list[DataFile]] | None:
+    def _news(self, known: DerivedState, states: Mapping[str, State]) -> dict[str, list[Piece]] | None:
         """The files that came after the last commit; None if that cannot be told, or rows have changed since."""
-        chosen: dict[str, list[DataFile]] = {}
+        chosen: dict[str, list[Piece]] = {}
         for kind, table in self.tables.items():
             chosen[kind] = []
-            for manifest, _ in table.manifests(known.inputs.get(kind, 0)):
-                if manifest.version > states[kind].version:
-                    break
-                if manifest.kind in REPLAY_KINDS:
+            if known.inputs.get(kind, 0) > states[kind].version:
+                return None  # the table went back
+            for entry in table.entries(known.inputs.get(kind, 0)):
+                if entry.kind in REPLAY_KINDS:
                     return None
-                if manifest.kind != "compact":
-                    chosen[kind] += manifest.add
-            if not all(os.path.exists(table.path(file.path)) for file in chosen[kind]):
+                if entry.kind != "compact":
+                    chosen[kind] += [Piece(file.path) for file in entry.add]
+            with explained():
+                are_there = all(table.io.new_input(piece.path).exists() for piece in chosen[kind])
+            if not are_there:
                 return None  # compacted and removed before anybody came
         return chosen
 
-    def _commit(self, known: DerivedState, states: Mapping[str, TableState], partials: Any) -> DerivedState:
+    def _commit(self, known: DerivedState, states: Mapping[str, State], partials: Any) -> DerivedState:
         name = f"partials/{uuid.uuid4().hex}"
         partials.coalesce(1).write.parquet(str(self.root / name))
         inputs = {kind: state.version for kind, state in states.items()}
         state = DerivedState(known.version + 1, inputs, name, self.params)
         log = self.root / "_log"
         log.mkdir(parents=True, exist_ok=True)
-        target = log / f"{state.version:020d}.json"
-        temporary = log / f".{target.name}.{os.getpid()}-{time.time_ns()}"
         text = json.dumps({one: getattr(state, one) for one in DerivedState.__slots__}, sort_keys=True)
-        write_synced(temporary, text.encode())
-        try:
-            os.link(temporary, target)
-        except FileExistsError:
-            raise ConflictError(
-                f"version {state.version} of {self.root} was committed by another run"
-            ) from None
-        finally:
-            temporary.unlink()
-        sync_directory(log)
+        if not put_if_absent(log / f"{state.version:020d}.json", text.encode()):
+            raise ConflictError(f"version {state.version} of {self.root} was committed by another run")
         return state
 
     def _write_results(self, spark: Any, state: DerivedState, summary: DerivedSummary) -> None:

@@ -26,7 +26,7 @@ class Feed:
         from pyspark.sql import functions as sf
 
         votes = tables["votes"].where("vote > 0")
-        newest = sf.max(sf.struct("ts", "_partition", "_offset")).alias("last")
+        newest = sf.max(sf.struct("ts", "_topic_partition", "_offset")).alias("last")
         return self._newest(votes.groupBy("member", "item").agg(newest))
 
     def merge(self, partials: Any) -> Any:

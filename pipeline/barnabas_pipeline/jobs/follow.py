@@ -1,6 +1,6 @@
 """follow: a load that goes on, in rounds: what is new is loaded in one commit, then the next round begins.
 
-The rule: the lake is the only memory. A round begins where the last manifest ended, so whoever stops, dies or is
+The rule: the lake is the only memory. A round begins where the last commit ended, so whoever stops, dies or is
 started twice costs nothing, and there is no checkpoint that could say something else.
 
 Spark runs the tasks of a round; its own streaming engine is not used. It would keep a second memory of offsets, and its
@@ -17,7 +17,7 @@ from typing import Any
 
 from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.jobs.load import LoadOptions, LoadSummary, load_round
-from barnabas_pipeline.lake.iceberg import publisher
+from barnabas_pipeline.lake.dead import DeadLetters
 from barnabas_pipeline.lake.table import ConflictError, Table
 from barnabas_pipeline.log.transports import open_log
 
@@ -59,22 +59,22 @@ class Follower:
         self._options = options
         self._offsets_max = min(offsets_max or options.offsets_per_commit_max, options.offsets_per_commit_max)
         self._after = after
-        self._table = Table(options.root)  # one for all rounds: it reads each manifest once
-        self._publish = publisher(self._table, options.iceberg)
+        self._table = Table(options.root)  # one for all rounds: who else loads shows when a commit is refused
+        self._dead = DeadLetters(self._table)
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
 
     def run(self) -> LoadSummary:
         """Load until it is over. Raises what a load raises."""
-        self._publish()  # what an earlier run has committed, but not published
+        self._dead.publish()  # what an earlier run has committed, but not published
         ends = self._ends() if self._interval_seconds is None else None
         while not self._stopping.is_set():
             began = time.monotonic()
             has_loaded = self._round(ends)
             if has_loaded:
                 self._after()
-                self._publish()
+                self._dead.publish()
             elif self._interval_seconds is None:
                 break
             wait = (self._interval_seconds or 0) - (time.monotonic() - began)
@@ -127,4 +127,5 @@ class Follower:
                     offsets_max=self._offsets_max,
                 )
             except ConflictError:
+                self._table.refresh()
                 continue  # somebody else has committed: what is left is less now

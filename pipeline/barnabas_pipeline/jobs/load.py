@@ -1,6 +1,6 @@
 """load: from a topic into the lake, exactly once; `follow` has the loads that go on.
 
-The rule: the lake alone knows what was loaded. A load begins where the last manifest ended, and bad records go to the dead
+The rule: the lake alone knows what was loaded. A load begins where the last commit ended, and bad records go to the dead
 letters in the same commit.
 """
 
@@ -22,9 +22,10 @@ from barnabas_pipeline.errors import (
     NoTopicError,
     UsageError,
 )
+from barnabas_pipeline.lake.dead import DeadLetters
 from barnabas_pipeline.lake.files import TARGET_FILE_BYTES
-from barnabas_pipeline.lake.iceberg import IcebergOptions, publisher
-from barnabas_pipeline.lake.manifest import Manifest, PartitionCommit, TableState
+from barnabas_pipeline.lake.iceberg import Layout, Place
+from barnabas_pipeline.lake.ledger import Entry, PartitionCommit, State
 from barnabas_pipeline.lake.table import ConflictError, Table
 from barnabas_pipeline.lake.task import LoadTask, TaskResult
 from barnabas_pipeline.lake.task import run as run_task
@@ -44,7 +45,7 @@ class LoadOptions:
     """Options of a load: its log, its target, and the size of its portions."""
 
     log: LogOptions
-    root: str
+    root: Place | str  # of the table
     schema: EventSchema
     selection: Selection = field(default_factory=Selection)
     on_data_loss: str = FAIL
@@ -53,7 +54,7 @@ class LoadOptions:
     target_file_bytes: int = TARGET_FILE_BYTES
     past_max_ms: int = PAST_MAX_MS
     value_bytes_max: int = VALUE_BYTES_MAX
-    iceberg: IcebergOptions | None = None  # also as this Iceberg table
+    keep_snapshots: int = 0  # expire older ones with each commit; 0: none
     job_id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
@@ -94,13 +95,13 @@ Progress = Callable[[int, int], None]
 def load(spark: Any, options: LoadOptions, progress: Progress = lambda _done, _all: None) -> LoadSummary:
     """Load what is there now. Raises DataLossError, UsageError, IncompleteError."""
     table = Table(options.root)
-    publish = publisher(table, options.iceberg)
+    dead = DeadLetters(table)
     summary = LoadSummary()
     log = open_log(options.log)
     try:
         identity, bounds = look_up(log, table.state())
         adopt(table, identity, bounds, options)
-        publish()  # what an earlier run has committed, but not published
+        dead.publish()  # what an earlier run has committed, but not published
         ends = {one.partition: one.end for one in resolve(log, _only_end(options.selection), bounds)}
         if not table.exists():
             starts = {one.partition: one.start for one in resolve(log, options.selection, bounds)}
@@ -117,10 +118,10 @@ def load(spark: Any, options: LoadOptions, progress: Progress = lambda _done, _a
             try:
                 summary.add(commit_ranges(spark, table, identity, bounds, ranges, tasks, options))
             except ConflictError:
-                if table.state().version == version:
+                if table.refresh().version == version:
                     raise
                 continue  # somebody else has committed: what is left is less now
-            publish()
+            dead.publish()
             progress(total - sum(map(len, _pending(table.state(), starts, ends, bounds))), total)
     finally:
         log.close()
@@ -162,7 +163,7 @@ def _only_end(selection: Selection) -> Selection:
 
 
 def _pending(
-    state: TableState, starts: dict[int, int], ends: dict[int, int], bounds: dict[int, Bounds]
+    state: State, starts: dict[int, int], ends: dict[int, int], bounds: dict[int, Bounds]
 ) -> list[OffsetRange]:
     ranges = []
     for partition, end in sorted(ends.items()):
@@ -174,7 +175,7 @@ def _pending(
 # --- identity -------------------------------------------------------------------------------------------------------
 
 
-def look_up(log: Log, state: TableState) -> tuple[TopicIdentity, dict[int, Bounds]]:
+def look_up(log: Log, state: State) -> tuple[TopicIdentity, dict[int, Bounds]]:
     """Return the topic and its bounds. Raises NoTopicError, or DataLossError if some of it was loaded already."""
     try:
         return log.identity(), log.bounds()
@@ -194,20 +195,20 @@ def adopt(table: Table, identity: TopicIdentity, bounds: dict[int, Bounds], opti
     if not state.version:
         return
     if state.topic != identity.topic:
-        raise UsageError(f"{table.root} was loaded from topic {state.topic}, not {identity.topic}")
+        raise UsageError(f"{table.place.location} was loaded from topic {state.topic}, not {identity.topic}")
     EventSchema.from_dict(state.schema).check_evolution(options.schema)
     loss = find_loss(state, identity, bounds)
     if loss is None:
         return
     if options.on_data_loss != RECORD or not loss.can_go_on:
         raise loss
-    manifest = new_manifest(table, "restart", identity, options.schema, _job(options))
-    manifest.lost = {str(one.partition): [one.start, one.end] for one in loss.missing}
-    manifest.note = loss.cause
-    table.commit(manifest)
+    entry = new_entry(table, "restart", identity, options.schema, _job(options))
+    entry.lost = {str(one.partition): [one.start, one.end] for one in loss.missing}
+    entry.note = loss.cause
+    table.commit(entry)
 
 
-def find_loss(state: TableState, identity: TopicIdentity, bounds: dict[int, Bounds]) -> DataLossError | None:
+def find_loss(state: State, identity: TopicIdentity, bounds: dict[int, Bounds]) -> DataLossError | None:
     """Return the loss that can never be loaded, if any: the topic is another one, or its log begins or ends elsewhere."""
     known = (state.cluster_id, state.topic_id)
     if known != (identity.cluster_id, identity.topic_id):
@@ -245,18 +246,19 @@ def find_loss(state: TableState, identity: TopicIdentity, bounds: dict[int, Boun
     return loss
 
 
-def new_manifest(
+def new_entry(
     table: Table, kind: str, identity: TopicIdentity, schema: EventSchema, job: dict[str, Any]
-) -> Manifest:
-    """Begin the manifest that follows the table's state."""
+) -> Entry:
+    """Begin the entry that follows the table's state."""
     state = table.state()
-    return Manifest(
+    return Entry(
         version=state.version + 1,
         kind=kind,
         cluster_id=identity.cluster_id,
         topic=identity.topic,
         topic_id=identity.topic_id,
         previous=state.digest,
+        previous_path=state.path,
         job={**job, "attempt": os.environ.get("BARNABAS_ATTEMPT", "1")},
         schema=schema.to_dict(),
     )
@@ -276,11 +278,13 @@ def commit_ranges(
 ) -> list[TaskResult]:
     """Load ranges in one commit. Raises ConflictError if somebody else has loaded meanwhile."""
     faults.point("load.after_plan")
-    manifest = new_manifest(table, "load", identity, options.schema, _job(options))
-    results = run_tasks(spark, [_task(options, table, identity, one) for one in tasks])
+    entry = new_entry(table, "load", identity, options.schema, _job(options))
+    table.prepare(options.schema)
+    layout = table.layout
+    results = run_tasks(spark, [_task(options, layout, identity, one) for one in tasks])
     faults.point("load.after_tasks")
-    fill(manifest, ranges, results, bounds, known=table.state().ends)
-    table.commit(manifest)
+    fill(entry, ranges, results, bounds, known=table.state().ends)
+    table.commit(entry, keep_snapshots=options.keep_snapshots)
     return results
 
 
@@ -288,9 +292,9 @@ def _job(options: LoadOptions) -> dict[str, Any]:
     return {"name": "load", "id": options.job_id, "decoder": options.decoder.limits()}
 
 
-def _task(options: LoadOptions, table: Table, identity: TopicIdentity, wanted: OffsetRange) -> LoadTask:
+def _task(options: LoadOptions, layout: Layout, identity: TopicIdentity, wanted: OffsetRange) -> LoadTask:
     return LoadTask(
-        options.log, options.decoder, str(table.root), identity.topic_id, wanted, options.target_file_bytes
+        options.log, options.decoder, layout, identity.topic_id, wanted, options.target_file_bytes
     )
 
 
@@ -336,14 +340,14 @@ def _parse_missing(text: str) -> list[MissingOffsets]:
 
 
 def fill(
-    manifest: Manifest,
+    entry: Entry,
     ranges: list[OffsetRange],
     results: list[TaskResult],
     bounds: dict[int, Bounds],
     *,
     known: Collection[int] = (),
 ) -> None:
-    """Put what the tasks did into the manifest, and check that it covers the ranges exactly.
+    """Put what the tasks did into the entry, and check that it covers the ranges exactly.
 
     An empty range is left out, but for a partition that is not `known` yet: the table says where it begins.
     """
@@ -361,7 +365,7 @@ def fill(
             name: sum(getattr(one, name) for one in mine)
             for name in ("loaded", "dead", "control", "aborted", "compacted")
         }
-        manifest.partitions[str(wanted.partition)] = PartitionCommit(
+        entry.partitions[str(wanted.partition)] = PartitionCommit(
             start=wanted.start,
             end=wanted.end,
             leader_epoch=bound.leader_epoch,
@@ -369,5 +373,5 @@ def fill(
             log_digest=digest.encode(digest.add(*(one.digest for one in mine))),
             **counts,
         )
-    manifest.add = [file for one in results for file in one.files]
-    manifest.dead_add = [file for one in results for file in one.dead_files]
+    entry.add = [file for one in results for file in one.files]
+    entry.dead_add = [file for one in results for file in one.dead_files]

@@ -46,7 +46,7 @@ class Rank:
                     )
                 )
         if "votes" in tables:
-            last = sf.max(sf.struct("ts", "_partition", "_offset", "vote"))
+            last = sf.max(sf.struct("ts", "_topic_partition", "_offset", "vote"))
             votes = tables["votes"].groupBy("item", "member").agg(last.alias("vote"))
             zero = sf.lit(0).cast("bigint")
             parts.append(votes.select("item", zero.alias("window_start"), zero.alias("views"), zero.alias("clicks"),
@@ -99,7 +99,7 @@ class Rank:
 def _no_vote() -> Any:
     from pyspark.sql import functions as sf
 
-    return sf.lit(None).cast("struct<ts: bigint, _partition: int, _offset: bigint, vote: bigint>")
+    return sf.lit(None).cast("struct<ts: bigint, _topic_partition: int, _offset: bigint, vote: bigint>")
 
 
 def wilson(successes: Any, trials: Any) -> Any:

@@ -6,8 +6,8 @@ The rule: in one commit, a record stops being a dead letter and becomes a row; i
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from barnabas_pipeline.decode import Decoder
-from barnabas_pipeline.jobs.load import LoadOptions, new_manifest
-from barnabas_pipeline.lake.files import HourWriter, read_dead, write_dead
-from barnabas_pipeline.lake.iceberg import publisher
+from barnabas_pipeline.jobs.load import LoadOptions, new_entry
+from barnabas_pipeline.lake.dead import DeadLetters
+from barnabas_pipeline.lake.files import TableWriter, read_dead, write_dead
+from barnabas_pipeline.lake.iceberg import explained
+from barnabas_pipeline.lake.ledger import DataFile, Entry
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.lake.task import to_table
 from barnabas_pipeline.log.columns import Columns
@@ -47,35 +49,51 @@ def redrive(
     EventSchema.from_dict(state.schema).check_evolution(options.schema)
     identity = TopicIdentity(state.cluster_id, state.topic, state.topic_id)
     job = {"name": "redrive", "id": uuid.uuid4().hex, "decoder": options.decoder.limits()}
-    manifest = new_manifest(table, "redrive", identity, options.schema, job)
+    entry = new_entry(table, "redrive", identity, options.schema, job)
     summary = RedriveSummary()
-    for file in sorted(state.dead.values(), key=lambda file: file.path):
-        if file.topic_id != state.topic_id:
-            continue
-        letters = read_dead(table.path(file.path))
-        chosen = _choose(letters, reasons, since_ms)
-        summary.tried += int(chosen.sum())
-        good, rows = _decode(letters, chosen, options.decoder, state.topic_id, file.partition)
-        if not good.any():
-            continue
-        writer = HourWriter(Path(options.root), options.schema, state.topic_id, file.partition)
-        writer.write(rows)
-        manifest.add += writer.close()
-        offsets = letters["offset"].to_numpy()[good].tolist()
-        manifest.redriven.setdefault(str(file.partition), []).extend(offsets)
-        manifest.dead_remove.append(file.path)
-        left = letters.filter(pa.array(~good))
-        if left.num_rows:
-            manifest.dead_add.append(write_dead(table.root, left, file.topic_id, file.partition))
-        summary.resolved += len(offsets)
+    dead = [one for one in table.files().dead.values() if one.topic_id == state.topic_id]
+    if dead:
+        table.prepare(options.schema)
+    with explained():
+        for file in sorted(dead, key=lambda file: file.path):
+            _redrive(
+                table, file, entry, options, summary, lambda letters: _choose(letters, reasons, since_ms)
+            )
     summary.still_dead = summary.tried - summary.resolved
-    if manifest.add:
-        table.commit(manifest)
-    publisher(table, options.iceberg)()
-    for file in table.state().dead.values():
+    if entry.add:
+        table.commit(entry)
+    DeadLetters(table).publish()
+    for file in table.files().dead.values():
         for reason, count in file.reasons.items():
             summary.reasons[reason] = summary.reasons.get(reason, 0) + count
     return summary
+
+
+def _redrive(
+    table: Table,
+    file: DataFile,
+    entry: Entry,
+    options: LoadOptions,
+    summary: RedriveSummary,
+    choose: Callable[[Any], Any],
+) -> None:
+    """Decode the chosen letters of a file, and note in the entry what becomes of them."""
+    letters = read_dead(table.io, file.path)
+    chosen = choose(letters)
+    summary.tried += int(chosen.sum())
+    good, rows = _decode(letters, chosen, options.decoder, file.topic_id, file.partition)
+    if not good.any():
+        return
+    writer = TableWriter(table.layout, options.schema, file.topic_id, file.partition)
+    writer.write(rows)
+    entry.add += writer.close()
+    offsets = letters["offset"].to_numpy()[good].tolist()
+    entry.redriven.setdefault(str(file.partition), []).extend(offsets)
+    entry.dead_remove.append(file.path)
+    left = letters.filter(pa.array(~good))
+    if left.num_rows:
+        entry.dead_add.append(write_dead(table.layout, left, file.topic_id, file.partition))
+    summary.resolved += len(offsets)
 
 
 def _choose(letters: Any, reasons: set[str] | None, since_ms: int | None) -> Any:

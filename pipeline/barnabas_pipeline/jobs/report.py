@@ -14,7 +14,8 @@ from typing import Any
 from barnabas_pipeline.errors import IncompleteError, UsageError
 from barnabas_pipeline.jobs.derived import write_table
 from barnabas_pipeline.lake import frames
-from barnabas_pipeline.lake.files import hour_number
+from barnabas_pipeline.lake.iceberg import Lake, lake_of
+from barnabas_pipeline.lake.ledger import HOUR_MS, hour_name, hour_number
 from barnabas_pipeline.lake.table import Table
 
 TOP = 20
@@ -35,7 +36,7 @@ class ReportSummary:
 def report(
     spark: Any,
     *,
-    lake: str,
+    lake: Lake | str,
     out: str,
     day: str,
     prefix: str = "",
@@ -49,18 +50,17 @@ def report(
         raise UsageError(f"{day!r} is no day, like 2026-11-20") from None
     summary = ReportSummary(day)
     tables: dict[str, Any] = {}
-    wanted: set[str] = set()
+    wanted: set[int] = set()
     for kind in kinds:
-        table = Table(f"{lake}/{prefix}{kind}")
+        table = Table(lake_of(lake).place(f"{prefix}{kind}"))
         state = table.state()
         if not state.version:
             continue
-        hours = [name for name in state.hours if first <= hour_number(name) < first + 24]
-        summary.unsealed += [f"{kind} {name}" for name in hours if name not in state.sealed]
+        hours = sorted(hour for hour in state.hours if first <= hour < first + 24)
+        summary.unsealed += [f"{kind} {hour_name(hour)}" for hour in hours if hour not in state.sealed]
         summary.versions[kind] = state.version
         wanted |= set(hours)
-        files = [file for file in state.files.values() if file.hour in hours]
-        tables[kind] = frames.read_files(spark, table, state, files)
+        tables[kind] = frames.events(spark, table, span_ms=(first * HOUR_MS, (first + 24) * HOUR_MS))
     if not wanted:
         raise UsageError(f"the lake has nothing of {day}")
     if summary.unsealed and not partial:

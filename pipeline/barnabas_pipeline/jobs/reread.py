@@ -1,6 +1,6 @@
 """Reading the log again exactly as it was loaded: by the schema of each load, redrive and backfill.
 
-The rule: which decoder a record was judged by follows from the manifests alone.
+The rule: which decoder a record was judged by follows from the ledger alone.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ import pyarrow as pa
 
 from barnabas_pipeline.decode import BadRecord, Decoder
 from barnabas_pipeline.lake import frames
-from barnabas_pipeline.lake.files import HOUR_MS, hour_number, lake_schema
-from barnabas_pipeline.lake.manifest import Manifest, TableState
-from barnabas_pipeline.lake.table import Table
+from barnabas_pipeline.lake.columns import PARTITION, event_hours, lake_schema
+from barnabas_pipeline.lake.ledger import Entry, State, hour_number
 from barnabas_pipeline.lake.task import to_table
 from barnabas_pipeline.log.columns import Columns, select
 from barnabas_pipeline.log.model import Log, LogOptions, OffsetRange
@@ -47,41 +46,38 @@ class Rereading:
 
 
 def plan_rereading(
-    table: Table, state: TableState, log: Log, ranges: list[OffsetRange]
+    entries: list[Entry], state: State, log: Log, ranges: list[OffsetRange]
 ) -> Iterator[Rereading]:
     """All that was loaded of the present incarnation within `ranges`, which the log must have, in pieces."""
-    manifests = [manifest for manifest, _ in table.manifests()]
-    manifests = [
-        one for one in manifests if (one.cluster_id, one.topic_id) == (state.cluster_id, state.topic_id)
-    ]
-    changes = [one for one in manifests if one.kind in ("redrive", "backfill")]
-    for manifest in manifests:
-        for key, commit in manifest.partitions.items():
+    entries = [one for one in entries if (one.cluster_id, one.topic_id) == (state.cluster_id, state.topic_id)]
+    changes = [one for one in entries if one.kind in ("redrive", "backfill")]
+    for entry in entries:
+        for key, commit in entry.partitions.items():
             parts = [
                 OffsetRange(one.partition, max(commit.start, one.start), min(commit.end, one.end))
                 for one in ranges
                 if one.partition == int(key) and one.start < commit.end and commit.start < one.end
             ]
             for piece in split(log, parts):
-                overrides = [_override(one, piece) for one in changes if one.version > manifest.version]
-                yield Rereading(piece, decoder_of(manifest), tuple(one for one in overrides if one))
+                overrides = [_override(one, piece) for one in changes if one.version > entry.version]
+                yield Rereading(piece, decoder_of(entry), tuple(one for one in overrides if one))
 
 
-def decoder_of(manifest: Manifest) -> Decoder:
+def decoder_of(entry: Entry) -> Decoder:
     """The decoder that a load, redrive or backfill used."""
-    return Decoder(EventSchema.from_dict(manifest.schema), **manifest.job.get("decoder", {}))
+    return Decoder(EventSchema.from_dict(entry.schema), **entry.job.get("decoder", {}))
 
 
-def _override(manifest: Manifest, piece: OffsetRange) -> Override | None:
-    if manifest.kind == "backfill":
-        hours = tuple(hour_number(name) for name in manifest.job["hours"])
-        return Override(decoder_of(manifest), hours=hours)
-    offsets = manifest.redriven.get(str(piece.partition), ())
+def _override(entry: Entry, piece: OffsetRange) -> Override | None:
+    if entry.kind == "backfill":
+        hours = tuple(hour_number(name) for name in entry.job["hours"])
+        return Override(decoder_of(entry), hours=hours)
+    offsets = entry.redriven.get(str(piece.partition), ())
     mine = tuple(offset for offset in offsets if piece.start <= offset < piece.end)
-    return Override(decoder_of(manifest), offsets=mine) if mine else None
+    return Override(decoder_of(entry), offsets=mine) if mine else None
 
 
-def reread_frame(spark: Any, readings: list[Rereading], state: TableState, log_options: LogOptions) -> Any:
+def reread_frame(spark: Any, readings: list[Rereading], state: State, log_options: LogOptions) -> Any:
     """All rows that the log has of the readings, one task each; `_bad` is set for those that must be dead letters."""
     schema = EventSchema.from_dict(state.schema)
     arrow = lake_schema(schema).append(pa.field("_bad", BAD_TYPE))
@@ -145,7 +141,7 @@ def _event_hours(columns: Columns, decoder: Decoder, topic_id: str, partition: i
     table, _ = to_table(columns, decoder, topic_id, partition)
     hours = np.full(len(columns), -1, np.int64)
     at = np.searchsorted(columns.offset, table["_offset"].to_numpy())
-    hours[at] = table[decoder.schema.event_time].to_numpy() // HOUR_MS
+    hours[at] = event_hours(table[decoder.schema.event_time])
     return hours
 
 
@@ -167,7 +163,7 @@ def _refused_rows(arrow: Any, partition: int, columns: Columns, refused: list[Ba
 
 
 def _bad_rows(arrow: Any, partition: int, offsets: list[int], bad: list[dict[str, Any]]) -> Any:
-    given = {"_partition": [partition] * len(offsets), "_offset": offsets, "_bad": bad}
+    given = {PARTITION: [partition] * len(offsets), "_offset": offsets, "_bad": bad}
     arrays = [
         pa.array(given[one.name], one.type) if one.name in given else pa.nulls(len(offsets), one.type)
         for one in arrow

@@ -6,22 +6,21 @@ hours by the clock, since the log then ends before the time in question.
 
 from __future__ import annotations
 
-from barnabas_pipeline.lake.files import HOUR_MS, hour_name, hour_number
-from barnabas_pipeline.lake.manifest import TableState
+from barnabas_pipeline.lake.ledger import HOUR_MS, State, hour_name
 from barnabas_pipeline.log.model import Bounds, Log
 
 IDLE_HOURS_MAX = 7 * 24  # of hours without any rows, how many one audit closes after the last that has some
 
 
 def sealable_hours(
-    log: Log, bounds: dict[int, Bounds], state: TableState, *, now_ms: int, lateness_ms: int
+    log: Log, bounds: dict[int, Bounds], state: State, *, now_ms: int, lateness_ms: int
 ) -> list[str]:
     """Hours that are complete and not sealed: from the first that has rows, hours without any in between included.
 
     An hour is complete if every partition was loaded up to the first record with a timestamp of its end plus
     `lateness_ms`; if there is no such record, if everything was loaded and the clock has passed that time.
     """
-    hours = [hour_number(name) for name in state.hours]
+    hours = state.hours
     if not hours:
         return []
     sealed = []
@@ -30,16 +29,15 @@ def sealable_hours(
     if everything:
         last = max(last, min(last + IDLE_HOURS_MAX, (now_ms - lateness_ms) // HOUR_MS - 1))
     for hour in range(min(hours), last + 1):
-        name = hour_name(hour)
-        if name in state.sealed:
+        if hour in state.sealed:
             continue
         if not _is_complete(log, bounds, state, (hour + 1) * HOUR_MS + lateness_ms, now_ms):
             break
-        sealed.append(name)
+        sealed.append(hour_name(hour))
     return sealed
 
 
-def _is_complete(log: Log, bounds: dict[int, Bounds], state: TableState, time_ms: int, now_ms: int) -> bool:
+def _is_complete(log: Log, bounds: dict[int, Bounds], state: State, time_ms: int, now_ms: int) -> bool:
     for partition, bound in bounds.items():
         loaded = state.ends.get(partition, -1)
         offset = log.offset_for_time(partition, time_ms)

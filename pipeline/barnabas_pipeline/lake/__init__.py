@@ -1,4 +1,4 @@
-"""The lake: tables of Parquet files, and a log of manifests that says which of them count.
+"""The lake: Iceberg tables, and beside each a ledger that says which offsets of the log its commits cover.
 
-The rule: what no manifest names does not exist. A manifest is put if absent, once, and never changed.
+The rule: what the catalog's commit does not name does not exist.
 """

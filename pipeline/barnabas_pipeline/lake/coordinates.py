@@ -1,62 +1,137 @@
 """Offsets that the files of a table really have: read from their coordinate columns, and from nothing else in them.
 
-The rule: a manifest says which files to look into, never what is in them.
+The rule: snapshot and ledger say which files to look into, never what is in them. A file as a load wrote it is vouched for
+by its SHA-256; one that another engine has written, or deleted rows of, by nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from barnabas_pipeline.lake.files import sha256_of
-from barnabas_pipeline.lake.manifest import DataFile
+from barnabas_pipeline.lake import scan
+from barnabas_pipeline.lake.columns import COORDINATES, EARLIER_PARTITION, PARTITION
+from barnabas_pipeline.lake.iceberg import Layout
+from barnabas_pipeline.lake.ledger import DataFile
+from barnabas_pipeline.lake.scan import Piece
+from barnabas_pipeline.lake.store import sha256_of
 from barnabas_pipeline.log.model import OffsetRange
 
-UNREADABLE = (OSError, pa.ArrowException, KeyError)
+UNREADABLE = (OSError, pa.ArrowException, KeyError, ValueError)
+IDENTITY = pa.schema([one for one in COORDINATES if one.name in ("_topic_id", PARTITION, "_offset")])
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A file that counts: what the ledger says of it, and, unless it has dead letters, what the snapshot does."""
+
+    entry: DataFile | None  # None: another engine has written it
+    piece: Piece | None = None
+
+    @property
+    def path(self) -> str:
+        """Its URI."""
+        return (
+            self.piece.path if self.piece is not None else self.entry.path if self.entry is not None else ""
+        )
+
+    @property
+    def is_ours(self) -> bool:
+        """Say whether it is as we have written it, and nobody has deleted rows of it."""
+        return self.entry is not None and (self.piece is None or not self.piece.deletes)
+
+    def may_have(self, partition: int, start: int, end: int) -> bool:
+        """Say whether rows of offsets [start, end) may be in it."""
+        found = self.entry if self.entry is not None else self.piece
+        return found is not None and found.may_have(partition, start, end)
+
+    def may_be_of(self, topic_id: str) -> bool:
+        """Say whether rows of an incarnation may be in it."""
+        said = (
+            self.entry.topic_id
+            if self.entry is not None
+            else self.piece.bounds.topic_id
+            if self.piece
+            else ""
+        )
+        return said in (topic_id, "")
 
 
 class FileCheck(NamedTuple):
-    """Result of a check of a file: the problem, "" if none, and the number of rows, -1 if it cannot be read."""
+    """Result of a check of a file: the problem, "" if none; its rows of the incarnation, -1 if it cannot be read."""
 
     path: str
     problem: str
     rows: int
+    is_ours: bool
 
 
-def check_file(path: str, entry: DataFile) -> FileCheck:
-    """Compare a file with what its manifest says of it: size, SHA-256, number of rows."""
+def check_file(layout: Layout, seen: Seen, topic_id: str) -> FileCheck:
+    """Compare a file with what the ledger and the snapshot say of it: size, SHA-256, number of rows."""
+    path, entry, piece = seen.path, seen.entry, seen.piece
+    _, io = layout.open()
     try:
-        rows = pq.read_metadata(path).num_rows
-        with open(path, "rb") as file:
-            same = file.seek(0, 2) == entry.size and sha256_of(path) == entry.sha256
+        if entry is None or not seen.is_ours:
+            assert piece is not None
+            count = sum(int((one["_topic_id"].to_numpy(zero_copy_only=False) == topic_id).sum())
+                        for one in scan.rows(layout, [piece], IDENTITY))  # fmt: skip
+            return FileCheck(path, "", count, False)
+        with io.new_input(path).open() as stream:
+            rows = pq.read_metadata(stream).num_rows
+        same = sha256_of(io, path) == (entry.size, entry.sha256)
     except FileNotFoundError:
-        return FileCheck(entry.path, f"{entry.path} is missing: {entry.rows} rows", -1)
+        said = entry.rows if entry is not None else piece.rows if piece is not None else 0
+        return FileCheck(path, f"{path} is missing: {said} rows", -1, seen.is_ours)
     except UNREADABLE:
-        return FileCheck(entry.path, f"{entry.path} is not as it was written, and no Parquet", -1)
+        return FileCheck(path, f"{path} is not as it was written, and no Parquet", -1, seen.is_ours)
+    problem = ""
     if not same:
-        return FileCheck(entry.path, f"{entry.path} is not as it was written", rows)
-    if rows != entry.rows:
-        return FileCheck(entry.path, f"{entry.path} has {rows} rows, its manifest says {entry.rows}", rows)
-    return FileCheck(entry.path, "", rows)
+        problem = f"{path} is not as it was written"
+    elif rows != entry.rows:
+        problem = f"{path} has {rows} rows, the ledger says {entry.rows}"
+    elif piece is not None and rows != piece.rows:
+        problem = f"{path} has {rows} rows, the snapshot says {piece.rows}"
+    return FileCheck(path, problem, rows, True)
 
 
-def row_offsets(paths: Iterable[str], wanted: OffsetRange) -> Any:
+def row_offsets(layout: Layout, files: Iterable[Seen], wanted: OffsetRange, topic_id: str) -> Any:
     """The offsets of the rows within a range, rising, each as often as it is there. Unreadable files have none."""
-    return _sorted([_read(path, wanted, "_partition", "_offset")[0] for path in paths])
+    found = []
+    for one in files:
+        if one.is_ours:
+            found.append(_read(layout, one.path, wanted, PARTITION, "_offset")[0])
+        elif one.piece is not None:
+            found.append(_scanned(layout, one.piece, wanted, topic_id))
+    return _sorted(found)
 
 
-def dead_offsets(paths: Iterable[str], wanted: OffsetRange) -> tuple[int, Any]:
+def dead_offsets(layout: Layout, files: Iterable[Seen], wanted: OffsetRange) -> tuple[int, Any]:
     """(how many dead letters begin within a range, the offsets that they stand for, rising)."""
     letters, parts = 0, []
-    for path in paths:
-        low, high = _read(path, wanted, "partition", "offset", "end_offset")
+    for one in files:
+        low, high = _read(layout, one.path, wanted, "partition", "offset", "end_offset")
         letters += len(low)
         parts += [np.arange(*span) for span in zip(low, high, strict=True)]
     return letters, _sorted(parts)
+
+
+def _scanned(layout: Layout, piece: Piece, wanted: OffsetRange, topic_id: str) -> Any:
+    """Offsets of a file of another engine, which may have rows of several incarnations."""
+    found = [np.empty(0, np.int64)]
+    try:
+        for rows in scan.rows(layout, [piece], IDENTITY):
+            offsets = rows["_offset"].to_numpy()
+            keep = (rows[PARTITION].to_numpy() == wanted.partition) & (offsets >= wanted.start)
+            keep &= (offsets < wanted.end) & (rows["_topic_id"].to_numpy(zero_copy_only=False) == topic_id)
+            found.append(offsets[keep])
+    except UNREADABLE:
+        return found[0]
+    return np.concatenate(found)
 
 
 def _sorted(parts: list[Any]) -> Any:
@@ -65,15 +140,19 @@ def _sorted(parts: list[Any]) -> Any:
     return found
 
 
-def _read(path: str, wanted: OffsetRange, partition: str, *names: str) -> list[Any]:
+def _read(layout: Layout, path: str, wanted: OffsetRange, partition: str, *names: str) -> list[Any]:
     """Columns of the rows of one partition whose offset, the first of `names`, is within the range."""
     nothing = [np.empty(0, np.int64)] * len(names)
+    _, io = layout.open()
     try:
-        file = pq.ParquetFile(path)
-        groups, is_sure = _choose(file.metadata, wanted, partition, names[0])
-        if not groups:
-            return nothing
-        rows = file.read_row_groups(groups, columns=[*names] if is_sure else [*names, partition])
+        with io.new_input(path).open() as stream:
+            file = pq.ParquetFile(stream)
+            if partition not in file.schema_arrow.names:
+                partition = EARLIER_PARTITION
+            groups, is_sure = _choose(file.metadata, wanted, partition, names[0])
+            if not groups:
+                return nothing
+            rows = file.read_row_groups(groups, columns=[*names] if is_sure else [*names, partition])
         arrays = [rows[name].to_numpy() for name in names]
         keep = (arrays[0] >= wanted.start) & (arrays[0] < wanted.end)
         if not is_sure:

@@ -1,146 +1,78 @@
-"""Writing a task's rows: one Parquet file per event hour and size, with digest, under a name that nobody else uses.
+"""Writing a task's rows: one Parquet file per partition of the table and size, under a name that nobody else uses.
 
-The rule: a file gets its final name only when it is whole and on the disk. Names hold no meaning; manifests do.
+The rule: what is written counts for nothing until a commit names it.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
 import uuid
-from collections.abc import Iterator
-from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import (
+    _determine_partitions,
+    _pyarrow_to_schema_without_ids,
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+)
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.table.locations import load_location_provider
 
-from barnabas.system.files import sync
 from barnabas_pipeline import faults
-from barnabas_pipeline.lake.manifest import DataFile
-from barnabas_pipeline.lake.table import DATA, DEAD, sync_directory
-from barnabas_pipeline.log.columns import HEADERS_TYPE, TIMESTAMP_TYPE
+from barnabas_pipeline.lake.columns import DEAD_SCHEMA, event_hours, event_ms, lake_schema, span_of
+from barnabas_pipeline.lake.iceberg import Layout, numbered
+from barnabas_pipeline.lake.ledger import DataFile
+from barnabas_pipeline.lake.store import Digesting
 from barnabas_pipeline.schema import EventSchema
 
-EPOCH = datetime(1970, 1, 1)
-HOUR_MS = 3_600_000
 OPEN_FILES_MAX = 64
 TARGET_FILE_BYTES = 128 << 20
 COMPRESSION = "zstd"
-
-COORDINATES = [
-    pa.field("_extra", pa.string()),
-    pa.field("_topic_id", pa.string()),
-    pa.field("_partition", pa.int32()),
-    pa.field("_offset", pa.int64()),
-    pa.field("_timestamp", TIMESTAMP_TYPE),
-    pa.field("_leader_epoch", pa.int32()),
-    pa.field("_key", pa.binary()),
-    pa.field("_headers", HEADERS_TYPE),
-]
-DEAD_SCHEMA = pa.schema(
-    [
-        pa.field("topic_id", pa.string()),
-        pa.field("partition", pa.int32()),
-        pa.field("offset", pa.int64()),
-        pa.field("end_offset", pa.int64()),  # offset + 1, or more for a span of damaged bytes
-        pa.field("timestamp", TIMESTAMP_TYPE),  # null for what is no time of the years 1 to 9999
-        pa.field("leader_epoch", pa.int32()),
-        pa.field("key", pa.binary()),
-        pa.field("value", pa.binary()),
-        pa.field("headers", HEADERS_TYPE),
-        pa.field("reason", pa.string()),
-        pa.field("detail", pa.string()),
-        pa.field("decoder_version", pa.int32()),
-        pa.field("schema_name", pa.string()),
-        pa.field("timestamp_ms", pa.int64()),  # as it came; null for a span, and in files of earlier versions
-    ]
-)
-
-
-def lake_schema(schema: EventSchema) -> Any:
-    """The columns of a table for events of a schema."""
-    return pa.schema([*schema.arrow, *COORDINATES])
-
-
-def numbered(schema: Any) -> Any:
-    """The columns of a table with the field ids that they have in Parquet files, the same for ever.
-
-    First the coordinates with what is nested in them, then the fields of the event, to which others may be added.
-    """
-    ids = {field.name: n for n, field in enumerate(COORDINATES, 1)}
-    n = len(ids)
-    element, key, value = (str(n + m).encode() for m in (1, 2, 3))
-    fields = [field.name for field in schema if field.name not in ids]
-    ids |= {name: n + 4 + m for m, name in enumerate(fields)}
-    entry = HEADERS_TYPE.value_type
-    struct = pa.struct([_with_id(entry.field(0), key), _with_id(entry.field(1), value)])
-    headers = pa.list_(_with_id(HEADERS_TYPE.value_field.with_type(struct), element))
-    typed = (field.with_type(headers) if field.name == "_headers" else field for field in schema)
-    return pa.schema([_with_id(field, str(ids[field.name]).encode()) for field in typed])
-
-
-def _with_id(field: Any, number: bytes) -> Any:
-    return field.with_metadata({b"PARQUET:field_id": number})
-
-
-def hour_name(hour: int) -> str:
-    """Hours since 1970, in the years 1 to 9999, as `2023-11-14T22`."""
-    return (EPOCH + timedelta(hours=hour)).isoformat()[: len("2023-11-14T22")]
-
-
-def hour_number(name: str) -> int:
-    """The reverse of `hour_name`. Raises ValueError."""
-    return (datetime.fromisoformat(f"{name}:00") - EPOCH) // timedelta(hours=1)
+DEAD = "dead"
 
 
 class OpenFile:
-    """A Parquet file that is being written under a hidden name."""
+    """A Parquet file that is being written."""
 
-    def __init__(self, root: Path, relative_dir: str, schema: Any) -> None:
-        name = f"{uuid.uuid4().hex}.parquet"
-        self.relative = f"{relative_dir}/{name}"
-        self.directory = root / relative_dir
-        self.directory.mkdir(parents=True, exist_ok=True)
-        self.hidden = self.directory / f".{name}"
-        self.target = self.directory / name
-        self.writer = pq.ParquetWriter(self.hidden, schema, compression=COMPRESSION)
+    def __init__(self, io: Any, location: str, schema: Any) -> None:
+        self._sink = Digesting(io, location)
+        self._schema = schema
+        self._footer: list[Any] = []
+        self._writer = pq.ParquetWriter(
+            self._sink, schema, compression=COMPRESSION, metadata_collector=self._footer
+        )
+        self.location = location
         self.rows = 0
         self.bytes = 0
 
     def write(self, table: Any) -> None:
         """Append rows."""
-        self.writer.write_table(table)
+        self._writer.write_table(table)
         self.rows += table.num_rows
         self.bytes += table.nbytes
 
-    def finish(self) -> tuple[int, str]:
-        """Close it, force it to the disk, give it its name. Returns (size, SHA-256)."""
-        self.writer.close()
-        faults.point("task.before_fsync")
-        sha256 = hashlib.sha256()
-        with open(self.hidden, "rb+") as file:
-            while chunk := file.read(1 << 20):
-                sha256.update(chunk)
-            sync(file.fileno())
-        os.rename(self.hidden, self.target)
-        sync_directory(self.directory)
-        return self.target.stat().st_size, sha256.hexdigest()
+    def finish(self) -> tuple[int, str, Any]:
+        """Make it whole. Returns (size, SHA-256, the footer)."""
+        self._writer.close()
+        faults.point("task.before_whole")
+        self._sink.close()
+        return self._sink.size, self._sink.sha256, self._footer[0]
 
 
-class HourWriter:
-    """Puts rows into the file of their event hour.
+class TableWriter:
+    """Puts rows into the files of their partition of the table.
 
     A file that has grown to `target_bytes` is followed by another, and so is the one that has waited longest where more
-    than OPEN_FILES_MAX hours are open.
+    than OPEN_FILES_MAX partitions are open.
     """
 
     def __init__(
         self,
-        root: Path,
+        layout: Layout,
         schema: EventSchema,
         topic_id: str,
         partition: int,
@@ -148,68 +80,113 @@ class HourWriter:
         target_bytes: int = TARGET_FILE_BYTES,
     ) -> None:
         self.done: list[DataFile] = []
-        self._root = root
+        self._metadata, self._io = layout.open()
+        self._locations = load_location_provider(self._metadata.location, self._metadata.properties)
         self._event_time = schema.event_time
-        self._schema = numbered(lake_schema(schema))
+        self._schema = numbered(lake_schema(schema), self._metadata.schema())
         self._topic_id = topic_id
         self._partition = partition
         self._target_bytes = target_bytes
-        self._open: dict[int, tuple[OpenFile, DataFile]] = {}
+        self._open: dict[tuple[Any, ...], tuple[OpenFile, DataFile]] = {}
 
     def write(self, table: Any) -> None:
         """Write rows of the lake's schema, in the order they have."""
-        for hour, part in split_by_hour(table, self._event_time):
-            if hour not in self._open:
-                if len(self._open) == OPEN_FILES_MAX:
-                    self._finish(next(iter(self._open)))
-                name = hour_name(hour)
-                entry = DataFile("", 0, 0, "", self._topic_id, self._partition, name)
-                self._open[hour] = (OpenFile(self._root, f"{DATA}/event_hour={name}", self._schema), entry)
-            file, entry = self._open[hour] = self._open.pop(hour)
-            file.write(part)
-            note_bounds(entry, part, self._event_time)
-            if file.bytes >= self._target_bytes:
-                self._finish(hour)
+        table = table.cast(self._schema)
+        spec = self._metadata.spec()
+        if spec.is_unpartitioned():
+            self._write(None, table)
+            return
+        for part in _determine_partitions(spec, self._metadata.schema(), table):
+            self._write(part.partition_key, part.arrow_table_partition)
 
     def close(self) -> list[DataFile]:
         """Finish all files and describe them."""
-        for hour in list(self._open):
-            self._finish(hour)
+        for key in list(self._open):
+            self._finish(key)
         return self.done
 
-    def _finish(self, hour: int) -> None:
-        file, entry = self._open.pop(hour)
-        entry.path, entry.rows = file.relative, file.rows
-        entry.size, entry.sha256 = file.finish()
+    def _write(self, partition: Any, part: Any) -> None:
+        key = (
+            ()
+            if partition is None
+            else tuple(partition.partition[n] for n in range(len(partition.partition)))
+        )
+        if key not in self._open:
+            if len(self._open) == OPEN_FILES_MAX:
+                self._finish(next(iter(self._open)))
+            location = self._locations.new_data_location(f"{uuid.uuid4().hex}.parquet", partition)
+            entry = DataFile(location, 0, 0, "", self._topic_id, self._partition)
+            self._open[key] = (OpenFile(self._io, location, self._schema), entry)
+        file, entry = self._open[key] = self._open.pop(key)
+        file.write(part)
+        _note(entry, part, self._event_time)
+        if file.bytes >= self._target_bytes:
+            self._finish(key)
+
+    def _finish(self, key: tuple[Any, ...]) -> None:
+        file, entry = self._open.pop(key)
+        entry.rows = file.rows
+        entry.size, entry.sha256, footer = file.finish()
+        entry.iceberg = {
+            "partition": key,
+            "spec_id": self._metadata.default_spec_id,
+            **statistics(self._metadata.schema(), self._metadata.properties, footer).to_serialized_dict(),
+        }
         self.done.append(entry)
 
 
-def split_by_hour(table: Any, event_time: str) -> Iterator[tuple[int, Any]]:
-    """Yield (hour, its rows), hours rising, rows in their order."""
-    hours = table[event_time].to_numpy() // HOUR_MS
-    for hour in np.unique(hours).tolist():
-        mask = hours == hour
-        yield hour, table if mask.all() else table.filter(pa.array(mask))
+def statistics(schema: Schema, properties: dict[str, str], footer: Any) -> Any:
+    """Return what a snapshot says of the columns of a file."""
+    return data_file_statistics_from_parquet_metadata(
+        footer, compute_statistics_plan(schema, properties), parquet_path_to_id_mapping(schema)
+    )
 
 
-def note_bounds(entry: DataFile, part: Any, event_time: str) -> None:
-    """Widen a file's bounds of offset and event time; offsets are never negative, so -1 says that there are none yet."""
+def _note(entry: DataFile, part: Any, event_time: str) -> None:
+    """Widen a file's bounds; offsets are never negative, so -1 says that there are none yet."""
     is_first = entry.offset_min < 0
-    for column, low, high in (
-        ("_offset", "offset_min", "offset_max"),
-        (event_time, "event_time_min", "event_time_max"),
+    times = event_ms(part[event_time])
+    for (least, most), low, high in (
+        (span_of(part["_offset"]), "offset_min", "offset_max"),
+        ((int(times.min()), int(times.max())), "event_time_min", "event_time_max"),
     ):
-        found = pc.min_max(part[column]).as_py()
-        setattr(entry, low, found["min"] if is_first else min(getattr(entry, low), found["min"]))
-        setattr(entry, high, found["max"] if is_first else max(getattr(entry, high), found["max"]))
+        setattr(entry, low, least if is_first else min(getattr(entry, low), least))
+        setattr(entry, high, most if is_first else max(getattr(entry, high), most))
+    entry.hours = sorted({*entry.hours, *np.unique(event_hours(part[event_time])).tolist()})
 
 
-def write_dead(root: Path, letters: Any, topic_id: str, partition: int) -> DataFile:
+def describe(io: Any, metadata: Any, file: DataFile, *, as_written: Schema | None = None) -> DataFile:
+    """Note what a snapshot says of a file that is there, by its footer; `as_written`: the columns by the names in it."""
+    with io.new_input(file.path).open() as stream:
+        found = statistics(as_written or metadata.schema(), metadata.properties, pq.read_metadata(stream))
+    partition = _partition_of(found, metadata)
+    file.iceberg = {"partition": partition, "spec_id": metadata.default_spec_id, **found.to_serialized_dict()}
+    return file
+
+
+def _partition_of(found: Any, metadata: Any) -> tuple[Any, ...]:
+    record = found.partition(metadata.spec(), metadata.schema())
+    return tuple(record[n] for n in range(len(record)))
+
+
+# --- dead letters ---------------------------------------------------------------------------------------------------
+
+
+def dead_columns() -> Schema:
+    """The columns of dead letters as Iceberg numbers them."""
+    return assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(DEAD_SCHEMA))
+
+
+def write_dead(layout: Layout, letters: Any, topic_id: str, partition: int) -> DataFile:
     """Write dead letters, rows of DEAD_SCHEMA, into one file."""
-    file = OpenFile(root, DEAD, DEAD_SCHEMA)
-    file.write(letters)
-    entry = DataFile(file.relative, letters.num_rows, 0, "", topic_id, partition)
-    entry.size, entry.sha256 = file.finish()
+    metadata, io = layout.open()
+    columns = dead_columns()
+    file = OpenFile(
+        io, f"{metadata.location}/{DEAD}/{uuid.uuid4().hex}.parquet", numbered(DEAD_SCHEMA, columns)
+    )
+    file.write(letters.cast(DEAD_SCHEMA))
+    entry = DataFile(file.location, letters.num_rows, 0, "", topic_id, partition)
+    entry.size, entry.sha256, _ = file.finish()
     entry.offset_min = pc.min(letters["offset"]).as_py()
     entry.offset_max = pc.max(letters["end_offset"]).as_py() - 1
     entry.offsets = pc.sum(pc.subtract(letters["end_offset"], letters["offset"])).as_py()
@@ -217,17 +194,12 @@ def write_dead(root: Path, letters: Any, topic_id: str, partition: int) -> DataF
     return entry
 
 
-def read_dead(path: str | Path) -> Any:
+def read_dead(io: Any, location: str) -> Any:
     """Read a file of dead letters; one of an earlier version has their timestamps in us alone."""
-    letters = pq.ParquetFile(path).read()
+    with io.new_input(location).open() as stream:
+        letters = pq.ParquetFile(stream).read()
     if "timestamp_ms" not in letters.column_names:
         letters = letters.append_column(
             "timestamp_ms", pc.divide(letters["timestamp"].cast(pa.int64()), 1000)
         )
     return letters.select(DEAD_SCHEMA.names).cast(DEAD_SCHEMA)
-
-
-def sha256_of(path: str | Path) -> str:
-    """The digest of a file's bytes."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

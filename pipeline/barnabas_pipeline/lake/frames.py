@@ -1,16 +1,25 @@
-"""Tables as Spark data frames: only what the manifests name, in the newest schema.
+"""Tables as Spark data frames, on any store: files as a snapshot has them, in the newest schema.
 
 The rule: a frame is read at one version; whoever commits meanwhile does not change it.
 """
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from barnabas_pipeline.lake.files import DEAD_SCHEMA, lake_schema
-from barnabas_pipeline.lake.manifest import DataFile, TableState
+import pyarrow as pa
+
+from barnabas_pipeline.lake import scan
+from barnabas_pipeline.lake.columns import DEAD_SCHEMA, lake_schema
+from barnabas_pipeline.lake.files import read_dead
+from barnabas_pipeline.lake.ledger import DataFile, State
+from barnabas_pipeline.lake.scan import BATCH_ROWS, Piece, Span
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.schema import EventSchema
+
+FILES_PER_TASK_MAX = 16
 
 
 def spark_schema(arrow_schema: Any) -> Any:
@@ -20,30 +29,74 @@ def spark_schema(arrow_schema: Any) -> Any:
     return from_arrow_schema(arrow_schema)
 
 
-def events(spark: Any, table: Table, *, version: int | None = None, hours: list[str] | None = None) -> Any:
-    """The rows of a table at a version, all or those of some event hours."""
+def events(
+    spark: Any,
+    table: Table,
+    *,
+    version: int | None = None,
+    columns: Iterable[str] | None = None,
+    span_ms: tuple[int, int] | None = None,
+) -> Any:
+    """The rows of a table at a version of its ledger, all or the events of some time [from, before) in ms."""
     state = table.state(version)
-    files = [file for file in state.files.values() if hours is None or file.hour in hours]
-    return read_files(spark, table, state, files)
+    if not state.version:
+        raise ValueError(f"there is no table at {table.place.location}")
+    span = None if span_ms is None else (str(state.schema["event_time"]), *span_ms)
+    return read_pieces(spark, table, state, table.pieces(version, span), columns=columns, span=span)
 
 
-def read_files(spark: Any, table: Table, state: TableState, files: list[DataFile]) -> Any:
+def read_pieces(
+    spark: Any,
+    table: Table,
+    state: State,
+    pieces: list[Piece],
+    *,
+    columns: Iterable[str] | None = None,
+    span: Span | None = None,
+) -> Any:
     """The rows of some files, in the newest schema: columns that a file lacks are null."""
-    schema = spark_schema(lake_schema(EventSchema.from_dict(state.schema)))
-    return _read(spark, table, schema, [file.path for file in files])
+    arrow = lake_schema(EventSchema.from_dict(state.schema))
+    if columns is not None:
+        wanted = set(columns)
+        arrow = pa.schema([field for field in arrow if field.name in wanted])
+    layout = table.layout
+
+    def read(blobs: list[bytes]) -> Iterator[Any]:
+        return scan.rows(layout, map(pickle.loads, blobs), arrow, span)
+
+    return _frame(spark, [pickle.dumps(one) for one in pieces], arrow, read)
 
 
-def dead_letters(spark: Any, table: Table, *, version: int | None = None) -> Any:
+def dead_letters(spark: Any, table: Table) -> Any:
     """The dead letters of a table."""
-    return read_dead_letters(spark, table, list(table.state(version).dead.values()))
+    return read_dead_letters(spark, table, list(table.files().dead.values()))
 
 
 def read_dead_letters(spark: Any, table: Table, files: list[DataFile]) -> Any:
     """The dead letters of some files."""
-    return _read(spark, table, spark_schema(DEAD_SCHEMA), [file.path for file in files])
+    layout = table.layout
+
+    def read(paths: list[bytes]) -> Iterator[Any]:
+        _, io = layout.open()
+        return (read_dead(io, path.decode()) for path in paths)
+
+    return _frame(spark, [file.path.encode() for file in files], DEAD_SCHEMA, read)
 
 
-def _read(spark: Any, table: Table, schema: Any, paths: list[str]) -> Any:
-    if not paths:
+def _frame(spark: Any, items: list[bytes], arrow: Any, read: Callable[[list[bytes]], Iterator[Any]]) -> Any:
+    """A frame of what is read of some items, many of them in one task of Spark."""
+    schema = spark_schema(arrow)
+    if not items:
         return spark.createDataFrame([], schema)
-    return spark.read.schema(schema).parquet(*(table.path(path) for path in sorted(paths)))
+
+    def work(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            for table in read(batch.column(0).to_pylist()):
+                yield from table.to_batches(max_chunksize=BATCH_ROWS)
+
+    parallel = spark.sparkContext.defaultParallelism
+    slices = min(len(items), max(2 * parallel, len(items) // FILES_PER_TASK_MAX))
+    named = spark.createDataFrame(
+        spark.sparkContext.parallelize([(one,) for one in items], slices), "item binary"
+    )
+    return named.mapInArrow(work, schema)

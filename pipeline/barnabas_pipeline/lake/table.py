@@ -1,29 +1,38 @@
-"""A table on a file system: its manifests, its files, and the one way to commit.
+"""A table: its state, its ledger, its files, and the one way to commit.
 
-The rule: `commit` is the only step that makes anything visible, and it is one `link` of a whole file. Two writers
-cannot both put the same version: the second gets ConflictError and starts over from the new state.
+The rule: the catalog's commit is the only step that makes anything visible: the files of a snapshot and the entry of the
+ledger that says which offsets they cover, at once. Two writers cannot both follow the same state: the second gets
+ConflictError and starts over from the new one.
 
-The file system must have atomic hard links and fsync (any POSIX one, NFS too).
+A snapshot's summary names its entry; so do the table's properties, for when that snapshot has expired.
 """
 
 from __future__ import annotations
 
-import os
-import re
 import time
-from collections.abc import Collection, Iterator
+import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from typing import Any
 
-from barnabas.system.files import sync
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table.update.snapshot import ExpireSnapshots
+
 from barnabas_pipeline import faults
 from barnabas_pipeline.errors import IncompleteError, UsageError
-from barnabas_pipeline.lake.checkpoint import Checkpoints
-from barnabas_pipeline.lake.manifest import BrokenLakeError, Manifest, TableState, digest
+from barnabas_pipeline.lake import iceberg, old, scan, store
+from barnabas_pipeline.lake.iceberg import KIND, PATH, SHA256, VERSION, Layout, Place
+from barnabas_pipeline.lake.ledger import BrokenLakeError, DataFile, Entry, Files, State, digest
+from barnabas_pipeline.lake.scan import Piece, Span
+from barnabas_pipeline.schema import EventSchema
 
-LOG, DATA, DEAD = "_log", "data", "dead"
-CHECKPOINTS = "checkpoints"
-ORPHAN_AGE_SECONDS = 24 * 3600.0
+LEDGER = "ledger"
+TRIES_MAX = 6  # of a commit while nobody else makes progress either
+WAIT_SECONDS = 0.05  # before the second try; twice as long before each other
+READ_AHEAD_MIN = 32
+READ_AHEAD_THREADS = 16
+Change = tuple[list[DataFile], list[str]]
+"""Files that a snapshot adds, and paths of those that it removes."""
 
 
 class ConflictError(IncompleteError):
@@ -31,138 +40,246 @@ class ConflictError(IncompleteError):
 
 
 class Table:
-    """The table at `root`, which need not exist yet."""
+    """The table at a place, which need not exist yet. What others commit is seen after `refresh` only."""
 
-    def __init__(self, root: str | Path) -> None:
-        self.root = local_directory(root)
-        self._state = TableState()
-        self._checkpoints = Checkpoints(self.root / LOG / CHECKPOINTS)
+    def __init__(self, root: Place | str | Path, *, may_be_old: bool = False) -> None:
+        self.place = iceberg.place_of(root)
+        self._may_be_old = may_be_old
+        self._catalog: Any = None
+        self._iceberg: Any = None
+        self._state: State | None = None
 
-    def path(self, relative: str) -> str:
-        """Return the path of a file of a manifest."""
-        return str(self.root / relative)
+    # --- what there is ----------------------------------------------------------------------------------------------
+
+    @property
+    def iceberg(self) -> Any:
+        """The table as pyiceberg has it, as it was last seen; None if there is none."""
+        self.state()
+        return self._iceberg
+
+    @property
+    def io(self) -> Any:
+        """The FileIO of a table that exists."""
+        return self.iceberg.io
+
+    @property
+    def layout(self) -> Layout:
+        """The table as workers have to know it."""
+        return iceberg.layout_of(self.iceberg)
+
+    def refresh(self) -> State:
+        """Look at the catalog again. Raises IncompleteError if it is away, UsageError for a lake of an earlier format."""
+        with iceberg.explained():
+            if self._catalog is None:
+                self._catalog = iceberg.open_catalog(self.place)
+            self._iceberg = iceberg.load_or_none(self._catalog, self.place)
+        if self._iceberg is None:
+            here = store.local_path(self.place.location)
+            if not self._may_be_old and here is not None and old.exists(here):
+                raise UsageError(
+                    f"{here} is a lake of an earlier format: barnabas-pipeline migrate --from {here.parent} "
+                    f"--lake NEW --topic {here.name}"
+                )
+            self._state = State()
+            return self._state
+        version, path, sha256 = iceberg.ledger_of(self._iceberg)
+        if not path:
+            self._state = State()
+        elif self._state is None or (self._state.path, self._state.digest) != (path, sha256):
+            self._state = Entry.state(*self._read(path, sha256))
+            assert self._state.version == version, (self._state.version, version)
+        return self._state
+
+    def state(self, version: int | None = None) -> State:
+        """Return the state that was last seen, or an earlier one. Raises UsageError for a version that never was."""
+        state = self._state or self.refresh()
+        if version is None or version == state.version:
+            return state
+        if not 0 < version < state.version:
+            raise UsageError(f"{self.place.location} has no version {version}")
+        later = self.entries(version)[0]
+        return Entry.state(*self._read(later.previous_path, later.previous))
 
     def exists(self) -> bool:
         """Say whether anything was ever committed."""
-        return self._log_path(1).exists()
+        return self.state().version > 0
 
-    def manifests(self, after: int = 0) -> Iterator[tuple[Manifest, bytes]]:
-        """Yield the manifests after a version, in order. Raises BrokenLakeError if one does not follow the one before."""
-        version = after + 1
-        previous = "" if after == 0 else None
-        while True:
-            try:
-                data = self._log_path(version).read_bytes()
-            except FileNotFoundError:
-                break
-            manifest = Manifest.decode(data)
-            if previous is not None and manifest.previous != previous:
-                raise BrokenLakeError(f"manifest {version} does not follow {version - 1}")
-            yield manifest, data
-            previous = digest(data)
-            version += 1
-        if self._log_path(version + 1).exists():
-            raise BrokenLakeError(f"manifest {version} of {self.root} is missing")
-
-    def state(self, version: int | None = None) -> TableState:
-        """Fold the manifests: all (only those after the last call, or a checkpoint, are read), or those up to `version`."""
-        if version is not None:
-            state = self._checkpoints.load(version) or TableState()
-            for manifest, data in self.manifests(state.version):
-                if manifest.version > version:
-                    break
-                state.apply(manifest, data)
-            if state.version != version:
-                raise UsageError(f"{self.root} has no version {version}")
-            return state
-        if not self._state.version:
-            self._state = self._checkpoints.load() or self._state
-        for manifest, data in self.manifests(self._state.version):
-            self._state.apply(manifest, data)
-        return self._state
-
-    def commit(self, manifest: Manifest) -> None:
-        """Put the manifest of the next version. Raises ConflictError if there is one; nothing has changed then."""
-        data = manifest.encode()
+    def entries(self, after: int = 0) -> list[Entry]:
+        """Return the entries after a version, in order. Raises BrokenLakeError if one is not what the next one names."""
         state = self.state()
-        if state.version >= manifest.version:
-            raise ConflictError(f"version {manifest.version} of {self.root} was committed by another writer")
-        state.copy().apply(manifest, data)  # what would make a broken lake is not even written
-        target = self._log_path(manifest.version)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.parent / f".{target.name}.{os.getpid()}-{time.time_ns()}"
-        write_synced(temporary, data)
-        faults.point("commit.before_link")
+        ahead = self._read_ahead(after) if state.version - after > READ_AHEAD_MIN else {}
+        found: list[Entry] = []
+        path, sha256 = state.path, state.digest
+        while path and (not found or found[-1].version > after + 1) and state.version > after:
+            entry, _, _ = self._read(path, sha256, ahead.get(path))
+            found.append(entry)
+            path, sha256 = entry.previous_path, entry.previous
+        return found[::-1]
+
+    def files(self) -> Files:
+        """Return the files that the ledger tells of."""
+        found = Files()
+        for entry in self.entries():
+            found.apply(entry)
+        return found
+
+    def pieces(self, version: int | None = None, span: Span | None = None) -> list[Piece]:
+        """Return the files of a version, those that may have events of some time.
+
+        Raises UsageError for a version whose snapshot has expired.
+        """
+        state = self.state()
+        if self._iceberg is None or self._iceberg.current_snapshot() is None:
+            return []
+        snapshot = None
+        if version is not None and version != state.version:
+            named = (
+                one
+                for one in self._iceberg.snapshots()
+                if iceberg.summary_of(one).get(VERSION) == str(version)
+            )
+            snapshot = next((one.snapshot_id for one in named), None)
+            if snapshot is None:
+                raise UsageError(f"version {version} of {self.place.location} has expired")
+        schema = self._iceberg.schema()
+        with iceberg.explained():
+            found = self._iceberg.scan(scan.within(span, schema), snapshot_id=snapshot).plan_files()
+            return scan.pieces_of(found, schema)
+
+    def _read(self, path: str, sha256: str, data: bytes | None = None) -> tuple[Entry, str, bytes]:
         try:
-            os.link(temporary, target)
-        except FileExistsError:
-            raise ConflictError(
-                f"version {manifest.version} of {self.root} was committed by another writer"
-            ) from None
-        finally:
-            faults.point("commit.after_link")
-            temporary.unlink()
-        sync_directory(target.parent)
-        if self._checkpoints.is_due(manifest.version):
-            self._checkpoints.put(self.state())
+            if data is None:
+                with iceberg.explained():
+                    data = store.read(self._iceberg.io, path)
+        except FileNotFoundError:
+            raise BrokenLakeError(f"entry {path} of the ledger is missing") from None
+        if digest(data) != sha256:
+            raise BrokenLakeError(f"entry {path} of the ledger is not what was committed")
+        return Entry.decode(data), path, data
+
+    def _read_ahead(self, after: int) -> dict[str, bytes]:
+        """Many entries at once, by path, whether they count or not; what is missing is missed by whoever asks for it."""
+        with iceberg.explained():
+            listed = store.listing(self._iceberg.io, f"{self._iceberg.location()}/{LEDGER}")
+            paths = [one.location for one in listed if int(one.location.rpartition("/")[2][:20]) > after]
+            with ThreadPoolExecutor(READ_AHEAD_THREADS) as pool:
+                return dict(
+                    zip(paths, pool.map(lambda path: store.read(self._iceberg.io, path), paths), strict=True)
+                )
+
+    # --- committing -------------------------------------------------------------------------------------------------
+
+    def prepare(self, schema: EventSchema) -> None:
+        """Have a table with the columns of a schema, before files for it are written."""
+        self.state()
+        with iceberg.explained():
+            if self._iceberg is None:
+                iceberg.create(self._catalog, self.place, schema)
+                self.refresh()
+            if self._iceberg is None:
+                raise IncompleteError(f"table {self.place.name} was created, and is gone again")
+            iceberg.evolve(self._iceberg, schema)
+
+    def adopt(self, state: State, entry: Entry, files: list[DataFile]) -> None:
+        """Commit, as the first snapshot, the last entry of a ledger that was written before, with all files that count."""
+        if self.exists():
+            raise self._conflict(entry)
+        self._state = state
+        self.commit(entry, files=files)
+
+    def commit(self, entry: Entry, *, keep_snapshots: int = 0, files: list[DataFile] | None = None) -> None:
+        """Commit the next entry with its files. Raises ConflictError if there is another one; nothing has changed then.
+
+        `keep_snapshots` expires the older ones in the same commit; 0: none. `files`: instead of those that it adds.
+        """
+        state = self.state()
+        after = state.copy()
+        if state.version >= entry.version:
+            raise self._conflict(entry)
+        after.apply(entry)  # what would make a broken lake is not even written
+        entry.after = after.to_dict()
+        self.prepare(EventSchema.from_dict(entry.schema))
+        data = entry.encode()
+        path = f"{self._iceberg.location()}/{LEDGER}/{entry.version:020d}-{uuid.uuid4()}.json"
+        with iceberg.explained():
+            store.write(self._iceberg.io, path, data)
+        faults.point("commit.before_catalog")
+        named = {VERSION: str(entry.version), PATH: path, SHA256: digest(data), KIND: entry.kind}
+        change = (entry.add, entry.remove) if files is None else (files, [])
+        self._commit(entry, named, change, keep_snapshots)
+        faults.point("commit.after_swap")
+        self._state = entry.state(path, data)
         faults.point("commit.after")
 
-    def orphans(self, age_seconds: float = ORPHAN_AGE_SECONDS, keep: Collection[str] = ()) -> list[Path]:
-        """Files that no manifest ever named, or only older ones did, and that nobody has touched for so long."""
-        state = self.state()
-        known = {*state.files, *state.dead, *keep}
-        before = time.time() - age_seconds
-        found = []
-        for directory in (DATA, DEAD, LOG):
-            for path in (self.root / directory).rglob("*"):
-                relative = path.relative_to(self.root).as_posix()
-                is_temporary = path.name.startswith(".")
-                wanted = relative in known or (directory == LOG and not is_temporary)
-                if path.is_file() and not wanted and path.stat().st_mtime <= before:
-                    found.append(path)
-        return sorted(found)
+    def _commit(self, entry: Entry, named: dict[str, str], change: Change, keep_snapshots: int) -> None:
+        """Commit until it is known that it has happened, or cannot happen; others' snapshots without an entry are fine."""
+        _, before, _ = iceberg.ledger_of(self._iceberg)
+        tries = 0
+        while True:
+            seen = self._iceberg.metadata_location
+            try:
+                self._put(named, change, keep_snapshots)
+                return
+            except Exception as error:  # refused, or nobody knows: an answer may be lost
+                if not iceberg.is_foreign(error):
+                    raise
+                failure = error
+            time.sleep(
+                0 if isinstance(failure, CommitFailedException) and not tries else WAIT_SECONDS * 2**tries
+            )
+            try:
+                self.refresh()
+            except IncompleteError as error:
+                failure = error
+            else:
+                _, path, _ = iceberg.ledger_of(self._iceberg)
+                if path == named[PATH]:
+                    return
+                if path != before or (change[1] and self._iceberg.metadata_location != seen):
+                    raise self._conflict(entry)
+                if self._iceberg.metadata_location != seen:
+                    tries = 0
+                    continue
+            tries += 1
+            if tries == TRIES_MAX:
+                text = f"version {entry.version} of {self.place.location} cannot be committed: {failure}"
+                raise IncompleteError(text.splitlines()[0]) from failure
 
-    def _log_path(self, version: int) -> Path:
-        return self.root / LOG / f"{version:020d}.json"
+    def _put(self, named: dict[str, str], change: Change, keep_snapshots: int) -> None:
+        """One try."""
+        table, (files, remove) = self._iceberg, change
+        if any(file.iceberg["spec_id"] != table.metadata.default_spec_id for file in files):
+            raise ConflictError(f"{self.place.location} is partitioned in another way now: run again")
+        old = iceberg.named_files(table, remove)
+        if len(old) != len(remove):
+            raise ConflictError(f"files of {self.place.location} were replaced by another engine: run again")
+        transaction = table.transaction()
+        update = transaction.update_snapshot(snapshot_properties=named)
+        producer = update.overwrite() if old else update.merge_append()
+        for file in files:
+            producer.append_data_file(iceberg.iceberg_file(file))
+        for one in old:
+            producer.delete_data_file(one)
+        producer.commit()
+        transaction.set_properties({key: named[key] for key in (VERSION, PATH, SHA256)})
+        if keep_snapshots:
+            _expire_all_but(transaction, keep_snapshots)
+        # Then pyiceberg repeats nothing on a head that nobody has seen, and removes nothing that may have landed.
+        transaction._snapshot_producers = []
+        faults.point("commit.before_swap")
+        transaction.commit_transaction()
+
+    def _conflict(self, entry: Entry) -> ConflictError:
+        return ConflictError(
+            f"version {entry.version} of {self.place.location} was committed by another writer"
+        )
 
 
-def local_directory(name: str | Path) -> Path:
-    """Return the directory that a path or a `file:` URL names. Raises UsageError for a URL of another kind."""
-    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", str(name))
-    if scheme is None:
-        return Path(name).absolute()
-    url = urlsplit(str(name))
-    if scheme[1].lower() != "file" or url.netloc not in ("", "localhost"):
-        raise UsageError(f"{name} is not a directory of this machine, and tables are kept in nothing else")
-    return Path(unquote(url.path)).absolute()
-
-
-def put_if_absent(path: Path, data: bytes) -> bool:
-    """Give a whole file its name; False: somebody else has."""
-    temporary = path.parent / f".{path.name}.{os.getpid()}-{time.time_ns()}"
-    write_synced(temporary, data)
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        return False
-    finally:
-        temporary.unlink()
-    sync_directory(path.parent)
-    return True
-
-
-def write_synced(path: Path, data: bytes) -> None:
-    """Write a new file and force it to the disk."""
-    with open(path, "xb") as file:
-        file.write(data)
-        file.flush()
-        sync(file.fileno())
-
-
-def sync_directory(path: Path) -> None:
-    """Force the names in a directory to the disk."""
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        sync(fd)
-    finally:
-        os.close(fd)
+def _expire_all_but(transaction: Any, count: int) -> None:
+    """Expire the oldest snapshots in a transaction, but for heads of branches and tags."""
+    metadata = transaction.table_metadata
+    heads = {ref.snapshot_id for ref in metadata.refs.values()}
+    by_age = sorted(metadata.snapshots, key=lambda one: one.sequence_number or 0)
+    old = [one.snapshot_id for one in by_age[: max(0, len(by_age) - count)] if one.snapshot_id not in heads]
+    if old:
+        ExpireSnapshots(transaction).by_ids(old).commit()

@@ -1,12 +1,11 @@
 """Work of one Spark task for a load: read a range, decode it, write its files, and tell what became of each offset.
 
-The rule: a task that fails or is run twice leaves files that no manifest names, and nothing else.
+The rule: a task that fails or is run twice leaves files that no commit names, and nothing else.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,10 @@ import pyarrow as pa
 
 from barnabas_pipeline import faults
 from barnabas_pipeline.decode import DECODER_VERSION, TIME_MAX_MS, TIME_MIN_MS, BadRecord, Decoder
-from barnabas_pipeline.lake.files import DEAD_SCHEMA, HourWriter, lake_schema, write_dead
-from barnabas_pipeline.lake.manifest import DataFile
+from barnabas_pipeline.lake.columns import DEAD_SCHEMA, PARTITION, lake_schema
+from barnabas_pipeline.lake.files import TableWriter, write_dead
+from barnabas_pipeline.lake.iceberg import Layout
+from barnabas_pipeline.lake.ledger import DataFile
 from barnabas_pipeline.log.columns import TIMESTAMP_TYPE, Columns
 from barnabas_pipeline.log.model import CorruptSpan, LogOptions, OffsetRange
 from barnabas_pipeline.log.reader import RangeReader
@@ -28,7 +29,7 @@ class LoadTask:
 
     log: LogOptions
     decoder: Decoder
-    root: str
+    layout: Layout
     topic_id: str
     wanted: OffsetRange
     target_file_bytes: int
@@ -53,10 +54,13 @@ class TaskResult:
 def run(task: LoadTask) -> TaskResult:
     """Do it. Raises DataLossError if the range is gone, IncompleteError if the log cannot be reached."""
     faults.point("task.before_read")
-    root = Path(task.root)
     log = open_log(task.log)
-    writer = HourWriter(
-        root, task.decoder.schema, task.topic_id, task.wanted.partition, target_bytes=task.target_file_bytes
+    writer = TableWriter(
+        task.layout,
+        task.decoder.schema,
+        task.topic_id,
+        task.wanted.partition,
+        target_bytes=task.target_file_bytes,
     )
     result = TaskResult(task.wanted)
     dead_rows: list[dict[str, Any]] = []
@@ -78,8 +82,8 @@ def run(task: LoadTask) -> TaskResult:
     result.files = writer.close()
     if dead_rows:
         letters = pa.Table.from_pylist(dead_rows, schema=DEAD_SCHEMA)
-        result.dead_files = [write_dead(root, letters, task.topic_id, task.wanted.partition)]
-    faults.point("task.after_rename")
+        result.dead_files = [write_dead(task.layout, letters, task.topic_id, task.wanted.partition)]
+    faults.point("task.after_files")
     counts = reader.counts
     result.dead = sum(row["end_offset"] - row["offset"] for row in dead_rows)
     result.control, result.aborted, result.compacted = counts.control, counts.aborted, counts.compacted
@@ -99,7 +103,7 @@ def to_table(
     count = len(rows)
     coordinates = {
         "_topic_id": pa.repeat(topic_id, count),
-        "_partition": pa.array(np.full(count, partition, np.int32)),
+        PARTITION: pa.array(np.full(count, partition, np.int32)),
         "_offset": pa.array(columns.offset if whole else columns.offset[rows]),
         "_timestamp": pa.array(timestamp * 1000).cast(TIMESTAMP_TYPE),
         "_leader_epoch": pa.array(columns.leader_epoch if whole else columns.leader_epoch[rows]),

@@ -12,17 +12,17 @@ import org.apache.iceberg.jdbc.JdbcCatalog;
 /**
  * Reads with Apache Iceberg's own library: LAKE TABLE FROM_MS.
  *
- * <p>Prints the manifest of each snapshot, then partition, offset, member and device of the rows from a time on.
+ * <p>Prints the ledger's version of each snapshot, then partition, offset, member and device of the rows from a time on.
  */
 public class Read {
   public static void main(String[] args) throws Exception {
     JdbcCatalog catalog = new JdbcCatalog();
     catalog.setConf(new Configuration());
     catalog.initialize(
-        "barnabas", Map.of("uri", "jdbc:sqlite:" + args[0] + "/iceberg.db", "warehouse", "file://" + args[0]));
+        "barnabas", Map.of("uri", "jdbc:sqlite:" + args[0] + "/catalog.db", "warehouse", "file://" + args[0]));
     Table table = catalog.loadTable(TableIdentifier.parse(args[1]));
     for (Snapshot snapshot : table.snapshots()) {
-      System.out.println("manifest " + snapshot.summary().get("barnabas.manifest-last"));
+      System.out.println("version " + snapshot.summary().get("barnabas.ledger-version"));
     }
     var asked = IcebergGenerics.read(table).where(Expressions.greaterThanOrEqual("ts", Long.parseLong(args[2])));
     try (CloseableIterable<Record> rows = asked.build()) {

@@ -1,0 +1,90 @@
+"""Cost of a table of many commits: opening it, and one more commit, as each round of a continuous load does.
+
+    python -m bench.commits --kept 10 500
+
+The files that are committed are not there: nothing here looks at them. The catalog is SQLite, the store a local directory.
+`opened` is a table that is opened for each commit, as by `load`; `held` one that is kept open.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from barnabas_pipeline.lake.ledger import DataFile, Entry, PartitionCommit
+from barnabas_pipeline.lake.table import Table
+from barnabas_pipeline.schema import BUILT_IN
+
+PARTITIONS = 4
+OFFSETS = 1000
+HOUR = 490_000
+
+
+def commit(table: Table, files: int, keep: int) -> None:
+    """One more load of OFFSETS offsets of each partition, in so many files."""
+    schema = BUILT_IN["views"]
+    table.prepare(schema)
+    state, spec_id = table.state(), table.iceberg.metadata.default_spec_id
+    start = state.ends.get(0, 0)
+    made = Entry(
+        state.version + 1, "load", "c", "views", "id", state.digest, state.path, {}, schema.to_dict()
+    )
+    for partition in range(PARTITIONS):
+        counts = (OFFSETS, 0, 0, 0, 0)
+        made.partitions[str(partition)] = PartitionCommit(start, start + OFFSETS, 0, start + OFFSETS, *counts)
+    hour = HOUR + state.version // 20
+    described = {"partition": (hour * 3_600_000,), "spec_id": spec_id}
+    made.add = [
+        DataFile(f"file:///none/{state.version}-{n}.parquet", OFFSETS, 50_000, "0" * 64, "id", n % PARTITIONS, [hour],
+                 start, start + OFFSETS, iceberg=described) for n in range(files)
+    ]  # fmt: skip
+    table.commit(made, keep_snapshots=keep)
+
+
+def timed(times: int, what: Callable[[], object]) -> str:
+    """Run it some times; medians and spans of time that passed and of CPU, in ms."""
+    took = []
+    for _ in range(times):
+        began, cpu = time.perf_counter(), time.process_time()
+        what()
+        took.append((time.perf_counter() - began, time.process_time() - cpu))
+    columns = [[value * 1000 for value in column] for column in zip(*took, strict=True)]
+    return "  ".join(f"{statistics.median(one):9,.1f} ({min(one):,.1f}-{max(one):,.1f})" for one in columns)
+
+
+def main() -> None:
+    """Print what was measured."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--kept", type=int, nargs="+", default=[10, 500], metavar="N", help="snapshots")
+    parser.add_argument("--files", type=int, default=4, help="that each commit adds")
+    parser.add_argument("--times", type=int, default=9)
+    args = parser.parse_args()
+    for kept in args.kept:
+        with tempfile.TemporaryDirectory() as directory:
+            root = Path(directory) / "lake" / "views"
+            held = Table(root)
+            for _ in range(kept):
+                commit(held, args.files, kept)
+            print(f"{kept:,} snapshots kept, {args.files} files each; ms, median (span): passed, CPU")
+            print("opening            ", timed(args.times, lambda root=root: Table(root).state()))
+            print(
+                "opening and commit ",
+                timed(args.times, lambda root=root, kept=kept: commit(Table(root), args.files, kept)),
+            )
+            held.refresh()
+            print(
+                "held open, commit  ",
+                timed(args.times, lambda held=held, kept=kept: commit(held, args.files, kept)),
+            )
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

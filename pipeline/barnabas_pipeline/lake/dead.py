@@ -1,0 +1,149 @@
+"""The table of dead letters, for engines that know nothing of the ledger: NAME__dead beside NAME.
+
+The rule: the ledger is the truth, and this table follows it. Its summary says up to which entry; whoever publishes looks
+there what is missing, and adds exactly that, in one snapshot on top of the one that it has seen.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
+
+from barnabas_pipeline import faults
+from barnabas_pipeline.errors import IncompleteError
+from barnabas_pipeline.lake.files import DEAD, dead_columns, describe
+from barnabas_pipeline.lake.iceberg import (
+    LOCATION,
+    NAME_MAPPING,
+    PATH,
+    PROPERTIES,
+    SHA256,
+    VERSION,
+    explained,
+    iceberg_file,
+    ledger_of,
+    load_or_none,
+    named_files,
+    open_catalog,
+)
+from barnabas_pipeline.lake.ledger import DataFile, Entry, Files
+from barnabas_pipeline.lake.table import Table
+
+CONFLICTS_MAX = 20
+SUFFIX = "__dead"
+
+
+class DeadLetters:
+    """The table of dead letters that follows a table."""
+
+    def __init__(self, table: Table) -> None:
+        self.place = replace(
+            table.place, name=f"{table.place.name}{SUFFIX}", location=f"{table.place.location}/{DEAD}"
+        )
+        self._table = table
+        self._published = -1  # the version that is known to be in it
+
+    def publish(self) -> bool:
+        """Commit what the ledger has and this table lacks; False: nothing. Raises IncompleteError."""
+        state = self._table.state()
+        if state.dead_version <= max(self._published, 0):
+            return False
+        with explained():
+            for _ in range(CONFLICTS_MAX):
+                iceberg = self._open(create=True)
+                if self._follows(iceberg) and state.dead_version <= ledger_of(iceberg)[0]:
+                    self._published = ledger_of(iceberg)[0]
+                    return False
+                with suppress(
+                    CommitFailedException
+                ):  # another publisher was faster, perhaps with the same letters
+                    self._commit(iceberg)
+                    self._published = state.version
+                    return True
+        raise IncompleteError(f"table {self.place.name}: others were faster")
+
+    def differences(self, entries: list[Entry]) -> list[str]:
+        """In what its files are not those of the ledger's entries up to where it was published; empty: in nothing."""
+        with explained():
+            iceberg = self._open(create=False)
+            if iceberg is None or not self._follows(iceberg):
+                return []
+            tasks = list(iceberg.scan().plan_files())
+        wanted = Files()
+        for entry in entries[: ledger_of(iceberg)[0]]:
+            wanted.apply(entry)
+        found = {task.file.file_path: task.file.record_count for task in tasks}
+        name = f"table {self.place.name}"
+        problems = [f"{name} lacks {path}" for path in wanted.dead if path not in found]
+        problems += [f"{name} has {path}, which does not count" for path in found if path not in wanted.dead]
+        problems += [
+            f"{name} says {found[path]} rows of {path}, which has {file.rows}"
+            for path, file in wanted.dead.items()
+            if found.get(path, file.rows) != file.rows
+        ]
+        return problems + [
+            f"{name} hides rows of {task.file.file_path}" for task in tasks if task.delete_files
+        ]
+
+    def iceberg(self) -> Any:
+        """The table as pyiceberg has it; None: there is none."""
+        with explained():
+            return self._open(create=False)
+
+    def _open(self, *, create: bool) -> Any:
+        catalog = open_catalog(self._table.place)
+        found = load_or_none(catalog, self.place)
+        if found is not None or not create:
+            return found
+        columns = dead_columns()
+        properties = {
+            **PROPERTIES,
+            LOCATION: self.place.location,
+            NAME_MAPPING: columns.name_mapping.model_dump_json(),
+        }
+        with suppress(TableAlreadyExistsError, CommitFailedException):
+            catalog.create_table(
+                self.place.name, columns, location=self.place.location, properties=properties
+            )
+        return catalog.load_table(self.place.name)
+
+    def _follows(self, iceberg: Any) -> bool:
+        """Say whether it ends with an entry of the ledger; not so if the table was rolled back since."""
+        version, _, digest = ledger_of(iceberg)
+        state = self._table.state()
+        if not 0 < version < state.version:
+            return version == state.version and digest == state.digest
+        return self._table.entries(version)[0].previous == digest
+
+    def _commit(self, iceberg: Any) -> None:
+        """Bring it to the state of the ledger; what it has that does not count, for whatever reason, goes."""
+        state = self._table.state()
+        add: dict[str, DataFile] = {}
+        remove: list[str] = []
+        if self._follows(iceberg):
+            for entry in self._table.entries(ledger_of(iceberg)[0]):
+                remove += [path for path in entry.dead_remove if add.pop(path, None) is None]
+                add |= {file.path: file for file in entry.dead_add}
+        old = named_files(iceberg, remove)
+        if not self._follows(iceberg) or len(old) != len(remove):
+            wanted = self._table.files().dead
+            found = {task.file.file_path for task in iceberg.scan().plan_files()}
+            add = {path: file for path, file in wanted.items() if path not in found}
+            old = named_files(iceberg, found - wanted.keys())
+        transaction = iceberg.transaction()
+        named = {VERSION: str(state.version), PATH: state.path, SHA256: state.digest}
+        update = transaction.update_snapshot(snapshot_properties=named)
+        producer = update.overwrite() if old else update.merge_append()
+        for file in add.values():
+            producer.append_data_file(iceberg_file(describe(iceberg.io, iceberg.metadata, file)))
+        for one in old:
+            producer.delete_data_file(one)
+        producer.commit()
+        transaction.set_properties(named)
+        transaction._snapshot_producers = []
+        faults.point("dead.before_commit")
+        transaction.commit_transaction()
+        faults.point("dead.after_commit")

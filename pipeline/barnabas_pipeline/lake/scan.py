@@ -1,0 +1,167 @@
+"""Reading files of a table as a snapshot has them: columns by field id, without the rows that another engine has deleted.
+
+The rule: what travels to a worker is plain values; pyiceberg's objects are made there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterThanOrEqual, LessThan
+from pyiceberg.io.pyarrow import ArrowScan, _read_all_delete_files, schema_to_pyarrow
+from pyiceberg.manifest import DataFile as IcebergFile
+from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.table import FileScanTask
+from pyiceberg.typedef import Record
+
+from barnabas_pipeline.lake.columns import EARLIER_PARTITION, PARTITION, event_ms
+from barnabas_pipeline.lake.iceberg import FileBounds, Layout, bounds_of
+
+UNKNOWN_SPEC = -1
+UNKNOWN_BOUNDS = FileBounds("", -1, -1, -1)
+BATCH_ROWS = 10_000
+FIELD_ID = b"PARQUET:field_id"
+Span = tuple[str, int, int]
+"""A field with the time of the event, and times in ms: from, and before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A data file with what was deleted of it."""
+
+    path: str
+    format: str = "PARQUET"
+    size: int = 0
+    rows: int = 0
+    spec_id: int = UNKNOWN_SPEC
+    partition: tuple[Any, ...] = ()
+    deletes: tuple[tuple[str, str], ...] = ()  # path and format
+    bounds: FileBounds = UNKNOWN_BOUNDS
+
+    def may_have(self, partition: int, start: int, end: int) -> bool:
+        """Say whether rows of offsets [start, end) may be in it."""
+        mine = self.bounds
+        return mine.partition in (partition, -1) and (
+            mine.offset_max < 0 or (mine.offset_min < end and start <= mine.offset_max)
+        )
+
+    def task(self) -> FileScanTask:
+        """Return it as pyiceberg has it."""
+        file = IcebergFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=self.path,
+            file_format=FileFormat[self.format],
+            partition=Record(*self.partition),
+            record_count=self.rows,
+            file_size_in_bytes=self.size,
+        )
+        file.spec_id = self.spec_id
+        return FileScanTask(file, {_delete_file(*one) for one in self.deletes})
+
+
+def _delete_file(path: str, form: str) -> Any:
+    return IcebergFile.from_args(
+        content=DataFileContent.POSITION_DELETES, file_path=path, file_format=FileFormat[form]
+    )
+
+
+def pieces_of(tasks: Iterable[FileScanTask], schema: Any) -> list[Piece]:
+    """Return scan tasks as plain values."""
+    return [
+        Piece(
+            one.file.file_path,
+            one.file.file_format.name,
+            one.file.file_size_in_bytes,
+            one.file.record_count,
+            one.file.spec_id,
+            tuple(one.file.partition[n] for n in range(len(one.file.partition))),
+            tuple((deleted.file_path, deleted.file_format.name) for deleted in one.delete_files),
+            bounds_of(one.file, schema),
+        )
+        for one in tasks
+    ]
+
+
+def within(span: Span | None, schema: Any) -> BooleanExpression:
+    """Return the filter for events of some time; None: all."""
+    if span is None:
+        return AlwaysTrue()
+    name, low, high = span
+    kind = str(schema.find_field(name).field_type)
+
+    def literal(time_ms: int) -> Any:
+        if not kind.startswith("timestamp"):
+            return time_ms
+        text = datetime.fromtimestamp(time_ms / 1000, UTC).isoformat()
+        return text if kind.startswith("timestamptz") else text.removesuffix("+00:00")
+
+    return And(GreaterThanOrEqual(name, literal(low)), LessThan(name, literal(high)))
+
+
+def rows(layout: Layout, pieces: Iterable[Piece], schema: Any, span: Span | None = None) -> Iterator[Any]:
+    """Yield the rows of files, as tables of some columns of events of some time; what a file lacks is null."""
+    metadata, io = layout.open()
+    wanted = schema
+    if span is not None and span[0] not in schema.names:
+        field = metadata.schema().find_field(span[0])
+        wanted = schema.append(schema_to_pyarrow(metadata.schema().select(field.name)).field(0))
+    for piece in pieces:
+        for table in (_parquet if piece.format == "PARQUET" else _other)(metadata, io, piece, wanted):
+            found = table
+            if span is not None:
+                times = event_ms(found[span[0]])
+                found = found.filter(pa.array((times >= span[1]) & (times < span[2])))
+            if found.num_rows:
+                yield found.select(schema.names)
+
+
+def _parquet(metadata: Any, io: Any, piece: Piece, schema: Any) -> Iterator[Any]:
+    """Read a file batch by batch. pyiceberg's own reader takes a whole file, and null lists of structs for empty ones."""
+    gone = _deleted(io, piece)
+    with io.new_input(piece.path).open() as stream:
+        file = pq.ParquetFile(stream)
+        there = names_in(file.schema_arrow, metadata.schema())
+        columns = [there[name] for name in schema.names if name in there]
+        at = 0
+        for batch in file.iter_batches(BATCH_ROWS, columns=columns or file.schema_arrow.names[:1]):
+            arrays = [
+                batch.column(there[one.name]).cast(one.type)
+                if one.name in there
+                else pa.nulls(len(batch), one.type)
+                for one in schema
+            ]
+            table = pa.Table.from_arrays(arrays, schema=schema)
+            if len(gone):
+                table = table.filter(pa.array(~np.isin(np.arange(at, at + len(batch)), gone)))
+            at += len(batch)
+            yield table
+
+
+def _other(metadata: Any, io: Any, piece: Piece, schema: Any) -> Iterator[Any]:
+    """Read a file that another engine has written in another format."""
+    scan = ArrowScan(metadata, io, metadata.schema().select(*schema.names), AlwaysTrue())
+    for batch in scan.to_record_batches([piece.task()]):
+        yield pa.Table.from_batches([batch]).select(schema.names).cast(schema)
+
+
+def _deleted(io: Any, piece: Piece) -> Any:
+    """The positions of the rows of a file that another engine has deleted."""
+    if not piece.deletes:
+        return np.empty(0, np.int64)
+    found = _read_all_delete_files(io, [piece.task()]).get(piece.path, [])
+    return np.concatenate([np.empty(0, np.int64), *(one.to_numpy() for one in found)])
+
+
+def names_in(file: Any, table: Any) -> dict[str, str]:
+    """Return the columns of a table that a file has, by the names that they have there: by field id, else by name."""
+    ids = {int(field.metadata[FIELD_ID]): field.name for field in file if FIELD_ID in (field.metadata or {})}
+    if ids:
+        return {one.name: ids[one.field_id] for one in table.fields if one.field_id in ids}
+    earlier = {PARTITION: EARLIER_PARTITION} if EARLIER_PARTITION in file.names else {}
+    return {one.name: one.name for one in table.fields if one.name in file.names} | earlier

@@ -1,0 +1,201 @@
+"""Objects of a table in whatever store it is: local files, S3, GCS, Azure, HDFS; all through pyiceberg's FileIO.
+
+The rule: an object is there when it is whole, and is on the disk by then, so that a catalog never names what a power cut
+takes back. Names hold no meaning; the catalog's snapshots and the ledger do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import re
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from pyarrow import fs
+from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+
+from barnabas.system.files import sync
+from barnabas_pipeline.errors import UsageError
+
+LOCAL = "file"
+
+
+class SyncedFile(io.BufferedWriter):
+    """A local file that is forced to the disk, with its name, when it is closed."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        super().__init__(io.FileIO(path, "w"), 1 << 20)
+
+    def close(self) -> None:
+        """Close it; the second time does nothing."""
+        if self.closed:
+            return
+        self.flush()
+        sync(self.fileno())
+        super().close()
+        descriptor = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            sync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+class StoreFile(PyArrowFile):
+    """A file of a store; a local one is synced when it is closed."""
+
+    def create(self, overwrite: bool = False) -> Any:
+        """Return a stream to write it. Raises FileExistsError."""
+        if not isinstance(self._filesystem, fs.LocalFileSystem):
+            return super().create(overwrite)
+        if not overwrite and os.path.exists(self._path):
+            raise FileExistsError(f"Cannot create file, already exists: {self.location}")
+        return SyncedFile(Path(self._path))
+
+
+class StoreIO(PyArrowFileIO):
+    """pyiceberg's FileIO over Arrow, which forces to the disk what is local."""
+
+    def new_output(self, location: str) -> PyArrowFile:
+        """Return a file that can be written."""
+        scheme, netloc, path = self.parse_location(location, self.properties)
+        return StoreFile(location, path, self.fs_by_scheme(scheme, netloc))
+
+    def file_system(self, location: str) -> tuple[Any, str]:
+        """Return Arrow's file system of a location, and its path there."""
+        scheme, netloc, path = self.parse_location(location, self.properties)
+        return self.fs_by_scheme(scheme, netloc), path
+
+
+IO_PROPERTIES = {"py-io-impl": f"{StoreIO.__module__}.{StoreIO.__name__}"}
+
+
+def open_io(properties: dict[str, str], location: str) -> FileIO:
+    """Return the FileIO for a location, as a worker needs it."""
+    return load_file_io(properties, location)
+
+
+class Digesting:
+    """Counts and digests what is written through it to a new file."""
+
+    def __init__(self, io: FileIO, location: str) -> None:
+        self.location = location
+        self.size = 0
+        self.closed = False
+        self._sha256 = hashlib.sha256()
+        self._stream = io.new_output(location).create(overwrite=True)
+
+    def write(self, data: Any) -> int:
+        """Write some bytes."""
+        self._sha256.update(data)
+        self._stream.write(data)
+        count = memoryview(data).nbytes
+        self.size += count
+        return count
+
+    def tell(self) -> int:
+        """Return how much was written."""
+        return self.size
+
+    def flush(self) -> None:
+        """Do nothing: what is not closed is not there."""
+
+    def close(self) -> None:
+        """Make it whole."""
+        if not self.closed:
+            self.closed = True
+            self._stream.close()
+
+    @property
+    def sha256(self) -> str:
+        """The digest of all bytes."""
+        return self._sha256.hexdigest()
+
+
+def write(io: FileIO, location: str, data: bytes) -> None:
+    """Write a new object."""
+    with io.new_output(location).create(overwrite=True) as stream:
+        stream.write(data)
+
+
+def read(io: FileIO, location: str) -> bytes:
+    """Read an object. Raises FileNotFoundError."""
+    with io.new_input(location).open() as stream:
+        return bytes(stream.read())
+
+
+def sha256_of(io: FileIO, location: str) -> tuple[int, str]:
+    """Return the size and the digest of an object. Raises FileNotFoundError."""
+    sha256 = hashlib.sha256()
+    size = 0
+    with io.new_input(location).open(seekable=False) as stream:
+        while chunk := stream.read(1 << 20):
+            sha256.update(chunk)
+            size += len(chunk)
+    return size, sha256.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """An object, and when it was written, in seconds since 1970."""
+
+    location: str
+    modified: float
+
+
+def listing(io: FileIO, location: str) -> Iterator[Listed]:
+    """Yield all objects below a location. Raises UsageError for a FileIO that cannot list."""
+    if not isinstance(io, StoreIO):
+        raise UsageError(f"{type(io).__name__} cannot list what is below {location}")
+    system, path = io.file_system(location)
+    prefix = location.removesuffix(path)
+    for info in system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True)):
+        if info.is_file:
+            yield Listed(f"{prefix}{info.path}", info.mtime.timestamp())
+
+
+def location_of(name: str | Path) -> str:
+    """Return the location that a path or URL names, in the one form that Iceberg compares. Raises UsageError."""
+    text = str(name)
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", text)
+    if scheme is not None and scheme[1].lower() != LOCAL:
+        rest = text[len(scheme[1]) + 1 :]
+        rest = (rest if rest.startswith("//") else f"//{rest}").rstrip("/") or "//"
+        return f"{scheme[1].lower()}:{rest}"
+    if scheme is not None:
+        url = urlsplit(text)
+        if url.netloc not in ("", "localhost"):
+            raise UsageError(f"{name} is on another machine: a file URL is of this one")
+        text = unquote(url.path)
+    path = str(Path(text).absolute())
+    if any(character in path for character in "#?%"):
+        raise UsageError(f"Iceberg cannot name files below {path}: no #, ?, % in a path")
+    return f"{LOCAL}://{path}"
+
+
+def put_if_absent(path: Path, data: bytes) -> bool:
+    """Give a whole local file its name; False: somebody else has."""
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    with SyncedFile(temporary) as file:
+        file.write(data)
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    finally:
+        temporary.unlink()
+    return True
+
+
+def local_path(location: str) -> Path | None:
+    """Return the directory of a location on this machine, if it is one."""
+    scheme, separator, path = location.partition("://")
+    return Path(path) if separator and scheme == LOCAL else None

@@ -1,0 +1,68 @@
+"""Removing what counts no more, when somebody asks for it.
+
+The rule: a file goes only if no snapshot that is kept names it, and nobody has written it for a while. All entries of
+the ledger are kept.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from barnabas_pipeline.lake import store
+from barnabas_pipeline.lake.dead import DeadLetters
+from barnabas_pipeline.lake.files import DEAD
+from barnabas_pipeline.lake.iceberg import Place, explained
+from barnabas_pipeline.lake.table import Table
+
+DIRECTORIES = ("data", "metadata", DEAD)
+
+
+def vacuum(root: Place | str, *, age_seconds: float) -> int:
+    """Expire snapshots so old, but for heads and tags, and remove files that nothing names; returns how many files."""
+    table = Table(root)
+    dead = DeadLetters(table)
+    dead.publish()
+    before = datetime.fromtimestamp(time.time() - age_seconds, UTC)
+    for one in (table.iceberg, dead.iceberg()):
+        if one is not None and any(each.timestamp_ms < before.timestamp() * 1000 for each in one.snapshots()):
+            with explained():
+                one.maintenance.expire_snapshots().older_than(before).commit()
+    orphans = find_orphans(Table(root), age_seconds)
+    with explained():
+        for location in orphans:
+            with suppress(FileNotFoundError):  # somebody else was faster
+                table.io.delete(location)
+    return len(orphans)
+
+
+def find_orphans(table: Table, age_seconds: float) -> list[str]:
+    """Objects that no snapshot names, nor the ledger's dead letters, and that nobody has written for so long."""
+    if table.iceberg is None:
+        return []
+    before = time.time() - age_seconds
+    location = table.iceberg.location()
+    with explained():
+        listed = [one for name in DIRECTORIES for one in store.listing(table.io, f"{location}/{name}")]
+        table.refresh()  # after the listing: what is committed meanwhile is not taken for old
+        known = set(table.files().dead)
+        for one in (table.iceberg, DeadLetters(table).iceberg()):
+            if one is not None:
+                known |= _named(one)
+    return sorted(one.location for one in listed if one.location not in known and one.modified <= before)
+
+
+def _named(iceberg: Any) -> set[str]:
+    """All that an Iceberg table names: metadata, manifests, files of all its snapshots."""
+    known = {iceberg.metadata_location, *(one.metadata_file for one in iceberg.metadata.metadata_log)}
+    known |= {one.statistics_path for one in iceberg.metadata.statistics}
+    manifests: dict[str, Any] = {}
+    for snapshot in iceberg.snapshots():
+        known.add(snapshot.manifest_list)
+        manifests |= {one.manifest_path: one for one in snapshot.manifests(iceberg.io)}
+    for path, manifest in manifests.items():
+        known.add(path)
+        known |= {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(iceberg.io)}
+    return known

@@ -1,0 +1,130 @@
+"""Tables made without a broker and Spark: commits as the jobs do them, and what stock readers see of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from barnabas_pipeline.decode import Decoder
+from barnabas_pipeline.jobs.compact import FILES_MIN, merge, plan
+from barnabas_pipeline.lake.columns import DEAD_SCHEMA
+from barnabas_pipeline.lake.files import TableWriter, write_dead
+from barnabas_pipeline.lake.iceberg import CATALOG_FILE, Lake, Place
+from barnabas_pipeline.lake.ledger import HOUR_MS, DataFile, Entry, PartitionCommit
+from barnabas_pipeline.lake.table import Table
+from barnabas_pipeline.lake.task import to_table
+from barnabas_pipeline.log.columns import HEADERS_TYPE, Columns
+from barnabas_pipeline.schema import BUILT_IN, EventSchema, Field
+
+SCHEMA = BUILT_IN["logins"]
+GROWN = EventSchema("logins", "ts", (*SCHEMA.fields, Field("device", "string")))
+BEGAN_MS = 490_000 * HOUR_MS
+
+
+def local_place(directory: Path, partition_by: str = "") -> Place:
+    """The place of a table in a lake on this machine."""
+    return Lake(str(directory / "lake")).place("logins", partition_by=partition_by)
+
+
+def catalog(place: Place) -> Any:
+    """Opened by pyiceberg alone, as a reader would who knows nothing of us."""
+    from pyiceberg.catalog import load_catalog
+
+    lake = place.location.rpartition("/")[0]
+    path = lake.removeprefix("file://")
+    properties = dict(place.properties) or {"type": "sql", "uri": f"sqlite:///{path}/{CATALOG_FILE}"}
+    return load_catalog("barnabas", **properties)
+
+
+def stock(place: Place) -> Any:
+    """The table as such a reader has it."""
+    return catalog(place).load_table(place.name)
+
+
+def scan(place: Place, **more: Any) -> list[int]:
+    """The offsets that such a reader sees, rising."""
+    return sorted(stock(place).scan(**more).to_arrow()["_offset"].to_pylist())
+
+
+def versions(place: Place) -> list[str | None]:
+    """The version of the ledger that each snapshot names."""
+    return [
+        one.summary.additional_properties.get("barnabas.ledger-version") for one in stock(place).snapshots()
+    ]
+
+
+def rows(start: int, count: int, schema: EventSchema = SCHEMA) -> Any:
+    """Decoded events, one hour after each ten."""
+    offsets = np.arange(start, start + count)
+    values = [
+        b'{"ts":%d,"member":"m%d","ip":"i","ok":true,"device":"d%d"}' % (BEGAN_MS + n // 10 * HOUR_MS, n, n)
+        for n in offsets.tolist()
+    ]
+    times = BEGAN_MS + offsets // 10 * HOUR_MS
+    headers = pa.array([[("kind", b"login")]] * count, HEADERS_TYPE)
+    keys = pa.array([b"%d" % n for n in offsets.tolist()], pa.binary())
+    columns = Columns(
+        offsets, times, np.zeros(count, np.int32), np.zeros(count, np.int32), keys, pa.array(values, pa.binary()), headers
+    )  # fmt: skip
+    table, bad = to_table(columns, Decoder(schema), "id", 0)
+    assert not bad
+    return table
+
+
+def entry_of(table: Table, kind: str, schema: EventSchema = SCHEMA) -> Entry:
+    """An entry that follows the state that a table has seen."""
+    state = table.state()
+    return Entry(
+        state.version + 1,
+        kind,
+        "c",
+        "logins",
+        "id",
+        state.digest,
+        state.path,
+        {"name": kind},
+        schema.to_dict(),
+    )
+
+
+def staged(table: Table, count: int, schema: EventSchema = SCHEMA, dead: int = 0) -> Entry:
+    """A load with its files, of rows and then of dead letters, not committed yet."""
+    table.prepare(schema)
+    start = table.state().ends.get(0, 0)
+    made = entry_of(table, "load", schema)
+    end = start + count + dead
+    made.partitions["0"] = PartitionCommit(start, end, 0, end, count, dead, 0, 0, 0)
+    writer = TableWriter(table.layout, schema, "id", 0)
+    if count:
+        writer.write(rows(start, count, schema))
+    made.add = writer.close()
+    if dead:
+        letters = [
+            {"topic_id": "id", "partition": 0, "offset": n, "end_offset": n + 1, "value": b"no JSON", "reason": "json",
+             "timestamp_ms": BEGAN_MS} for n in range(start + count, end)
+        ]  # fmt: skip
+        made.dead_add = [write_dead(table.layout, pa.Table.from_pylist(letters, DEAD_SCHEMA), "id", 0)]
+    return made
+
+
+def load(place: Place, count: int, schema: EventSchema = SCHEMA, dead: int = 0, **more: Any) -> Entry:
+    """Commit as a load does."""
+    table = Table(place)
+    made = staged(table, count, schema, dead)
+    table.commit(made, **more)
+    return made
+
+
+def compact(place: Place) -> list[DataFile]:
+    """Commit as a compaction does, and return the files that it adds."""
+    table = Table(place)
+    state = table.state()
+    groups = list(plan(table, state, 128 << 20, FILES_MIN))
+    made = entry_of(table, "compact", EventSchema.from_dict(state.schema))
+    made.add = [merge(one) for one in groups]
+    made.remove = [file.path for one in groups for file in one.files]
+    table.commit(made)
+    return made.add

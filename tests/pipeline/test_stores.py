@@ -1,0 +1,136 @@
+"""The lake in an object store that errs, is slow, and loses answers after it has done what it was asked to."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from barnabas_pipeline.errors import IncompleteError
+from barnabas_pipeline.lake.dead import DeadLetters
+from barnabas_pipeline.lake.iceberg import Lake, Place
+from barnabas_pipeline.lake.table import ConflictError, Table
+from barnabas_pipeline.lake.vacuum import find_orphans, vacuum
+
+from .conftest import ROOT
+from .stores import BUCKET, FailingS3
+from .tables import catalog, compact, load, scan, staged, versions
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[FailingS3]:
+    store = FailingS3()
+    yield store
+    store.stop()
+
+
+@pytest.fixture
+def place(s3: FailingS3, tmp_path: Path) -> Place:
+    properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", **s3.properties}
+    return Lake(f"s3://{BUCKET}/{tmp_path.name}", properties=tuple(properties.items())).place("logins")
+
+
+def test_all_that_a_local_lake_does_is_done_in_a_store(s3: FailingS3, place: Place) -> None:
+    load(place, 15)
+    load(place, 15, dead=3)
+    assert DeadLetters(Table(place)).publish()
+    compact(place)
+    assert scan(place) == list(range(30))
+    assert versions(place) == ["1", "2", "3"]
+    table = Table(place)
+    assert [entry.version for entry in table.entries()] == [1, 2, 3]
+    assert DeadLetters(table).differences(table.entries()) == []
+    before = len(s3.objects())
+    assert vacuum(place, age_seconds=3600) == 0
+    removed = vacuum(place, age_seconds=-1)
+    assert removed > 3
+    assert len(s3.objects()) <= before - removed + 4, "removed, but for new metadata of what was expired"
+    assert find_orphans(Table(place), -1) == []
+    assert scan(place) == list(range(30))
+    assert catalog(place).load_table("barnabas.logins__dead").scan().to_arrow().num_rows == 3
+    assert sum("/ledger/" in key for key in s3.objects() if key.startswith(place.location.split("/")[3])) == 3
+
+
+@pytest.mark.parametrize("what", ["error", "lost", "error after", "slow"])
+@pytest.mark.parametrize("seed", range(2))
+def test_a_store_that_fails_now_and_then_costs_nothing(
+    s3: FailingS3, place: Place, what: str, seed: int
+) -> None:
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    load(place, 10)
+    with s3.failing(lambda method, path: what if draw.random() < 0.3 else "") as failed:
+        for _ in range(4):
+            with suppress(IncompleteError, OSError):  # a job ends with exit code 2, and is run again
+                load(place, 10)
+    loaded = Table(place).state().ends[0]
+    assert failed
+    assert scan(place) == list(range(loaded))
+    load(place, 5)
+    assert scan(place) == list(range(loaded + 5))
+    entries = Table(place).entries()
+    assert [one.partitions["0"].start for one in entries[1:]] == [
+        one.partitions["0"].end for one in entries[:-1]
+    ]
+
+
+@pytest.mark.parametrize("part", ["/ledger/", "/data/", "/metadata/"])
+@pytest.mark.parametrize("what", ["error", "lost", "error after"])
+def test_a_store_that_refuses_some_objects_ends_a_load_and_the_next_one_goes_on(
+    s3: FailingS3, place: Place, what: str, part: str
+) -> None:
+    load(place, 10)
+
+    def rule(method: str, path: str) -> str:
+        return what if method in ("PUT", "POST") and part in path else ""
+
+    with s3.failing(rule) as failed, pytest.raises((IncompleteError, OSError)):
+        load(place, 10)
+    assert failed
+    assert scan(place) == list(range(10))
+    load(place, 10)
+    assert scan(place) == list(range(20))
+    assert versions(place) == ["1", "2"]
+
+
+def test_of_two_writers_one_comes_first_and_a_slow_listing_hides_nothing(s3: FailingS3, place: Place) -> None:
+    load(place, 10)
+    table = Table(place)
+    made = staged(table, 10)
+    with s3.failing(lambda method, path: "slow"):
+        load(place, 7)
+        with pytest.raises(ConflictError):
+            table.commit(made)
+        assert {piece.path for piece in Table(place).pieces()}.isdisjoint(find_orphans(Table(place), -1))
+    assert scan(place) == list(range(17))
+
+
+@pytest.mark.parametrize(
+    ("point", "is_committed"),
+    [("task.before_whole", False), ("commit.before_catalog", False), ("commit.before_swap", False),
+     ("commit.after_swap", True), ("commit.after", True)],
+)  # fmt: skip
+def test_a_writer_that_dies_leaves_objects_that_nobody_names(
+    s3: FailingS3, place: Place, point: str, is_committed: bool
+) -> None:
+    load(place, 10)
+    code = f"from tests.pipeline.tables import *; load({place!r}, 10)"
+    path = os.pathsep.join([f"{ROOT}/server", f"{ROOT}/pipeline", str(ROOT)])
+    environment = {**os.environ, "PYTHONPATH": path, "BARNABAS_FAULT": point}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, cwd=ROOT, timeout=120, capture_output=True, text=True
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert Table(place).state().ends == {0: 20 if is_committed else 10}
+    load(place, 10)
+    total = 30 if is_committed else 20
+    assert scan(place) == list(range(total))
+    vacuum(place, age_seconds=-1)
+    assert scan(place) == list(range(total))
