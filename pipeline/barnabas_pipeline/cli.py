@@ -17,6 +17,7 @@ from barnabas_pipeline.errors import EXIT_INCOMPLETE, EXIT_USAGE, DataLossError,
 
 JOBS = {
     "simulate": ("simulate", "send the events of a simulated site to a broker"),
+    "infer-schema": ("infer_schema", "draft a schema file, from a registry or from a sample of records"),
     "load": ("lake", "from a topic into the lake, exactly once, in batches or as a stream"),
     "backfill": ("lake", "replace the rows of some hours by what the log says of them, decoded again"),
     "compact": ("lake", "many small files of an hour become few large ones"),
@@ -34,7 +35,7 @@ JOBS = {
 """Each job: the module of `commands` that has its `add_<job>` and `run_<job>`, and what it does."""
 
 
-WITHOUT_SPARK = {"simulate", "redrive", "migrate"}
+WITHOUT_SPARK = {"simulate", "redrive", "migrate", "infer-schema"}
 """Jobs that start no Spark session, and so need no Java."""
 
 
@@ -71,10 +72,14 @@ def _run(arguments: list[str]) -> int:
     for job, (module, text) in JOBS.items():
         sub = jobs.add_parser(job, help=text, description=text)
         if job in arguments[:1]:
-            getattr(importlib.import_module(f"barnabas_pipeline.commands.{module}"), f"add_{job}")(sub)
+            getattr(importlib.import_module(f"barnabas_pipeline.commands.{module}"), f"add_{_name(job)}")(sub)
     args = parser.parse_args(arguments)
     chosen = importlib.import_module(f"barnabas_pipeline.commands.{JOBS[args.job][0]}")
-    return int(getattr(chosen, f"run_{args.job}")(args))
+    return int(getattr(chosen, f"run_{_name(args.job)}")(args))
+
+
+def _name(job: str) -> str:
+    return job.replace("-", "_")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Event schemas: which fields a JSON event must and may have, and how a schema may grow.
+"""Event schemas: the fields that an event must and may have, in any format, and how a schema may grow.
 
 The rule: a schema only ever gains nullable fields. So every file that was ever written can be read with the newest
 schema, and what an old schema did not know is kept in the column `_extra`.
@@ -8,91 +8,124 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
 from barnabas_pipeline.errors import UsageError
+from barnabas_pipeline.field_types import (
+    INT64_MAX,
+    Field,
+    Record,
+    arrow_type,
+    field_to_dict,
+    fields_from,
+    merged,
+    name_of,
+    widened,
+)
 
-INT64_MAX = (1 << 63) - 1
-ARROW_TYPES = {"long": pa.int64(), "double": pa.float64(), "string": pa.string(), "boolean": pa.bool_()}
-SPARK_TYPES = {"long": "bigint", "double": "double", "string": "string", "boolean": "boolean"}
+__all__ = ["BUILT_IN", "INT64_MAX", "NO_EVENT_TIME", "EventSchema", "Field", "load"]
 
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """One field of an event; `min` and `max` bound numbers, and the length of strings in characters."""
-
-    name: str
-    type: str
-    required: bool = False
-    min: float | None = None
-    max: float | None = None
+NO_EVENT_TIME = "_timestamp"
+"""The event time of a schema whose events tell none: that of the record."""
+KEY_COLUMN = "_key_fields"
+_TIME_TYPES = ("long", "timestamp_ms", "timestamp_s", "timestamp_us", "iso8601")
 
 
 @dataclass(frozen=True, slots=True)
 class EventSchema:
-    """The fields of one kind of event; `event_time` names the field that holds when it happened, in ms."""
+    """The fields of one kind of event; `event_time` names the field that holds when it happened.
+
+    That is in ms if it is a `long`. `key` are the fields of the record's key, if it is decoded: the struct `_key_fields`.
+    """
 
     name: str
     event_time: str
     fields: tuple[Field, ...]
+    key: tuple[Field, ...] = ()
+
+    @property
+    def columns(self) -> tuple[Field, ...]:
+        """The fields, and that of the key."""
+        return (*self.fields, Field(KEY_COLUMN, Record(self.key))) if self.key else self.fields
 
     @property
     def arrow(self) -> Any:
-        """The fields as Arrow types."""
-        return pa.schema([pa.field(one.name, ARROW_TYPES[one.type]) for one in self.fields])
+        """The columns as Arrow types."""
+        return pa.schema([pa.field(one.name, arrow_type(one.type)) for one in self.columns])
 
     def to_dict(self) -> dict[str, Any]:
         """As it is kept in manifests and schema files."""
-        fields = []
-        for one in self.fields:
-            entry: dict[str, Any] = {"name": one.name, "type": one.type}
-            if one.required:
-                entry["required"] = True
-            entry |= {
-                name: bound for name, bound in (("min", one.min), ("max", one.max)) if bound is not None
-            }
-            fields.append(entry)
-        return {"name": self.name, "event_time": self.event_time, "fields": fields}
+        found = {
+            "name": self.name,
+            "event_time": self.event_time,
+            "fields": [field_to_dict(one) for one in self.fields],
+        }
+        return found | ({"key": [field_to_dict(one) for one in self.key]} if self.key else {})
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> EventSchema:
         """Read what `to_dict` writes. Raises UsageError."""
         try:
-            fields = tuple(Field(**entry) for entry in data["fields"])
-            schema = cls(str(data["name"]), str(data["event_time"]), fields)
+            name, event_time = str(data["name"]), str(data.get("event_time", NO_EVENT_TIME))
         except (KeyError, TypeError, AttributeError) as error:
             raise UsageError(f"not an event schema: {error}") from None
-        names = [one.name for one in fields]
-        if len(set(names)) != len(names) or any(name.startswith("_") for name in names):
+        try:
+            fields, key = fields_from(data["fields"]), fields_from(data["key"]) if data.get("key") else ()
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise UsageError(f"schema {name}: {error}") from None
+        return cls(name, event_time, fields, key).checked()
+
+    def checked(self) -> EventSchema:
+        """Return the schema itself. Raises UsageError if it cannot be that of a table."""
+        if any(one.name.startswith("_") for one in self.fields):
+            raise UsageError(f"schema {self.name}: field names must not begin with an underscore")
+        if self.event_time != NO_EVENT_TIME and not any(
+            one.name == self.event_time and one.type in _TIME_TYPES and one.required for one in self.fields
+        ):
             raise UsageError(
-                f"schema {schema.name}: field names must differ and not begin with an underscore"
+                f"schema {self.name}: event_time must name a required field of type {', '.join(_TIME_TYPES)}"
             )
-        for one in fields:
-            if one.type not in ARROW_TYPES:
-                raise UsageError(
-                    f"schema {schema.name}: type {one.type!r} of {one.name} is not {', '.join(ARROW_TYPES)}"
-                )
-        if not any(one.name == schema.event_time and one.type == "long" and one.required for one in fields):
-            raise UsageError(f"schema {schema.name}: event_time must name a required field of type long")
-        return schema
+        return self
 
     def check_evolution(self, newer: EventSchema) -> None:
         """Raise UsageError unless `newer` is this schema with nullable fields added at the end."""
         if newer.event_time != self.event_time:
             raise UsageError(f"schema {self.name}: the event time cannot become another field")
-        for old, new in zip(self.fields, newer.fields, strict=False):
-            if (old.name, old.type) != (new.name, new.type) or (new.required and not old.required):
-                raise UsageError(f"schema {self.name}: field {old.name} cannot become {new.name} {new.type}")
-        if len(newer.fields) < len(self.fields):
-            raise UsageError(f"schema {self.name}: field {self.fields[len(newer.fields)].name} cannot go")
-        for new in newer.fields[len(self.fields) :]:
+        if bool(newer.key) != bool(self.key):
+            raise UsageError(f"schema {self.name}: keys are decoded from the first load on, or never")
+        for mine, theirs in ((self.fields, newer.fields), (self.key, newer.key)):
+            self._check_growth(mine, theirs)
+
+    def _check_growth(self, mine: tuple[Field, ...], theirs: tuple[Field, ...]) -> None:
+        for old, new in zip(mine, theirs, strict=False):
+            if (
+                old.name != new.name
+                or widened(old.type, new.type) != new.type
+                or (new.required and not old.required)
+            ):
+                raise UsageError(
+                    f"schema {self.name}: field {old.name} cannot become {new.name} {name_of(new.type)}"
+                )
+        if len(theirs) < len(mine):
+            raise UsageError(f"schema {self.name}: field {mine[len(theirs)].name} cannot go")
+        for new in theirs[len(mine) :]:
             if new.required:
                 raise UsageError(
                     f"schema {self.name}: the new field {new.name} must be nullable: old events lack it"
                 )
+
+    def grown(self, newer: EventSchema) -> EventSchema:
+        """Return this schema with what is new in another one, nullable and at the end. Raises UsageError if it cannot
+        be."""
+        fields, key = merged(self.fields, newer.fields), merged(self.key, newer.key)
+        if fields is None or key is None:
+            raise UsageError(
+                f"schema {self.name}: a field of it has another type in the newest schema: give the table's schema"
+            )
+        return replace(self, fields=fields, key=key if self.key else ()).checked()
 
 
 def _schema(name: str, **fields: tuple[Any, ...]) -> EventSchema:
@@ -126,5 +159,5 @@ def load(name_or_path: str) -> EventSchema:
             return EventSchema.from_dict(json.load(file))
     except OSError:
         raise UsageError(f"{name_or_path!r} is no schema file, nor one of {', '.join(BUILT_IN)}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"schema file {name_or_path}: {error}") from None

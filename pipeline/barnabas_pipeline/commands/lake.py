@@ -9,8 +9,7 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from barnabas_pipeline import schema
-from barnabas_pipeline.commands import common
+from barnabas_pipeline.commands import common, formats
 from barnabas_pipeline.errors import EXIT_DONE, EXIT_INCOMPLETE
 from barnabas_pipeline.progress import Bar, summarize
 
@@ -22,10 +21,8 @@ def add_table(parser: argparse.ArgumentParser) -> None:
 
 
 def add_schema(parser: argparse.ArgumentParser) -> None:
-    """The option that names the schema of events."""
-    parser.add_argument(
-        "--schema", metavar="NAME|FILE", help="default: the built-in one called like the topic"
-    )
+    """Options of formats and schemas of events."""
+    formats.add_format(parser)
 
 
 def place(args: Any) -> Any:
@@ -33,11 +30,17 @@ def place(args: Any) -> Any:
     return common.lake(args).place(args.topic, args.table, getattr(args, "partition_by", None) or "")
 
 
+def _chosen(args: Any) -> formats.Chosen:
+    from barnabas_pipeline.lake.table import Table
+
+    return formats.choose(args, lambda: Table(place(args)).state().schema)
+
+
 def load_options(args: Any) -> Any:
     """The load that the options describe."""
     from barnabas_pipeline.jobs.load import LoadOptions
 
-    options = LoadOptions(common.log_options(args), place(args), schema.load(args.schema or args.topic))
+    options = LoadOptions(common.log_options(args), place(args), *_chosen(args))
     if hasattr(args, "from_offsets"):
         options.selection = common.selection(args)
     for name in (
@@ -222,7 +225,7 @@ def run_redrive(args: Any) -> int:
     from barnabas_pipeline.jobs.redrive import redrive
     from barnabas_pipeline.log.model import LogOptions
 
-    options = LoadOptions(LogOptions(args.topic), place(args), schema.load(args.schema or args.topic))
+    options = LoadOptions(LogOptions(args.topic), place(args), *_chosen(args))
     if args.past_max_days is not None:
         options.past_max_ms = int(args.past_max_days * 24 * 3_600_000)
     summary = redrive(options, reasons=set(args.reason) if args.reason else None, since_ms=args.since)

@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from barnabas_pipeline import faults
-from barnabas_pipeline.decode import PAST_MAX_MS, VALUE_BYTES_MAX, Decoder
+from barnabas_pipeline import faults, formats
+from barnabas_pipeline.decode import PAST_MAX_MS, VALUE_BYTES_MAX
 from barnabas_pipeline.errors import (
     DataLossError,
     IncompleteError,
@@ -47,6 +47,9 @@ class LoadOptions:
     log: LogOptions
     root: Place | str  # of the table
     schema: EventSchema
+    decoding: dict[str, Any] = field(
+        default_factory=dict
+    )  # more limits of the decoder, its format among them
     selection: Selection = field(default_factory=Selection)
     on_data_loss: str = FAIL
     offsets_per_commit_max: int = OFFSETS_PER_COMMIT_MAX
@@ -58,9 +61,10 @@ class LoadOptions:
     job_id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
-    def decoder(self) -> Decoder:
+    def decoder(self) -> formats.Decoder:
         """The decoder that tasks use."""
-        return Decoder(self.schema, self.value_bytes_max, self.past_max_ms)
+        bounds = {"value_bytes_max": self.value_bytes_max, "past_max_ms": self.past_max_ms}
+        return formats.restore(self.schema, bounds | self.decoding)
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from barnabas_pipeline.decode import Decoder
+from barnabas_pipeline.formats import Decoder
 from barnabas_pipeline.jobs.load import LoadOptions, new_entry
 from barnabas_pipeline.lake.dead import DeadLetters
 from barnabas_pipeline.lake.files import TableWriter, read_dead, write_dead

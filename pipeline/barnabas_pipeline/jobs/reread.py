@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from barnabas_pipeline.decode import BadRecord, Decoder
+from barnabas_pipeline.formats import BadRecord, Decoder, restore
 from barnabas_pipeline.lake import frames
 from barnabas_pipeline.lake.columns import PARTITION, event_hours, lake_schema
 from barnabas_pipeline.lake.ledger import Entry, State, hour_number
@@ -64,8 +64,8 @@ def plan_rereading(
 
 
 def decoder_of(entry: Entry) -> Decoder:
-    """The decoder that a load, redrive or backfill used."""
-    return Decoder(EventSchema.from_dict(entry.schema), **entry.job.get("decoder", {}))
+    """The decoder that a load, redrive or backfill used, but careful: it judges as that did, by other means."""
+    return restore(EventSchema.from_dict(entry.schema), entry.job.get("decoder", {}), careful=True)
 
 
 def _override(entry: Entry, piece: OffsetRange) -> Override | None:

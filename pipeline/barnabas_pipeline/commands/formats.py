@@ -1,0 +1,239 @@
+"""Options that say how values and keys are written, and the schema and decoder that they come to.
+
+The rule: a table keeps its schema; what a registry or a file has in addition joins it only with `--evolve`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from barnabas_pipeline import formats, schema
+from barnabas_pipeline.errors import UsageError
+from barnabas_pipeline.field_types import Field
+from barnabas_pipeline.formats.base import DEAD, KEEP
+from barnabas_pipeline.formats.registry import PASSWORD, STRATEGIES, USER, Registry, subject_of
+from barnabas_pipeline.formats.rows import whole_schema
+from barnabas_pipeline.schema import NO_EVENT_TIME, EventSchema
+
+_SUFFIXES = {".avsc": "avro", ".proto": "protobuf"}
+_BINARY = ("avro", "protobuf")
+IMPORTS_MAX = 1_000
+
+
+class Chosen(NamedTuple):
+    """A schema, and what a decoder has to know beside it."""
+
+    schema: EventSchema
+    decoding: dict[str, Any]
+
+
+class Source(NamedTuple):
+    """A schema that was found: its name and fields, and what the decoder needs of it."""
+
+    name: str
+    fields: tuple[Field, ...]
+    decoding: dict[str, Any]
+
+
+def add_format(parser: argparse.ArgumentParser) -> None:
+    """Options of formats and schemas."""
+    group = parser.add_argument_group("format")
+    group.add_argument(
+        "--schema",
+        metavar="NAME|FILE",
+        help="a file of the pipeline's own, JSON Schema, .avsc or .proto; default: of the registry, or the built-in one "
+        "called like the topic",
+    )
+    group.add_argument(
+        "--format",
+        metavar="NAME",
+        help=f"of values: {', '.join(formats.BUILT_IN)}, or one of another package",
+    )
+    group.add_argument("--key-format", metavar="NAME", help="decode keys too, into the struct _key_fields")
+    group.add_argument("--key-schema", metavar="FILE", help="of keys, if no registry has it")
+    group.add_argument(
+        "--registry",
+        metavar="URL",
+        help="schemas by the id in each record; of Avro and Protobuf BARNABAS_REGISTRY is the default",
+    )
+    group.add_argument("--registry-user", metavar="NAME", help=f"its password is taken from {PASSWORD}")
+    for name, text in (("ca", "whom to trust"), ("cert", "who we are"), ("key", "of --registry-cert")):
+        group.add_argument(f"--registry-{name}", default="", metavar="FILE", help=f"PEM: {text}")
+    group.add_argument("--subjects", choices=STRATEGIES, default="topic", help="how subjects are named")
+    group.add_argument(
+        "--record",
+        default="",
+        metavar="NAME",
+        help="full name of the record or message to take, and of no other",
+    )
+    group.add_argument("--key-record", default="", metavar="NAME")
+    group.add_argument(
+        "--event-time", metavar="FIELD", help="of a new table; default: the record's own timestamp"
+    )
+    group.add_argument(
+        "--tombstones", choices=(DEAD, KEEP), default=DEAD, help="keep: a null value is a row of nulls"
+    )
+    group.add_argument("--evolve", action="store_true", help="new fields of the newest schema become columns")
+
+
+def choose(args: Any, known: Callable[[], Mapping[str, Any]]) -> Chosen:
+    """The schema and the decoder that the options describe; `known` is the table's schema, if there is a table.
+
+    Raises UsageError, IncompleteError.
+    """
+    name = args.format or _format_of_file(args.schema) or "json"
+    registry = _registry(args, name)
+    formats.class_of(name)
+    value = _source(args, name, args.schema, registry, args.record, is_key=False)
+    decoding = value.decoding | ({"tombstones": KEEP} if args.tombstones == KEEP else {})
+    key: tuple[Field, ...] = ()
+    if args.key_format:
+        formats.class_of(args.key_format)
+        held = _source(args, args.key_format, args.key_schema, registry, args.key_record, is_key=True)
+        key, decoding["key"] = held.fields, {"format": args.key_format, **held.decoding}
+    own = _own_schema(args, value) if name == "json" else None
+    newest = own or _with_event_time(EventSchema(args.topic, NO_EVENT_TIME, value.fields), args.event_time)
+    newest = replace(newest, key=key or newest.key)
+    table = known()
+    if not table:
+        return Chosen(newest.checked(), decoding)
+    mine = EventSchema.from_dict(table)
+    if own is not None:
+        return Chosen(newest, decoding)  # a schema of the pipeline's own says itself how the table grows
+    if args.event_time not in (None, mine.event_time):
+        raise UsageError(f"the table's event time is {mine.event_time}")
+    return Chosen(mine.grown(_with_event_time(newest, mine.event_time)) if args.evolve else mine, decoding)
+
+
+def _registry(args: Any, name: str) -> Registry | None:
+    url = args.registry or (os.environ.get("BARNABAS_REGISTRY", "") if name in _BINARY else "")
+    if not url:
+        return None
+    if args.registry_user:
+        os.environ[USER] = args.registry_user
+    return Registry.at(url, ca=args.registry_ca, cert=args.registry_cert, key=args.registry_key)
+
+
+def _format_of_file(path: str | None) -> str:
+    return _SUFFIXES.get(Path(path).suffix, "") if path else ""
+
+
+def _own_schema(args: Any, value: Source) -> EventSchema | None:
+    """A schema of the pipeline's own, or a built-in one."""
+    return None if value.fields else schema.load(args.schema or args.topic)
+
+
+def _with_event_time(one: EventSchema, name: str | None) -> EventSchema:
+    """Take a field for the event time, which a record must have then. Raises UsageError."""
+    if name in (None, NO_EVENT_TIME):
+        return one
+    fields = tuple(replace(field, required=True) if field.name == name else field for field in one.fields)
+    return replace(one, event_time=name, fields=fields).checked()
+
+
+def _source(
+    args: Any, name: str, path: str | None, registry: Registry | None, record: str, *, is_key: bool
+) -> Source:
+    """Find the schema of values or keys."""
+    decoding: dict[str, Any] = {} if name == "json" else {"format": name}
+    if name in ("raw", "string"):
+        return Source("", whole_schema(args.topic, name).fields, decoding)
+    if name not in ("json", *_BINARY):
+        found = schema.load(path or args.topic)
+        return Source(found.name, found.fields, decoding)
+    if registry is not None:
+        decoding["registry"] = registry.to_dict()
+    if record and name in _BINARY:
+        decoding["record"] = record
+    if path and Path(path).suffix in (*_SUFFIXES, ".json"):
+        return _file_source(name, Path(path), registry, record, decoding)
+    if registry is not None and not path:
+        registered = registry.latest(subject_of(args.subjects, args.topic, record, is_key=is_key))
+        if registered.schema.format != name.upper():
+            raise UsageError(f"{registered.subject} is {registered.schema.format}, not {name}: give --format")
+        title, fields = fields_of(
+            name, registered.schema.text, registry.references(registered.schema), record
+        )
+        return Source(title, fields, decoding)
+    if name in _BINARY or is_key:
+        raise UsageError(f"{name} needs --{'key-' if is_key else ''}schema FILE or --registry")
+    return Source("", (), decoding)
+
+
+def _file_source(
+    name: str, path: Path, registry: Registry | None, record: str, decoding: dict[str, Any]
+) -> Source:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: {error}") from None
+    references = imports_of(path, text) if name == "protobuf" else {}
+    if name == "json" and not _is_json_schema(text):
+        return Source("", (), decoding)
+    title, fields = fields_of(name, text, references, record)
+    if name in _BINARY and registry is None:
+        decoding["text"] = text
+        if references:
+            decoding["references"] = [[one, held] for one, held in references.items()]
+    return Source(title, fields, decoding)
+
+
+def _is_json_schema(text: str) -> bool:
+    try:
+        held = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return (
+        isinstance(held, dict)
+        and "fields" not in held
+        and bool({"$schema", "properties", "$ref", "oneOf"} & held.keys())
+    )
+
+
+def fields_of(
+    name: str, text: str, references: Mapping[str, str], record: str = ""
+) -> tuple[str, tuple[Field, ...]]:
+    """Return the name and the fields of a schema's text. Raises UsageError."""
+    if name == "avro":
+        from barnabas_pipeline.formats.avro import fields_of_text as avro_fields
+
+        return avro_fields(text, dict(references))
+    if name == "protobuf":
+        from barnabas_pipeline.formats.protobuf import fields_of_text as protobuf_fields
+
+        return protobuf_fields(text, dict(references), record)
+    from barnabas_pipeline.formats.json_schema import fields_of_text as json_fields
+
+    return json_fields(text, references)
+
+
+def imports_of(path: Path, text: str) -> dict[str, str]:
+    """The files that a .proto file imports, from its directory or one above it, each after those that it needs itself."""
+    from barnabas.registry.formats.protobuf_known import descriptor_of
+    from barnabas.registry.formats.protobuf_text import read
+
+    found: dict[str, str] = {}
+
+    def collect(held: str, name: str, depth: int) -> None:
+        try:
+            needed = list(read(held, name).dependency)
+        except ValueError as error:
+            raise UsageError(f"{path}: {error}") from None
+        for one in needed:
+            if one in found or descriptor_of(one) is not None:
+                continue
+            place = next((up / one for up in path.resolve().parents if (up / one).is_file()), None)
+            if place is None or depth > IMPORTS_MAX:
+                raise UsageError(f"{path} imports {one!r}, which is neither beside it nor above")
+            inner = place.read_text(encoding="utf-8")
+            collect(inner, one, depth + 1)
+            found[one] = inner
+
+    collect(text, path.name, 0)
+    return found

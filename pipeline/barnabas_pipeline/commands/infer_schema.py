@@ -1,0 +1,52 @@
+"""infer-schema: draft a schema file from a registry, or from a sample of the topic's records.
+
+The rule: what it prints is a start for a person to go on from; nothing is written to the lake.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from barnabas_pipeline.commands import common, formats
+from barnabas_pipeline.errors import EXIT_DONE, UsageError
+from barnabas_pipeline.schema import EventSchema
+
+SAMPLE = 1_000
+
+
+def add_infer_schema(parser: argparse.ArgumentParser) -> None:
+    """Options of infer-schema."""
+    common.add_log(parser)
+    formats.add_format(parser)
+    parser.add_argument(
+        "--sample", type=int, default=SAMPLE, metavar="N", help="records to look at; default: 1000"
+    )
+    parser.add_argument("--out", metavar="FILE", help="write it there; a file that exists is left alone")
+
+
+def run_infer_schema(args: Any) -> int:
+    """Print a schema, or write it."""
+    from barnabas_pipeline.formats.inference import draft, sampled
+
+    if args.format not in (None, "json") or args.registry or args.schema:
+        found = formats.choose(args, dict).schema
+    else:
+        values = sampled(common.log_options(args), args.sample)
+        found = draft(args.topic, values, event_time=args.event_time)
+    text = json.dumps(_checked(found).to_dict(), indent=2, ensure_ascii=False)
+    if not args.out:
+        print(text)
+        return EXIT_DONE
+    try:
+        with Path(args.out).open("x", encoding="utf-8") as file:
+            file.write(f"{text}\n")
+    except OSError as error:
+        raise UsageError(f"{args.out}: {error.strerror}") from None
+    return EXIT_DONE
+
+
+def _checked(found: EventSchema) -> EventSchema:
+    return EventSchema.from_dict(found.to_dict())

@@ -1,0 +1,330 @@
+"""Types of fields: a name for a plain one, a small class for a nested one; how both are written, and their Arrow types.
+
+The rule: a column holds exactly what a record says. What no column can hold exactly is refused or kept as text.
+
+    boolean int long unsigned_long float double string bytes uuid json date time_ms time_us iso8601
+    timestamp_s timestamp_ms timestamp_us timestamp_ns local_timestamp_s local_timestamp_ms local_timestamp_us ..._ns
+    {"decimal": [PRECISION, SCALE]} {"enum": [TEXT, ...]} {"array": TYPE} {"map": TYPE} {"record": [FIELD, ...]}
+    {"union": [FIELD, ...]}     one of several types: a record of nullable fields, of which one is set
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+INT64_MAX = (1 << 63) - 1
+DAY_US = 86_400_000_000
+DAY_MIN = -719_162  # the years 1 to 9999, as readers of Parquet take them
+DAY_MAX = 2_932_896
+DEPTH_MAX = 32  # of types in types
+PRECISION_MAX = 38
+_UTC = pa.timestamp("us", tz="UTC")
+_LOCAL = pa.timestamp("us")
+
+
+class Plain(NamedTuple):
+    """A plain type: its column, what a whole number is multiplied by for it, and the bounds of that number."""
+
+    arrow: Any
+    factor: int = 1
+    min: int | None = None
+    max: int | None = None
+
+
+def _time_of(unit_us: int, arrow: Any) -> Plain:
+    return Plain(arrow, unit_us, DAY_MIN * DAY_US // unit_us, ((DAY_MAX + 1) * DAY_US - 1) // unit_us)
+
+
+PLAIN = {
+    "boolean": Plain(pa.bool_()),
+    "int": Plain(pa.int32(), 1, -(1 << 31), (1 << 31) - 1),
+    "long": Plain(pa.int64(), 1, -INT64_MAX - 1, INT64_MAX),
+    "unsigned_long": Plain(pa.decimal128(20, 0), 1, 0, (1 << 64) - 1),
+    "float": Plain(pa.float32()),
+    "double": Plain(pa.float64()),
+    "string": Plain(pa.string()),
+    "bytes": Plain(pa.binary()),
+    "uuid": Plain(pa.string()),
+    "json": Plain(pa.string()),
+    "iso8601": Plain(_UTC),
+    "date": Plain(pa.date32(), 1, DAY_MIN, DAY_MAX),
+    "time_ms": Plain(pa.time64("us"), 1000, 0, DAY_US // 1000 - 1),
+    "time_us": Plain(pa.time64("us"), 1, 0, DAY_US - 1),
+    "timestamp_s": _time_of(1_000_000, _UTC),
+    "timestamp_ms": _time_of(1_000, _UTC),
+    "timestamp_us": _time_of(1, _UTC),
+    "timestamp_ns": Plain(pa.int64(), 1, -INT64_MAX - 1, INT64_MAX),  # no type of Spark's holds it
+    "local_timestamp_s": _time_of(1_000_000, _LOCAL),
+    "local_timestamp_ms": _time_of(1_000, _LOCAL),
+    "local_timestamp_us": _time_of(1, _LOCAL),
+    "local_timestamp_ns": Plain(pa.int64(), 1, -INT64_MAX - 1, INT64_MAX),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field; `min` and `max` bound numbers, and the length of strings in characters.
+
+    `default` stands for a field that a record lacks, as JSON has it; None: there is none. `aliases` are former names.
+    `number` is that of a Protobuf field.
+    """
+
+    name: str
+    type: Type
+    required: bool = False
+    min: float | None = None
+    max: float | None = None
+    default: Any = None
+    aliases: tuple[str, ...] = ()
+    number: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decimal:
+    """A number with `precision` digits, `scale` of them behind the point."""
+
+    precision: int
+    scale: int
+
+
+@dataclass(frozen=True, slots=True)
+class Enum:
+    """One of some texts. Not closed: others may come, from a later schema."""
+
+    symbols: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """Any number of elements."""
+
+    element: Field
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """Values by keys, which are texts but in Protobuf."""
+
+    value: Field
+    key: str = "string"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Fields within a field."""
+
+    fields: tuple[Field, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """One of several types: becomes a struct of nullable branches, one of which is set."""
+
+    branches: tuple[Field, ...]
+
+
+Type = str | Decimal | Enum | Array | Map | Record | Union
+
+
+def arrow_type(kind: Type) -> Any:
+    """The type of a column."""
+    match kind:
+        case str():
+            return PLAIN[kind].arrow
+        case Decimal():
+            return pa.decimal128(kind.precision, kind.scale)
+        case Enum():
+            return pa.string()
+        case Array():
+            return pa.list_(pa.field("element", arrow_type(kind.element.type)))
+        case Map():
+            return pa.map_(arrow_type(kind.key), pa.field("value", arrow_type(kind.value.type)))
+        case Record():
+            return pa.struct([pa.field(one.name, arrow_type(one.type)) for one in kind.fields])
+        case Union():
+            return pa.struct([pa.field(one.name, arrow_type(one.type)) for one in kind.branches])
+
+
+def name_of(kind: Type) -> str:
+    """Name a type for people."""
+    return kind if isinstance(kind, str) else type(kind).__name__.lower()
+
+
+# --- as JSON --------------------------------------------------------------------------------------------------------
+
+
+def field_to_dict(one: Field) -> dict[str, Any]:
+    """Write a field as schema files and manifests have it."""
+    entry: dict[str, Any] = {"name": one.name, **_element_to_dict(one)}
+    return entry
+
+
+def _element_to_dict(one: Field) -> dict[str, Any]:
+    entry: dict[str, Any] = {"type": type_to_json(one.type)}
+    if one.required:
+        entry["required"] = True
+    entry |= {
+        name: value
+        for name in ("min", "max", "default", "number")
+        if (value := getattr(one, name)) is not None
+    }
+    if one.aliases:
+        entry["aliases"] = list(one.aliases)
+    return entry
+
+
+def type_to_json(kind: Type) -> Any:
+    """Write a type."""
+    match kind:
+        case str():
+            return kind
+        case Decimal():
+            return {"decimal": [kind.precision, kind.scale]}
+        case Enum():
+            return {"enum": list(kind.symbols)}
+        case Array():
+            return {"array": _element_to_dict(kind.element)}
+        case Map():
+            more = {} if kind.key == "string" else {"key": kind.key}
+            return {"map": _element_to_dict(kind.value), **more}
+        case Record():
+            return {"record": [field_to_dict(one) for one in kind.fields]}
+        case Union():
+            return {"union": [field_to_dict(one) for one in kind.branches]}
+
+
+def field_from_dict(entry: Mapping[str, Any], depth: int = 0) -> Field:
+    """Read a field. Raises ValueError, KeyError, TypeError for what is none."""
+    values = dict(entry)
+    values["type"] = type_from_json(values["type"], depth)
+    values["aliases"] = tuple(values.get("aliases", ()))
+    if not isinstance(values["name"], str) or not values["name"]:
+        raise ValueError(f"{values['name']!r} is no name of a field")
+    return Field(**values)
+
+
+def _element_from(entry: Any, name: str, depth: int) -> Field:
+    """Read the type of elements: with `required` and the like as a field has them, or the bare type."""
+    if isinstance(entry, Mapping) and "type" in entry:
+        return field_from_dict({**entry, "name": name}, depth)
+    return Field(name, type_from_json(entry, depth))
+
+
+def type_from_json(data: Any, depth: int = 0) -> Type:
+    """Read a type. Raises ValueError, KeyError, TypeError for what is none."""
+    if depth > DEPTH_MAX:
+        raise ValueError(f"types are nested more than {DEPTH_MAX} deep")
+    if isinstance(data, str):
+        if data not in PLAIN:
+            raise ValueError(f"type {data!r} is not {', '.join(PLAIN)}")
+        return data
+    if not isinstance(data, Mapping) or not data:
+        raise ValueError(f"{data!r} is no type")
+    kind = next(iter(data))
+    held = data[kind]
+    match kind:
+        case "decimal":
+            precision, scale = map(int, held)
+            if not 0 < precision <= PRECISION_MAX or not 0 <= scale <= precision:
+                raise ValueError(
+                    f"a decimal has 1 to {PRECISION_MAX} digits, of which some are behind the point"
+                )
+            return Decimal(precision, scale)
+        case "enum":
+            return Enum(tuple(map(str, held)))
+        case "array":
+            return Array(_element_from(held, "element", depth + 1))
+        case "map":
+            key = data.get("key", "string")
+            if key not in ("string", "int", "long", "unsigned_long", "boolean"):
+                raise ValueError(f"keys of a map cannot be {key!r}")
+            return Map(_element_from(held, "value", depth + 1), key)
+        case "record":
+            return Record(fields_from(held, depth + 1))
+        case "union":
+            return Union(fields_from(held, depth + 1))
+    raise ValueError(f"type {kind!r} is not decimal, enum, array, map, record, union")
+
+
+def fields_from(entries: Any, depth: int = 0) -> tuple[Field, ...]:
+    """Read fields, whose names must differ. Raises ValueError, KeyError, TypeError."""
+    fields = tuple(field_from_dict(entry, depth) for entry in entries)
+    names = [one.name.lower() for one in fields]
+    if len(set(names)) != len(names) or not names:
+        raise ValueError("fields of a record must be some, with different names")
+    return fields
+
+
+# --- growth ---------------------------------------------------------------------------------------------------------
+
+
+def widened(old: Type, new: Type) -> Type | None:
+    """Return the type of a column that holds `old` and has to hold `new` too; None if it cannot.
+
+    Nested records gain nullable fields; nothing else changes, so that files that were ever written can be read.
+    """
+    if old == new or (isinstance(old, Enum) and isinstance(new, Enum)):
+        return old if old == new else Enum(tuple(dict.fromkeys((*old.symbols, *new.symbols))))  # type: ignore[union-attr]
+    match old, new:
+        case str(), str() if PLAIN[old].arrow == PLAIN[new].arrow and "json" not in (old, new):
+            return old
+        case Array(), Array():
+            element = _widened_field(old.element, new.element)
+            return None if element is None else Array(element)
+        case Map(), Map() if old.key == new.key:
+            value = _widened_field(old.value, new.value)
+            return None if value is None else Map(value, old.key)
+        case Record(), Record():
+            fields = merged(old.fields, new.fields)
+            return None if fields is None else Record(fields)
+        case Union(), Union():
+            branches = merged(old.branches, new.branches)
+            return None if branches is None else Union(branches)
+    return None
+
+
+def _widened_field(old: Field, new: Field) -> Field | None:
+    kind = widened(old.type, new.type)
+    if kind is None:
+        return None
+    return Field(
+        old.name, kind, old.required and new.required, old.min, old.max, old.default, old.aliases, old.number
+    )
+
+
+def find(fields: tuple[Field, ...], wanted: Field) -> Field | None:
+    """Find the field of another version: by its number if both have one, else by its name or a former one."""
+    if wanted.number is not None:
+        for one in fields:
+            if one.number == wanted.number:
+                return one
+    for one in fields:
+        if one.name == wanted.name and (one.number is None or wanted.number is None):
+            return one
+    for one in fields:
+        if one.number is None and (one.name in wanted.aliases or wanted.name in one.aliases):
+            return one
+    return None
+
+
+def merged(old: tuple[Field, ...], new: tuple[Field, ...]) -> tuple[Field, ...] | None:
+    """Return the fields of old and new, the added ones nullable and at the end; None if one has changed its type."""
+    found = []
+    for one in old:
+        other = find(new, one)
+        kept = one if other is None else _widened_field(one, other)
+        if kept is None:
+            return None
+        found.append(kept)
+    for one in new:
+        if find(old, one) is None:
+            if any(one.name.lower() == other.name.lower() for other in found):
+                return None
+            found.append(
+                Field(one.name, one.type, False, one.min, one.max, one.default, one.aliases, one.number)
+            )
+    return tuple(found)

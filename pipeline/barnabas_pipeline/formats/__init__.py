@@ -1,0 +1,79 @@
+"""Formats of values: JSON, Avro, Protobuf, bytes, text, and those of other packages.
+
+The rule: a format is found by its name, here or in the entry point group `barnabas_pipeline.decoders`, and imported
+when it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib import import_module
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from typing import Any
+
+from barnabas_pipeline.errors import UsageError
+from barnabas_pipeline.formats.base import BadRecord, BlockDecoder, Decoder, RefusedError
+from barnabas_pipeline.formats.rows import RowDecoder
+from barnabas_pipeline.requirements import install_command
+from barnabas_pipeline.schema import NO_EVENT_TIME, EventSchema
+
+__all__ = ["BadRecord", "BlockDecoder", "Decoder", "RefusedError", "RowDecoder", "names", "restore"]
+
+GROUP = "barnabas_pipeline.decoders"
+BUILT_IN = {
+    "json": ("json", "JsonDecoder", ()),
+    "avro": ("avro", "AvroDecoder", ("fastavro",)),
+    "protobuf": ("protobuf", "ProtobufDecoder", ("google.protobuf", "proto_schema_parser")),
+    "raw": ("rows", "RawDecoder", ()),
+    "string": ("rows", "StringDecoder", ()),
+}
+"""Each format: its module here, its class, and the libraries that it needs."""
+
+
+def names() -> list[str]:
+    """The formats that there are."""
+    return [*BUILT_IN, *sorted(one.name for one in entry_points(group=GROUP))]
+
+
+def class_of(name: str) -> Any:
+    """Return the decoder of a format. Raises UsageError."""
+    if name in BUILT_IN:
+        module, class_name, needed = BUILT_IN[name]
+        missing = [one for one in needed if find_spec(one.partition(".")[0]) is None]
+        if missing:
+            raise UsageError(
+                f"{', '.join(missing)} not installed; {name} needs the extra `formats`: {install_command('formats')}"
+            )
+        return getattr(import_module(f"{__name__}.{module}"), class_name)
+    for one in entry_points(group=GROUP):
+        if one.name == name:
+            return one.load()
+    raise UsageError(f"{name!r} is no format: {', '.join(names())}")
+
+
+def restore(schema: EventSchema, limits: Mapping[str, Any], *, careful: bool = False) -> Decoder:
+    """Make the decoder that has such limits. Raises UsageError."""
+    key = limits.get("key")
+    value = _plain(replace(schema, key=()), limits, careful=careful)
+    if key is None:
+        return value
+    from barnabas_pipeline.formats.keys import KeyedDecoder
+
+    return KeyedDecoder(value, _plain(EventSchema("key", NO_EVENT_TIME, schema.key), key, careful=careful))
+
+
+def _plain(schema: EventSchema, limits: Mapping[str, Any], *, careful: bool) -> Any:
+    given = {name: one for name, one in limits.items() if name not in ("format", "key")}
+    if isinstance(given.get("registry"), Mapping):
+        from barnabas_pipeline.formats.registry import Registry
+
+        given["registry"] = Registry.at(**given["registry"])
+    if "references" in given:
+        given["references"] = tuple((name, text) for name, text in given["references"])
+    made = class_of(limits.get("format", "json"))
+    try:
+        return made(schema, careful=careful, **given)
+    except TypeError as error:
+        raise UsageError(f"format {limits.get('format', 'json')}: {error}") from None

@@ -1,0 +1,89 @@
+"""Avro: each record by its writer's schema, whose id stands before it, or by the schema of a file.
+
+The rule: see `binary`. Reasons beside those of JSON: framing, schema_id, avro.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from barnabas.registry.errors import SchemaError
+from barnabas.registry.formats import parse
+from barnabas.registry.schemas import AVRO, Schema
+from barnabas_pipeline.errors import UsageError
+from barnabas_pipeline.field_types import Field
+from barnabas_pipeline.formats.avro_columns import ColumnReader, has_fast_way
+from barnabas_pipeline.formats.avro_plan import Plan, fields_of, plan_of
+from barnabas_pipeline.formats.avro_values import Reader
+from barnabas_pipeline.formats.binary import NO_ID, BinaryDecoder, Writer
+from barnabas_pipeline.formats.framing import View
+from barnabas_pipeline.formats.json_columns import NotSureError
+from barnabas_pipeline.formats.registry import Registry
+
+
+@dataclass(slots=True)
+class AvroWriter:
+    """A schema of Avro, ready for reading."""
+
+    name: str
+    plan: Plan
+    fields: tuple[Field, ...]
+
+    def read(self, payload: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Read one value. Raises RefusedError."""
+        value = Reader(payload).whole(self.plan)
+        is_record = self.plan.kind == "record" and not self.plan.is_recursive
+        return (value if is_record else {"value": value}), {}
+
+    def read_columns(self, view: View) -> tuple[list[Any], Any]:
+        """Read many values. Raises NotSureError."""
+        if not has_fast_way(self.plan):
+            raise NotSureError
+        return ColumnReader(*view, self.plan).read(self.plan)
+
+
+@dataclass(frozen=True, slots=True)
+class AvroDecoder(BinaryDecoder):
+    """Decodes Avro."""
+
+    format = "avro"
+
+    def writer(self, schema_id: int, path: tuple[int, ...]) -> Writer | None:  # noqa: ARG002
+        """Return the schema of an id."""
+        if schema_id == NO_ID:
+            return _of_text(self.text)
+        assert self.registry is not None
+        return _of_id(self.registry, schema_id) if self.known(schema_id) else None
+
+
+@lru_cache(256)
+def _of_text(text: str) -> AvroWriter:
+    try:
+        return _made(parse(Schema(AVRO, text)))
+    except SchemaError as error:
+        raise UsageError(f"Avro schema: {error}") from None
+
+
+@lru_cache(1_000)
+def _of_id(registry: Registry, schema_id: int) -> AvroWriter | None:
+    found = registry.understood(schema_id)
+    try:
+        return None if found is None else _made(found[1])
+    except UsageError:
+        return None
+
+
+def _made(parsed: Any) -> AvroWriter:
+    plan = plan_of(parsed.root)
+    return AvroWriter(parsed.root.name, plan, fields_of(plan))
+
+
+def fields_of_text(text: str, references: dict[str, str] | None = None) -> tuple[str, Any]:
+    """Return the name and the fields of a schema. Raises UsageError."""
+    try:
+        made = _made(parse(Schema(AVRO, text), [*(references or {}).items()]))
+    except SchemaError as error:
+        raise UsageError(f"Avro schema: {error}") from None
+    return made.name, made.fields

@@ -1,0 +1,170 @@
+"""Avro schemas as plans: how each part is laid out in bytes, and the type that its values have.
+
+The rule: a union of null and one type is a nullable field, any other a struct of branches; a type within itself
+becomes text, JSON.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from barnabas_pipeline.errors import UsageError
+from barnabas_pipeline.field_types import DEPTH_MAX, Array, Decimal, Enum, Field, Map, Record, Type, Union
+
+PARTS_MAX = 10_000
+_LOGICAL = {
+    ("int", "date"): "date",
+    ("int", "time-millis"): "time_ms",
+    ("long", "time-micros"): "time_us",
+    ("long", "timestamp-millis"): "timestamp_ms",
+    ("long", "timestamp-micros"): "timestamp_us",
+    ("long", "timestamp-nanos"): "timestamp_ns",
+    ("long", "local-timestamp-millis"): "local_timestamp_ms",
+    ("long", "local-timestamp-micros"): "local_timestamp_us",
+    ("long", "local-timestamp-nanos"): "local_timestamp_ns",
+    ("string", "uuid"): "uuid",
+}
+
+
+@dataclass(slots=True)
+class Plan:
+    """A part of a schema: `kind` is that of the bytes, `optional` a union of null and the one child.
+
+    `size` is that of a fixed, or the number of null in an optional.
+    """
+
+    kind: str
+    type: Type = "string"
+    size: int = 0
+    symbols: tuple[str, ...] = ()
+    children: list[Plan] = field(default_factory=list)
+    names: tuple[str, ...] = ()
+    is_recursive: bool = False
+    """It contains itself; `type` is json then, and it is read one by one."""
+
+    @property
+    def is_nullable(self) -> bool:
+        """Tell if there may be no value."""
+        return self.kind in ("optional", "null") or (
+            self.kind == "union" and any(one.kind == "null" for one in self.children)
+        )
+
+
+def plan_of(root: Any) -> Plan:
+    """Make the plan of a schema that Barnabas' registry has read. Raises UsageError."""
+    return _Planner().plan(root, 0)
+
+
+def fields_of(plan: Plan) -> tuple[Field, ...]:
+    """The fields of a record; of any other schema, the one field `value`."""
+    if plan.kind == "record" and not plan.is_recursive:
+        assert isinstance(plan.type, Record)
+        return plan.type.fields
+    return (Field("value", plan.type, not plan.is_nullable),)
+
+
+class _Planner:
+    def __init__(self) -> None:
+        self.open: dict[int, Plan] = {}
+        self.parts = 0
+
+    def plan(self, root: Any, depth: int) -> Plan:
+        self.parts += 1
+        if depth > DEPTH_MAX * 2 or self.parts > PARTS_MAX:
+            raise UsageError("the Avro schema is nested too deeply, or too large")
+        if id(root) in self.open:
+            made = self.open[id(root)]
+            made.is_recursive = True
+            return made
+        by_kind: dict[str, Callable[[Any, int], Plan]] = {
+            "union": self._union, "record": self._record, "error": self._record, "array": self._array, "map": self._map,
+        }  # fmt: skip
+        if root.kind in by_kind:
+            return by_kind[root.kind](root, depth + 1)
+        return _plain(root)
+
+    def _record(self, root: Any, depth: int) -> Plan:
+        made = self.open[id(root)] = Plan("record", "json")
+        made.children = [self.plan(one.type, depth) for one in root.fields]
+        made.names = tuple(one.name for one in root.fields)
+        del self.open[id(root)]
+        made.is_recursive |= not root.fields  # no column can be without fields
+        if not made.is_recursive:
+            made.type = Record(
+                tuple(_field(one, plan) for one, plan in zip(root.fields, made.children, strict=True))
+            )
+        return made
+
+    def _array(self, root: Any, depth: int) -> Plan:
+        item = self.plan(root.inner, depth)
+        return Plan("array", Array(Field("element", item.type, not item.is_nullable)), children=[item])
+
+    def _map(self, root: Any, depth: int) -> Plan:
+        item = self.plan(root.inner, depth)
+        return Plan("map", Map(Field("value", item.type, not item.is_nullable)), children=[item])
+
+    def _union(self, root: Any, depth: int) -> Plan:
+        children = [self.plan(one, depth) for one in root.branches]
+        others = [one for one in children if one.kind != "null"]
+        if len(children) == 1:
+            return children[0]
+        if len(children) == 2 and len(others) == 1:
+            null = 0 if children[0].kind == "null" else 1
+            return Plan("optional", others[0].type, null, children=others)
+        short = Counter(_short(one) for one in root.branches)
+        names = [
+            _short(one) if short[_short(one)] == 1 else one.name.replace(".", "_") for one in root.branches
+        ]
+        fields = tuple(
+            Field(name, one.type) for name, one in zip(names, children, strict=True) if one.kind != "null"
+        )
+        return Plan("union", Union(fields), children=children, names=tuple(names))
+
+
+def _short(root: Any) -> str:
+    return str(root.name).rpartition(".")[2] if root.name else str(root.kind)
+
+
+def _plain(root: Any) -> Plan:
+    kind, properties = root.kind, root.properties
+    logical = properties.get("logicalType")
+    if kind in ("bytes", "fixed") and logical == "decimal":
+        precision, scale = properties.get("precision"), properties.get("scale", 0)
+        if type(precision) is int and type(scale) is int and 0 < precision <= 38 and 0 <= scale <= precision:
+            return Plan(kind, Decimal(precision, scale), root.size)
+    if kind == "fixed":
+        return Plan(kind, "uuid" if logical == "uuid" and root.size == 16 else "bytes", root.size)
+    if kind == "enum":
+        return Plan(kind, Enum(tuple(root.symbols)), symbols=tuple(root.symbols))
+    if kind == "null":
+        return Plan(kind)
+    return Plan(kind, _LOGICAL.get((kind, logical), kind))
+
+
+def _field(one: Any, plan: Plan) -> Field:
+    default = _default(one.default, plan) if one.has_default else None
+    aliases = tuple(str(name) for name in one.aliases)
+    return Field(one.name, plan.type, not plan.is_nullable, default=default, aliases=aliases)
+
+
+def _default(value: Any, plan: Plan) -> Any:
+    """A default as the pipeline's JSON has it; None for null, and for what that JSON cannot say."""
+    from base64 import b64encode
+
+    if plan.kind == "optional":
+        return None if value is None else _default(value, plan.children[0])
+    if plan.kind in ("bytes", "fixed") and plan.type == "bytes" and isinstance(value, str):
+        try:
+            return b64encode(value.encode("latin-1")).decode()
+        except UnicodeEncodeError:
+            return None
+    if plan.type in ("boolean", "int", "long", "float", "double", "string") or plan.kind in (
+        "enum",
+        "int",
+        "long",
+    ):
+        return None if plan.type == "date" else value
+    return value if plan.kind in ("array", "map") and not value else None

@@ -1,0 +1,198 @@
+"""Avro values read one at a time, with every bound checked.
+
+The rule: whatever the bytes are, reading ends after as many steps as there are bytes, with a value or RefusedError.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from decimal import Decimal as Number
+from typing import Any
+from uuid import UUID
+
+from barnabas_pipeline.field_types import PLAIN, Decimal
+from barnabas_pipeline.formats.avro_plan import Plan
+from barnabas_pipeline.formats.base import RefusedError
+from barnabas_pipeline.formats.resolve import as_json
+
+_FLOAT, _DOUBLE = struct.Struct("<f"), struct.Struct("<d")
+EMPTY_ITEMS_MAX = 10_000
+"""More items that take no bytes are not believed."""
+
+
+def _refuse(detail: str) -> RefusedError:
+    return RefusedError("avro", detail)
+
+
+class Reader:
+    """Reads the parts of one value, one after the other."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 0
+        self.budget = len(data) + EMPTY_ITEMS_MAX
+
+    def whole(self, plan: Plan) -> Any:
+        """Read a value that takes all the bytes. Raises RefusedError."""
+        value = self.read(plan)
+        if self.at != len(self.data):
+            raise _refuse(f"{len(self.data) - self.at} bytes are left behind the value")
+        return value
+
+    def read(self, plan: Plan) -> Any:
+        """Read a value as Arrow takes it. Raises RefusedError."""
+        if plan.kind == "record" and plan.is_recursive:
+            value = self._record(plan)
+            return json.dumps(_nested_json(value, plan), ensure_ascii=False, separators=(",", ":"))
+        value = _READ[plan.kind](self, plan)
+        if isinstance(plan.type, str) and value is not None:
+            value = _ranged(value, plan)
+        return value
+
+    def take(self, size: int) -> bytes:
+        """Take bytes."""
+        if size < 0 or size > len(self.data) - self.at:
+            raise _refuse(f"{size} bytes at {self.at} are not there")
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def long(self, _plan: Plan | None = None) -> int:
+        """Read a zigzag number of 64 bits."""
+        raw = shift = 0
+        while True:
+            byte = self.take(1)[0]
+            if shift == 63 and byte > 1:
+                raise _refuse("a number has more than 64 bits")
+            raw |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return (raw >> 1) ^ -(raw & 1)
+            shift += 7
+
+    def _int(self, _plan: Plan) -> int:
+        value = self.long()
+        if not -(1 << 31) <= value < 1 << 31:
+            raise _refuse("an int has more than 32 bits")
+        return value
+
+    def _boolean(self, _plan: Plan) -> bool:
+        byte = self.take(1)[0]
+        if byte > 1:
+            raise _refuse("a boolean is neither 0 nor 1")
+        return byte == 1
+
+    def _bytes(self, plan: Plan) -> Any:
+        data = self.take(self.long() if plan.kind == "bytes" else plan.size)
+        if isinstance(plan.type, Decimal):
+            return _decimal(data, plan.type)
+        return str(UUID(bytes=data)) if plan.type == "uuid" else data
+
+    def _string(self, _plan: Plan) -> str:
+        data = self.take(self.long())
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            raise RefusedError("utf8", "a string is no UTF-8") from None
+
+    def _enum(self, plan: Plan) -> str:
+        return plan.symbols[self._index(len(plan.symbols))]
+
+    def _index(self, count: int) -> int:
+        index = self.long()
+        if not 0 <= index < count:
+            raise _refuse(f"{index} is no number of an enum's symbols or a union's branches")
+        return index
+
+    def _optional(self, plan: Plan) -> Any:
+        return None if self._index(2) == plan.size else self.read(plan.children[0])
+
+    def _union(self, plan: Plan) -> Any:
+        index = self._index(len(plan.children))
+        value = self.read(plan.children[index])
+        return None if plan.children[index].kind == "null" else {plan.names[index]: value}
+
+    def _blocks(self) -> Any:
+        """Yield once for each item."""
+        while count := self.long():
+            if count < 0:
+                count = -count
+                if self.long() < 0:
+                    raise _refuse("a block has less than no bytes")
+            if count > self.budget:
+                raise _refuse(f"there are not {count} items")
+            self.budget -= count
+            yield from range(count)
+
+    def _array(self, plan: Plan) -> list[Any]:
+        return [self.read(plan.children[0]) for _ in self._blocks()]
+
+    def _map(self, plan: Plan) -> list[tuple[str, Any]]:
+        found: dict[str, Any] = {}
+        for _ in self._blocks():
+            key = self._string(plan)
+            found[key] = self.read(plan.children[0])
+        return list(found.items())
+
+    def _record(self, plan: Plan) -> dict[str, Any]:
+        return {name: self.read(one) for name, one in zip(plan.names, plan.children, strict=True)}
+
+    def _null(self, _plan: Plan) -> None:
+        return None
+
+    def _float(self, _plan: Plan) -> float:
+        return float(_FLOAT.unpack(self.take(4))[0])
+
+    def _double(self, _plan: Plan) -> float:
+        return float(_DOUBLE.unpack(self.take(8))[0])
+
+
+_READ = {
+    "null": Reader._null, "boolean": Reader._boolean, "int": Reader._int, "long": Reader.long, "float": Reader._float,
+    "double": Reader._double, "bytes": Reader._bytes, "fixed": Reader._bytes, "string": Reader._string,
+    "enum": Reader._enum, "optional": Reader._optional, "union": Reader._union, "array": Reader._array,
+    "map": Reader._map, "record": Reader._record,
+}  # fmt: skip
+
+
+def _ranged(value: Any, plan: Plan) -> Any:
+    if plan.kind not in ("int", "long"):
+        return value
+    assert isinstance(plan.type, str)
+    plain = PLAIN[plan.type]
+    assert plain.min is not None
+    assert plain.max is not None
+    if not plain.min <= value <= plain.max:
+        raise RefusedError("range", f"{value} is no {plan.type} that a column holds")
+    return value * plain.factor
+
+
+def _decimal(data: bytes, kind: Decimal) -> Number:
+    whole = int.from_bytes(data, signed=True)
+    if abs(whole) >= 10**kind.precision:
+        raise RefusedError("range", f"a decimal has more than {kind.precision} digits")
+    digits = tuple(map(int, str(abs(whole))))
+    return Number((int(whole < 0), digits, -kind.scale))
+
+
+def _nested_json(value: Any, plan: Plan) -> Any:
+    """Return a value of a type that contains itself as JSON has it."""
+    if value is None:
+        return None
+    match plan.kind:
+        case "record" if isinstance(value, str):
+            return json.loads(value)
+        case "record":
+            return {
+                name: _nested_json(value[name], one)
+                for name, one in zip(plan.names, plan.children, strict=True)
+            }
+        case "optional":
+            return _nested_json(value, plan.children[0])
+        case "array":
+            return [_nested_json(one, plan.children[0]) for one in value]
+        case "map":
+            return {name: _nested_json(one, plan.children[0]) for name, one in value}
+        case "union":
+            [(name, held)] = value.items()
+            return _nested_json(held, plan.children[plan.names.index(name)])
+    return as_json(value, plan.type)

@@ -1,0 +1,213 @@
+"""Decoders in general: blocks of records to columns, at once where possible, and each record by itself where not.
+
+The rule: whether a record is good never depends on its neighbours. The fast way of a format takes only what it is
+sure of, and leaves the other rows to the careful way, which judges one record at a time; a property test holds both
+to one verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from barnabas_pipeline.errors import UsageError
+from barnabas_pipeline.field_types import Field
+from barnabas_pipeline.log.columns import Columns, select
+from barnabas_pipeline.schema import NO_EVENT_TIME, EventSchema
+
+DECODER_VERSION = 3
+VALUE_BYTES_MAX = 1 << 20
+PAST_MAX_MS = 30 * 24 * 3_600_000  # how much older than its record an event may be
+FUTURE_MAX_MS = 3_600_000  # and how much younger, for clocks that are ahead
+TIME_MIN_MS = -62_135_596_800_000  # the years 1 to 9999, as readers of Parquet take them
+TIME_MAX_MS = 253_402_300_799_999
+EXTRA = "_extra"
+DEAD, KEEP = "dead", "keep"
+TOMBSTONE = '{"_tombstone":true}'
+
+
+class BadRecord(NamedTuple):
+    """A refused record: its row in the block, why, and details for people."""
+
+    row: int
+    reason: str
+    detail: str
+
+
+class RefusedError(Exception):
+    """One record is refused."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(reason, detail)
+        self.reason = reason
+        self.detail = detail
+
+
+class Decoder(Protocol):
+    """Reader of one format; instances are sent to workers, so they can be pickled."""
+
+    @property
+    def schema(self) -> EventSchema:
+        """The columns that it makes."""
+
+    def limits(self) -> dict[str, Any]:
+        """All but the schema that a verdict depends on, as manifests keep it: an audit must judge as the load did."""
+
+    def decode(self, columns: Columns) -> tuple[Any, Any, list[BadRecord]]:
+        """Return (the good rows' numbers as numpy, their fields and `_extra` as a table, the bad rows)."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockDecoder:
+    """Base of decoders: a format adds `read`, for one value, and may add `_decode_fast`, for a block.
+
+    The bounds of event time are relative to the record's own timestamp. With `careful` nothing is decoded the fast
+    way, and so by another decoder than a load's.
+    """
+
+    format: ClassVar[str] = ""
+
+    schema: EventSchema
+    value_bytes_max: int = VALUE_BYTES_MAX
+    past_max_ms: int = PAST_MAX_MS
+    future_max_ms: int = FUTURE_MAX_MS
+    tombstones: str = DEAD
+    careful: bool = False
+
+    def __post_init__(self) -> None:
+        if self.tombstones == KEEP and self.schema.event_time != NO_EVENT_TIME:
+            raise UsageError(
+                f"a tombstone has no {self.schema.event_time}: to keep them, the event time must be the record's own"
+            )
+
+    def limits(self) -> dict[str, Any]:
+        """All but the schema that a verdict depends on; what is as by default is left out, but for the bounds."""
+        found = {name: getattr(self, name) for name in ("value_bytes_max", "past_max_ms", "future_max_ms")}
+        found |= {
+            one.name: getattr(self, one.name)
+            for one in fields(self)
+            if one.name not in {"schema", "careful", *found} and getattr(self, one.name) != one.default
+        }
+        found = {name: one.to_dict() if hasattr(one, "to_dict") else one for name, one in found.items()}
+        return found if self.format == "json" else found | {"format": self.format}
+
+    def decode(self, columns: Columns) -> tuple[Any, Any, list[BadRecord]]:
+        """Return (the good rows' numbers as numpy, their fields and `_extra` as a table, the bad rows)."""
+        if not len(columns):
+            return np.empty(0, np.int64), self.arrow.empty_table(), []
+        if self.careful:
+            return self._decode_each(columns)
+        parts, doubtful = self._decode_fast(columns)
+        if len(doubtful) == len(columns):
+            return self._decode_each(columns)
+        bad: list[BadRecord] = []
+        if len(doubtful):
+            chosen = np.zeros(len(columns), bool)
+            chosen[doubtful] = True
+            rows, table, refused = self._decode_each(select(columns, chosen))
+            parts.append((doubtful[rows], table))
+            bad = [one._replace(row=int(doubtful[one.row])) for one in refused]
+        return *in_order(parts), bad
+
+    @property
+    def arrow(self) -> Any:
+        """The columns of the table that `decode` returns."""
+        return self.schema.arrow.append(pa.field(EXTRA, pa.string()))
+
+    # --- all at once ----------------------------------------------------------------------------------------
+
+    def _decode_fast(self, columns: Columns) -> tuple[list[tuple[Any, Any]], Any]:
+        """Return what is certainly good, as (rows, their table) that do not overlap, and the rows to look at one by one.
+
+        Row numbers rise.
+        """
+        return [], np.arange(len(columns))
+
+    def _are_times_good(self, table: Any, timestamp_ms: Any) -> Any:
+        """A mask of the rows whose times can be."""
+        fine = (timestamp_ms >= TIME_MIN_MS) & (timestamp_ms <= TIME_MAX_MS)
+        if self.schema.event_time == NO_EVENT_TIME:
+            return fine
+        times = event_times_ms(table[self.schema.event_time])
+        ahead = times - np.where(fine, timestamp_ms, 0)
+        near = (ahead <= self.future_max_ms) & (-ahead <= self.past_max_ms) | (timestamp_ms < 0)
+        return fine & near & (times >= TIME_MIN_MS) & (times <= TIME_MAX_MS)
+
+    # --- one by one -----------------------------------------------------------------------------------------
+
+    def _decode_each(self, columns: Columns) -> tuple[Any, Any, list[BadRecord]]:
+        good: list[int] = []
+        bad: list[BadRecord] = []
+        rows: list[Mapping[str, Any]] = []
+        for row, (value, timestamp_ms) in enumerate(
+            zip(columns.value.to_pylist(), columns.timestamp_ms.tolist(), strict=True)
+        ):
+            try:
+                rows.append(self.decode_one(value, timestamp_ms))
+                good.append(row)
+            except RefusedError as error:
+                bad.append(BadRecord(row, error.reason, error.detail))
+        arrays = [pa.array([row.get(one.name) for row in rows], one.type) for one in self.arrow]
+        return np.array(good, np.int64), pa.Table.from_arrays(arrays, schema=self.arrow), bad
+
+    def decode_one(self, value: bytes | None, timestamp_ms: int) -> Mapping[str, Any]:
+        """Decode one value to its columns, as Arrow takes them, unknown fields as JSON under `_extra`. Raises
+        RefusedError."""
+        if value is None and self.tombstones == KEEP:
+            self._check_times({}, timestamp_ms)
+            return {EXTRA: TOMBSTONE}
+        if value is None:
+            raise RefusedError("empty", "the value is null")
+        if len(value) > self.value_bytes_max:
+            raise RefusedError("too_large", f"{len(value)} bytes are more than {self.value_bytes_max}")
+        try:
+            row = self.read(value)
+        except RecursionError:
+            raise RefusedError(self.format, "nested too deeply") from None
+        self._check_times(row, timestamp_ms)
+        return row
+
+    def read(self, value: bytes) -> Mapping[str, Any]:
+        """Decode one value. Raises RefusedError."""
+        raise NotImplementedError
+
+    def _check_times(self, row: Mapping[str, Any], timestamp_ms: int) -> None:
+        name = self.schema.event_time
+        times = [("the record's timestamp", timestamp_ms)]
+        if name != NO_EVENT_TIME:
+            event_time = row[name]
+            if _field(self.schema, name).type != "long":
+                event_time //= 1000
+            times.insert(0, (name, event_time))
+        for what, time_ms in times:
+            if not TIME_MIN_MS <= time_ms <= TIME_MAX_MS:
+                raise RefusedError(
+                    "time", f"{what} is {time_ms}, which is no time in ms of the years 1 to 9999"
+                )
+        ahead = times[0][1] - timestamp_ms
+        if timestamp_ms >= 0 and not -self.past_max_ms <= ahead <= self.future_max_ms:
+            raise RefusedError("time", f"{name} is {ahead} ms from the record's timestamp")
+
+
+def _field(schema: EventSchema, name: str) -> Field:
+    return next(one for one in schema.fields if one.name == name)
+
+
+def event_times_ms(column: Any) -> Any:
+    """An event time's column as ms, in numpy."""
+    if pa.types.is_timestamp(column.type):
+        return column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_numpy() // 1000
+    return column.to_numpy()
+
+
+def in_order(parts: list[tuple[Any, Any]]) -> tuple[Any, Any]:
+    """Put (rows, their table) together, rows rising."""
+    if len(parts) == 1:
+        return parts[0]
+    rows = np.concatenate([rows for rows, _ in parts])
+    order = np.argsort(rows, kind="stable")
+    return rows[order], pa.concat_tables([table for _, table in parts]).take(pa.array(order))

@@ -1,0 +1,118 @@
+"""Decoders of formats whose values are written by a schema: each record is read by its writer's, then resolved to the
+table's.
+
+The rule: a format says how bytes are read, one value at a time and a block at a time; all else is the same for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from barnabas_pipeline.field_types import Field
+from barnabas_pipeline.formats.base import EXTRA, RefusedError
+from barnabas_pipeline.formats.framing import SIZE, FramedDecoder, View, frames_of, view_of
+from barnabas_pipeline.formats.json_columns import NotSureError
+from barnabas_pipeline.formats.resolve import (
+    extra_column,
+    extra_of,
+    leftovers,
+    record_columns,
+    record_value,
+)
+from barnabas_pipeline.log.columns import Columns
+
+NO_ID = -2
+
+
+class Writer(Protocol):
+    """A schema that values were written by, ready for reading."""
+
+    name: str
+    """Full name of the record or message."""
+    fields: tuple[Field, ...]
+
+    def read(self, payload: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Read one value: its fields, and what else is kept in `_extra`. Raises RefusedError."""
+
+    def read_columns(self, view: View) -> tuple[list[Any], Any]:
+        """Read many: the columns of the fields, and a mask of those that were not read. Raises NotSureError."""
+
+
+@dataclass(frozen=True, slots=True)
+class BinaryDecoder(FramedDecoder):
+    """Base of such decoders. Without a registry, `text` is the schema of all values; `record` the name of those to take."""
+
+    text: str = ""
+    record: str = ""
+
+    def writer(self, schema_id: int, path: tuple[int, ...]) -> Writer | None:
+        """Return the schema of an id, NO_ID for `text`; None if there is none. `path` says which of its messages."""
+        raise NotImplementedError
+
+    def path_of(self, payload: bytes) -> tuple[tuple[int, ...], bytes]:
+        """Split what follows the id into the path of the message and its bytes. Raises RefusedError."""
+        return (), payload
+
+    def paths_of(self, view: View) -> tuple[tuple[int, ...], View, Any]:
+        """The path that most values have, the values without it, and a mask of those that have another."""
+        return (), view, np.zeros(len(view.start), bool)
+
+    # --- all at once ----------------------------------------------------------------------------------------
+
+    def _decode_fast(self, columns: Columns) -> tuple[list[tuple[Any, Any]], Any]:
+        view = view_of(columns.value)
+        valid = columns.value.is_valid().to_numpy(zero_copy_only=False)
+        fit = valid & (view.end - view.start <= self.value_bytes_max)
+        ids = np.full(len(columns), NO_ID) if self.registry is None else frames_of(columns.value)
+        parts = []
+        left = np.ones(len(columns), bool)
+        for schema_id in np.unique(ids[fit]).tolist():
+            rows = np.flatnonzero(fit & (ids == schema_id))
+            try:
+                done, table = self._decode_group(columns, view, schema_id, rows)
+            except NotSureError:
+                continue
+            left[done] = False
+            parts.append((done, table))
+        return parts, np.flatnonzero(left)
+
+    def _decode_group(self, columns: Columns, view: View, schema_id: int, rows: Any) -> tuple[Any, Any]:
+        """Decode rows of one schema: those that it is sure of, and their table. Raises NotSureError."""
+        start = view.start[rows] + (0 if schema_id == NO_ID else SIZE)
+        path, mine, other = self.paths_of(View(view.data, start, view.end[rows]))
+        writer = None if schema_id == -1 else self.writer(schema_id, path)
+        if writer is None or not self._is_wanted(writer):
+            raise NotSureError
+        made, bad = writer.read_columns(mine)
+        found, good = record_columns(made, writer.fields, self.schema.fields, len(rows))
+        left = leftovers(writer.fields, self.schema.fields)
+        found.append(extra_column(made, writer.fields, left, len(rows)))
+        table = pa.Table.from_arrays(found, schema=self.arrow)
+        good &= ~bad & ~other & self._are_times_good(table, columns.timestamp_ms[rows])
+        return (rows, table) if good.all() else (rows[good], table.filter(pa.array(good)))
+
+    def _is_wanted(self, writer: Writer) -> bool:
+        return not self.record or writer.name == self.record
+
+    # --- one by one -----------------------------------------------------------------------------------------
+
+    def read(self, value: bytes) -> Mapping[str, Any]:
+        """Decode one value. Raises RefusedError."""
+        schema_id, payload = NO_ID, value
+        if self.registry is not None:
+            schema_id, payload = self.split(value)
+        path, payload = self.path_of(payload)
+        writer = self.writer(schema_id, path)
+        if writer is None:
+            raise RefusedError("schema_id", f"schema {schema_id} has no such message, or no sense in it")
+        if not self._is_wanted(writer):
+            raise RefusedError("type", f"the value is {writer.name}, no {self.record}")
+        held, more = writer.read(payload)
+        row = record_value(held, writer.fields, self.schema.fields)
+        extra = extra_of(held, leftovers(writer.fields, self.schema.fields), more)
+        return row | ({EXTRA: extra} if extra else {})

@@ -1,0 +1,109 @@
+"""JSON events to typed columns, strictly: what is not exactly an event of the schema is refused with a reason.
+
+The rule: see `base`. Blocks go through Arrow's JSON reader, and only if it agrees with everything; else each record of the
+block is judged alone.
+
+Reasons: utf8, empty, json, trailing, duplicate_key, missing_field, type, range, time, too_large; with a registry
+framing and schema_id. Damage below the level of records has crc, decompress, malformed and too_large from the reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from barnabas_pipeline.formats.base import EXTRA
+from barnabas_pipeline.formats.framing import FramedDecoder, frames_of, unframed
+from barnabas_pipeline.formats.json_columns import NotSureError, can_read, read_lines
+from barnabas_pipeline.formats.json_values import Checker, members, needs_digits, parse_object
+from barnabas_pipeline.log.columns import Columns
+
+ROWS_MIN = 64
+"""A block of less rows is not divided to find those that the fast way takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonDecoder(FramedDecoder):
+    """Decodes JSON objects, as they are or, with a registry, behind the id of their schema."""
+
+    format = "json"
+
+    # --- all at once ----------------------------------------------------------------------------------------
+
+    def _decode_fast(self, columns: Columns) -> tuple[list[tuple[Any, Any]], Any]:
+        parts: list[tuple[Any, Any]] = []
+        doubtful: list[Any] = []
+        if not all(map(can_read, self.schema.fields)):
+            return parts, np.arange(len(columns))
+        waiting = [np.arange(len(columns))]
+        while waiting:
+            rows = waiting.pop()
+            block = columns if len(rows) == len(columns) else columns_at(columns, rows)
+            table = self._decode_block(block)
+            if table is not None:
+                parts.append((rows, table))
+            elif len(rows) <= ROWS_MIN:
+                doubtful.append(rows)
+            else:
+                waiting += reversed(np.array_split(rows, 8))
+        return parts, np.concatenate(doubtful) if doubtful else np.empty(0, np.int64)
+
+    def _decode_block(self, columns: Columns) -> Any | None:
+        """The whole block as a table, or None if anything about it needs a closer look."""
+        values = columns.value
+        if values.null_count or pc.max(pc.binary_length(values)).as_py() > self.value_bytes_max:
+            return None
+        if self.registry is not None:
+            found = frames_of(values)
+            if any(self.known(one) is None for one in np.unique(found).tolist()):
+                return None
+            values = unframed(values)
+        if not (
+            pc.all(pc.starts_with(values, pattern=b"{")).as_py()
+            and pc.all(pc.ends_with(values, pattern=b"}")).as_py()
+        ):
+            return None  # so each line has at least one object, and as many rows as lines means one each
+        data = b"\n".join(values.to_pylist())
+        if data.count(b"\n") != len(columns) - 1 or b"\r" in data or b"\\u0000" in data:
+            return None
+        try:
+            made = read_lines(data, self.schema.fields, len(columns))
+        except NotSureError:
+            return None
+        table = pa.Table.from_arrays([*made, pa.nulls(len(columns), pa.string())], schema=self.arrow)
+        return table if self._are_times_good(table, columns.timestamp_ms).all() else None
+
+    # --- one by one -----------------------------------------------------------------------------------------
+
+    def read(self, value: bytes) -> Mapping[str, Any]:
+        """Decode one event to its fields, unknown ones as JSON under `_extra`. Raises RefusedError."""
+        if self.registry is not None:
+            _, value = self.split(value)
+        fields = self.schema.fields
+        event = parse_object(value, self.value_bytes_max, exact=needs_digits(fields))
+        checker = Checker()
+        known: dict[str, Any] = {}
+        whole = set()
+        for one in fields:
+            checker.strange = False
+            known |= checker.record(event, (one,))
+            if checker.strange:
+                whole.add(one.name)
+        if event or whole:
+            kept = ",".join(text for name, text in members(value) if name in event or name in whole)
+            known[EXTRA] = f"{{{kept}}}"
+        return known
+
+
+def columns_at(columns: Columns, rows: Any) -> Columns:
+    """The rows of one stretch."""
+    start, count = int(rows[0]), len(rows)
+    return Columns(
+        *(column[start : start + count] for column in columns[:4]),
+        *(column.slice(start, count) for column in columns[4:]),
+    )

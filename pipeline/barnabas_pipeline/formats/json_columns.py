@@ -1,0 +1,206 @@
+"""JSON to columns at once: Arrow's reader, and conversions of whole columns behind it.
+
+The rule: a block is taken whole or not at all. Where Arrow's reader and the careful way could differ, NotSureError.
+"""
+
+from __future__ import annotations
+
+import binascii
+import io
+from base64 import b64decode
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from barnabas_pipeline.field_types import (
+    DAY_MAX,
+    DAY_MIN,
+    DAY_US,
+    PLAIN,
+    Array,
+    Decimal,
+    Enum,
+    Field,
+    Map,
+    Record,
+    Type,
+    Union,
+    arrow_type,
+)
+from barnabas_pipeline.formats.json_values import DATE, ISO8601, UUID
+
+_READ_AS = {"float": pa.float64(), "bytes": pa.string(), "date": pa.string(), "iso8601": pa.string()}
+
+
+class NotSureError(Exception):
+    """The fast way met something out of the ordinary."""
+
+
+def can_read(one: Field) -> bool:
+    """Tell if there is a fast way for a field: Arrow's reader knows no maps, no unions, and no text as it was written."""
+    match one.type:
+        case Map() | Union() | "json":
+            return False
+        case Array():
+            return can_read(one.type.element)
+        case Record():
+            return all(map(can_read, one.type.fields))
+    return True
+
+
+def read_type(kind: Type) -> Any:
+    """The type that a field is read as."""
+    match kind:
+        case str():
+            plain = PLAIN[kind]
+            return _READ_AS.get(
+                kind, pa.int64() if plain.min is not None and kind != "unsigned_long" else plain.arrow
+            )
+        case Array():
+            return pa.list_(read_type(kind.element.type))
+        case Record():
+            return pa.struct([pa.field(one.name, read_type(one.type)) for one in kind.fields])
+        case _:
+            return arrow_type(kind)
+
+
+def read_lines(data: bytes, fields: tuple[Field, ...], rows: int) -> list[Any]:
+    """Read one object a line, without escaped zeros, into columns. Raises NotSureError."""
+    schema = pa.schema([pa.field(one.name, read_type(one.type)) for one in fields])
+    try:
+        data.decode()
+        table = pj.read_json(
+            io.BytesIO(data),
+            read_options=pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
+            parse_options=pj.ParseOptions(
+                explicit_schema=schema, newlines_in_values=False, unexpected_field_behavior="infer"
+            ),
+        )
+        if table.num_rows != rows or table.num_columns != len(fields):
+            raise NotSureError
+        table = table.select(schema.names)
+        if table.schema.types != schema.types:
+            raise NotSureError  # a record within has fields that are not known
+        columns = [column.combine_chunks() for column in table.columns]
+        return [_converted(column, one, is_whole=True) for column, one in zip(columns, fields, strict=True)]
+    except (UnicodeDecodeError, pa.ArrowInvalid, pa.ArrowNotImplementedError, binascii.Error, ValueError):
+        raise NotSureError from None
+
+
+def _converted(column: Any, one: Field, *, is_whole: bool) -> Any:
+    """Return a column of a field's type, within its bounds. Raises NotSureError.
+
+    Nulls are allowed where the field or the record around it (then `is_whole` is false) may lack them.
+    """
+    if column.null_count and ((one.required and is_whole) or one.default is not None):
+        raise NotSureError
+    match one.type:
+        case str():
+            made = _plain(column, one.type)
+        case Decimal():
+            made = column
+        case Enum():
+            _require(pc.is_in(column, pa.array(one.type.symbols, pa.string(), size=None)), column)
+            made = column
+        case Array():
+            element = _converted(column.flatten(), one.type.element, is_whole=True)
+            made = _rebuilt_list(column, element, one.type)
+        case Record():
+            made = _record(column, one.type)
+        case _:
+            raise NotSureError
+    _check_bounds(made, one)
+    return made
+
+
+def _rebuilt_list(column: Any, element: Any, kind: Array) -> Any:
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
+    edges = pa.array([0, *lengths.cumsum().tolist()], pa.int32())
+    mask = column.is_null() if column.null_count else None
+    return pa.ListArray.from_arrays(edges, element, arrow_type(kind), mask=mask)
+
+
+def _record(column: Any, kind: Record) -> Any:
+    mask = column.is_null() if column.null_count else None
+    made = []
+    for child, one in zip(column.flatten(), kind.fields, strict=True):
+        if one.required and child.null_count != column.null_count:
+            raise NotSureError
+        made.append(_converted(child, one, is_whole=not column.null_count))
+    return pa.StructArray.from_arrays(made, fields=list(arrow_type(kind)), mask=mask)
+
+
+def _plain(column: Any, kind: str) -> Any:
+    plain = PLAIN[kind]
+    if kind in ("double", "float"):
+        made = column.cast(plain.arrow, safe=False)
+        _require(pc.is_finite(made), made)
+        return made
+    if kind == "bytes":
+        return pa.array(
+            [None if one is None else b64decode(one, validate=True) for one in column.to_pylist()],
+            plain.arrow,
+        )
+    if kind == "uuid":
+        _require(pc.match_substring_regex(column, UUID), column)
+        return column
+    if kind == "date":
+        _require(pc.match_substring_regex(column, DATE), column)
+        made = column.cast(pa.date32())
+        _require_within(made.cast(pa.int32()), DAY_MIN, DAY_MAX)
+        return made
+    if kind == "iso8601":
+        _require(pc.match_substring_regex(column, ISO8601), column)
+        made = column.cast(plain.arrow)
+        _require_within(made.cast(pa.int64()), DAY_MIN * DAY_US, (DAY_MAX + 1) * DAY_US - 1)
+        return made
+    if plain.min is None:
+        return column
+    if kind not in ("long", "timestamp_ns", "local_timestamp_ns"):
+        _require_within(column, plain.min, plain.max)
+    return from_whole(column, kind)
+
+
+def from_whole(column: Any, kind: str) -> Any:
+    """Make the column of a type from whole numbers that are within its bounds."""
+    plain = PLAIN[kind]
+    if plain.factor != 1:
+        column = pc.multiply(column, plain.factor)
+    if plain.arrow in (column.type, pa.int64()):
+        return column
+    if plain.arrow == pa.date32():
+        column = column.cast(pa.int32())
+    return column.cast(plain.arrow)
+
+
+def _require(mask: Any, column: Any) -> None:
+    if not pc.all(mask, min_count=0).as_py() or (not column.null_count and mask.null_count):
+        raise NotSureError
+
+
+def _require_within(column: Any, low: Any, high: Any) -> None:
+    found = pc.min_max(column).as_py()
+    if found["min"] is not None and (found["min"] < low or found["max"] > high):
+        raise NotSureError
+
+
+def _check_bounds(column: Any, one: Field) -> None:
+    if one.min is None and one.max is None:
+        return
+    if pa.types.is_string(column.type):
+        sizes = pc.utf8_length(column)
+    elif pa.types.is_binary(column.type):
+        sizes = pc.binary_length(column)
+    elif pa.types.is_list(column.type):
+        sizes = pc.list_value_length(column)
+    elif pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+        sizes = column
+    else:
+        raise NotSureError
+    found = pc.min_max(sizes).as_py()
+    if found["min"] is not None and (
+        (one.min is not None and found["min"] < one.min) or (one.max is not None and found["max"] > one.max)
+    ):
+        raise NotSureError

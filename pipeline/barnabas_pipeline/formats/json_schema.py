@@ -1,0 +1,128 @@
+"""JSON Schema to fields: what columns can be made of it; what it says beside types, ranges and enums is not held
+against records.
+
+The rule: what has no one type becomes text, JSON; so no schema is too odd for a column.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from barnabas_pipeline.errors import UsageError
+from barnabas_pipeline.field_types import DEPTH_MAX, Array, Enum, Field, Map, Record, Type, Union
+
+_FORMATS = {"date-time": "iso8601", "date": "date", "uuid": "uuid"}
+_PLAIN = {"integer": "long", "number": "double", "boolean": "boolean"}
+
+
+def fields_of_text(text: str, references: Mapping[str, str] | None = None) -> tuple[str, tuple[Field, ...]]:
+    """Return the title and the fields of the object that a schema describes. Raises UsageError."""
+    try:
+        root = json.loads(text)
+        others = {name: json.loads(one) for name, one in (references or {}).items()}
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"JSON Schema: {error}") from None
+    if not isinstance(root, dict):
+        raise UsageError("JSON Schema: it is no object")
+    kind, _ = _Reader(root, others).type_of(root, root, ())
+    if not isinstance(kind, Record):
+        raise UsageError("JSON Schema: it describes no object with properties")
+    return str(root.get("title", "")), kind.fields
+
+
+class _Reader:
+    def __init__(self, root: dict[str, Any], others: dict[str, Any]) -> None:
+        self.files = others | {
+            one["$id"]: one for one in (root, *others.values()) if isinstance(one, dict) and "$id" in one
+        }
+
+    def type_of(self, schema: Any, file: Any, within: tuple[int, ...]) -> tuple[Type, bool]:
+        """Return the type of what a schema describes, and if it may be null."""
+        if not isinstance(schema, dict) or id(schema) in within or len(within) > DEPTH_MAX:
+            return "json", True
+        within = (*within, id(schema))
+        if "$ref" in schema:
+            found, file = self._referred(str(schema["$ref"]), file)
+            return self.type_of(found, file, within)
+        for word in ("oneOf", "anyOf"):
+            if isinstance(schema.get(word), list):
+                return self._one_of(schema[word], file, within)
+        kinds = schema.get("type")
+        kinds = [kinds] if isinstance(kinds, str) else kinds if isinstance(kinds, list) else []
+        others = [one for one in kinds if one != "null"]
+        nullable = "null" in kinds
+        if not others and isinstance(schema.get("properties"), dict):
+            others = ["object"]
+        if (
+            "enum" in schema
+            and schema["enum"]
+            and all(isinstance(one, str) or one is None for one in schema["enum"])
+        ):
+            return Enum(tuple(one for one in schema["enum"] if one)), nullable or None in schema["enum"]
+        if len(others) != 1:
+            return (
+                self._one_of([{**schema, "type": one} for one in others], file, within)
+                if others
+                else ("json", True)
+            )
+        return self._plain(others[0], schema, file, within), nullable
+
+    def _plain(self, kind: str, schema: dict[str, Any], file: Any, within: tuple[int, ...]) -> Type:
+        if kind in _PLAIN:
+            return _PLAIN[kind]
+        if kind == "string":
+            if schema.get("contentEncoding") == "base64":
+                return "bytes"
+            return _FORMATS.get(str(schema.get("format")), "string")
+        if kind == "array":
+            element, nullable = self.type_of(schema.get("items"), file, within)
+            return Array(Field("element", element, not nullable))
+        properties = schema.get("properties")
+        if kind == "object" and isinstance(properties, dict) and properties:
+            required = schema.get("required", [])
+            fields = [
+                self._field(name, one, name in required, file, within) for name, one in properties.items()
+            ]
+            return Record(tuple(fields))
+        if kind == "object" and isinstance(schema.get("additionalProperties"), dict):
+            value, nullable = self.type_of(schema["additionalProperties"], file, within)
+            return Map(Field("value", value, not nullable))
+        return "json"
+
+    def _field(self, name: str, schema: Any, is_required: bool, file: Any, within: tuple[int, ...]) -> Field:
+        kind, nullable = self.type_of(schema, file, within)
+        known = schema if isinstance(schema, dict) else {}
+        low, high = ("minLength", "maxLength") if kind == "string" else ("minimum", "maximum")
+        if kind not in ("string", "long", "double"):
+            known = {"default": known.get("default")}
+        is_required = is_required and not nullable
+        return Field(name, kind, is_required, known.get(low), known.get(high), known.get("default"))
+
+    def _one_of(self, schemas: list[Any], file: Any, within: tuple[int, ...]) -> tuple[Type, bool]:
+        found = [self.type_of(one, file, within) for one in schemas if one != {"type": "null"}]
+        nullable = any(null for _, null in found) or len(found) < len(schemas)
+        if len(found) == 1:
+            return found[0][0], nullable
+        if not found or any(kind == "json" for kind, _ in found):
+            return "json", True
+        names: list[str] = []
+        for kind, _ in found:
+            name = kind if isinstance(kind, str) else type(kind).__name__.lower()
+            names.append(name if name not in names else f"{name}{len(names) + 1}")
+        return Union(tuple(Field(name, kind) for name, (kind, _) in zip(names, found, strict=True))), nullable
+
+    def _referred(self, text: str, file: Any) -> tuple[Any, Any]:
+        name, _, pointer = text.partition("#")
+        if name:
+            if name not in self.files:
+                raise UsageError(f"JSON Schema: it refers to {name!r}, which is not among its references")
+            file = self.files[name]
+        found = file
+        for part in pointer.strip("/").split("/") if pointer.strip("/") else ():
+            part = part.replace("~1", "/").replace("~0", "~")
+            if not isinstance(found, dict) or part not in found:
+                raise UsageError(f"JSON Schema: {text!r} is not there")
+            found = found[part]
+        return found, file

@@ -1,0 +1,64 @@
+"""Decoding of keys beside that of values: a struct `_key_fields`, next to the key's bytes, `_key`.
+
+The rule: a key that cannot be decoded refuses its record, with `key_` before the reason; a null key is null.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from barnabas_pipeline.field_types import Record, arrow_type
+from barnabas_pipeline.formats.base import EXTRA, BadRecord, BlockDecoder
+from barnabas_pipeline.log.columns import Columns, select
+from barnabas_pipeline.schema import KEY_COLUMN, EventSchema
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedDecoder:
+    """Two decoders: of values and of keys."""
+
+    value: BlockDecoder
+    key: BlockDecoder
+
+    @property
+    def schema(self) -> EventSchema:
+        """The schema of values, with the fields of keys."""
+        return replace(self.value.schema, key=self.key.schema.fields)
+
+    def limits(self) -> dict[str, Any]:
+        """The limits of both."""
+        return {**self.value.limits(), "key": {"format": self.key.format, **self.key.limits()}}
+
+    def decode(self, columns: Columns) -> tuple[Any, Any, list[BadRecord]]:
+        """Return (the good rows' numbers as numpy, their fields and `_extra` as a table, the bad rows)."""
+        rows, table, bad = self.value.decode(columns)
+        there = np.flatnonzero(columns.key.is_valid().to_numpy(zero_copy_only=False))
+        keyed = Columns(*columns[:5], columns.key, columns.headers)
+        if len(there) < len(columns):
+            mask = np.zeros(len(columns), bool)
+            mask[there] = True
+            keyed = select(keyed, mask)
+        good, keys, refused = self.key.decode(keyed)
+        seen = {one.row for one in bad}
+        more = [
+            BadRecord(int(there[one.row]), f"key_{one.reason}", f"key: {one.detail}")
+            for one in refused
+            if int(there[one.row]) not in seen
+        ]
+        place = np.full(len(columns), -1)
+        place[there[good]] = np.arange(len(good))
+        if more:
+            keep = ~np.isin(rows, [one.row for one in more])
+            rows, table = rows[keep], table.filter(pa.array(keep))
+        kind = arrow_type(Record(self.key.schema.fields))
+        columns_of = [keys[one.name].combine_chunks() for one in kind]
+        whole = pa.StructArray.from_arrays(columns_of, fields=list(kind))
+        mine = place[rows]
+        struct = whole.take(pa.array(np.maximum(mine, 0), mask=mine < 0))
+        extra = table.column_names.index(EXTRA)
+        table = table.add_column(extra, pa.field(KEY_COLUMN, kind), struct)
+        return rows, table, sorted([*bad, *more])

@@ -1,0 +1,335 @@
+"""Messages of Protobuf to columns: all records of a block in step, one field number after the other, by numpy and Arrow.
+
+The rule: that of `avro_columns`. Fields come in the order of their numbers from all serialisers that are known; what
+comes in another order is read in one more pass, and what is not known at all by the careful way.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from google.protobuf.descriptor import FieldDescriptor as Kind
+
+from barnabas_pipeline.field_types import DAY_MAX, DAY_MIN, PLAIN, arrow_type
+from barnabas_pipeline.formats.protobuf_plan import BYTES, FIXED32, FIXED64, GROUP, VARINT, Message, Part
+from barnabas_pipeline.formats.steps import FEW, FEW_ITEMS_MAX, ITEMS_MAX, StepReader
+
+PASSES = 3
+_ZIGZAG = (Kind.TYPE_SINT32, Kind.TYPE_SINT64)
+_SIZES = {FIXED32: 4, FIXED64: 8}
+_FIXED = {
+    Kind.TYPE_DOUBLE: "<f8", Kind.TYPE_FLOAT: "<f4", Kind.TYPE_FIXED64: "<u8", Kind.TYPE_SFIXED64: "<i8",
+    Kind.TYPE_FIXED32: "<u4", Kind.TYPE_SFIXED32: "<i4",
+}  # fmt: skip
+
+
+def has_fast_way(plan: Message) -> bool:
+    """Tell if a message can be read in step: JSON and groups cannot."""
+    return bool(plan.parts) and all(
+        one.shape != "json" and one.wire != GROUP and (one.of is None or has_fast_way(one.of))
+        for one in plan.parts
+    )
+
+
+class Found:
+    """Occurrences of a field: the places of the messages, where each begins, where it ends, its number if it is one."""
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[Any, Any, Any, Any]] = []
+
+    def all(self) -> tuple[Any, Any, Any, Any]:
+        """Return all of them, in the order of their bytes."""
+        if not self.parts:
+            empty = np.empty(0, np.int64)
+            return empty, empty, empty, empty.astype(np.uint64)
+        if len(self.parts) == 1:
+            return self.parts[0]
+        places, begin, end, value = (np.concatenate(column) for column in zip(*self.parts, strict=True))
+        order = np.lexsort((begin, places))
+        return places[order], begin[order], end[order], value[order]
+
+
+class MessageColumns(StepReader):
+    """Reads messages that lie in `data` from `start` to `end`; `bad` are those that it has not read."""
+
+    def read(self, plan: Message) -> tuple[list[Any], Any]:
+        """Return the columns of the message's fields, as it declares them, and the mask of those that were not read."""
+        columns = self._message(plan, self.start, self.end, np.arange(len(self.start)))
+        by_number = {one.number: column for one, column in zip(plan.parts, columns, strict=True)}
+        return [by_number[one.number] for one in plan.descriptor.fields], self.bad
+
+    def _message(self, plan: Message, begin: Any, end: Any, rows: Any) -> list[Any]:
+        """Read messages from `begin` to `end`, one or more of each record `rows`: a column for each part."""
+        found = self._occurrences(plan, begin, end, rows)
+        self._check_oneofs(plan, found, rows)
+        return [self._column(one, found[one.number].all(), begin, rows) for one in plan.parts]
+
+    # --- where fields are -----------------------------------------------------------------------------------
+
+    def _occurrences(self, plan: Message, begin: Any, end: Any, rows: Any) -> dict[int, Found]:
+        found: dict[int, Found] = defaultdict(Found)
+        at = np.where(self.bad[rows], end, begin)
+        tags = [(one, wire, _tag(one.number, wire)) for one in plan.parts for wire in _wires(one)]
+        for _ in range(PASSES):
+            for one, wire, tag in tags:
+                self._take(one, wire, tag, found[one.number], at, end, rows)
+            if (at == end).all():
+                break
+        self.bad[rows[at != end]] = True
+        return found
+
+    def _take(self, one: Part, wire: int, tag: bytes, found: Found, at: Any, end: Any, rows: Any) -> None:
+        """Take a field where it is next; again and again if it is repeated."""
+        turns = 0
+        live = np.flatnonzero(at < end)
+        while len(live):
+            fits = self.buf[at[live]] == tag[0]
+            for n, byte in enumerate(tag[1:], 1):
+                fits &= self.buf[at[live] + n] == byte
+            live = live[fits]
+            if not len(live):
+                return
+            turns += 1
+            if turns > ITEMS_MAX or (turns > FEW_ITEMS_MAX and len(live) < FEW):
+                self.bad[rows[live]] = True
+                at[live] = end[live]
+                return
+            first = at[live] + len(tag)
+            last, value, wrong = self._extent(wire, first, end[live])
+            if wire == BYTES:
+                first = value.view(np.int64)
+            at[live] = last
+            if wrong.any():
+                self.bad[rows[live[wrong]]] = True
+                at[live[wrong]] = end[live[wrong]]
+                keep = ~wrong
+                live, first, last, value = live[keep], first[keep], last[keep], value[keep]
+            if one.is_repeated and wire == BYTES and one.wire != BYTES:
+                found.parts += self._packed(one, live, first, last, rows)
+            else:
+                found.parts.append((live, first, last, value))
+            live = live[at[live] < end[live]]
+
+    def _extent(self, wire: int, at: Any, end: Any) -> tuple[Any, Any, Any]:
+        """Return where values end, what they are if they are varints or else where bytes begin, and which go too far."""
+        if wire in _SIZES:
+            last = at + _SIZES[wire]
+            return last, at.view(np.uint64), last > end
+        value, last, wrong = self.raw_varints(at)
+        wrong = wrong | (last > end)
+        if wire == VARINT:
+            return last, value, wrong
+        size = value.view(np.int64)
+        wrong |= (size < 0) | (size > end - last)
+        first = last
+        return first + np.where(wrong, 0, size), first.astype(np.uint64), wrong
+
+    def _packed(
+        self, one: Part, live: Any, first: Any, last: Any, rows: Any
+    ) -> list[tuple[Any, Any, Any, Any]]:
+        """The values of packed fields."""
+        if one.wire in _SIZES:
+            size = _SIZES[one.wire]
+            count, rest = np.divmod(last - first, size)
+            self.bad[rows[live[rest != 0]]] = True
+            owner = np.repeat(np.arange(len(live)), count)
+            nth = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
+            begin = first[owner] + nth * size
+            return [(live[owner], begin, begin + size, begin.view(np.uint64))]
+        parts = []
+        at = first.copy()
+        turns = 0
+        while len(more := np.flatnonzero(at < last)):
+            turns += 1
+            if turns > ITEMS_MAX or (turns > FEW_ITEMS_MAX and len(more) < FEW):
+                self.bad[rows[live[more]]] = True
+                break
+            begin = at[more]
+            value, end, wrong = self.raw_varints(begin)
+            wrong |= end > last[more]
+            self.bad[rows[live[more[wrong]]]] = True
+            parts.append((live[more], begin, end, value))
+            at[more] = np.where(wrong, last[more], end)
+        return parts
+
+    def _check_oneofs(self, plan: Message, found: dict[int, Found], rows: Any) -> None:
+        """Leave records that have two fields of a oneof to the careful way: the last one counts."""
+        seen: dict[str, Any] = {}
+        for one in plan.parts:
+            if one.oneof:
+                mask = np.zeros(len(rows), bool)
+                mask[found[one.number].all()[0]] = True
+                before = seen.setdefault(one.oneof, np.zeros(len(rows), bool))
+                self.bad[rows[before & mask]] = True
+                before |= mask
+
+    # --- columns --------------------------------------------------------------------------------------------
+
+    def _column(self, one: Part, found: tuple[Any, Any, Any, Any], start: Any, rows: Any) -> Any:
+        places, begin, end, value = found
+        if one.is_repeated:
+            values = (
+                self._map_entries(one, begin, end, rows[places])
+                if one.is_map
+                else self._values(one, begin, end, value, rows[places])
+            )
+            edges = pa.array(
+                np.concatenate([[0], np.cumsum(np.bincount(places, minlength=len(rows)))]).astype(np.int32)
+            )
+            return (
+                self._map(one, values, edges, rows)
+                if one.is_map
+                else pa.ListArray.from_arrays(edges, values, arrow_type(one.column))
+            )
+        seen = np.zeros(len(rows), bool)
+        seen[places] = True
+        if one.is_required:
+            self.bad[rows[~seen]] = True
+        if one.of is not None:
+            return self._messages(one, places, begin, end, rows)
+        first, last = start.copy(), start.copy()
+        number = np.full(len(rows), _first_number(one), np.int64).view(np.uint64)
+        first[places], last[places], number[places] = begin, end, value  # the last one of several stays
+        if one.wire in _SIZES:
+            first[~seen] = self.pinned
+        column = self._values(one, first, last, number, rows)
+        if not one.has_presence or seen.all():
+            return column
+        column = pc.if_else(pa.array(seen), column, pa.scalar(None, column.type))
+        return column if one.default is None else pc.fill_null(column, pa.scalar(one.default, column.type))
+
+    def _messages(self, one: Part, places: Any, begin: Any, end: Any, rows: Any) -> Any:
+        twice = np.bincount(places, minlength=len(rows)) > 1
+        self.bad[rows[twice]] = True  # they would have to be merged
+        places, first = np.unique(places, return_index=True)
+        column = self._values(one, begin[first], end[first], None, rows[places])
+        if len(places) == len(rows):
+            return column
+        index = np.zeros(len(rows), np.int64)
+        null = np.ones(len(rows), bool)
+        index[places], null[places] = np.arange(len(places)), False
+        return column.take(pa.array(index, mask=null))
+
+    def _values(self, one: Part, begin: Any, end: Any, value: Any, rows: Any) -> Any:
+        """Make a column of single values."""
+        if one.of is not None:
+            inner = self._message(one.of, begin, end, rows)
+            if one.shape == "wrapper":
+                return inner[0]
+            if one.shape == "timestamp":
+                return self._timestamps(inner, rows)
+            ordered = {part.number: column for part, column in zip(one.of.parts, inner, strict=True)}
+            columns = [ordered[part.number] for part in one.of.descriptor.fields]
+            return pa.StructArray.from_arrays(columns, fields=list(arrow_type(one.type)))
+        if one.shape == "enum":
+            return self._enums(one, value, rows)
+        if one.wire == BYTES:
+            return self._texts(one, begin, end, rows)
+        if one.wire in _SIZES:
+            raw = np.lib.stride_tricks.sliding_window_view(self.buf, _SIZES[one.wire])[begin]
+            number = raw.view(_FIXED[one.kind]).ravel()
+        else:
+            number = self._varint(one, value, rows)
+        column = pa.array(number)
+        wanted = arrow_type(one.type)
+        return column if column.type == wanted else column.cast(wanted)
+
+    def _texts(self, one: Part, begin: Any, end: Any, rows: Any) -> Any:
+        fresh = self.bad[rows]
+        if fresh.any():
+            begin, end = np.where(fresh, self.start[rows], begin), np.where(fresh, self.start[rows], end)
+        column = self.slices(begin, end)
+        return self.texts(column, rows) if one.type == "string" else column
+
+    def _varint(self, one: Part, value: Any, rows: Any) -> Any:
+        if one.kind in _ZIGZAG:
+            number = (value >> np.uint64(1)).view(np.int64) ^ -(value & np.uint64(1)).view(np.int64)
+        elif one.kind in (Kind.TYPE_UINT64, Kind.TYPE_BOOL):
+            number = value
+        else:
+            number = value.view(np.int64)
+        if one.kind == Kind.TYPE_UINT64:
+            return number
+        if one.kind == Kind.TYPE_BOOL:
+            low, high = 0, 1
+        elif one.kind == Kind.TYPE_UINT32:
+            low, high = 0, (1 << 32) - 1
+        elif one.type == "int":
+            low, high = PLAIN["int"].min or 0, PLAIN["int"].max or 0
+        else:
+            return number
+        wrong = (number < low) | (number > high)
+        if wrong.any():
+            self.bad[rows[wrong]] = True
+            number = np.where(wrong, 0, number)
+        return (
+            number == 1
+            if one.kind == Kind.TYPE_BOOL
+            else number.astype(np.int32 if one.type == "int" else np.int64)
+        )
+
+    def _enums(self, one: Part, value: Any, rows: Any) -> Any:
+        numbers = np.array(sorted(one.numbers), np.int64)
+        names = pa.array([one.numbers[number] for number in numbers.tolist()], pa.string())
+        mine = value.view(np.int64)
+        index = np.minimum(np.searchsorted(numbers, mine), len(numbers) - 1)
+        wrong = numbers[index] != mine
+        self.bad[rows[wrong]] = True
+        return pa.DictionaryArray.from_arrays(pa.array(index), names).dictionary_decode()
+
+    def _timestamps(self, inner: list[Any], rows: Any) -> Any:
+        seconds, nanos = inner[0].to_numpy(), inner[1].to_numpy().astype(np.int64)
+        wrong = (seconds < DAY_MIN * 86_400) | (seconds >= (DAY_MAX + 1) * 86_400)
+        wrong |= (nanos < 0) | (nanos >= 1_000_000_000) | (nanos % 1000 != 0)  # exact ones alone
+        self.bad[rows[wrong]] = True
+        micros = np.where(wrong, 0, seconds) * 1_000_000 + np.where(wrong, 0, nanos) // 1000
+        return pa.array(micros).cast(arrow_type("timestamp_us"))
+
+    def _map_entries(self, one: Part, begin: Any, end: Any, rows: Any) -> Any:
+        assert one.of is not None
+        found = self._occurrences(one.of, begin, end, rows)
+        columns = []
+        for part in one.of.parts:
+            if part.has_presence:  # what is not there has a value all the same
+                there = np.zeros(len(rows), bool)
+                there[found[part.number].all()[0]] = True
+                self.bad[rows[~there]] = True
+            columns.append(self._column(part, found[part.number].all(), begin, rows))
+        return columns
+
+    def _map(self, one: Part, columns: list[Any], edges: Any, rows: Any) -> Any:
+        """Make a column of maps, each by its keys; of two entries with one key the last counts, so the careful way
+        takes them."""
+        keys, values = columns
+        owner = np.repeat(np.arange(len(rows)), np.diff(edges.to_numpy()))
+        order = pc.sort_indices(
+            pa.table({"owner": owner, "key": keys}), sort_keys=[("owner", "ascending"), ("key", "ascending")]
+        )
+        keys, values = keys.take(order), values.take(order)
+        if len(keys) > 1:
+            same = pc.equal(keys.slice(1), keys.slice(0, len(keys) - 1)).to_numpy(zero_copy_only=False)
+            twice = same & (owner[1:] == owner[:-1])
+            self.bad[rows[owner[1:][twice]]] = True
+        return pa.MapArray.from_arrays(edges, keys, values, arrow_type(one.column))
+
+
+def _first_number(one: Part) -> int:
+    return int(one.descriptor.enum_type.values[0].number) if one.shape == "enum" else 0
+
+
+def _wires(one: Part) -> tuple[int, ...]:
+    return (BYTES, one.wire) if one.is_repeated and one.wire != BYTES else (one.wire,)
+
+
+def _tag(number: int, wire: int) -> bytes:
+    left = number << 3 | wire
+    made = bytearray()
+    while left >= 0x80:
+        made.append(left & 0x7F | 0x80)
+        left >>= 7
+    made.append(left)
+    return bytes(made)

@@ -1,0 +1,147 @@
+"""Messages of Protobuf as plans: which numbers stand for what, and the types that their values have.
+
+The rule: a field that can be told to be unset is nullable; a message within itself, and Struct, Value and ListValue,
+become text, JSON.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from google.protobuf.descriptor import FieldDescriptor as Kind
+
+from barnabas_pipeline.errors import UsageError
+from barnabas_pipeline.field_types import DEPTH_MAX, Array, Enum, Field, Map, Record, Type
+
+VARINT, FIXED64, BYTES, GROUP, FIXED32 = 0, 1, 2, 3, 5
+PARTS_MAX = 10_000
+_PLAIN = {
+    Kind.TYPE_DOUBLE: ("double", FIXED64), Kind.TYPE_FLOAT: ("float", FIXED32), Kind.TYPE_INT64: ("long", VARINT),
+    Kind.TYPE_UINT64: ("unsigned_long", VARINT), Kind.TYPE_INT32: ("int", VARINT),
+    Kind.TYPE_FIXED64: ("unsigned_long", FIXED64),
+    Kind.TYPE_FIXED32: ("long", FIXED32), Kind.TYPE_BOOL: ("boolean", VARINT), Kind.TYPE_STRING: ("string", BYTES),
+    Kind.TYPE_BYTES: ("bytes", BYTES), Kind.TYPE_UINT32: ("long", VARINT), Kind.TYPE_SFIXED32: ("int", FIXED32),
+    Kind.TYPE_SFIXED64: ("long", FIXED64), Kind.TYPE_SINT32: ("int", VARINT), Kind.TYPE_SINT64: ("long", VARINT),
+}  # fmt: skip
+TIMESTAMP = "google.protobuf.Timestamp"
+_AS_JSON = {"google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue"}
+_WRAPPERS = {
+    f"google.protobuf.{name}Value"
+    for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+}
+
+
+@dataclass(slots=True)
+class Part:
+    """A field: `shape` is plain, enum, message, timestamp, wrapper or json; `of` the plan of a message within."""
+
+    name: str
+    number: int
+    kind: int
+    wire: int
+    shape: str
+    type: Type
+    """Of one value."""
+    descriptor: Any
+    is_repeated: bool = False
+    is_map: bool = False
+    has_presence: bool = False
+    is_required: bool = False
+    default: Any = None
+    oneof: str = ""
+    numbers: dict[int, str] = field(default_factory=dict)
+    of: Message | None = None
+
+    @property
+    def column(self) -> Type:
+        """The type of its column."""
+        if self.is_map:
+            assert self.of is not None
+            key, value = self.of.parts
+            assert isinstance(key.type, str)
+            return Map(Field("value", value.type, True), key.type)
+        return Array(Field("element", self.type, True)) if self.is_repeated else self.type
+
+
+@dataclass(slots=True)
+class Message:
+    """A message and its parts, by number."""
+
+    descriptor: Any
+    parts: list[Part] = field(default_factory=list)
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The parts as fields of a schema, as the message declares them."""
+        order = {one.number: n for n, one in enumerate(self.descriptor.fields)}
+        return tuple(
+            Field(one.name, one.column, one.is_required, number=one.number)
+            for one in sorted(self.parts, key=lambda one: order[one.number])
+        )
+
+
+def plan_of(descriptor: Any) -> Message:
+    """Make the plan of a message. Raises UsageError."""
+    recursive: set[str] = set()
+    while True:  # until no type is found to contain itself that was not known to
+        planner = _Planner(recursive)
+        made = planner.message(descriptor, ())
+        if planner.recursive == recursive:
+            return made
+        recursive = planner.recursive
+
+
+class _Planner:
+    def __init__(self, recursive: set[str]) -> None:
+        self.known = recursive
+        self.recursive = set(recursive)
+        self.parts = 0
+
+    def message(self, descriptor: Any, within: tuple[str, ...]) -> Message:
+        if len(within) > DEPTH_MAX:
+            raise UsageError("the Protobuf message is nested too deeply")
+        within = (*within, descriptor.full_name)
+        parts = [self.part(one, within) for one in descriptor.fields]
+        return Message(descriptor, sorted(parts, key=lambda one: one.number))
+
+    def part(self, one: Any, within: tuple[str, ...]) -> Part:
+        self.parts += 1
+        if self.parts > PARTS_MAX:
+            raise UsageError("the Protobuf message is too large")
+        made = self._single(one, within)
+        made.is_repeated = bool(one.is_repeated)
+        made.is_map = made.shape == "message" and one.message_type.GetOptions().map_entry
+        made.has_presence = one.has_presence
+        made.is_required = bool(one.is_required)
+        made.default = one.default_value if one.has_default_value else None
+        made.oneof = one.containing_oneof.name if one.containing_oneof else ""
+        return made
+
+    def _single(self, one: Any, within: tuple[str, ...]) -> Part:
+        name, number, kind = one.name, one.number, one.type
+        if kind == Kind.TYPE_ENUM:
+            numbers = {value.number: value.name for value in reversed(one.enum_type.values)}
+            symbols = Enum(tuple(value.name for value in one.enum_type.values))
+            default = (
+                one.enum_type.values_by_number[one.default_value].name if one.has_default_value else None
+            )
+            return Part(name, number, kind, VARINT, "enum", symbols, one, numbers=numbers, default=default)
+        if kind in _PLAIN:
+            kind_name, wire = _PLAIN[kind]
+            return Part(name, number, kind, wire, "plain", kind_name, one)
+        wire = GROUP if kind == Kind.TYPE_GROUP else BYTES
+        inner = one.message_type
+        if inner.full_name == TIMESTAMP:
+            return Part(
+                name, number, kind, wire, "timestamp", "timestamp_us", one, of=self.message(inner, within)
+            )
+        if inner.full_name in _WRAPPERS:
+            of = self.message(inner, within)
+            return Part(name, number, kind, wire, "wrapper", of.parts[0].type, one, of=of)
+        if inner.full_name in within:
+            self.recursive.add(inner.full_name)
+        if inner.full_name in _AS_JSON | self.recursive or not inner.fields:
+            return Part(name, number, kind, wire, "json", "json", one)
+        of = self.message(inner, within)
+        return Part(name, number, kind, wire, "message", Record(of.fields), one, of=of)

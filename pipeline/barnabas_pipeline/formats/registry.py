@@ -1,0 +1,158 @@
+"""A schema registry as decoders use it: Barnabas' own or any that does as Confluent's does.
+
+The rule: a schema that the registry does not have is the record's fault; a registry that does not answer is nobody's,
+and the job is incomplete.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import time
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import trio
+
+from barnabas.registry.client import RegistryClient
+from barnabas.registry.decoding import parsed_of
+from barnabas.registry.errors import RegistryError, SchemaError
+from barnabas.registry.schemas import Registered, Schema
+from barnabas_pipeline.errors import IncompleteError, UsageError
+
+ASK_AGAIN_SECONDS = 60
+"""After that, a registry is asked again for an id that it did not have."""
+TRIES = 3
+USER, PASSWORD = "BARNABAS_REGISTRY_USER", "BARNABAS_REGISTRY_PASSWORD"
+STRATEGIES = ("topic", "record", "topic-record")
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """Address of a registry, and files for TLS. Who logs in is told by the environment alone, and kept nowhere."""
+
+    url: str
+    ca: str = ""
+    cert: str = ""
+    key: str = ""
+    login: tuple[str, str] = ("", "")
+
+    def to_dict(self) -> dict[str, str]:
+        """As manifests keep it: without a login."""
+        named = {"url": RegistryClient(self.url).url, "ca": self.ca, "cert": self.cert, "key": self.key}
+        return {name: text for name, text in named.items() if text}
+
+    @classmethod
+    def at(cls, url: str, *, ca: str = "", cert: str = "", key: str = "") -> Registry:
+        """Describe a registry, with the login of the environment. Raises UsageError."""
+        one = cls(url, ca, cert, key, (os.environ.get(USER, ""), os.environ.get(PASSWORD, "")))
+        try:
+            _client(one)
+        except (ValueError, OSError) as error:
+            raise UsageError(f"--registry: {error}") from None
+        return one
+
+    def schema(self, schema_id: int) -> Schema | None:
+        """Return the schema of an id, None if there is none. Raises IncompleteError."""
+        return self._parsed(schema_id)[0]
+
+    def understood(self, schema_id: int) -> tuple[Schema, Any] | None:
+        """Return the schema of an id, and what Barnabas' registry makes of it with all that it refers to.
+
+        None if there is no such id, or no sense in it. Raises IncompleteError.
+        """
+        schema, parsed = self._parsed(schema_id)
+        return None if schema is None or parsed is None else (schema, parsed)
+
+    def _parsed(self, schema_id: int) -> tuple[Schema | None, Any]:
+        known = _KNOWN.get((self, schema_id))
+        if known is not None and known[0] > time.monotonic():
+            return known[1], known[2]
+        schema, parsed = ask(_schema_of, _client(self), schema_id)
+        until = float("inf") if schema is not None else time.monotonic() + ASK_AGAIN_SECONDS
+        _KNOWN[self, schema_id] = (until, schema, parsed)
+        return schema, parsed
+
+    def references(self, schema: Schema) -> dict[str, str]:
+        """Return the texts of what a schema refers to, each after what it needs itself. Raises IncompleteError."""
+        found: dict[str, str] = ask(_references, _client(self), schema)
+        return found
+
+    def latest(self, subject: str) -> Registered:
+        """Return the newest version of a subject. Raises UsageError if there is none, IncompleteError."""
+        found: Registered | None = ask(_latest, _client(self), subject)
+        if found is None:
+            raise UsageError(f"{self.to_dict()['url']} has no subject {subject!r}")
+        return found
+
+
+_KNOWN: dict[tuple[Registry, int], tuple[float, Schema | None, Any]] = {}
+
+
+@lru_cache(64)
+def _client(one: Registry) -> RegistryClient:
+    tls = None
+    if one.ca or one.cert:
+        tls = ssl.create_default_context(cafile=one.ca or None)
+        if one.cert:
+            tls.load_cert_chain(one.cert, one.key or None)
+    user, password = one.login
+    return RegistryClient(one.url, user=user, password=password, tls=tls)
+
+
+def ask(question: Any, *arguments: Any) -> Any:
+    """Ask, again if there is no answer. Raises IncompleteError."""
+    for left in reversed(range(TRIES)):
+        try:
+            return trio.run(question, *arguments)
+        except RegistryError as error:
+            if (400 <= error.status < 500 and error.status != 429) or not left:
+                raise IncompleteError(f"the schema registry: {error}") from None
+            time.sleep(0.2 * (TRIES - left))
+    raise AssertionError
+
+
+async def _schema_of(client: RegistryClient, schema_id: int) -> tuple[Schema | None, Any]:
+    try:
+        schema = await client.schema(schema_id)
+    except RegistryError as error:
+        if error.status == 404:
+            return None, None
+        raise
+    try:
+        return schema, await parsed_of(client, schema)
+    except SchemaError:
+        return schema, None
+
+
+async def _references(client: RegistryClient, schema: Schema) -> dict[str, str]:
+    known: dict[str, str] = {}
+
+    async def collect(one: Schema) -> None:
+        for needed in one.references:
+            if needed.name not in known:
+                inner = (await client.version(needed.subject, needed.version)).schema
+                await collect(inner)
+                known.setdefault(needed.name, inner.text)
+
+    await collect(schema)
+    return known
+
+
+async def _latest(client: RegistryClient, subject: str) -> Registered | None:
+    try:
+        return await client.latest(subject)
+    except RegistryError as error:
+        if error.status == 404:
+            return None
+        raise
+
+
+def subject_of(strategy: str, topic: str, record: str, *, is_key: bool = False) -> str:
+    """Name the subject of a topic's values or keys. Raises UsageError."""
+    if strategy == "topic":
+        return f"{topic}-{'key' if is_key else 'value'}"
+    if not record:
+        raise UsageError(f"--subjects {strategy} needs --record, the full name of the record or message")
+    return record if strategy == "record" else f"{topic}-{record}"

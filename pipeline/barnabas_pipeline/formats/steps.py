@@ -1,0 +1,90 @@
+"""Reading many records in step: their bytes as numpy, and which of them were not read.
+
+The rule: a record in which anything is out of the ordinary is noted in `bad`, and goes on as if it were one of zeros;
+the careful way reads it again. The others do not notice.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+ITEMS_MAX = 1_000
+"""A record with more items in an array or map is read by itself, and so are few records with more than FEW_ITEMS_MAX."""
+FEW_ITEMS_MAX = 64
+FEW = 16
+_ZEROS = bytes(64)
+
+
+class StepReader:
+    """Reads values that lie in `data` from `start` to `end`; `bad` are those that it has not read."""
+
+    def __init__(self, data: bytes, start: Any, end: Any, longest: int = 0) -> None:
+        self.data = data + _ZEROS + bytes(longest)
+        self.buf = np.frombuffer(self.data, np.uint8)
+        self.start = start
+        self.end = end
+        self.pinned = len(data) + 8  # where no record ends, and zeros follow
+        self.bad = start > end
+        self.every = np.arange(len(start))
+
+    def ends(self, rows: Any) -> Any:
+        """The ends of records."""
+        return self.end if rows is self.every else self.end[rows]
+
+    def raw_varints(self, at: Any) -> tuple[Any, Any, Any]:
+        """Read a varint at each place: (numbers of 64 bits, the places after them, those that have more bits)."""
+        byte = self.buf[at]
+        raw = (byte & 0x7F).astype(np.uint64)
+        at = at + 1
+        more = np.flatnonzero(byte >= 0x80)
+        wrong = np.zeros(len(at), bool)
+        shift = 7
+        while len(more):
+            byte = self.buf[at[more]]
+            at[more] += 1
+            if shift == 63:
+                wrong[more[byte > 1]] = True
+                byte = byte & 1
+            raw[more] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
+            more = more[byte >= 0x80]
+            shift += 7
+        return raw, at, wrong
+
+    def slices(self, begin: Any, end: Any) -> Any:
+        """The bytes from `begin` to `end`; no slice begins before the one before it has ended."""
+        edges = np.empty(2 * len(begin) + 1, np.int32)
+        edges[0] = 0
+        edges[1::2] = begin
+        edges[2::2] = end
+        every = pa.Array.from_buffers(
+            pa.binary(), 2 * len(begin), [None, pa.py_buffer(edges), pa.py_buffer(self.data)]
+        )
+        return every.take(pa.array(np.arange(1, 2 * len(begin), 2)))
+
+    def texts(self, column: Any, rows: Any) -> Any:
+        """The column as text; records with what is no UTF-8 are noted."""
+        if _is_ascii(column):  # as most is; looking at each text for itself takes ten times as long
+            return column.view(pa.string())
+        try:
+            return column.cast(pa.string())
+        except pa.ArrowInvalid:
+            wrong = np.array([not _is_text(one) for one in column.to_pylist()])
+            self.bad[rows[wrong]] = True
+            return pc.if_else(pa.array(wrong), pa.scalar(b""), column).cast(pa.string())
+
+
+def _is_ascii(column: Any) -> bool:
+    data = column.buffers()[2]
+    return data is None or not len(data) or bool(np.frombuffer(data, np.uint8).max() < 0x80)
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
