@@ -136,9 +136,19 @@ def open_catalog(place: Place) -> Catalog:
     if here is not None:
         here.mkdir(parents=True, exist_ok=True)
     try:
-        return load_catalog(place.catalog, **IO_PROPERTIES, **properties)
+        return _loaded(place.catalog, {**IO_PROPERTIES, **properties})
     except (ValueError, NotInstalledError) as error:
         raise UsageError(f"catalog {place.catalog}: {error}") from None
+
+
+def _loaded(name: str, properties: dict[str, str]) -> Catalog:
+    """Load a catalog; of two that make the tables of a new database at the same time, the second finds them made."""
+    try:
+        return load_catalog(name, **properties)
+    except Exception as error:
+        if not is_foreign(error) or "already exists" not in str(error):
+            raise
+    return load_catalog(name, **properties)
 
 
 @contextmanager
@@ -252,7 +262,7 @@ def _partition_fields(
 ) -> Iterator[tuple[str, Transform[Any, Any], str | None]]:
     """Yield (column, transform, name) of `day(ts), bucket[16](member)`, by default the hour of the event."""
     if not text:
-        is_time = pa.types.is_timestamp(schema.arrow.field(schema.event_time).type)
+        is_time = pa.types.is_timestamp(lake_schema(schema).field(schema.event_time).type)
         yield schema.event_time, HourTransform() if is_time else TruncateTransform(HOUR_MS), EVENT_HOUR
         return
     for part in [] if text == "none" else text.split(","):
