@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 INT64_MAX = (1 << 63) - 1
 DAY_US = 86_400_000_000
@@ -328,3 +329,15 @@ def merged(old: tuple[Field, ...], new: tuple[Field, ...]) -> tuple[Field, ...] 
                 Field(one.name, one.type, False, one.min, one.max, one.default, one.aliases, one.number)
             )
     return tuple(found)
+
+
+def from_whole(column: Any, kind: str) -> Any:
+    """Make the column of a type from whole numbers that are within its bounds."""
+    plain = PLAIN[kind]
+    if plain.factor != 1:
+        column = pc.multiply(column, plain.factor)
+    if plain.arrow in (column.type, pa.int64()):
+        return column
+    if plain.arrow == pa.date32():
+        column = column.cast(pa.int32())
+    return column.cast(plain.arrow)

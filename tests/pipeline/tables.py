@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from barnabas_pipeline.decode import Decoder
+from barnabas_pipeline.formats.json import JsonDecoder as Decoder
 from barnabas_pipeline.jobs.compact import FILES_MIN, merge, plan
 from barnabas_pipeline.lake.columns import DEAD_SCHEMA
 from barnabas_pipeline.lake.files import TableWriter, write_dead

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from barnabas_pipeline.decode import EXTRA, TIME_MAX_MS, TIME_MIN_MS, Decoder
+from barnabas_pipeline.formats.base import EXTRA, TIME_MAX_MS, TIME_MIN_MS
+from barnabas_pipeline.formats.json import JsonDecoder as Decoder
 from barnabas_pipeline.jobs import redrive
 from barnabas_pipeline.jobs.load import LoadOptions
 from barnabas_pipeline.lake import task as load_task

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas_pipeline.decode import EXTRA, Decoder
 from barnabas_pipeline.errors import UsageError
+from barnabas_pipeline.formats.base import EXTRA
+from barnabas_pipeline.formats.json import JsonDecoder as Decoder
 from barnabas_pipeline.log.columns import Columns, no_headers
 from barnabas_pipeline.schema import BUILT_IN, EventSchema, Field
 

@@ -27,7 +27,9 @@ PLANTED_SECONDS = 30.0
 """The tests of one file take no longer."""
 FAR_SECONDS = 20.0
 """Of the tests of other packages that run a line, the quickest are tried, as many as take so long."""
-WITHOUT_SPARK = ("tests/pipeline/test_commit.py", "tests/pipeline/test_decode.py")
+WITHOUT_SPARK = (
+    "tests/pipeline/test_commit.py", "tests/pipeline/test_decode.py", "tests/pipeline/test_table_commits.py",
+)  # fmt: skip
 """Tests of the pipeline that need its libraries, but start neither Spark nor a broker."""
 
 

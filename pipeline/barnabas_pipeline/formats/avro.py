@@ -19,8 +19,8 @@ from barnabas_pipeline.formats.avro_plan import Plan, fields_of, plan_of
 from barnabas_pipeline.formats.avro_values import Reader
 from barnabas_pipeline.formats.binary import NO_ID, BinaryDecoder, Writer
 from barnabas_pipeline.formats.framing import View
-from barnabas_pipeline.formats.json_columns import NotSureError
 from barnabas_pipeline.formats.registry import Registry
+from barnabas_pipeline.log.columns import NotSureError
 
 
 @dataclass(slots=True)

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from barnabas_pipeline.field_types import PLAIN, Decimal, arrow_type
+from barnabas_pipeline.field_types import PLAIN, Decimal, arrow_type, from_whole
 from barnabas_pipeline.formats.avro_plan import Plan
-from barnabas_pipeline.formats.json_columns import NotSureError, from_whole
 from barnabas_pipeline.formats.steps import FEW, FEW_ITEMS_MAX, ITEMS_MAX, StepReader
+from barnabas_pipeline.log.columns import NotSureError
 
 
 def has_fast_way(plan: Plan) -> bool:

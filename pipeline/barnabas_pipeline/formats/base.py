@@ -132,7 +132,7 @@ class BlockDecoder:
         fine = (timestamp_ms >= TIME_MIN_MS) & (timestamp_ms <= TIME_MAX_MS)
         if self.schema.event_time == NO_EVENT_TIME:
             return fine
-        times = event_times_ms(table[self.schema.event_time])
+        times = event_ms(table[self.schema.event_time])
         ahead = times - np.where(fine, timestamp_ms, 0)
         near = (ahead <= self.future_max_ms) & (-ahead <= self.past_max_ms) | (timestamp_ms < 0)
         return fine & near & (times >= TIME_MIN_MS) & (times <= TIME_MAX_MS)
@@ -197,11 +197,12 @@ def _field(schema: EventSchema, name: str) -> Field:
     return next(one for one in schema.fields if one.name == name)
 
 
-def event_times_ms(column: Any) -> Any:
-    """An event time's column as ms, in numpy."""
-    if pa.types.is_timestamp(column.type):
-        return column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_numpy() // 1000
-    return column.to_numpy()
+def event_ms(column: Any) -> Any:
+    """Event times as ms since 1970, whether the column has these or timestamps."""
+    if not pa.types.is_timestamp(column.type):
+        return column.to_numpy()
+    microseconds = column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.int64()).to_numpy()
+    return microseconds // 1000
 
 
 def in_order(parts: list[tuple[Any, Any]]) -> tuple[Any, Any]:

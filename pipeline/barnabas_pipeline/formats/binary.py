@@ -16,7 +16,6 @@ import pyarrow as pa
 from barnabas_pipeline.field_types import Field
 from barnabas_pipeline.formats.base import EXTRA, RefusedError
 from barnabas_pipeline.formats.framing import SIZE, FramedDecoder, View, frames_of, view_of
-from barnabas_pipeline.formats.json_columns import NotSureError
 from barnabas_pipeline.formats.resolve import (
     extra_column,
     extra_of,
@@ -24,7 +23,7 @@ from barnabas_pipeline.formats.resolve import (
     record_columns,
     record_value,
 )
-from barnabas_pipeline.log.columns import Columns
+from barnabas_pipeline.log.columns import Columns, NotSureError
 
 NO_ID = -2
 

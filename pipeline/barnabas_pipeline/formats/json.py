@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 
 from barnabas_pipeline.formats.base import EXTRA
 from barnabas_pipeline.formats.framing import FramedDecoder, frames_of, unframed
-from barnabas_pipeline.formats.json_columns import NotSureError, can_read, read_lines
+from barnabas_pipeline.formats.json_columns import can_read, read_lines
 from barnabas_pipeline.formats.json_values import Checker, members, needs_digits, parse_object
-from barnabas_pipeline.log.columns import Columns
+from barnabas_pipeline.log.columns import Columns, NotSureError
 
 ROWS_MIN = 64
 """A block of less rows is not divided to find those that the fast way takes."""

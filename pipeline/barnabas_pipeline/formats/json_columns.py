@@ -28,14 +28,12 @@ from barnabas_pipeline.field_types import (
     Type,
     Union,
     arrow_type,
+    from_whole,
 )
 from barnabas_pipeline.formats.json_values import DATE, ISO8601, UUID
+from barnabas_pipeline.log.columns import NotSureError
 
 _READ_AS = {"float": pa.float64(), "bytes": pa.string(), "date": pa.string(), "iso8601": pa.string()}
-
-
-class NotSureError(Exception):
-    """The fast way met something out of the ordinary."""
 
 
 def can_read(one: Field) -> bool:
@@ -161,18 +159,6 @@ def _plain(column: Any, kind: str) -> Any:
     if kind not in ("long", "timestamp_ns", "local_timestamp_ns"):
         _require_within(column, plain.min, plain.max)
     return from_whole(column, kind)
-
-
-def from_whole(column: Any, kind: str) -> Any:
-    """Make the column of a type from whole numbers that are within its bounds."""
-    plain = PLAIN[kind]
-    if plain.factor != 1:
-        column = pc.multiply(column, plain.factor)
-    if plain.arrow in (column.type, pa.int64()):
-        return column
-    if plain.arrow == pa.date32():
-        column = column.cast(pa.int32())
-    return column.cast(plain.arrow)
 
 
 def _require(mask: Any, column: Any) -> None:

@@ -19,11 +19,11 @@ from barnabas_pipeline.field_types import Field
 from barnabas_pipeline.formats.base import RefusedError
 from barnabas_pipeline.formats.binary import NO_ID, BinaryDecoder, Writer
 from barnabas_pipeline.formats.framing import View
-from barnabas_pipeline.formats.json_columns import NotSureError
 from barnabas_pipeline.formats.protobuf_columns import MessageColumns, has_fast_way
 from barnabas_pipeline.formats.protobuf_plan import Message, plan_of
 from barnabas_pipeline.formats.protobuf_values import MessageReader
 from barnabas_pipeline.formats.registry import Registry
+from barnabas_pipeline.log.columns import NotSureError
 
 PROTOBUF = "PROTOBUF"
 DEPTH_MAX = 100

@@ -30,8 +30,8 @@ from barnabas_pipeline.field_types import (
     name_of,
 )
 from barnabas_pipeline.formats.base import RefusedError
-from barnabas_pipeline.formats.json_columns import NotSureError
 from barnabas_pipeline.formats.json_values import Checker
+from barnabas_pipeline.log.columns import NotSureError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WIDER = {

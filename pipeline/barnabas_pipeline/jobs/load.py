@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from barnabas_pipeline import faults, formats
-from barnabas_pipeline.decode import PAST_MAX_MS, VALUE_BYTES_MAX
 from barnabas_pipeline.errors import (
     DataLossError,
     IncompleteError,
@@ -22,6 +21,7 @@ from barnabas_pipeline.errors import (
     NoTopicError,
     UsageError,
 )
+from barnabas_pipeline.formats.base import PAST_MAX_MS, VALUE_BYTES_MAX
 from barnabas_pipeline.lake.dead import DeadLetters
 from barnabas_pipeline.lake.files import TARGET_FILE_BYTES
 from barnabas_pipeline.lake.iceberg import Layout, Place

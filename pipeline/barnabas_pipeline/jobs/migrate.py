@@ -6,7 +6,6 @@ The old lake stays as it is; in a store on the same machine its files are those 
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,8 +20,8 @@ from barnabas_pipeline.lake.columns import EARLIER_PARTITION, PARTITION
 from barnabas_pipeline.lake.dead import DeadLetters
 from barnabas_pipeline.lake.files import describe
 from barnabas_pipeline.lake.iceberg import NAME_MAPPING, Place, explained
-from barnabas_pipeline.lake.ledger import DataFile, Entry, State, digest
-from barnabas_pipeline.lake.table import LEDGER, Table
+from barnabas_pipeline.lake.ledger import DataFile, Entry, State
+from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.schema import EventSchema
 
 THREADS = 8
@@ -110,12 +109,7 @@ def _commit(table: Table, entries: list[Entry], alive: list[DataFile]) -> None:
     state = State()
     for entry in entries[:-1]:
         old.following(state, entry)
-        data = entry.encode()
-        path = f"{table.iceberg.location()}/{LEDGER}/{entry.version:020d}-{uuid.uuid4()}.json"
-        with explained():
-            store.write(table.io, path, data)
-        state = entry.state(path, data)
-        assert state.digest == digest(data)
+        state = entry.state(*table.write(entry))
     last = entries[-1]
     last.previous, last.previous_path = state.digest, state.path
     table.adopt(state, last, alive)

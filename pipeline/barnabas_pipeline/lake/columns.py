@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from barnabas_pipeline.formats.base import event_ms
 from barnabas_pipeline.lake.ledger import HOUR_MS
 from barnabas_pipeline.log.columns import HEADERS_TYPE, TIMESTAMP_TYPE
 from barnabas_pipeline.schema import EventSchema
@@ -49,14 +50,6 @@ DEAD_SCHEMA = pa.schema(
 def lake_schema(schema: EventSchema) -> Any:
     """The columns of a table for events of a schema."""
     return pa.schema([*schema.arrow, *COORDINATES])
-
-
-def event_ms(column: Any) -> Any:
-    """Event times as ms since 1970, whether the column has these or timestamps."""
-    if not pa.types.is_timestamp(column.type):
-        return column.to_numpy()
-    microseconds = column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.int64()).to_numpy()
-    return microseconds // 1000
 
 
 def event_hours(column: Any) -> Any:

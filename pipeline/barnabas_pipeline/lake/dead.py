@@ -22,8 +22,8 @@ from barnabas_pipeline.lake.iceberg import (
     PROPERTIES,
     SHA256,
     VERSION,
+    changing,
     explained,
-    iceberg_file,
     ledger_of,
     load_or_none,
     named_files,
@@ -133,17 +133,9 @@ class DeadLetters:
             found = {task.file.file_path for task in iceberg.scan().plan_files()}
             add = {path: file for path, file in wanted.items() if path not in found}
             old = named_files(iceberg, found - wanted.keys())
-        transaction = iceberg.transaction()
         named = {VERSION: str(state.version), PATH: state.path, SHA256: state.digest}
-        update = transaction.update_snapshot(snapshot_properties=named)
-        producer = update.overwrite() if old else update.merge_append()
-        for file in add.values():
-            producer.append_data_file(iceberg_file(describe(iceberg.io, iceberg.metadata, file)))
-        for one in old:
-            producer.delete_data_file(one)
-        producer.commit()
-        transaction.set_properties(named)
-        transaction._snapshot_producers = []
+        described = [describe(iceberg.io, iceberg.metadata, file) for file in add.values()]
+        transaction = changing(iceberg, named, described, old)
         faults.point("dead.before_commit")
         transaction.commit_transaction()
         faults.point("dead.after_commit")

@@ -23,7 +23,8 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table.locations import load_location_provider
 
 from barnabas_pipeline import faults
-from barnabas_pipeline.lake.columns import DEAD_SCHEMA, event_hours, event_ms, lake_schema, span_of
+from barnabas_pipeline.formats.base import event_ms
+from barnabas_pipeline.lake.columns import DEAD_SCHEMA, event_hours, lake_schema, span_of
 from barnabas_pipeline.lake.iceberg import Layout, numbered
 from barnabas_pipeline.lake.ledger import DataFile
 from barnabas_pipeline.lake.store import Digesting

@@ -339,6 +339,22 @@ def named_files(table: Any, paths: Iterable[str]) -> list[Any]:
     return [entry.data_file for entry in entries if entry.data_file.file_path in wanted]
 
 
+def changing(table: Any, named: dict[str, str], add: Iterable[DataFile], old: list[Any]) -> Any:
+    """Begin the transaction of one snapshot that adds and removes files, and says in its summary what `named` does."""
+    transaction = table.transaction()
+    update = transaction.update_snapshot(snapshot_properties=named)
+    producer = update.overwrite() if old else update.merge_append()
+    for file in add:
+        producer.append_data_file(iceberg_file(file))
+    for one in old:
+        producer.delete_data_file(one)
+    producer.commit()
+    transaction.set_properties({key: named[key] for key in (VERSION, PATH, SHA256)})
+    # Then pyiceberg repeats nothing on a head that nobody has seen, and removes nothing that may have landed.
+    transaction._snapshot_producers = []
+    return transaction
+
+
 class FileBounds(NamedTuple):
     """A file's coordinates as a snapshot has them: "" and -1 where it does not say, or where they differ."""
 

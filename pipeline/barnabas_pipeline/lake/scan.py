@@ -20,7 +20,8 @@ from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import FileScanTask
 from pyiceberg.typedef import Record
 
-from barnabas_pipeline.lake.columns import EARLIER_PARTITION, PARTITION, event_ms
+from barnabas_pipeline.formats.base import event_ms
+from barnabas_pipeline.lake.columns import EARLIER_PARTITION, PARTITION
 from barnabas_pipeline.lake.iceberg import FileBounds, Layout, bounds_of
 
 UNKNOWN_SPEC = -1

@@ -187,6 +187,14 @@ class Table:
         self._state = state
         self.commit(entry, files=files)
 
+    def write(self, entry: Entry) -> tuple[str, bytes]:
+        """Write an entry, which counts once a commit names it; returns its path and bytes. Raises IncompleteError."""
+        data = entry.encode()
+        path = f"{self._iceberg.location()}/{LEDGER}/{entry.version:020d}-{uuid.uuid4()}.json"
+        with iceberg.explained():
+            store.write(self._iceberg.io, path, data)
+        return path, data
+
     def commit(self, entry: Entry, *, keep_snapshots: int = 0, files: list[DataFile] | None = None) -> None:
         """Commit the next entry with its files. Raises ConflictError if there is another one; nothing has changed then.
 
@@ -199,10 +207,7 @@ class Table:
         after.apply(entry)  # what would make a broken lake is not even written
         entry.after = after.to_dict()
         self.prepare(EventSchema.from_dict(entry.schema))
-        data = entry.encode()
-        path = f"{self._iceberg.location()}/{LEDGER}/{entry.version:020d}-{uuid.uuid4()}.json"
-        with iceberg.explained():
-            store.write(self._iceberg.io, path, data)
+        path, data = self.write(entry)
         faults.point("commit.before_catalog")
         named = {VERSION: str(entry.version), PATH: path, SHA256: digest(data), KIND: entry.kind}
         change = (entry.add, entry.remove) if files is None else (files, [])
@@ -253,19 +258,9 @@ class Table:
         old = iceberg.named_files(table, remove)
         if len(old) != len(remove):
             raise ConflictError(f"files of {self.place.location} were replaced by another engine: run again")
-        transaction = table.transaction()
-        update = transaction.update_snapshot(snapshot_properties=named)
-        producer = update.overwrite() if old else update.merge_append()
-        for file in files:
-            producer.append_data_file(iceberg.iceberg_file(file))
-        for one in old:
-            producer.delete_data_file(one)
-        producer.commit()
-        transaction.set_properties({key: named[key] for key in (VERSION, PATH, SHA256)})
+        transaction = iceberg.changing(table, named, files, old)
         if keep_snapshots:
             _expire_all_but(transaction, keep_snapshots)
-        # Then pyiceberg repeats nothing on a head that nobody has seen, and removes nothing that may have landed.
-        transaction._snapshot_producers = []
         faults.point("commit.before_swap")
         transaction.commit_transaction()
 

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from barnabas_pipeline import faults
-from barnabas_pipeline.decode import DECODER_VERSION, TIME_MAX_MS, TIME_MIN_MS
 from barnabas_pipeline.formats import BadRecord, Decoder
+from barnabas_pipeline.formats.base import DECODER_VERSION, TIME_MAX_MS, TIME_MIN_MS
 from barnabas_pipeline.lake.columns import DEAD_SCHEMA, PARTITION, lake_schema
 from barnabas_pipeline.lake.files import TableWriter, write_dead
 from barnabas_pipeline.lake.iceberg import Layout

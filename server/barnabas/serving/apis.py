@@ -111,7 +111,7 @@ class Api:
 
     @cached_property
     def is_conditional(self) -> bool:
-        """The whole of a request may be refused though nobody is asked: by a feature, or for where the controller is."""
+        """A request may be refused whoever sends it: a feature is off, or another broker is the controller."""
         return bool(self.feature or self.controller)
 
     @cached_property

@@ -11,10 +11,10 @@ import time
 
 import trio
 
-from barnabas.client import Client
-from barnabas.client.errors import ResponseError, check
+from barnabas.client import Client, GroupMetadata, TopicPartition
+from barnabas.client.consuming.offsets import committed
+from barnabas.client.errors import ResponseError
 from barnabas.wire.generated.errors import ErrorCode
-from barnabas.wire.generated.offset_fetch import OffsetFetchRequest
 from barnabas_pipeline.errors import DataLossError, NoTopicError, UsageError
 from barnabas_pipeline.jobs.mirror.model import (
     RECORD,
@@ -32,7 +32,6 @@ TAIL_OFFSETS = 100
 NEW_TOPIC_SECONDS_MAX = 10.0
 """For how long a broker may not have heard of a topic that was made just now."""
 NEW_TOPIC_POLL_SECONDS = 0.1
-_OFFSET_FETCH, _OFFSET_FETCH_MAX, _MANY_GROUPS_SINCE = 9, 9, 8
 
 
 async def resume(client: Client, part: Part, result: PartResult) -> tuple[int, bool]:
@@ -41,7 +40,7 @@ async def resume(client: Client, part: Part, result: PartResult) -> tuple[int, b
     To be asked for when no other mirror can write any more. Raises DataLossError; what `on_data_loss` has recorded instead
     is put into `result`.
     """
-    committed = found = await committed_position(client, part)
+    kept = found = await committed_position(client, part)
     if found is None:
         found = await trio.to_thread.run_sync(_newest_header, part)
     if found is None:
@@ -56,45 +55,20 @@ async def resume(client: Client, part: Part, result: PartResult) -> tuple[int, b
         same = (found.cluster_id, found.topic_id) == (part.place.cluster_id, part.place.topic_id)
         is_shorter = same and found.offset > part.bound.high_watermark
         return part.bound.end if is_shorter else part.bound.start, False
-    return found.offset, committed is not None
+    return found.offset, kept is not None
 
 
 async def committed_position(client: Client, part: Part) -> Coordinates | None:
     """Return the position that the group keeps, with the offset of what comes next. Raises ClientError."""
     place = part.place
-    doing = f"asking for the position of {part}"
-
-    async def ask() -> Coordinates | None:
-        connection = await client.broker(await client.coordinator(part.group))
-        version = connection.version_of(_OFFSET_FETCH, _OFFSET_FETCH_MAX)
-        if version >= _MANY_GROUPS_SINCE:
-            topics = [
-                OffsetFetchRequest.OffsetFetchRequestTopics(place.target, partition_indexes=[place.partition])
-            ]
-            request = OffsetFetchRequest(
-                groups=[OffsetFetchRequest.OffsetFetchRequestGroup(part.group, topics=topics)]
-            )
-            response = await connection.ask(request, version=version)
-            answer = response.groups[0]
-        else:
-            single = OffsetFetchRequest.OffsetFetchRequestTopic(place.target, [place.partition])
-            answer = await connection.ask(OffsetFetchRequest(part.group, [single]), version=version)
-        if answer.error_code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):
-            client.forget_coordinator(part.group)
-        check(answer.error_code, doing)
-        for one in (one for topic in answer.topics for one in topic.partitions):
-            check(one.error_code, doing)
-            found = place.parse_position(one.metadata or "") if one.committed_offset >= 0 else None
-            if found is not None:
-                return found
-        return None
-
+    group, target = GroupMetadata(part.group), TopicPartition(place.target, place.partition)
     try:
-        return await client.retrying(ask)
+        found = await client.retrying(lambda: committed(client, group, [target], stable=False))
     except ResponseError as error:
         if error.code == ErrorCode.GROUP_ID_NOT_FOUND:
             return None
         raise
+    return place.parse_position(found[target].metadata) if target in found else None
 
 
 def _newest_header(part: Part) -> Coordinates | None:
