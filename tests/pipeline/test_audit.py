@@ -6,20 +6,16 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from barnabas.log.format import checkpoints
 from barnabas.records.building import encode_batch
-from barnabas.records.control import ControlType, encode_key
 from barnabas.records.record import Record
 from barnabas_pipeline import schema
 from barnabas_pipeline.jobs.audit import AuditReport, audit
@@ -31,111 +27,11 @@ from barnabas_pipeline.lake.iceberg import open_catalog
 from barnabas_pipeline.lake.ledger import BrokenLakeError, DataFile, Entry
 from barnabas_pipeline.lake.store import local_path, sha256_of
 from barnabas_pipeline.lake.table import Table
-from barnabas_pipeline.log import digest
-from barnabas_pipeline.log.columns import Columns
-from barnabas_pipeline.log.model import LogOptions, OffsetRange, RawBatch
-from barnabas_pipeline.log.outline import Outline, outline
-from barnabas_pipeline.log.reader import RangeReader
+from barnabas_pipeline.log.model import LogOptions
 from barnabas_pipeline.schema import EventSchema
 
 from .conftest import SITE, Stream
 from .test_lake import options
-
-# --- the log's side, without Spark ----------------------------------------------------------------------------------
-
-
-class Batches:
-    """A log of given batches."""
-
-    def __init__(self, items: list[RawBatch]) -> None:
-        self.items = items
-
-    def read(self, wanted: OffsetRange) -> Iterable[RawBatch]:
-        yield from self.items
-
-
-@st.composite
-def logs(draw: st.DrawFn) -> tuple[list[RawBatch], int]:
-    """Batches with and without gaps in and between them, some aborted, some control, some damaged; and their end."""
-    items, base = [], 0
-    for _ in range(draw(st.integers(1, 6))):
-        base += draw(st.sampled_from([0, 0, 0, 3]))
-        kind = draw(st.sampled_from(["plain", "plain", "plain", "gaps", "control", "aborted", "damaged"]))
-        offsets = list(range(base, base + draw(st.integers(1, 8))))
-        if kind == "control":
-            offsets = offsets[:1]
-        last = offsets[-1]
-        if kind == "gaps":
-            offsets = sorted(draw(st.sets(st.sampled_from(offsets), min_size=1)))
-        key = encode_key(ControlType.ABORT) if kind == "control" else b"k"
-        records = [Record(offset, 1000 + offset, key, b"v%d" % offset) for offset in offsets]
-        is_transactional = kind in ("control", "aborted")
-        data = bytearray(
-            encode_batch(
-                records,
-                base_offset=base,
-                last_offset=last,
-                codec=draw(st.sampled_from([0, 2])),
-                producer_id=1 if is_transactional else -1,
-                transactional=is_transactional,
-                control=kind == "control",
-            )
-        )
-        if kind == "damaged":
-            data[-1] ^= 1
-        items.append(RawBatch(bytes(data), kind == "aborted"))
-        base = last + 1
-    return items, base
-
-
-def spans(found: Outline) -> list[int]:
-    return [
-        n for low, high in zip(found.low.tolist(), found.high.tolist(), strict=True) for n in range(low, high)
-    ]
-
-
-@given(logs(), st.data())
-@settings(max_examples=300)
-def test_headers_tell_what_decoding_tells_and_digests_add_up_wherever_the_log_is_cut(
-    made: tuple[list[RawBatch], int], data: st.DataObject
-) -> None:
-    items, end = made
-    cut = data.draw(st.integers(0, end))
-    digests = []
-    for start, stop in ((0, cut), (cut, end), (0, end)):
-        wanted = OffsetRange(0, start, stop)
-        reader = RangeReader(Batches(items), wanted)  # type: ignore[arg-type]
-        offsets: list[int] = []
-        for item in reader:
-            offsets += item.offset.tolist() if isinstance(item, Columns) else range(item.start, item.end)
-        found = outline(Batches(items), wanted)  # type: ignore[arg-type]
-        assert spans(found) == offsets
-        assert (found.low[1:] > found.high[:-1]).all()
-        for name in ("control", "aborted", "compacted", "digest"):
-            assert getattr(found.counts, name) == getattr(reader.counts, name), name
-        digests.append(found.counts.digest)
-    assert digest.add(*digests[:2]) == digests[2]
-
-
-def test_another_batch_in_the_same_place_has_another_digest_and_another_leader_epoch_has_not() -> None:
-    def of(value: bytes, epoch: int = 0) -> int:
-        data = encode_batch([Record(7, 1000, None, value)], base_offset=7, leader_epoch=epoch)
-        return outline(Batches([RawBatch(bytes(data), False)]), OffsetRange(0, 7, 8)).counts.digest  # type: ignore[arg-type]
-
-    assert of(b"a") != of(b"b")
-    assert of(b"a", 1) == of(b"a", 2)
-
-
-@given(st.sets(st.integers(0, 60)), st.sets(st.integers(0, 60)))
-def test_what_is_missing_and_what_is_strange(there: set[int], found: set[int]) -> None:
-    low = np.array([n for n in sorted(there) if n - 1 not in there], np.int64)
-    high = np.array([n + 1 for n in sorted(there) if n + 1 not in there], np.int64)
-    log = Outline(low, high, None)  # type: ignore[arg-type]
-    offsets = np.array(sorted(found), np.int64)
-    missing = sorted(there - found)
-    assert log.without(offsets, 5) == (len(missing), missing[:5])
-    assert offsets[~log.has(offsets)].tolist() == sorted(found - there)
-
 
 # --- a lake, tampered with ------------------------------------------------------------------------------------------
 

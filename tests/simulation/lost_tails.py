@@ -30,10 +30,10 @@ from tests.simulation.clients import (
     Producer,
     Reader,
     asking,
-    create_topics,
     read_finals,
 )
 from tests.simulation.history import History, Partition
+from tests.simulation.topics import create_topics
 
 SECONDS_MAX = 240.0
 DATA = "/data"

@@ -26,7 +26,6 @@ from tests.simulation.clients import (
     Producer,
     Reader,
     asking,
-    create_topics,
     read_finals,
 )
 from tests.simulation.epoch_members import CONSUMERS, STREAMS, EpochMember, StreamsMember
@@ -34,6 +33,7 @@ from tests.simulation.history import History
 from tests.simulation.members import GROUP_ID, GROUP_PARTITIONS, Member, fetch_committed
 from tests.simulation.processors import Processor, find_processed
 from tests.simulation.share_members import ShareMember, read_from_the_beginning
+from tests.simulation.topics import create_topics
 
 SECONDS_MAX = 240.0
 """Of the simulated clock; a history that is not at its end by then hangs."""

@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 
 from barnabas.cluster.metadata.image import ClusterImage
 from barnabas.config.features import RecordVersions
-from barnabas.coordinators.groups.expiry import expiring
 from barnabas.coordinators.groups.group import Committer
 from barnabas.coordinators.groups.member import Joining, Member, Members, State
-from barnabas.coordinators.groups.records import CommittedOffset
 from barnabas.coordinators.groups.settings import TOGETHER_MS, GroupSettings
 from barnabas.coordinators.groups.shard import GroupShard
 from barnabas.coordinators.statemachine.decision import Decision
@@ -400,29 +398,13 @@ def test_who_may_commit() -> None:
     assert code_of(check, "g", Committer("a", 3), 0, Decision()) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_offsets_are_kept_deleted_and_expire_when_nobody_reads() -> None:
-    h = Harness(GroupSettings(initial_rebalance_delay_ms=0, offsets_retention_ms=1000))
-    out = Decision()
-    h.shard.commit("g", [(("t", 0), OffsetCommitValue(offset=5, commit_timestamp=100))], out)
-    h.settle(out)
-    assert h.shard.offsets["g"]["t", 0].offset == 5
-    for now_ms, is_left in ((1099, True), (1100, False)):
-        for event in expiring(h.shard, now_ms):
-            out = Decision()
-            event(h.shard, out)
-            h.settle(out)
-        assert h.shard.exists("g") == is_left
-    assert not h.shard.exists("g")
-    assert code_of(h.shard.delete_group, "g", Decision()) == ErrorCode.GROUP_ID_NOT_FOUND
-
-
 def test_a_group_with_members_is_not_deleted() -> None:
     h = Harness()
     h.stable_pair()
     assert code_of(h.shard.delete_group, "g", Decision()) == ErrorCode.NON_EMPTY_GROUP
 
 
-# --- what members read, and offsets of transactions ------------------------------------------------------------
+# --- what members read ------------------------------------------------------------
 
 
 def subscription(*topics: str) -> bytes:
@@ -443,23 +425,6 @@ def test_what_members_read_is_found_out_once_and_again_when_one_of_them_is_anoth
     members.put(members["a"].again("a", [("range", subscription("z"))], 1, 1))
     assert h.shard.subscription_size("g") >= 2
     assert h.group.subscribed_topics() == {"y", "z"}
-
-
-def test_a_transaction_that_ends_overrules_what_others_have_not_yet_committed() -> None:
-    h = Harness()
-    for producer_id, partitions, offset in ((1, range(4), 10), (2, range(2), 20), (3, range(3, 9), 30)):
-        for partition in partitions:
-            value = OffsetCommitValue(offset=offset)
-            h.shard.replay_commit(CommittedOffset("g", ("t", partition), value), producer_id)
-    h.shard.replay_commit(CommittedOffset("other", ("t", 0), OffsetCommitValue(offset=1)), 1)
-    h.shard.transaction_ended(1, committed=True)
-    assert {p: value.offset for (_, p), value in h.shard.offsets["g"].items()} == dict.fromkeys(range(4), 10)
-    assert h.shard.offsets["other"]["t", 0].offset == 1
-    assert h.shard.pending.topic_partitions("g") == {("t", p) for p in range(4, 9)}
-    h.shard.transaction_ended(2, committed=True)
-    h.shard.transaction_ended(3, committed=False)
-    assert len(h.shard.offsets["g"]) == 4
-    assert not h.shard.pending.has("g")
 
 
 # --- counting ---------------------------------------------------------------------------------------------------

@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 
 from barnabas.coordinators.groups.classic import ClassicGroup
+from barnabas.coordinators.groups.expiry import expiring
 from barnabas.coordinators.groups.group import Committer
 from barnabas.coordinators.groups.member import State
-from barnabas.coordinators.groups.records import group_record
+from barnabas.coordinators.groups.records import CommittedOffset, group_record
+from barnabas.coordinators.groups.settings import GroupSettings
 from barnabas.coordinators.statemachine.decision import Decision
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.records.group_metadata import GroupMetadataValue
+from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
 from tests.support.refusals import code_of
 
 from .test_classic import NO_DELAY, Harness
@@ -165,3 +168,36 @@ def test_members_of_a_group_without_a_protocol_are_read_as_knowing_none():
         group.metadata_of(group.state_since_ms, [group.members["a"].record("", b"")]),
         NO_DELAY.record_versions,
     )
+
+
+def test_offsets_are_kept_deleted_and_expire_when_nobody_reads() -> None:
+    h = Harness(GroupSettings(initial_rebalance_delay_ms=0, offsets_retention_ms=1000))
+    out = Decision()
+    h.shard.commit("g", [(("t", 0), OffsetCommitValue(offset=5, commit_timestamp=100))], out)
+    h.settle(out)
+    assert h.shard.offsets["g"]["t", 0].offset == 5
+    for now_ms, is_left in ((1099, True), (1100, False)):
+        for event in expiring(h.shard, now_ms):
+            out = Decision()
+            event(h.shard, out)
+            h.settle(out)
+        assert h.shard.exists("g") == is_left
+    assert not h.shard.exists("g")
+    assert code_of(h.shard.delete_group, "g", Decision()) == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_a_transaction_that_ends_overrules_what_others_have_not_yet_committed() -> None:
+    h = Harness()
+    for producer_id, partitions, offset in ((1, range(4), 10), (2, range(2), 20), (3, range(3, 9), 30)):
+        for partition in partitions:
+            value = OffsetCommitValue(offset=offset)
+            h.shard.replay_commit(CommittedOffset("g", ("t", partition), value), producer_id)
+    h.shard.replay_commit(CommittedOffset("other", ("t", 0), OffsetCommitValue(offset=1)), 1)
+    h.shard.transaction_ended(1, committed=True)
+    assert {p: value.offset for (_, p), value in h.shard.offsets["g"].items()} == dict.fromkeys(range(4), 10)
+    assert h.shard.offsets["other"]["t", 0].offset == 1
+    assert h.shard.pending.topic_partitions("g") == {("t", p) for p in range(4, 9)}
+    h.shard.transaction_ended(2, committed=True)
+    h.shard.transaction_ended(3, committed=False)
+    assert len(h.shard.offsets["g"]) == 4
+    assert not h.shard.pending.has("g")

@@ -351,35 +351,6 @@ async def test_a_marker_that_is_nobodys_and_records_that_cannot_be_read_are_name
     )
 
 
-async def test_a_topic_that_cannot_be_made_is_no_coordinator_yet(autojump_clock):
-    journal = journal_of(0)
-    makes = journal.ensure
-
-    async def refuse() -> int:
-        raise RequestError(ErrorCode.INVALID_REPLICATION_FACTOR, "too few brokers")
-
-    journal.ensure = refuse  # type: ignore[method-assign]
-    async with running(journal) as runtime:
-        assert await code_of(runtime.partition_of("id")) == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        journal.ensure = makes  # type: ignore[method-assign]
-        assert await runtime.partition_of("id") == 0
-
-
-async def test_what_shards_need_is_prepared_once(autojump_clock):
-    prepared: list[float] = []
-
-    async def prepare() -> None:
-        prepared.append(trio.current_time())
-
-    runtime = Runtime(journal_of(SMALL), Counter, lambda: 0, prepare=prepare)
-    for _ in range(2):
-        await runtime.read("id", lambda machine: machine)
-        await runtime.prepare()
-        await runtime.load_all()
-        runtime.unload()
-    assert len(prepared) == 1
-
-
 async def test_a_shard_that_is_given_up_twice_is_read_again_once(autojump_clock):
     journal = journal_of(SMALL)
     made: list[Counter] = []
