@@ -16,13 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from barnabas.testing.running import import_path
-from compat.kafka import RealKafka, free_port
+from compat.kafka import RealKafka, free_port, release
 from compat.kit.ending import end_servers_at_sigterm
 from compat.kit.wire import Connection, WireError
 
 ROOT = Path(__file__).resolve().parents[2]
 STOP_TIMEOUT_S = 30
 PASSWORD = "secret"
+NEWEST = "4"
+"""The line of releases that Barnabas is as by default."""
 
 
 class StartError(Exception):
@@ -63,7 +65,10 @@ class Side:
 def both(
     settings: Mapping[str, str] | None = None, version: str = "4.x", *, classpath: str = ""
 ) -> Iterator[tuple[Side, Side]]:
-    """(Apache Kafka, Barnabas), running; `classpath` has plugins of Kafka's. Raises KafkaError, StartError."""
+    """(Apache Kafka, Barnabas), running; `classpath` has plugins of Kafka's. Raises KafkaError, StartError.
+
+    Barnabas is of the same release: another one would differ by what is new in Kafka.
+    """
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="compare-")))
         kafka = RealKafka(version, data=directory / "kafka", settings=settings, classpath=classpath)
@@ -76,15 +81,20 @@ def both(
             .replace(kafka.bootstrap, f"127.0.0.1:{port}")
             .replace(str(kafka.log_dir), str(directory / "barnabas"))
         )
-        stack.enter_context(barnabas(ours))
+        line = release(version).line
+        stack.enter_context(barnabas(ours, options=() if line == NEWEST else ("--as-version", line)))
         yield Side("Kafka", kafka.port), Side("Barnabas", port)
 
 
 @contextmanager
-def barnabas(properties: Path, module: Sequence[str] = ("barnabas", "serve", "--config")) -> Iterator[None]:
-    """Barnabas with these settings, until the end; `module` starts it. Raises StartError."""
+def barnabas(
+    properties: Path,
+    module: Sequence[str] = ("barnabas", "serve", "--config"),
+    options: Sequence[str] = (),
+) -> Iterator[None]:
+    """Barnabas with these settings, until the end; `module` starts it, with `options`. Raises StartError."""
     log = properties.with_suffix(".out")
-    command = [sys.executable, "-m", *module, str(properties)]
+    command = [sys.executable, "-m", *module, str(properties), *options]
     environment = {**os.environ, "PYTHONPATH": f"{import_path()}{os.pathsep}{ROOT}"}
     end_servers_at_sigterm()
     with log.open("wb") as output:
