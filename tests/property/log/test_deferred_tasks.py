@@ -26,7 +26,7 @@ from .changed_logs import DELAY_MS, DIRS, LOST_DIR, MANY_TOPICS, TOPICS, Changed
 
 
 class DeferredTasks(ChangedLogs):
-    """What takes long of it is done in threads: it is planned, runs, and is finished, in any order with everything else."""
+    """Tasks for threads: each is planned, runs, and is finished, in any order with everything else."""
 
     # --- many logs made or deleted ----------------------------------------------------------------------------------
 
