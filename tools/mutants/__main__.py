@@ -28,9 +28,16 @@ PLANTED_SECONDS = 30.0
 FAR_SECONDS = 20.0
 """Of the tests of other packages that run a line, the quickest are tried, as many as take so long."""
 WITHOUT_SPARK = (
-    "tests/pipeline/test_commit.py", "tests/pipeline/test_decode.py", "tests/pipeline/test_table_commits.py",
+    "any_record", "commit", "decode", "format_avro", "format_json", "format_protobuf", "format_schemas", "iceberg", "reading",
+    "stores", "table_commits",
 )  # fmt: skip
-"""Tests of the pipeline that need its libraries, but start neither Spark nor a broker."""
+"""Tests of the pipeline that start no Spark."""
+NEAR = {
+    "client": ("tests/e2e/test_client.py",),
+    "pipeline": ("tests/unit/pipeline", *(f"tests/pipeline/test_{name}.py" for name in WITHOUT_SPARK)),
+    "registry": ("tests/e2e/test_registry.py",),
+}
+"""Tests of packages, and of the packages in them, that are somewhere else; those with a broker have it in their own process."""
 
 
 def main() -> int:
@@ -109,10 +116,12 @@ def _chosen(options: argparse.Namespace) -> list[Mutant]:
 
 def _near(package: str) -> list[str]:
     """Return where the nearest tests of a package are."""
-    places = [f"tests/unit/{package}", f"tests/unit/test_{package}.py", f"tests/property/{package}"]
-    if package == choosing.PIPELINE.parts[0]:
-        places += WITHOUT_SPARK
-    return [place for place in places if (ROOT / place).exists()]
+    places = [
+        f"tests/unit/{package}",
+        f"tests/unit/test_{package}.py",
+        *NEAR.get(package.partition("/")[0], ()),
+    ]
+    return [place for place in [*places, f"tests/property/{package}"] if (ROOT / place).exists()]
 
 
 def _collect(kept: CoverageMap, forks: Forks, packages: set[str], options: argparse.Namespace) -> None:
@@ -147,12 +156,14 @@ def _when_free(forks: Forks) -> None:
 def _stages(kept: CoverageMap, path: str, unit: Unit, lines: range) -> list[list[str]]:
     """Return the tests that run one of the lines: of the package, random ones, and some of others; the quickest first."""
     package = package_of(path)
+    near = {ROOT / place for place in _near(package)}
     unit_tests, random_tests, others = [], [], []
     for test in sorted(kept.covering(path, unit, lines), key=kept.seconds.__getitem__):
-        if test.startswith((f"tests/unit/{package}/", f"tests/unit/test_{package}.py")):
-            unit_tests.append(test)
-        elif test.startswith(f"tests/property/{package}/"):
+        file = ROOT / test.partition("::")[0]
+        if test.startswith(f"tests/property/{package}/"):
             random_tests.append(test)
+        elif not near.isdisjoint([file, *file.parents]):
+            unit_tests.append(test)
         else:
             others.append(test)
     far, left = [], FAR_SECONDS

@@ -31,10 +31,10 @@ OF_PACKAGES = {"cluster", "coordinators", "tools"}
 
 
 def package_of(path: str) -> str:
-    """Return the package below `barnabas` that a file belongs to, as `log` or `cluster/replicas`; the pipeline is one."""
+    """Return the package below `barnabas` that a file belongs to, as `log`, `cluster/replicas` or `pipeline/jobs/mirror`."""
     first, _, *below = Path(path).parts
     if first == "pipeline":
-        return first
+        return "/".join([first, *below[:-1]])
     return "/".join(below[:2] if below[0] in OF_PACKAGES else below[:1]).removesuffix(".py")
 
 

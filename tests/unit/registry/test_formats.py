@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from base64 import b64encode
+from base64 import b64decode, b64encode
+from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf import descriptor_pb2
 
 from barnabas.registry.errors import SchemaError
 from barnabas.registry.formats import parse
@@ -230,6 +232,53 @@ def test_protobuf_text_is_kept_and_says_the_same_as_its_descriptor() -> None:
     assert '[json_name = "ID", deprecated = true]' in schema.canonical
     from_descriptor = proto(schema.serialized())
     assert from_descriptor.canonical == schema.canonical == from_descriptor.text
+
+
+COMPILED = [
+    json.loads(line)
+    for line in (Path(__file__).resolve().parents[2] / "golden" / "registry" / "protoc.jsonl").read_text().splitlines()
+]  # fmt: skip
+
+
+def _without_usual_names(message: Any) -> None:
+    """Put entries of maps behind other messages, and leave out names in JSON: protoc spells out the usual ones too."""
+    nested = [type(one).FromString(one.SerializeToString()) for one in message.nested_type]
+    del message.nested_type[:]
+    message.nested_type.extend(sorted(nested, key=lambda one: one.options.map_entry))
+    for one in (*message.field, *message.extension):
+        if one.json_name != "see":
+            one.ClearField("json_name")
+    for one in message.nested_type:
+        _without_usual_names(one)
+
+
+@pytest.mark.parametrize("case", COMPILED, ids=[str(number) for number in range(len(COMPILED))])
+def test_protobuf_text_says_what_protoc_makes_of_it(case: Any) -> None:
+    schema = proto(case["text"])
+    compiled = descriptor_pb2.FileDescriptorProto.FromString(b64decode(case["descriptor"]))
+    found = type(compiled).FromString(schema.file.SerializeToString())
+    for file in (compiled, found):
+        around: Any = descriptor_pb2.DescriptorProto(nested_type=file.message_type, extension=file.extension)
+        _without_usual_names(around)
+        for name, parts in (("message_type", around.nested_type), ("extension", around.extension)):
+            file.ClearField(name)
+            getattr(file, name).extend(parts)
+    assert found == compiled
+    assert proto(schema.canonical).canonical == schema.canonical
+    from_descriptor = proto(case["descriptor"])
+    assert proto(from_descriptor.text).canonical == from_descriptor.canonical
+
+
+def test_an_edition_says_which_fields_have_presence_and_how_messages_are_written() -> None:
+    schema = proto(
+        'edition = "2023"; option features.field_presence = IMPLICIT;'
+        "message M { int32 a = 1; int32 b = 2 [features.field_presence = EXPLICIT];"
+        " M m = 3 [features.message_encoding = DELIMITED]; }"
+    )
+    assert schema.decode(b"\x00") == {"a": 0}
+    assert schema.encode({"m": {"b": 0}}) == b"\x00" + b"\x1b\x10\x00\x1c"
+    assert "option features.field_presence = IMPLICIT;" in schema.canonical
+    assert proto(schema.canonical).file == schema.file
 
 
 def test_protobuf_goes_through_json() -> None:

@@ -184,9 +184,10 @@ def test_tests_are_those_that_run_the_line_or_any_line_of_a_function_that_has_ch
         ("serving/apis.py", "server/barnabas/serving/apis.py", "serving"),
         ("errors.py", "server/barnabas/errors.py", "errors"),
         ("coordinators/groups", "server/barnabas/coordinators/groups", "coordinators/groups"),
-        ("pipeline", "pipeline/barnabas_pipeline", "pipeline"),
-        ("pipeline/lake/table.py", "pipeline/barnabas_pipeline/lake/table.py", "pipeline"),
-        ("pipeline/barnabas_pipeline/lake", "pipeline/barnabas_pipeline/lake", "pipeline"),
+        ("pipeline/schema.py", "pipeline/barnabas_pipeline/schema.py", "pipeline"),
+        ("pipeline/lake/table.py", "pipeline/barnabas_pipeline/lake/table.py", "pipeline/lake"),
+        ("pipeline/barnabas_pipeline/lake", "pipeline/barnabas_pipeline/lake", "pipeline/lake"),
+        ("pipeline/jobs/mirror", "pipeline/barnabas_pipeline/jobs/mirror", "pipeline/jobs/mirror"),
     ],
 )
 def test_packages_of_the_broker_and_the_pipeline_are_found_by_name(name, path, package):

@@ -177,6 +177,8 @@ class _Printer:
                 found += [_uninterpreted(one) for one in value]
             elif field.is_extension:
                 continue
+            elif field.message_type is not None and not field.is_repeated:
+                found += [f"{field.name}.{one}" for one in self._options(value)]
             else:
                 for one in value if field.is_repeated else (value,):
                     found.append(f"{field.name} = {_value(field, one)}")

@@ -6,6 +6,7 @@ The rule: this reads, and the descriptor pool of the protobuf library says wheth
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from antlr4.error.ErrorListener import ErrorListener
@@ -270,7 +271,13 @@ def _default(field: Any, value: Any) -> str:
 
 def _set_option(options: Any, one: ast.Option) -> None:
     """Set an option that protobuf itself has; any other stays uninterpreted, as it is written."""
-    field = options.DESCRIPTOR.fields_by_name.get(one.name)
+    first, _, rest = one.name.partition(".")
+    field = options.DESCRIPTOR.fields_by_name.get(first)
+    if field is not None and field.message_type is not None and rest in field.message_type.fields_by_name:
+        _set_option(
+            getattr(options, first), replace(one, name=rest)
+        )  # as features.field_presence of an edition
+        return
     scalar = not isinstance(one.value, ast.MessageLiteral | list)
     if field is not None and field.message_type is None and scalar and field.name != "uninterpreted_option":
         try:
