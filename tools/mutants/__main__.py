@@ -28,8 +28,8 @@ PLANTED_SECONDS = 30.0
 FAR_SECONDS = 20.0
 """Of the tests of other packages that run a line, the quickest are tried, as many as take so long."""
 WITHOUT_SPARK = (
-    "any_record", "commit", "decode", "format_avro", "format_json", "format_protobuf", "format_schemas", "iceberg", "reading",
-    "stores", "table_commits",
+    "any_record", "commit", "decode", "format_avro", "format_json", "format_protobuf", "format_schemas", "iceberg",
+    "reading", "stores", "table_commits",
 )  # fmt: skip
 """Tests of the pipeline that start no Spark."""
 NEAR = {
@@ -37,7 +37,7 @@ NEAR = {
     "pipeline": ("tests/unit/pipeline", *(f"tests/pipeline/test_{name}.py" for name in WITHOUT_SPARK)),
     "registry": ("tests/e2e/test_registry.py",),
 }
-"""Tests of packages, and of the packages in them, that are somewhere else; those with a broker have it in their own process."""
+"""Tests of packages, and of those in them, that are somewhere else; those with a broker have it in their own process."""
 
 
 def main() -> int:

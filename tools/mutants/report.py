@@ -31,7 +31,7 @@ OF_PACKAGES = {"cluster", "coordinators", "tools"}
 
 
 def package_of(path: str) -> str:
-    """Return the package below `barnabas` that a file belongs to, as `log`, `cluster/replicas` or `pipeline/jobs/mirror`."""
+    """Return the package below `barnabas` that a file belongs to: `log`, `cluster/replicas`, `pipeline/jobs/mirror`."""
     first, _, *below = Path(path).parts
     if first == "pipeline":
         return "/".join([first, *below[:-1]])

@@ -50,8 +50,10 @@ class _Printer:
             )
         yield from sorted(imports) if self._is_normal else imports
         yield from self._statements(file.options)
+        groups = _groups(file.extension)
         for one in file.message_type:
-            yield from self._message(one)
+            if one.name not in groups:
+                yield from self._message(one)
         for one in file.enum_type:
             yield from self._enum(one)
         yield from self._extensions(file.extension, file.message_type)
@@ -65,7 +67,7 @@ class _Printer:
 
     def _body(self, one: Any) -> Iterator[str]:
         nested = {inner.name: inner for inner in one.nested_type}
-        hidden = _implied(one)
+        hidden = _implied(one) | _groups(one.field) | _groups(one.extension)
         self._maps.append(hidden)
         yield from self._statements(one.options)
         for begin, end in self._sorted_ranges(one.reserved_range):
@@ -78,8 +80,6 @@ class _Printer:
         begun = set()
         fields = sorted(one.field, key=lambda field: field.number) if self._is_normal else one.field
         for field in fields:
-            if field.type == _FIELD.TYPE_GROUP:
-                hidden.add(field.type_name.rpartition(".")[2])
             if not field.HasField("oneof_index") or field.proto3_optional:
                 yield from self._field(field, nested)
             elif field.oneof_index not in begun:
@@ -203,6 +203,11 @@ def _implied(message: Any) -> set[str]:
             break
         found.add(inner.name)
     return found
+
+
+def _groups(fields: Iterable[Any]) -> set[str]:
+    """Return the messages that are printed with the field that they are the group of."""
+    return {field.type_name.rpartition(".")[2] for field in fields if field.type == _FIELD.TYPE_GROUP}
 
 
 def _indented(lines: Iterable[str]) -> Iterator[str]:
