@@ -43,3 +43,28 @@ async def test_an_older_value_is_shown_while_it_is_read_again(monkeypatch: pytes
         assert reads[0] == 5, "what takes a second to read is kept for longer"
         value.forget()
         assert await value.get() == 6
+
+
+async def test_it_is_read_again_once_however_many_look_at_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, reads, may_end = [1000.0], [0], trio.Event()
+    monkeypatch.setattr(kept, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    async def read() -> int:
+        reads[0] += 1
+        if reads[0] == 2:
+            await may_end.wait()
+        return reads[0]
+
+    async with trio.open_nursery() as nursery:
+        value = Kept(read, nursery)
+        await value.get()
+        now[0] += FRESH_SECONDS + 0.1
+        assert [await value.get() for _ in range(3)] == [1, 1, 1]
+        await trio.testing.wait_all_tasks_blocked()
+        may_end.set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert (await value.get(), reads[0]) == (2, 2)
+        now[0] += FRESH_SECONDS + 0.1
+        assert await value.get() == 2
+        await trio.testing.wait_all_tasks_blocked()
+        assert reads[0] == 3, "and again when that is old"

@@ -107,3 +107,10 @@ async def test_an_export_in_json_is_what_was_sent() -> None:
 )
 def test_clients_with_a_known_bug_are_named(name: str, version: str, is_warned: bool) -> None:
     assert bool(warnings_of(name, version)) == is_warned
+
+
+def test_a_warning_names_the_release_of_librdkafka_and_not_that_of_its_binding() -> None:
+    for name, version in (("librdkafka", "2.3.0"), ("confluent-kafka-python", "2.9.0-rdkafka-2.3.0")):
+        (warning,) = warnings_of(name, version)
+        assert warning.startswith("librdkafka 2.3.0: known bug: one error makes it ask")
+        assert warning.endswith("(librdkafka-metadata-loop)")
