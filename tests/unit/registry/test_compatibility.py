@@ -37,6 +37,26 @@ def test_json_schemas(case: Any) -> None:
         assert sorted(told) == case["changes"]
 
 
+DRAFT_4 = "http://json-schema.org/draft-04/schema#"
+DESCRIPTIONS = [("id", DRAFT_4, "ID"), ("$id", DRAFT, "ID")]
+DESCRIPTIONS += [
+    (word, each, word.upper()) for word in ("title", "description", "default") for each in (DRAFT_4, DRAFT)
+]
+
+
+@pytest.mark.parametrize(("word", "draft", "kind"), DESCRIPTIONS)
+def test_what_only_describes_may_change(word: str, draft: str, kind: str) -> None:
+    base = {"$schema": draft, "type": "string"}
+    without, one, other = (
+        parse(Schema("JSON", json.dumps(base | more)), [], is_new=True)
+        for more in ({}, {word: "http://a.example/x"}, {word: "http://a.example/y"})
+    )
+    for old, new in ((without, one), (one, without), (one, other)):
+        assert json_compatibility.changes(old.node(), new.node()) == [(f"{kind}_CHANGED", "")]  # type: ignore[attr-defined]
+        assert new.breaks(old) == []
+    assert json_compatibility.changes(one.node(), one.node()) == []  # type: ignore[attr-defined]
+
+
 LEFT_OVER = {"absent": None, "false": False, "true": True, "text": {"type": "string"}}
 LEFT_OVER_CHANGES = {
     ("absent", "false"): "REMOVED",

@@ -330,6 +330,14 @@ def test_protobuf_imports_what_it_refers_to_and_what_everybody_knows() -> None:
         proto('syntax = "proto3"; import "b.proto";')
 
 
+def test_protobuf_imports_come_in_any_order() -> None:
+    inner = "inner.proto", 'syntax = "proto3"; message Inner { int32 x = 1; }'
+    outer = "outer.proto", 'syntax = "proto3"; import "inner.proto"; message Outer { Inner i = 1; }'
+    for dependencies in ((inner, outer), (outer, inner)):
+        schema = proto('syntax = "proto3"; import "outer.proto"; message M { Outer o = 1; }', *dependencies)
+        assert schema.decode(schema.encode({"o": {"i": {"x": 1}}})) == {"o": {"i": {"x": 1}}}
+
+
 @pytest.mark.parametrize(
     "text",
     [
