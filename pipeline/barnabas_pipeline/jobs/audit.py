@@ -63,7 +63,7 @@ def audit(
     Problems are in the report.
     """
     table = Table(options.root)
-    state = table.state()
+    state = table.loaded()
     report = AuditReport(state.version, deep)
     log = open_log(options.log)
     try:
@@ -104,10 +104,9 @@ def raise_if_lossy(report: AuditReport) -> None:
 
 
 def _keep(table: Table, report: AuditReport) -> None:
-    if table.iceberg is not None:
-        location = f"{table.iceberg.location()}/_audit/{report.version:020d}.json"
-        with explained():
-            store.write(table.io, location, json.dumps(asdict(report), indent=1).encode())
+    location = f"{table.iceberg.location()}/_audit/{report.version:020d}.json"
+    with explained():
+        store.write(table.io, location, json.dumps(asdict(report), indent=1).encode())
 
 
 # --- what is compared -----------------------------------------------------------------------------------------------
@@ -147,7 +146,7 @@ def _check_rows(
     report: AuditReport,
 ) -> None:
     runs = plan_runs(inventory.entries, inventory.state, bounds)
-    checks = look(spark, table.layout, inventory, log, options, runs) if inventory.state.version else []
+    checks = look(spark, table.layout, inventory, log, options, runs)
     report.files_checked = len(checks)
     report.files_of_others = sum(not one.is_ours for one in checks)
     report.problems += [one.problem for one in checks if one.problem]

@@ -62,7 +62,7 @@ class _Part:
 def backfill(spark: Any, options: LoadOptions, *, from_ms: int, to_ms: int, reason: str) -> BackfillSummary:
     """Backfill the hours that begin within [from_ms, to_ms). Raises DataLossError if the log lacks some of them."""
     table = Table(options.root)
-    state = table.state()
+    state = table.loaded()
     EventSchema.from_dict(state.schema).check_evolution(options.schema)
     log = open_log(options.log)
     try:

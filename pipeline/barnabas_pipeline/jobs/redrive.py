@@ -45,7 +45,7 @@ def redrive(
     Spans of damaged bytes stay dead: they hold no records. Runs on the driver: dead letters are few.
     """
     table = Table(options.root)
-    state = table.state()
+    state = table.loaded()
     EventSchema.from_dict(state.schema).check_evolution(options.schema)
     identity = TopicIdentity(state.cluster_id, state.topic, state.topic_id)
     job = {"name": "redrive", "id": uuid.uuid4().hex, "decoder": options.decoder.limits()}

@@ -104,6 +104,12 @@ class Table:
         """Say whether anything was ever committed."""
         return self.state().version > 0
 
+    def loaded(self) -> State:
+        """Return the state of a table that a topic was loaded into. Raises UsageError if none was yet."""
+        if not self.exists():
+            raise UsageError(f"nothing was loaded into {self.place.location} yet")
+        return self.state()
+
     def entries(self, after: int = 0) -> list[Entry]:
         """Return the entries after a version, in order. Raises BrokenLakeError if one is not what the next one names."""
         state = self.state()
