@@ -67,7 +67,7 @@ class Offsets(Base):
     async def commit_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int | CommittedOffset]
     ) -> dict[TopicPartition, Outcome]:
-        """Commit offsets, with the metadata that they may have, for a group that has no members, or none yet."""
+        """Commit offsets, with the epochs and metadata that they may have, for a group without members, or none yet."""
         from barnabas.wire.generated.offset_commit import OffsetCommitRequest as Request
 
         request = Request(group_id)
@@ -77,7 +77,9 @@ class Offsets(Base):
                 wanted = offsets[topic, one]
                 given = CommittedOffset(wanted) if isinstance(wanted, int) else wanted
                 partitions.append(
-                    Request.OffsetCommitRequestPartition(one, given.offset, committed_metadata=given.metadata)
+                    Request.OffsetCommitRequestPartition(
+                        one, given.offset, given.leader_epoch, committed_metadata=given.metadata
+                    )
                 )
             request.topics.append(Request.OffsetCommitRequestTopic(topic, partitions=partitions))
         response = await self.client.ask_coordinator(
