@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +17,7 @@ from barnabas.client.admin import EARLIEST, OffsetAt
 from barnabas.client.administration.transactions import ListedTransaction, TransactionInfo
 from barnabas.commands.resetting import Target
 from barnabas.console import backend as backends
-from barnabas.console import kept, own_broker
+from barnabas.console import kept, measuring, own_broker, sessions
 from barnabas.console.backend import SAMPLE_SECONDS_MIN, Backend
 from barnabas.console.base import Call, ConsoleError
 from barnabas.console.command import COMMAND
@@ -27,7 +29,9 @@ from barnabas.console.routes import topics as topic_routes
 from barnabas.console.routes.groups import _target, _topics
 from barnabas.console.routes.inside import steer
 from barnabas.console.routes.transactions import _row
+from barnabas.console.searching import matcher
 from barnabas.console.sessions import IDLE_SECONDS_MAX, LIFE_SECONDS_MAX, Session
+from barnabas.console.tailing import BEHIND_MAX, RECORDS_PER_TURN, skip
 from barnabas.console.topic_index import DESCRIBE_TOPIC_PARTITIONS, TopicIndex, TopicRow
 
 NOBODY: Any = None
@@ -384,6 +388,88 @@ async def test_a_session_ends_when_nobody_uses_it_and_after_its_time(
     assert session.is_over
     session.uses, session.used_at = 0, trio.current_time()
     assert session.is_over, "however much it is used"
+
+
+async def test_a_session_keeps_the_client_of_where_the_broker_is_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[int] = []
+
+    @asynccontextmanager
+    async def opened(target: Any, *_: Any) -> AsyncIterator[Any]:
+        try:
+            yield SimpleNamespace(port=target.bootstrap)
+        finally:
+            ended.append(target.bootstrap)
+
+    monkeypatch.setattr(sessions, "opened", opened)
+    port = [1]
+    where: Any = lambda: SimpleNamespace(bootstrap=port[0], mechanisms=(), settings=ClientSettings)  # noqa: E731
+    found = sessions.Sessions(where, "", None, None)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(found.run)
+        await trio.testing.wait_all_tasks_blocked()
+        session = await found.begin()
+        first = await found.open(session)
+        assert await found.open(session) is first
+        port[0] = 2
+        second: Any = await found.open(session)
+        await trio.testing.wait_all_tasks_blocked()
+        assert (second.port, ended) == (2, [1])
+        assert await found.open(session) is second, "the end of the first does not count for it"
+        found.end(session)
+        await trio.testing.wait_all_tasks_blocked()
+        assert (ended, session.backend) == ([1, 2], None)
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_rate_of_all_topics_takes_two_looks_the_first_time(
+    monkeypatch: pytest.MonkeyPatch, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    monkeypatch.setattr(measuring, "time", SimpleNamespace(monotonic=trio.current_time))
+    monkeypatch.setattr(kept, "time", SimpleNamespace(monotonic=trio.current_time))
+
+    async def sums_of(_: Any, names: list[str], columns: Any) -> dict[str, measuring.Sums]:
+        return {name: measuring.Sums(7, None, int(trio.current_time() * 10)) for name in names}
+
+    async def rows() -> list[TopicRow]:
+        return [TopicRow("t", 1, 1, 0, 0, is_internal=False)]
+
+    monkeypatch.setattr(measuring, "sums_of", sums_of)
+    index: Any = SimpleNamespace(rows=rows)
+    measured = measuring.AllMeasured(NOBODY, index, nursery)
+    began = trio.current_time()
+    assert await measured.get("records") == {"t": 7}
+    assert await measured.get("bytes") == {"t": -1}
+    assert trio.current_time() == pytest.approx(began, abs=0.01)
+    assert await measured.get("rate") == {"t": pytest.approx(10, abs=1)}
+    assert trio.current_time() == pytest.approx(began + measuring.RATE_SECONDS_MIN, abs=0.01)
+    measured._kept["rate"].forget()
+    await trio.sleep(4)
+    later = trio.current_time()
+    assert await measured.get("rate") == {"t": pytest.approx(10, abs=1)}
+    assert trio.current_time() == pytest.approx(later, abs=0.01), "and one from then on"
+
+
+async def test_a_tail_that_is_far_behind_goes_on_near_the_end() -> None:
+    lags = {0: BEHIND_MAX, 1: BEHIND_MAX + 1, 2: None, 3: 5_000}
+    sought: dict[int, int] = {}
+
+    async def position(place: Any) -> int:
+        return 1_000
+
+    consumer: Any = SimpleNamespace(
+        lag=lambda place: lags[place.partition], position=position,
+        seek=lambda place, offset: sought.setdefault(place.partition, offset),
+    )  # fmt: skip
+    skipped = await skip(consumer, [("t", number) for number in lags])
+    near = RECORDS_PER_TURN // 2
+    assert sought == {1: 1_000 + BEHIND_MAX + 1 - near, 3: 6_000 - near}
+    assert skipped == BEHIND_MAX + 1 + 5_000 - 2 * near
+
+
+def test_a_pattern_that_is_none_is_told_and_not_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ConsoleError, match="no regular expression: missing"):
+        matcher("(", "value", is_regex=True, is_exact_case=False)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_the_options_of_the_console() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from barnabas.client import ClientSettings, ConsumerSettings, ProducerSettings, open_consumer, open_producer
 from barnabas.client.admin import Admin, Resource
+from barnabas.client.administration.access import Acl
 from barnabas.client.client import open_client
 from barnabas.console.log_lines import Lines
 from barnabas.console.own_broker import OwnBroker
@@ -195,3 +196,41 @@ async def test_requests_are_watched_by_api_client_topic_group_and_outcome(tmp_pa
             assert newest["client_id"] == "lost"
             assert newest["id"] not in {one["id"] for one in watch.found({}, seen, 1_000)}
             assert watch.found({}, seen, 1_000) == [], "each is told once"
+
+
+async def test_lists_are_sorted_by_each_of_their_columns(tmp_path: Path) -> None:
+    settings = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    async with console_beside(tmp_path, settings) as console, open_client(console.bootstrap) as other:
+        admin, visitor = Admin(other), await console.visitor()
+        acls = [
+            Acl("topic", name, "literal", f"User:{user}", "*", "read", "allow")
+            for name, user in (("b", "x"), ("a", "y"), ("c", "w"))
+        ]
+        await admin.create_acls(acls)
+        for name, count in (("b", 3), ("a", 1), ("c", 2)):
+            await console.make_topic(name, count)
+            await admin.commit_offsets(f"group-{name}", {(name, 0): 0})
+
+        async def order(path: str, column: str, **query: str) -> list[Any]:
+            return [row[column] for row in (await visitor.get(path, **query))["rows"]]
+
+        for path, column, sort, wanted in (
+            ("/api/acls", "resource_name", "resource", ["a", "b", "c"]),
+            ("/api/acls", "resource_name", "principal", ["c", "b", "a"]),
+            ("/api/topics", "name", "name", ["a", "b", "c"]),
+            ("/api/topics", "name", "partitions", ["a", "c", "b"]),
+            ("/api/topics", "name", "replication", ["a", "b", "c"]),
+            ("/api/topics", "name", "under_replicated", ["a", "b", "c"]),
+            ("/api/groups", "name", "name", ["group-a", "group-b", "group-c"]),
+            ("/api/groups", "name", "kind", ["group-a", "group-b", "group-c"]),
+            ("/api/groups", "name", "state", ["group-a", "group-b", "group-c"]),
+        ):
+            assert await order(path, column, sort=sort) == wanted, (path, sort)
+            assert await order(path, column, sort=sort, order="desc") == wanted[::-1], (path, sort)
+            assert await order(path, column, sort=sort, size="1", page="2") == [wanted[1]], (path, sort)
+        assert await order("/api/acls", "principal", filter="USER:W") == ["User:w"]
+        clients = (await visitor.get("/api/connections", sort="client_id"))["rows"]
+        assert [row["client_id"] for row in clients] == sorted(row["client_id"] for row in clients)

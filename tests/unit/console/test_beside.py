@@ -1,0 +1,100 @@
+"""A console in the process of its broker: its address, the registry it reads by, the lines it shows; its command."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from click.testing import CliRunner
+
+from barnabas.broker.registry_beside import RegistryBeside
+from barnabas.broker.startup import StartupError
+from barnabas.config.loading import BrokerConfig
+from barnabas.console.beside import AUTO, ConsoleBeside
+from barnabas.console.command import COMMAND
+from barnabas.console.server import DEFAULT_PORT
+from barnabas.registry.client import RegistryClient
+from barnabas.registry.schemas import Schema
+from tests.support.brokers import serving
+from tests.support.console import Visitor
+
+
+@asynccontextmanager
+async def beside(directory: Path, **settings: str) -> AsyncIterator[tuple[Visitor, str]]:
+    """Run a broker with its console and its registry; yields a visitor of the one and the URL of the other."""
+    values = {
+        "log.dirs": str(directory), "listeners": "PLAINTEXT://127.0.0.1:0", "console.listener": "127.0.0.1:0",
+        "registry.listener": "127.0.0.1:0", **{name.replace("_", "."): text for name, text in settings.items()},
+    }  # fmt: skip
+    config = BrokerConfig(values)
+    registry = RegistryBeside(config)
+    assert registry.begin() == f" registry={registry.url}"
+    console = ConsoleBeside(config, None, registry)
+    url = console.begin().removeprefix(" console=")
+    async with serving(config) as broker, trio.open_nursery() as nursery:
+        registry.attach(broker)
+        console.attach(broker)
+        await nursery.start(registry.run)
+        await nursery.start(console.run)
+        visitor = Visitor(url)
+        await visitor.begin()
+        yield visitor, registry.url
+        nursery.cancel_scope.cancel()
+
+
+async def test_it_reads_by_the_registry_beside_it_unless_it_is_given_another(tmp_path: Path) -> None:
+    async with beside(tmp_path / "one") as (visitor, url):
+        await RegistryClient(url).register("mine-value", Schema("AVRO", '"int"'))
+        assert [row["name"] for row in (await visitor.get("/api/subjects"))["rows"]] == ["mine-value"]
+        async with beside(tmp_path / "two", console_registry_url=url) as (other, own):
+            await RegistryClient(own).register("theirs-value", Schema("AVRO", '"int"'))
+            assert [row["name"] for row in (await other.get("/api/subjects"))["rows"]] == ["mine-value"]
+        assert (await visitor.get("/api/session"))["registry"]
+
+
+async def test_lines_of_the_log_are_shown_as_long_as_it_runs(tmp_path: Path) -> None:
+    root = logging.getLogger()
+    before = list(root.handlers)
+    async with beside(tmp_path) as (visitor, _):
+        logging.getLogger("a.place").warning("something to see")
+        lines = (await visitor.get("/api/log"))["lines"]
+        assert "something to see" in [one["text"] for one in lines]
+    assert root.handlers == before
+
+
+def test_it_takes_the_usual_port_or_a_free_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def port() -> int:
+        console = ConsoleBeside(BrokerConfig({"console.listener": AUTO}), None, None)
+        found = int(console.begin().rpartition(":")[2])
+        assert console._server is not None
+        console._server.close()
+        return found
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        number = taken.getsockname()[1]
+        monkeypatch.setattr("barnabas.console.beside.DEFAULT_PORT", number)
+        assert port() not in (number, DEFAULT_PORT)
+        console = ConsoleBeside(BrokerConfig({"console.listener": f"127.0.0.1:{number}"}), None, None)
+        with pytest.raises(StartupError, match=f"on 127.0.0.1:{number}: Address already in use"):
+            console.begin()
+    assert port() == number
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--login", "PLAIN", "-X", "sasl.username=ann"], "leave out sasl.username"),
+        (["--bootstrap", "nonsense"], "is not host:port"),
+        (["--token-file", "/nowhere"], "No such file"),
+    ],
+)
+def test_options_that_cannot_be_are_told(arguments: list[str], told: str) -> None:
+    result: Any = CliRunner().invoke(COMMAND, arguments)
+    assert result.exit_code
+    assert told in result.output + str(result.exception)
