@@ -107,3 +107,13 @@ async def test_what_is_left_is_said(
         "ZooKeeper cannot be reached, so nobody can take over what this broker leads",
         "stopping though not everything that this broker leads could be handed over",
     ]
+
+
+async def test_some_of_many_that_are_left_are_named(
+    caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
+) -> None:
+    caplog.set_level("INFO", "barnabas.broker.controlled_shutdown")
+    left = [ControlledShutdownResponse.RemainingPartition("t", number) for number in range(12)]
+    await World(ControlledShutdownResponse(remaining_partitions=left), DONE).stop()
+    names = ", ".join(f"t-{number}" for number in range(10))
+    assert caplog.records[0].getMessage() == f"12 partitions are still led here: {names}"

@@ -102,6 +102,11 @@ async def test_both_formats_are_served(tmp_path):
         openmetrics = await exchange(broker, get(Accept="application/openmetrics-text; version=1.0.0"))
         assert b"Content-Type: application/openmetrics-text; version=1.0.0" in openmetrics
         assert openmetrics.endswith(b"# EOF\n")
+        other = await exchange(broker, get(User_Agent="application/openmetrics-text; version=1.0.0"))
+        assert b"Content-Type: text/plain; version=0.0.4" in other
+        several = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: text/html\r\n"
+        several += b"Accept: application/openmetrics-text; version=1.0.0\r\n\r\n"
+        assert b"Content-Type: application/openmetrics-text" in await exchange(broker, several)
 
 
 async def test_other_requests_are_told_what_to_do(tmp_path):

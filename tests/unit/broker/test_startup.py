@@ -1,6 +1,9 @@
 """Listeners: what is a valid address, and what the person who gave a bad one is told."""
 
+import re
 import socket
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import trio
@@ -10,6 +13,7 @@ from barnabas.broker.startup import (
     StartupError,
     advertised_endpoints,
     advertised_listeners,
+    exposures,
     listen,
     open_listeners,
     parse_endpoint,
@@ -210,3 +214,37 @@ async def test_clients_are_refused_while_the_data_dir_is_opened(tmp_path) -> Non
         await nursery.start(broker.serve)
         socket.create_connection(("127.0.0.1", port)).close()
         broker.stop()
+
+
+def open_on(host: str, *, authenticates: bool) -> Any:
+    return SimpleNamespace(
+        channel=SimpleNamespace(authenticates=authenticates), addresses=[(host, 9092), ("127.0.0.1", 9092)]
+    )
+
+
+@pytest.mark.parametrize(
+    ("host", "authenticates", "has_authorizer", "told"),
+    [
+        ("10.0.0.1", False, False, ["10.0.0.1:9092, and there is no authentication"]),
+        ("10.0.0.1", False, True, ["there is no authentication: .* what the ACLs allow to User:ANONYMOUS"]),
+        ("fe80::1", True, False, [r"\[fe80::1\]:9092, and there is no authorizer"]),
+        ("10.0.0.1", True, True, []),
+        ("127.0.0.2", False, False, []),
+        ("::1", True, False, []),
+    ],
+)
+def test_what_other_machines_may_do_without_restriction_is_told(
+    host: str, authenticates: bool, has_authorizer: bool, told: list[str]
+) -> None:
+    found = list(exposures([open_on(host, authenticates=authenticates)], has_authorizer=has_authorizer))
+    assert len(found) == len(told)
+    for line, wanted in zip(found, told, strict=True):
+        assert re.search(wanted, line)
+        assert "127.0.0.1" not in line
+
+
+def test_in_a_cluster_what_is_advertised_is_all_and_without_it_each_listener_has_a_name() -> None:
+    listeners = {"listeners": "PLAINTEXT://localhost:0,SSL://:0", "zookeeper_connect": "z:2181"}
+    assert endpoints(**listeners) == {"PLAINTEXT": ("localhost", 0), "SSL": (socket.getfqdn(), 1)}
+    found = endpoints(**listeners, advertised_listeners="SSL://broker.example:9")
+    assert found == {"SSL": ("broker.example", 9)}

@@ -22,7 +22,7 @@ from barnabas.registry.access import (
 )
 from barnabas.registry.errors import RegistryError
 from barnabas.registry.http import Answering
-from barnabas.registry.parsing import pinned
+from barnabas.registry.parsing import dependencies_of, pinned
 from barnabas.registry.records import Version
 from barnabas.registry.schemas import Reference, Schema
 from barnabas.registry.state import State
@@ -194,3 +194,13 @@ def test_a_reference_to_the_newest_version_names_the_one_that_is_newest_now() ->
     assert [one.version for one in found.references] == [4, 1, -1, 9]
     plain = Schema("JSON", "{}", given[1:2])
     assert pinned(state, "s", plain) is plain
+
+
+def test_references_that_lead_in_a_circle_end() -> None:
+    """As another registry, or whoever has written the topic by hand, may have left them."""
+    state = State()
+    for number, (subject, other) in enumerate((("a", "b"), ("b", "a")), 1):
+        references = (Reference(f"{other}.json", other, 1),)
+        state._put(Version(subject, 1, number, Schema("JSON", f'{{"title":"{subject}"}}', references)))
+    found = dependencies_of(state, "c", [Reference("a.json", "a", 1)])
+    assert found == [("b.json", '{"title":"b"}'), ("a.json", '{"title":"a"}')]
