@@ -1,4 +1,7 @@
-"""A mirror: topics, partitions, settings and groups of other clusters in one, each record once and as it was."""
+"""A mirror: topics, partitions, settings and groups of other clusters in one, each record once and as it was.
+
+Its tasks run here; those of `test_mirror_kafka` and `test_mirror_crashes` in Spark.
+"""
 
 from __future__ import annotations
 
@@ -40,6 +43,13 @@ from .mirroring import (
     values_from,
     wait_until,
 )
+from .topics import Here
+
+
+@pytest.fixture
+def spark() -> Here:
+    """What stands in for Spark."""
+    return Here()
 
 
 @pytest.fixture

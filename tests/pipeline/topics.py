@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -103,22 +102,27 @@ class Here:
 
     def parallelize(self, items: Iterable[Any], slices: int) -> Tasks:
         self.slices.append(slices)
-        return Tasks(list(items), self._before)
+        found = list(items)
+        return Tasks([found[number::slices] for number in range(slices)], self._before)
+
+
+def _lazily(work: Callable[[Any], Any], items: Any) -> Iterator[Any]:
+    yield from work(iter(items))
 
 
 class Tasks:
-    """Items, and what is done with them."""
+    """Items in slices, and what is done with them."""
 
-    def __init__(self, items: Iterable[Any], before: Callable[[], None]) -> None:
-        self._items = items
+    def __init__(self, slices: list[Any], before: Callable[[], None]) -> None:
+        self._slices = slices
         self._before = before
 
     def map(self, work: Callable[[Any], Any]) -> Tasks:
-        return Tasks(map(work, self._items), self._before)
+        return self.mapPartitions(lambda items: map(work, items))
 
     def mapPartitions(self, work: Callable[[Any], Any]) -> Tasks:  # noqa: N802 - Spark's name
-        return Tasks(chain.from_iterable(map(work, [iter(self._items)])), self._before)
+        return Tasks([_lazily(work, one) for one in self._slices], self._before)
 
     def collect(self) -> list[Any]:
         self._before()
-        return list(self._items)
+        return [item for one in self._slices for item in one]

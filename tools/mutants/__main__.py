@@ -29,7 +29,7 @@ FAR_SECONDS = 20.0
 """Of the tests of other packages that run a line, the quickest are tried, as many as take so long."""
 WITHOUT_SPARK = (
     "any_record", "commit", "decode", "format_avro", "format_json", "format_protobuf", "format_schemas", "iceberg",
-    "local_jobs", "reading", "stores", "table_commits",
+    "local_jobs", "mirror", "reading", "stores", "table_commits",
 )  # fmt: skip
 """Tests of the pipeline that start no Spark."""
 NEAR = {
