@@ -74,6 +74,8 @@ class ScriptedCluster:
         self.asked: list[tuple[str, str]] = []
         self.dialled: list[str] = []
         self.versions = VERSIONS
+        self.latency_s = 0.0
+        """Time that each answer takes; requests that come meanwhile wait for their turn."""
         self.topic_ids: dict[str, bytes | None] = {}
         """The ids of topics, if not TOPIC_ID; None: not there."""
         self.answer: Callable[[str, Any], Any] = lambda host, request: FetchResponse()
@@ -104,6 +106,8 @@ class ScriptedCluster:
             while True:
                 header, request = await peer.next()
                 self.asked.append((host, type(request).__name__.removesuffix("Request")))
+                if self.latency_s:
+                    await trio.sleep(self.latency_s)
                 if isinstance(request, MetadataRequest):
                     await peer.answer(header, self.metadata(request))
                 elif (answer := self.answer(host, request)) is None:

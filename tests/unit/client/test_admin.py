@@ -16,6 +16,7 @@ from barnabas.client.administration.cluster import UNCLEAN, Feature
 from barnabas.client.administration.configs import APPEND, DELETE, SET, SUBTRACT, ConfigChange
 from barnabas.client.administration.offsets import CommittedOffset
 from barnabas.client.administration.topics import MAX_TIMESTAMP, OffsetAt
+from barnabas.wire.generated.api_versions import ApiVersionsRequest
 from barnabas.wire.generated.errors import ErrorCode
 from tests.support.brokers import NOW_MS, Client, running
 
@@ -261,6 +262,10 @@ async def test_the_cluster_tells_brokers_log_dirs_features_and_moves(tmp_path: P
         ]
         assert sizes == [("t", 0, True, 0, False), ("t", 1, False, 0, False)]
         features = await admin.features()
+        raw = await broker.ask(ApiVersionsRequest("test", "1"), 4)
+        levels = {one.name: (one.min_version, one.max_version) for one in raw.supported_features}
+        assert {one.name: (one.min_level, one.max_level) for one in features} == levels
+        assert any(least < most for least, most in levels.values())
         assert features == await admin.features(0)
         assert all(
             one.min_level <= (one.finalized_level or one.min_level) <= one.max_level for one in features

@@ -21,7 +21,8 @@ from barnabas.client import (
 )
 from barnabas.wire.generated.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
-from tests.support.scripted_broker import BOOTSTRAP, ScriptedCluster
+from barnabas.wire.generated.find_coordinator import FindCoordinatorResponse
+from tests.support.scripted_broker import BOOTSTRAP, VERSIONS, ScriptedCluster
 
 UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE = 3, 5
 NOT_LEADER, NOT_CONTROLLER = 6, 41
@@ -69,6 +70,29 @@ async def test_a_partition_without_a_leader_and_one_that_is_not_there_are_errors
             assert raised.value.is_retriable
         cluster.leader = 2
         assert await client.leader("t", 0) == 2, "it is asked for again at once"
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3, 4, 5, 6])
+async def test_a_coordinator_is_asked_for_as_the_brokers_version_has_it(version: int) -> None:
+    cluster = Cluster()
+    cluster.versions = {**VERSIONS, 10: (0, version)}
+    requests: list[Any] = []
+
+    def answer(host: str, request: Any) -> FindCoordinatorResponse:
+        requests.append(request)
+        if version < 4:
+            return FindCoordinatorResponse(node_id=2, host="two", port=2)
+        found = FindCoordinatorResponse.Coordinator("g", 2, "two", 2)
+        return FindCoordinatorResponse(coordinators=[found] if len(requests) > 1 else [])
+
+    cluster.answer = answer
+    async with cluster.client() as client:
+        if version >= 4:
+            with pytest.raises(ResponseError, match="COORDINATOR_NOT_AVAILABLE"):
+                await client.coordinator("g")
+        assert [await client.coordinator("g"), await client.coordinator("g")] == [2, 2]
+    assert len(requests) == 1 + (version >= 4), "it is remembered"
+    assert (requests[-1].key, requests[-1].coordinator_keys) == (("g", []) if version < 4 else ("", ["g"]))
 
 
 async def test_metadata_of_an_older_leader_epoch_is_not_believed(

@@ -157,6 +157,28 @@ async def test_what_is_sent_again_keeps_its_place_and_its_sequence() -> None:
     assert values(cluster) == [b"%d" % n for n in range(20)]
 
 
+async def test_batches_behind_one_that_is_sent_again_are_sent_again_after_it() -> None:
+    cluster = AppendingCluster()
+    faults = [ErrorCode.NOT_ENOUGH_REPLICAS]
+    cluster.fault = lambda partition: faults.pop() if faults and not partition else 0
+    async with producing(cluster, linger_ms=0, batch_bytes=1) as producer:
+        await producer.send_and_wait("t", b"first", partition=1)
+        cluster.latency_s = 0.1
+        deliveries = [await producer.send("t", b"%d" % n, partition=0) for n in range(5)]
+        await producer.flush()
+        assert [delivery.result().offset for delivery in deliveries] == list(range(5))
+    assert values(cluster) == [b"%d" % n for n in range(5)]
+    sequences = [sequence for partition, sequence, _ in batches(cluster) if partition == 0]
+    assert sequences[:5] == [0, 1, 2, 3, 4], "all were on their way when the first failed"
+    assert sequences[5:] == [0, 1, 2, 3, 4]
+    assert cluster.producer_ids == 1
+    epochs = {
+        read_header(bytes(part.records)).producer_epoch  # type: ignore[arg-type]
+        for request in cluster.produced for topic in request.topic_data for part in topic.partition_data
+    }  # fmt: skip
+    assert epochs == {0}, "no new epoch is needed"
+
+
 async def test_records_that_fail_for_good_leave_no_gap() -> None:
     cluster = AppendingCluster()
     faults = [ErrorCode.INVALID_RECORD]
