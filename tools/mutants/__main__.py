@@ -27,17 +27,22 @@ PLANTED_SECONDS = 30.0
 """The tests of one file take no longer."""
 FAR_SECONDS = 20.0
 """Of the tests of other packages that run a line, the quickest are tried, as many as take so long."""
-WITHOUT_SPARK = (
-    "any_record", "commit", "decode", "format_avro", "format_json", "format_protobuf", "format_schemas", "iceberg",
-    "local_jobs", "mirror", "reading", "stores", "table_commits",
-)  # fmt: skip
-"""Tests of the pipeline that start no Spark."""
 NEAR = {
-    "client": ("tests/e2e/test_client.py",),
-    "pipeline": ("tests/unit/pipeline", *(f"tests/pipeline/test_{name}.py" for name in WITHOUT_SPARK)),
-    "registry": ("tests/e2e/test_registry.py",),
-}
-"""Tests of packages, and of those in them, that are somewhere else; those with a broker have it in their own process."""
+    "client": ("e2e/test_client.py",),
+    "registry": ("e2e/test_registry.py",),
+    "pipeline/formats": (
+        "pipeline/test_any_record.py", "pipeline/test_decode.py", "pipeline/test_format_avro.py",
+        "pipeline/test_format_json.py", "pipeline/test_format_protobuf.py", "pipeline/test_format_schemas.py",
+    ),
+    "pipeline/jobs": ("pipeline/test_any_record.py", "pipeline/test_commit.py", "pipeline/test_local_jobs.py"),
+    "pipeline/jobs/mirror": ("pipeline/test_mirror.py",),
+    "pipeline/lake": (
+        "pipeline/test_any_record.py", "pipeline/test_commit.py", "pipeline/test_iceberg.py", "pipeline/test_local_jobs.py",
+        "pipeline/test_stores.py", "pipeline/test_table_commits.py",
+    ),
+    "pipeline/log": ("pipeline/test_local_jobs.py", "pipeline/test_reading.py"),
+}  # fmt: skip
+"""Tests of packages that are not in `unit`: with a broker in their own process, or of the pipeline without Spark."""
 
 
 def main() -> int:
@@ -116,12 +121,10 @@ def _chosen(options: argparse.Namespace) -> list[Mutant]:
 
 def _near(package: str) -> list[str]:
     """Return where the nearest tests of a package are."""
-    places = [
-        f"tests/unit/{package}",
-        f"tests/unit/test_{package}.py",
-        *NEAR.get(package.partition("/")[0], ()),
-    ]
-    return [place for place in [*places, f"tests/property/{package}"] if (ROOT / place).exists()]
+    places = [f"unit/{package}", f"unit/test_{package}.py", *NEAR.get(package, ()), f"property/{package}"]
+    if package.startswith("pipeline/"):
+        places.insert(0, "unit/pipeline")
+    return [f"tests/{place}" for place in places if (ROOT / "tests" / place).exists()]
 
 
 def _collect(kept: CoverageMap, forks: Forks, packages: set[str], options: argparse.Namespace) -> None:
