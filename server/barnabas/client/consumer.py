@@ -333,20 +333,16 @@ class Consumer:
 
         Raises CommitFailedError when the partitions are another's by now, RuntimeError without a group, ClientError.
         """
-        if wanted is None:
-            values = {
-                place: OffsetAndMetadata(one.offset, one.epoch)
-                for place, one in self._partitions.items()
-                if one.offset >= 0
-            }
-        else:
-            values = {
-                TopicPartition(*place): offset
-                if isinstance(offset, OffsetAndMetadata)
-                else OffsetAndMetadata(offset)
-                for place, offset in wanted.items()
-            }
         self.group_metadata()
+        if wanted is None:
+            await self._commits.commit_positions()
+            return
+        values = {
+            TopicPartition(*place): offset
+            if isinstance(offset, OffsetAndMetadata)
+            else OffsetAndMetadata(offset)
+            for place, offset in wanted.items()
+        }
         await self._commits.commit(values)
 
     async def committed(self, partitions: Places) -> dict[TopicPartition, OffsetAndMetadata | None]:

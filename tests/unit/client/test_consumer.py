@@ -76,6 +76,32 @@ async def until_shared(*consumers: Consumer) -> None:
         await trio.sleep(0.01)
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_what_the_program_has_committed_is_not_taken_back_by_what_is_committed_by_itself(
+    bootstrap: str, protocol: str
+) -> None:
+    """A record that was handed out last counts as not done, until the program asks for more or commits it."""
+    await fill(bootstrap, 3)
+    settings = settings_of(group_id="g", group_protocol=protocol, auto_commit_interval_ms=50)
+
+    async def committed() -> int:
+        found = (await consumer.committed([PLACE]))[PLACE]
+        return -1 if found is None else found.offset
+
+    async with open_consumer(bootstrap, "t", settings=settings) as consumer:
+        assert await numbers(consumer, 2) == [0, 1]
+        while await committed() < 1:
+            await trio.sleep(0.01)
+        assert await committed() == 1, "the second is not done"
+        await consumer.commit()
+        assert await committed() == 2
+        await trio.sleep(0.3)
+        assert await committed() == 2
+        consumer.seek(PLACE, 0)
+        while await committed():
+            await trio.sleep(0.01)
+
+
 async def test_positions_move_as_they_are_told(bootstrap: str) -> None:
     await fill(bootstrap, 20)
     async with open_consumer(bootstrap, settings=settings_of()) as consumer:

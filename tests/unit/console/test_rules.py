@@ -15,12 +15,14 @@ import trio.testing
 from barnabas.client import ClientError, ClientSettings, ConnectionLostError
 from barnabas.client.admin import EARLIEST, OffsetAt
 from barnabas.client.administration.transactions import ListedTransaction, TransactionInfo
+from barnabas.client.settings import SaslCredentials
 from barnabas.commands.resetting import Target
 from barnabas.console import backend as backends
 from barnabas.console import kept, measuring, own_broker, sessions
 from barnabas.console.backend import SAMPLE_SECONDS_MIN, Backend
 from barnabas.console.base import Call, ConsoleError
 from barnabas.console.command import COMMAND
+from barnabas.console.exposed import SAMPLES_MAX, families_of
 from barnabas.console.kept import FRESH_SECONDS, STALE_SECONDS
 from barnabas.console.log_lines import LINE_CHARS_MAX, LINES_MAX, Lines
 from barnabas.console.own_broker import OwnBroker
@@ -122,8 +124,9 @@ def test_connections_have_the_rate_at_which_their_requests_are_numbered(
 
     assert rates(10.0, 100) == [None, None]
     assert rates(12.0, 150) == [25.0, 0.0]
-    assert rates(12.1, 160) == [None, None], "too soon to say"
-    assert rates(14.1, 150) == [None, 0.0], "another client has the number"
+    assert rates(12.25, 160) == [None, None], "too soon to say"
+    assert rates(14.25, 150) == [None, 0.0], "another client has the number"
+    assert rates(14.75, 160) == [20.0, 0.0], "half a second is enough"
     own.attach(running)
     assert rates(16.1, 200) == [None, None], "of a broker that has restarted nothing is known"
 
@@ -419,6 +422,42 @@ async def test_a_session_keeps_the_client_of_where_the_broker_is_now(monkeypatch
         await trio.testing.wait_all_tasks_blocked()
         assert (ended, session.backend) == ([1, 2], None)
         nursery.cancel_scope.cancel()
+
+
+def test_a_family_is_shown_without_its_buckets_and_no_more_of_it_than_fits() -> None:
+    def family(name: str, kind: str, *samples: Any) -> Any:
+        return SimpleNamespace(
+            name=name, kind=kind, text="of it", values=samples, samples=lambda: iter(samples)
+        )
+
+    lag = family(
+        "lag", "histogram", ("lag_bucket", (("le", "1"),), 3), ("lag_sum", (), 7.5), ("lag_count", (), 3)
+    )
+    many = family("many", "gauge", *[("many", (("n", str(n)),), 2) for n in range(SAMPLES_MAX + 1)])
+    assert families_of([lag, many], ()) == [
+        {"name": "lag", "kind": "histogram", "text": "of it", "count": 3},
+        {"name": "many", "kind": "gauge", "text": "of it", "count": SAMPLES_MAX + 1},
+    ]
+    (found,) = families_of([lag, many], ["lag"])
+    assert [one["name"] for one in found["samples"]] == ["lag_sum", "lag_count"]
+    assert found["sum"] == 10.5
+    (found,) = families_of([lag, many], ["many", "none"])
+    assert (len(found["samples"]), found["sum"]) == (SAMPLES_MAX, 2 * SAMPLES_MAX + 2)
+
+
+def test_the_registry_is_asked_as_who_has_logged_in() -> None:
+    at: Any = SimpleNamespace(client=lambda *given: given)
+    found = sessions.Sessions(NOBODY, "", None, at)
+    ann = ClientSettings(sasl=SaslCredentials("PLAIN", "ann", "secret"))
+    for user, settings, given in (
+        ("ann", ann, ("ann", "secret")),
+        ("", ann, ()),
+        ("ann", ClientSettings(), ()),
+    ):
+        session: Any = SimpleNamespace(user=user, settings=settings)
+        assert found._registry_client(session) == given
+    without = sessions.Sessions(NOBODY, "", None, None)
+    assert without._registry_client(NOBODY) is None
 
 
 async def test_a_rate_of_all_topics_takes_two_looks_the_first_time(

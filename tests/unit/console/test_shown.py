@@ -214,6 +214,9 @@ async def test_lists_are_sorted_by_each_of_their_columns(tmp_path: Path) -> None
             await console.make_topic(name, count)
             await admin.commit_offsets(f"group-{name}", {(name, 0): 0})
 
+        found = (await visitor.get("/api/overview"))["groups"]
+        assert found == {"count": 3, "states": {"Empty": 3}, "failures": 0}
+
         async def order(path: str, column: str, **query: str) -> list[Any]:
             return [row[column] for row in (await visitor.get(path, **query))["rows"]]
 

@@ -66,6 +66,19 @@ class Commits:
             if (partition := self._partitions.get(place)) is not None:
                 partition.committed_offset = value.offset
 
+    async def commit_positions(self) -> None:
+        """Commit the positions: the program is done with all records that it was handed. Raises as `commit`."""
+        values = {
+            place: OffsetAndMetadata(one.offset, one.epoch)
+            for place, one in self._partitions.items()
+            if one.offset >= 0
+        }
+        await self.commit(values)
+        for place, value in values.items():
+            one = self._partitions.get(place)
+            if one is not None and one.offset >= value.offset:  # otherwise it was moved back meanwhile
+                one.done_offset = max(one.done_offset, value.offset)
+
     async def commit_done(self, places: Iterable[TopicPartition]) -> None:
         """Commit offsets of what the program is done with, as far as that is new. Raises ClientError."""
         values = {}
