@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas_pipeline.errors import UsageError
-from barnabas_pipeline.formats.base import EXTRA
+from barnabas_pipeline.formats.base import EXTRA, FUTURE_MAX_MS, PAST_MAX_MS
 from barnabas_pipeline.formats.json import JsonDecoder as Decoder
 from barnabas_pipeline.log.columns import Columns, no_headers
 from barnabas_pipeline.schema import BUILT_IN, EventSchema, Field
@@ -79,6 +79,8 @@ def verdict(values: list[bytes | None]) -> list[Any]:
         (b'{"ts":99999999999999999999,"name":"a"}', "range"),
         (b'{"ts":%d,"name":"a","score":1e999}' % NOW, "range"),
         (b'{"ts":1,"name":"a"}', "time"),
+        (b'{"ts":%d,"name":"a"}' % (NOW + FUTURE_MAX_MS + 1), "time"),
+        (b'{"ts":%d,"name":"a"}' % (NOW - PAST_MAX_MS - 1), "time"),
         (b'{"ts":%d,"name":"a","x":"%s"}' % (NOW, b"x" * 200), "too_large"),
     ],
 )
@@ -87,6 +89,12 @@ def test_bad_records_have_a_reason_alone_and_among_good_ones(value: bytes | None
     row = {"ts": NOW, "name": "g", "score": None, "flag": None, EXTRA: None}
     assert verdict([value]) == [reason]
     assert verdict([good, value, good]) == [row, reason, row]
+
+
+@pytest.mark.parametrize("ts", [NOW + FUTURE_MAX_MS, NOW - PAST_MAX_MS, NOW])
+def test_an_event_may_be_somewhat_older_than_its_record_and_a_little_younger(ts: int) -> None:
+    (row,) = verdict([b'{"ts":%d,"name":"g"}' % ts])
+    assert row["ts"] == ts
 
 
 def test_unknown_fields_are_kept() -> None:

@@ -26,6 +26,7 @@ from barnabas_pipeline.formats.base import EXTRA
 from barnabas_pipeline.formats.inference import draft
 from barnabas_pipeline.formats.json import JsonDecoder
 from barnabas_pipeline.formats.json_schema import fields_of_text as json_fields
+from barnabas_pipeline.formats.resolve import as_json
 from barnabas_pipeline.schema import NO_EVENT_TIME, EventSchema
 from tests.pipeline.decoding import NOW, careful, columns, verdict, written
 
@@ -108,6 +109,86 @@ def test_each_record_is_read_by_its_writers_schema_and_resolved_to_the_tables() 
     assert verdict(careful(decoder), values) == wanted
     _, doubtful = decoder._decode_fast(columns(values))
     assert doubtful.tolist() == [2, 3, 4, 5, 6]
+
+
+def test_an_id_has_four_bytes_and_a_value_begins_with_a_byte_of_0() -> None:
+    schema = record(("a", "long", {}))
+    one, large = registered("http://framed:1", json.dumps(schema)), 0x01020304
+    registries._KNOWN[one, large] = registries._KNOWN[one, 1]
+    decoder = AvroDecoder(
+        EventSchema("t", NO_EVENT_TIME, fields_of_text(json.dumps(schema))[1]), registry=one
+    )
+    values: list[bytes | None] = [
+        framed(large, schema, {"a": 5}),
+        b"\x01" + framed(1, schema, {"a": 5})[1:],
+        bytes(4),
+    ]
+    for each in (decoder, careful(decoder)):
+        assert verdict(each, values) == [{"a": 5, EXTRA: None}, "framing", "framing"]
+
+
+def test_an_id_that_is_not_there_is_asked_for_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, asked = [100.0], []
+    there: list[Any] = [(None, None), (None, None), (Schema("AVRO", '"int"'), "understood")]
+
+    def ask(_: Any, client: Any, schema_id: int) -> Any:
+        asked.append((now[0], schema_id))
+        return there.pop(0)
+
+    monkeypatch.setattr(registries, "ask", ask)
+    monkeypatch.setattr(registries.time, "monotonic", lambda: now[0])
+    one = registries.Registry("http://asked:1")
+    assert [one.schema(7), one.schema(7)] == [None, None]
+    now[0] += registries.ASK_AGAIN_SECONDS - 0.1
+    assert one.schema(7) is None
+    now[0] += 0.2
+    assert one.understood(7) is None
+    now[0] += registries.ASK_AGAIN_SECONDS + 0.1
+    found = one.understood(7)
+    assert found is not None
+    assert found[1] == "understood"
+    now[0] += 1e9
+    assert one.schema(7) == found[0], "what is there stays as it is"
+    assert [at for at, _ in asked] == pytest.approx(
+        [100.0, 100.1 + registries.ASK_AGAIN_SECONDS, 100.2 + 2 * registries.ASK_AGAIN_SECONDS]
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "kept"),
+    [
+        ("int", 7, 7), ("string", "x", "x"), ("boolean", False, False), ("double", 0.5, 0.5), ("bytes", "\xff", "/w=="),
+        (["null", "int"], None, None), (["int", "null"], 7, 7),
+        ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, "B", "B"),
+        ({"type": "array", "items": "int"}, [], []), ({"type": "array", "items": "int"}, [1], None),
+        ({"type": "map", "values": "int"}, {}, {}), ({"type": "map", "values": "int"}, {"a": 1}, None),
+        ({"type": "int", "logicalType": "date"}, 1, None),
+        ({"type": "long", "logicalType": "timestamp-millis"}, 5, 5),
+    ],
+)  # fmt: skip
+def test_defaults_of_avro_are_kept_where_json_can_say_them(kind: Any, default: Any, kept: Any) -> None:
+    (field,) = fields_of_text(json.dumps(record(("a", kind, {"default": default}))))[1]
+    assert field.default == kept
+    assert type(field.default) is type(kept)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "text"),
+    [
+        ("double", 0.5, 0.5), ("double", float("nan"), "NaN"), ("float", float("inf"), "Infinity"),
+        ("float", float("-inf"), "-Infinity"), ("long", 7, 7), ("string", "x", "x"), ("boolean", True, True),
+        ("bytes", b"\xff", "/w=="), (Decimal(5, 2), Number("1.50"), "1.50"), ("unsigned_long", 2**64 - 1, str(2**64 - 1)),
+        ("json", '{"a":1}', {"a": 1}), ("date", -1, "1969-12-31"), ("timestamp_ms", 1_500, "1970-01-01T00:00:00.001500Z"),
+        ("local_timestamp_ms", 1_500, "1970-01-01T00:00:00.001500"), ("string", None, None),
+        (Array(Field("element", "double")), [float("nan")], ["NaN"]),
+        (Map(Field("key", "boolean"), Field("value", "long")), [(True, 1), (False, None)], {"true": 1, "false": None}),
+        (Union((Field("a", "long"), Field("b", "double"))), {"a": None, "b": float("inf")}, {"b": "Infinity"}),
+        (Union((Field("a", "long"),)), {"a": None}, None),
+        (Record((Field("x", "date"), Field("y", "long"))), {"x": 0}, {"x": "1970-01-01", "y": None}),
+    ],
+)  # fmt: skip
+def test_what_has_no_column_is_kept_as_json(kind: Any, value: Any, text: Any) -> None:
+    assert as_json(value, kind) == text
 
 
 def test_a_table_grows_by_what_a_newer_schema_has() -> None:
