@@ -487,7 +487,7 @@ def test_hours_are_sealed_that_nothing_can_come_for(
     log: Any = Times(*([hour * HOUR_MS for hour in one] for one in times))
     state = State()
     state.ends = ends
-    state.hours = {hour: 1 for number, one in enumerate(times) for hour in one[: ends.get(number, 0)]}  # type: ignore[assignment]
+    state.hours = {hour for number, one in enumerate(times) for hour in one[: ends.get(number, 0)]}
     found = sealable_hours(log, log.bounds, state, now_ms=now * HOUR_MS, lateness_ms=lateness * HOUR_MS)
     assert found == [hour_name(hour) for hour in sealed]
 
