@@ -15,8 +15,11 @@ from typing import Any
 
 import pytest
 
+from barnabas_pipeline.jobs.load import LoadOptions
 from barnabas_pipeline.simulate import produce
 from barnabas_pipeline.simulate.model import KINDS, Event, Simulation, Site
+from tests.pipeline.tables import SCHEMA, local_place
+from tests.pipeline.topics import Topic, login
 
 ROOT = Path(__file__).resolve().parents[2]
 READY = "bootstrap.servers="
@@ -165,3 +168,25 @@ def spark(connector_jars: list[str]) -> Iterator[Any]:
     )
     yield spark
     spark.stop()
+
+
+# --- a topic in files, and a load of it -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def topic(tmp_path: Path) -> Topic:
+    """Two partitions: good records of two hours with a bad one between them, and a transaction that was taken back."""
+    topic = Topic(tmp_path / "data", 2)
+    topic.append(login(0), b"no JSON", login(1))
+    topic.append(login(0), b"{}", partition=1)
+    topic.append(
+        login(5), login(5), partition=1, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True
+    )
+    topic.end_transaction(7, commit=False, partition=1)
+    topic.append(login(2), partition=1)
+    return topic
+
+
+@pytest.fixture
+def options(tmp_path: Path, topic: Topic) -> LoadOptions:
+    return LoadOptions(topic.options, local_place(tmp_path), SCHEMA)  # type: ignore[arg-type]

@@ -6,10 +6,8 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from barnabas.log.format.properties import encode_uuid
@@ -20,45 +18,20 @@ from barnabas_pipeline.jobs.audit import audit, raise_if_lossy
 from barnabas_pipeline.jobs.backfill import backfill
 from barnabas_pipeline.jobs.compact import compact
 from barnabas_pipeline.jobs.compare import Differences
-from barnabas_pipeline.jobs.derived import Derived, DerivedState
 from barnabas_pipeline.jobs.follow import Follower, parse_trigger
 from barnabas_pipeline.jobs.load import LoadOptions, LoadSummary, find_loss, load
-from barnabas_pipeline.jobs.publish import publish
 from barnabas_pipeline.jobs.redrive import redrive
-from barnabas_pipeline.jobs.reread import BAD_TYPE, plan_rereading, reread
-from barnabas_pipeline.jobs.seal import IDLE_HOURS_MAX, sealable_hours
-from barnabas_pipeline.lake.columns import PARTITION, lake_schema
-from barnabas_pipeline.lake.ledger import HOUR_MS, State, hour_name
+from barnabas_pipeline.lake.columns import PARTITION
+from barnabas_pipeline.lake.ledger import HOUR_MS, hour_name
 from barnabas_pipeline.lake.store import local_path
 from barnabas_pipeline.lake.table import ConflictError, Table
-from barnabas_pipeline.log.model import Bounds, OffsetRange, TopicIdentity
+from barnabas_pipeline.log.model import Bounds, TopicIdentity
 from barnabas_pipeline.log.planning import Selection
-from barnabas_pipeline.log.transports import open_log
-from barnabas_pipeline.schema import EventSchema
-from tests.pipeline.tables import BEGAN_MS, GROWN, SCHEMA, local_place, scan, stock
+from tests.pipeline.tables import BEGAN_MS, GROWN, scan, stock
 from tests.pipeline.topics import WRITTEN_MS, Here, Topic, login
 
 NOW = BEGAN_MS + 100 * HOUR_MS
 COUNTS = ("loaded", "dead", "control", "aborted", "compacted")
-
-
-@pytest.fixture
-def topic(tmp_path: Path) -> Topic:
-    """Two partitions: good records of two hours with a bad one between them, and a transaction that was taken back."""
-    topic = Topic(tmp_path / "data", 2)
-    topic.append(login(0), b"no JSON", login(1))
-    topic.append(login(0), b"{}", partition=1)
-    topic.append(
-        login(5), login(5), partition=1, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True
-    )
-    topic.end_transaction(7, commit=False, partition=1)
-    topic.append(login(2), partition=1)
-    return topic
-
-
-@pytest.fixture
-def options(tmp_path: Path, topic: Topic) -> LoadOptions:
-    return LoadOptions(topic.options, local_place(tmp_path), SCHEMA)  # type: ignore[arg-type]
 
 
 def audited(options: LoadOptions, **more: Any) -> audits.AuditReport:
@@ -451,158 +424,3 @@ def test_a_compaction_that_nobody_has_overtaken_and_that_is_refused_ends(
     monkeypatch.setattr(Table, "commit", refuse)
     with pytest.raises(ConflictError, match="no reason"):
         compact(Here(), options.root)
-
-
-# --- sealing ---------------------------------------------------------------------------------------------------------
-
-
-class Times:
-    """A log whose partitions have records at these times, one an offset."""
-
-    def __init__(self, *times: list[int]) -> None:
-        self.times = times
-        self.bounds = {number: Bounds(0, len(one), len(one), 0) for number, one in enumerate(times)}
-
-    def offset_for_time(self, partition: int, time_ms: int) -> int | None:
-        return next((at for at, one in enumerate(self.times[partition]) if one >= time_ms), None)
-
-
-@pytest.mark.parametrize(
-    ("times", "ends", "now", "lateness", "sealed"),
-    [
-        ([[0, 1, 2]], {0: 3}, 9, 0, [0, 1, 2, 3, 4, 5, 6, 7, 8]),  # all is loaded: by the clock, to the hour before this
-        ([[0, 1, 2]], {0: 3}, 3, 0, [0, 1, 2]),
-        ([[0, 1, 2]], {0: 3}, 3, 1, [0, 1]),
-        ([[0, 1, 2]], {0: 2}, 9, 0, [0, 1]),  # the third is not loaded, which is of hour 2
-        ([[0, 1, 2]], {0: 2}, 9, 1, [0]),
-        ([[0, 2], [0]], {0: 2, 1: 1}, 3, 0, [0, 1, 2]),
-        ([[0, 2], [0, 1]], {0: 2, 1: 1}, 9, 0, [0]),  # of the other partition something of hour 1 is missing
-        ([[0, 2], [0]], {0: 2}, 9, 0, []),
-        ([[0]], {0: 1}, 10_000, 0, list(range(1 + IDLE_HOURS_MAX))),
-    ],
-)  # fmt: skip
-def test_hours_are_sealed_that_nothing_can_come_for(
-    times: list[list[int]], ends: dict[int, int], now: int, lateness: int, sealed: list[int]
-) -> None:
-    log: Any = Times(*([hour * HOUR_MS for hour in one] for one in times))
-    state = State()
-    state.ends = ends
-    state.hours = {hour for number, one in enumerate(times) for hour in one[: ends.get(number, 0)]}
-    found = sealable_hours(log, log.bounds, state, now_ms=now * HOUR_MS, lateness_ms=lateness * HOUR_MS)
-    assert found == [hour_name(hour) for hour in sealed]
-
-
-def test_no_hours_are_sealed_of_a_table_without_rows() -> None:
-    log: Any = Times([])
-    assert sealable_hours(log, log.bounds, State(), now_ms=9 * HOUR_MS, lateness_ms=0) == []
-
-
-# --- reading again ---------------------------------------------------------------------------------------------------
-
-
-def test_a_record_is_read_again_as_its_load_or_what_came_later_has_read_it(
-    topic: Topic, options: LoadOptions
-) -> None:
-    topic.append(login(0, device="d0"), login(1, member="x" * 150, device="d1"), login(1, device="d2"))
-    load(Here(), replace(options, value_bytes_max=100))
-    redrive(options, reasons={"too_large"})
-    backfill(
-        Here(),
-        replace(options, schema=GROWN),
-        from_ms=BEGAN_MS + HOUR_MS,
-        to_ms=BEGAN_MS + 2 * HOUR_MS,
-        reason="",
-    )
-    compact(Here(), options.root)
-    table = Table(options.root)
-    entries, state = table.entries(), table.state()
-    assert {one.kind for one in entries} >= {"load", "redrive", "backfill"}
-    log = open_log(options.log)
-    try:
-        found = list(plan_rereading(entries, state, log, [OffsetRange(0, 0, 6)]))
-        assert [(one.wanted.start, one.wanted.end) for one in found] == [(0, 6)]
-        assert [(one.offsets, len(one.hours)) for one in found[0].overrides] == [((4,), 0), ((), 1)]
-        elsewhere = list(plan_rereading(entries, state, log, [OffsetRange(0, 0, 2), OffsetRange(1, 2, 6)]))
-        assert [(one.wanted.partition, one.wanted.start, one.wanted.end) for one in elsewhere] == [
-            (0, 0, 2),
-            (1, 2, 6),
-        ]
-        assert [len(one.overrides) for one in elsewhere] == [1, 1], "what was redriven is in neither"
-    finally:
-        log.close()
-    arrow = lake_schema(EventSchema.from_dict(state.schema)).append(pa.field("_bad", BAD_TYPE))
-    rows = [row for part in reread(found[0], options.log, state.topic_id, arrow) for row in part.to_pylist()]
-    judged = {row["_offset"]: row["_bad"]["reason"] if row["_bad"] else row["device"] for row in rows}
-    assert judged == {0: None, 1: "json", 2: None, 3: None, 4: "d1", 5: "d2"}
-
-
-# --- results ---------------------------------------------------------------------------------------------------------
-
-
-class Acknowledging:
-    """Stands in for a producer; `refused` are keys that are not acknowledged."""
-
-    sent: ClassVar[list[tuple[bytes, bytes | None]]] = []
-    refused: ClassVar[set[bytes]] = set()
-
-    def __init__(self, settings: dict[str, Any]) -> None:
-        assert settings["enable.idempotence"]
-
-    def produce(self, _: str, value: bytes | None, key: bytes, on_delivery: Any) -> None:
-        self.sent.append((key, value))
-        on_delivery("refused" if key in self.refused else None, None)
-
-    def flush(self, _: float) -> int:
-        return 0
-
-
-def test_only_results_that_have_changed_are_sent_and_those_that_are_gone_deleted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import confluent_kafka
-
-    monkeypatch.setattr(confluent_kafka, "Producer", Acknowledging)
-    monkeypatch.setattr(Acknowledging, "sent", [])
-    memory = tmp_path / "memory.json"
-
-    def published(**messages: Any) -> tuple[int, list[tuple[bytes, bytes | None]]]:
-        Acknowledging.sent.clear()
-        return publish("h:1", "t", messages, memory=memory), list(Acknowledging.sent)
-
-    assert published(b={"y": 1, "x": 2}, a=1) == (2, [(b"a", b"1"), (b"b", b'{"x":2,"y":1}')])
-    assert published(a=1, b={"x": 2, "y": 1}) == (0, [])
-    monkeypatch.setattr(Acknowledging, "refused", {b"a"})
-    with pytest.raises(IncompleteError, match="1 messages failed"):
-        published(a=2)
-    monkeypatch.setattr(Acknowledging, "refused", set())
-    assert published(a=2) == (2, [(b"a", b"2"), (b"b", None)])
-    assert published(a=2) == (0, [])
-
-
-def test_a_result_takes_in_what_came_since_or_everything_if_rows_have_changed(
-    topic: Topic, options: LoadOptions
-) -> None:
-    load(Here(), options)
-    lake = options.root.location.rpartition("/")[0]  # type: ignore[union-attr]
-    job: Any = SimpleNamespace(name="job", kinds=("logins",))
-    derived = Derived(job, lake=local_path(lake) or "", root=str(Path(lake).name))
-
-    def news(version: int) -> list[str] | None:
-        states = {"logins": derived.tables["logins"].refresh()}
-        found = derived._news(DerivedState(1, {"logins": version}), states)
-        return None if found is None else [one.path for one in found["logins"]]
-
-    first = {*Table(options.root).files().rows}
-    assert {*(news(0) or [])} == first
-    assert news(1) == []
-    topic.append(login(0))
-    load(Here(), options)
-    second = {*Table(options.root).files().rows} - first
-    assert {*(news(1) or [])} == second
-    assert news(9) is None, "the table went back"
-    compact(Here(), options.root)
-    assert {*(news(1) or [])} == second, "a compaction brings nothing"
-    assert news(3) == []
-    backfill(Here(), options, from_ms=BEGAN_MS, to_ms=BEGAN_MS + HOUR_MS, reason="")
-    assert news(3) is None, "rows have changed"
-    assert news(4) == []

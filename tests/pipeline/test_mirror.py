@@ -48,7 +48,7 @@ from .topics import Here
 
 @pytest.fixture
 def spark() -> Here:
-    """What stands in for Spark."""
+    """A stand-in for Spark."""
     return Here()
 
 

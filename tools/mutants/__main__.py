@@ -34,7 +34,10 @@ NEAR = {
         "pipeline/test_any_record.py", "pipeline/test_decode.py", "pipeline/test_format_avro.py",
         "pipeline/test_format_json.py", "pipeline/test_format_protobuf.py", "pipeline/test_format_schemas.py",
     ),
-    "pipeline/jobs": ("pipeline/test_any_record.py", "pipeline/test_commit.py", "pipeline/test_local_jobs.py"),
+    "pipeline/jobs": (
+        "pipeline/test_any_record.py", "pipeline/test_commit.py", "pipeline/test_local_jobs.py",
+        "pipeline/test_local_results.py",
+    ),
     "pipeline/jobs/mirror": ("pipeline/test_mirror.py",),
     "pipeline/lake": (
         "pipeline/test_any_record.py", "pipeline/test_commit.py", "pipeline/test_iceberg.py", "pipeline/test_local_jobs.py",

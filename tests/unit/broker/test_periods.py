@@ -1,4 +1,4 @@
-"""How often a broker does what it does from time to time: each by the setting that says so; and what checkpoints leave."""
+"""Periods of what a broker does from time to time, each by the setting that says so; and what checkpoints leave."""
 
 from __future__ import annotations
 

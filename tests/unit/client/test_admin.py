@@ -1,4 +1,4 @@
-"""What an administrator asks and changes, of a broker in the same process: each thing comes back as it was given."""
+"""Calls of an administrator to a broker in the same process: each thing comes back as it was given."""
 
 from __future__ import annotations
 

@@ -18,11 +18,10 @@ from barnabas.client.administration.transactions import ListedTransaction, Trans
 from barnabas.client.settings import SaslCredentials
 from barnabas.commands.resetting import Target
 from barnabas.console import backend as backends
-from barnabas.console import kept, measuring, own_broker, sessions
+from barnabas.console import kept, own_broker, sessions
 from barnabas.console.backend import SAMPLE_SECONDS_MIN, Backend
 from barnabas.console.base import Call, ConsoleError
 from barnabas.console.command import COMMAND
-from barnabas.console.exposed import SAMPLES_MAX, families_of
 from barnabas.console.kept import FRESH_SECONDS, STALE_SECONDS
 from barnabas.console.log_lines import LINE_CHARS_MAX, LINES_MAX, Lines
 from barnabas.console.own_broker import OwnBroker
@@ -31,9 +30,7 @@ from barnabas.console.routes import topics as topic_routes
 from barnabas.console.routes.groups import _target, _topics
 from barnabas.console.routes.inside import steer
 from barnabas.console.routes.transactions import _row
-from barnabas.console.searching import matcher
 from barnabas.console.sessions import IDLE_SECONDS_MAX, LIFE_SECONDS_MAX, Session
-from barnabas.console.tailing import BEHIND_MAX, RECORDS_PER_TURN, skip
 from barnabas.console.topic_index import DESCRIBE_TOPIC_PARTITIONS, TopicIndex, TopicRow
 
 NOBODY: Any = None
@@ -424,27 +421,6 @@ async def test_a_session_keeps_the_client_of_where_the_broker_is_now(monkeypatch
         nursery.cancel_scope.cancel()
 
 
-def test_a_family_is_shown_without_its_buckets_and_no_more_of_it_than_fits() -> None:
-    def family(name: str, kind: str, *samples: Any) -> Any:
-        return SimpleNamespace(
-            name=name, kind=kind, text="of it", values=samples, samples=lambda: iter(samples)
-        )
-
-    lag = family(
-        "lag", "histogram", ("lag_bucket", (("le", "1"),), 3), ("lag_sum", (), 7.5), ("lag_count", (), 3)
-    )
-    many = family("many", "gauge", *[("many", (("n", str(n)),), 2) for n in range(SAMPLES_MAX + 1)])
-    assert families_of([lag, many], ()) == [
-        {"name": "lag", "kind": "histogram", "text": "of it", "count": 3},
-        {"name": "many", "kind": "gauge", "text": "of it", "count": SAMPLES_MAX + 1},
-    ]
-    (found,) = families_of([lag, many], ["lag"])
-    assert [one["name"] for one in found["samples"]] == ["lag_sum", "lag_count"]
-    assert found["sum"] == 10.5
-    (found,) = families_of([lag, many], ["many", "none"])
-    assert (len(found["samples"]), found["sum"]) == (SAMPLES_MAX, 2 * SAMPLES_MAX + 2)
-
-
 def test_the_registry_is_asked_as_who_has_logged_in() -> None:
     at: Any = SimpleNamespace(client=lambda *given: given)
     found = sessions.Sessions(NOBODY, "", None, at)
@@ -458,57 +434,6 @@ def test_the_registry_is_asked_as_who_has_logged_in() -> None:
         assert found._registry_client(session) == given
     without = sessions.Sessions(NOBODY, "", None, None)
     assert without._registry_client(NOBODY) is None
-
-
-async def test_a_rate_of_all_topics_takes_two_looks_the_first_time(
-    monkeypatch: pytest.MonkeyPatch, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
-    monkeypatch.setattr(measuring, "time", SimpleNamespace(monotonic=trio.current_time))
-    monkeypatch.setattr(kept, "time", SimpleNamespace(monotonic=trio.current_time))
-
-    async def sums_of(_: Any, names: list[str], columns: Any) -> dict[str, measuring.Sums]:
-        return {name: measuring.Sums(7, None, int(trio.current_time() * 10)) for name in names}
-
-    async def rows() -> list[TopicRow]:
-        return [TopicRow("t", 1, 1, 0, 0, is_internal=False)]
-
-    monkeypatch.setattr(measuring, "sums_of", sums_of)
-    index: Any = SimpleNamespace(rows=rows)
-    measured = measuring.AllMeasured(NOBODY, index, nursery)
-    began = trio.current_time()
-    assert await measured.get("records") == {"t": 7}
-    assert await measured.get("bytes") == {"t": -1}
-    assert trio.current_time() == pytest.approx(began, abs=0.01)
-    assert await measured.get("rate") == {"t": pytest.approx(10, abs=1)}
-    assert trio.current_time() == pytest.approx(began + measuring.RATE_SECONDS_MIN, abs=0.01)
-    measured._kept["rate"].forget()
-    await trio.sleep(4)
-    later = trio.current_time()
-    assert await measured.get("rate") == {"t": pytest.approx(10, abs=1)}
-    assert trio.current_time() == pytest.approx(later, abs=0.01), "and one from then on"
-
-
-async def test_a_tail_that_is_far_behind_goes_on_near_the_end() -> None:
-    lags = {0: BEHIND_MAX, 1: BEHIND_MAX + 1, 2: None, 3: 5_000}
-    sought: dict[int, int] = {}
-
-    async def position(place: Any) -> int:
-        return 1_000
-
-    consumer: Any = SimpleNamespace(
-        lag=lambda place: lags[place.partition], position=position,
-        seek=lambda place, offset: sought.setdefault(place.partition, offset),
-    )  # fmt: skip
-    skipped = await skip(consumer, [("t", number) for number in lags])
-    near = RECORDS_PER_TURN // 2
-    assert sought == {1: 1_000 + BEHIND_MAX + 1 - near, 3: 6_000 - near}
-    assert skipped == BEHIND_MAX + 1 + 5_000 - 2 * near
-
-
-def test_a_pattern_that_is_none_is_told_and_not_printed(capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(ConsoleError, match="no regular expression: missing"):
-        matcher("(", "value", is_regex=True, is_exact_case=False)
-    assert capfd.readouterr() == ("", "")
 
 
 def test_the_options_of_the_console() -> None:
