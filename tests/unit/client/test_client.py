@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -19,9 +20,13 @@ from barnabas.client import (
     ResponseError,
     open_client,
 )
+from barnabas.client.admin import Admin
+from barnabas.client.administration.access import Principal, Token
 from barnabas.wire.generated.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from barnabas.wire.generated.describe_delegation_token import DescribeDelegationTokenResponse
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
 from barnabas.wire.generated.find_coordinator import FindCoordinatorResponse
+from barnabas.wire.generated.list_offsets import ListOffsetsResponse
 from tests.support.scripted_broker import BOOTSTRAP, VERSIONS, ScriptedCluster
 
 UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE = 3, 5
@@ -217,3 +222,42 @@ async def test_what_the_block_raises_comes_out_as_it_is() -> None:
     with pytest.raises(KeyError, match="mine"):
         async with open_client([BOOTSTRAP], dial=Cluster().dial):
             raise KeyError("mine")
+
+
+async def test_delegation_tokens_are_told_with_each_of_their_times() -> None:
+    made = DescribeDelegationTokenResponse.DescribedDelegationToken
+    renewer = DescribeDelegationTokenResponse.DescribedDelegationTokenRenewer("User", "ren")
+    cluster = Cluster()
+    cluster.versions = {**VERSIONS, 41: (1, 3)}
+    token = made(
+        principal_type="User", principal_name="ann", token_requester_principal_type="User",
+        token_requester_principal_name="admin", issue_timestamp=1, expiry_timestamp=2, max_timestamp=3, token_id="id",
+        hmac=b"secret", renewers=[renewer],
+    )  # fmt: skip
+    cluster.answer = lambda host, request: DescribeDelegationTokenResponse(tokens=[token])
+    async with cluster.client() as client:
+        ann, admin, ren = (Principal("User", name) for name in ("ann", "admin", "ren"))
+        assert await Admin(client).tokens() == [Token("id", ann, admin, (ren,), 1, 2, 3, b"secret")]
+
+
+async def test_leaders_that_err_are_asked_again_after_longer_and_longer_pauses(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barnabas.client.administration.base.random.uniform", lambda low, high: 1.0)
+    cluster = Cluster()
+    cluster.versions = {**VERSIONS, 2: (1, 7)}
+    asked: list[float] = []
+
+    def answer(host: str, request: Any) -> ListOffsetsResponse:
+        asked.append(trio.current_time())
+        part = ListOffsetsResponse.ListOffsetsPartitionResponse(
+            0, NOT_LEADER if len(asked) < 6 else 0, offset=9
+        )
+        return ListOffsetsResponse(topics=[ListOffsetsResponse.ListOffsetsTopicResponse("t", [part])])
+
+    cluster.answer = answer
+    async with cluster.client(retries=9, retry_backoff_ms=100, retry_backoff_max_ms=500) as client:
+        found: Any = await Admin(client).offsets({("t", 0): -1})
+    assert found["t", 0].offset == 9
+    pauses = [after - before for before, after in itertools.pairwise(asked)]
+    assert pauses == pytest.approx([0.1, 0.2, 0.4, 0.5, 0.5], abs=0.01)

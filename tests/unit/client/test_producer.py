@@ -351,7 +351,7 @@ async def test_a_block_that_fails_still_gets_its_records_sent_and_one_that_is_ca
     "wrong",
     [
         {"acks": 2}, {"acks": 1}, {"compression": "rar"}, {"compression": "gzip", "compression_level": 99},
-        {"in_flight_max": 6}, {"transactional_id": ""}, {"batch_bytes": 0},
+        {"in_flight_max": 6}, {"transactional_id": ""}, {"batch_bytes": 0}, {"buffer_bytes": 0}, {"request_bytes_max": 0},
         {"transactional_id": "t", "is_idempotent": False},
     ],
 )  # fmt: skip
