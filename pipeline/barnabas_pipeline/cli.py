@@ -23,6 +23,7 @@ JOBS = {
     "compact": ("lake", "many small files of an hour become few large ones"),
     "audit": ("lake", "compare the lake with the log, record by record; seal complete hours"),
     "redrive": ("lake", "decode dead letters again, and load those that can be decoded now"),
+    "current": ("current", "the newest row of each key, out of a compacted topic or a change stream"),
     "migrate": ("migrate", "a lake of the earlier format, without a catalog, becomes an Iceberg table"),
     "mirror": ("mirror", "topics of other clusters into one, each record once, once or in rounds"),
     "feed": ("derived", "for each member the newest items that those they follow voted for"),
@@ -35,8 +36,8 @@ JOBS = {
 """Each job: the module of `commands` that has its `add_<job>` and `run_<job>`, and what it does."""
 
 
-WITHOUT_SPARK = {"simulate", "redrive", "migrate", "infer-schema"}
-"""Jobs that start no Spark session, and so need no Java."""
+WITHOUT_SPARK = {"simulate", "redrive", "migrate", "infer-schema", "current"}
+"""Jobs that start no Spark session, and so need no Java; `current` does for much at a time."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

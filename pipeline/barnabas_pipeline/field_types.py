@@ -2,9 +2,9 @@
 
 The rule: a column holds exactly what a record says. What no column can hold exactly is refused or kept as text.
 
-    boolean int long unsigned_long float double string bytes uuid json date time_ms time_us iso8601
+    boolean int long unsigned_long float double string bytes uuid json date date_days time_ms time_us iso8601
     timestamp_s timestamp_ms timestamp_us timestamp_ns local_timestamp_s local_timestamp_ms local_timestamp_us ..._ns
-    {"decimal": [PRECISION, SCALE]} {"enum": [TEXT, ...]} {"array": TYPE} {"map": TYPE} {"record": [FIELD, ...]}
+    {"decimal": [PRECISION, SCALE]} {"decimal": [PRECISION, SCALE], "bytes": true} {"enum": [TEXT, ...]} {"array": TYPE} {"map": TYPE} {"record": [FIELD, ...]}
     {"union": [FIELD, ...]}     one of several types: a record of nullable fields, of which one is set
 """
 
@@ -53,6 +53,7 @@ PLAIN = {
     "json": Plain(pa.string()),
     "iso8601": Plain(_UTC),
     "date": Plain(pa.date32(), 1, DAY_MIN, DAY_MAX),
+    "date_days": Plain(pa.date32(), 1, DAY_MIN, DAY_MAX),
     "time_ms": Plain(pa.time64("us"), 1000, 0, DAY_US // 1000 - 1),
     "time_us": Plain(pa.time64("us"), 1, 0, DAY_US - 1),
     "timestamp_s": _time_of(1_000_000, _UTC),
@@ -86,10 +87,14 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Decimal:
-    """A number with `precision` digits, `scale` of them behind the point."""
+    """A number with `precision` digits, `scale` of them behind the point.
+
+    `is_bytes`: in JSON it is base64 of a whole number's bytes, as Kafka Connect writes it.
+    """
 
     precision: int
     scale: int
+    is_bytes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,14 +189,15 @@ def type_to_json(kind: Type) -> Any:
         case str():
             return kind
         case Decimal():
-            return {"decimal": [kind.precision, kind.scale]}
+            more: dict[str, Any] = {"bytes": True} if kind.is_bytes else {}
+            return {"decimal": [kind.precision, kind.scale], **more}
         case Enum():
             return {"enum": list(kind.symbols)}
         case Array():
             return {"array": _element_to_dict(kind.element)}
         case Map():
-            more = {} if kind.key == "string" else {"key": kind.key}
-            return {"map": _element_to_dict(kind.value), **more}
+            key = {} if kind.key == "string" else {"key": kind.key}
+            return {"map": _element_to_dict(kind.value), **key}
         case Record():
             return {"record": [field_to_dict(one) for one in kind.fields]}
         case Union():
@@ -234,7 +240,7 @@ def type_from_json(data: Any, depth: int = 0) -> Type:
                 raise ValueError(
                     f"a decimal has 1 to {PRECISION_MAX} digits, of which some are behind the point"
                 )
-            return Decimal(precision, scale)
+            return Decimal(precision, scale, data.get("bytes") is True)
         case "enum":
             return Enum(tuple(map(str, held)))
         case "array":

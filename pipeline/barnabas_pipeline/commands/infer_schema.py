@@ -15,6 +15,7 @@ from barnabas_pipeline.errors import EXIT_DONE, UsageError
 from barnabas_pipeline.schema import EventSchema
 
 SAMPLE = 1_000
+CONNECT = "connect-json"
 
 
 def add_infer_schema(parser: argparse.ArgumentParser) -> None:
@@ -29,9 +30,12 @@ def add_infer_schema(parser: argparse.ArgumentParser) -> None:
 
 def run_infer_schema(args: Any) -> int:
     """Print a schema, or write it."""
+    from barnabas_pipeline.formats import connect
     from barnabas_pipeline.formats.inference import draft, sampled
 
-    if args.format not in (None, "json") or args.registry or args.schema:
+    if args.format == CONNECT and not args.schema:
+        found = connect.draft(args.topic, sampled(common.log_options(args), args.sample))
+    elif args.format not in (None, "json") or args.registry or args.schema:
         found = formats.choose(args, dict).schema
     else:
         values = sampled(common.log_options(args), args.sample)

@@ -24,6 +24,7 @@ __all__ = ["BadRecord", "BlockDecoder", "Decoder", "RefusedError", "RowDecoder",
 GROUP = "barnabas_pipeline.decoders"
 BUILT_IN = {
     "json": ("json", "JsonDecoder", ()),
+    "connect-json": ("connect", "ConnectJsonDecoder", ()),
     "avro": ("avro", "AvroDecoder", ("fastavro",)),
     "protobuf": ("protobuf", "ProtobufDecoder", ("google.protobuf", "proto_schema_parser")),
     "raw": ("rows", "RawDecoder", ()),

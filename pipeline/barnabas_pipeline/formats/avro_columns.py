@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from barnabas_pipeline.field_types import PLAIN, Decimal, arrow_type, from_whole
 from barnabas_pipeline.formats.avro_plan import Plan
+from barnabas_pipeline.formats.json_columns import plain_column
 from barnabas_pipeline.formats.steps import FEW, FEW_ITEMS_MAX, ITEMS_MAX, StepReader
 from barnabas_pipeline.log.columns import NotSureError
 
@@ -112,10 +113,15 @@ class ColumnReader(StepReader):
         self._guard(at, rows)
         return pa.array(raw.view(kind).ravel()), at
 
-    def _string(self, _plan: Plan, at: Any, rows: Any) -> tuple[Any, Any]:
+    def _string(self, plan: Plan, at: Any, rows: Any) -> tuple[Any, Any]:
         begin, at = self._sized(at, rows)
-        column = self._slices(begin, at, rows)
-        return self.texts(column, rows), at
+        column = self.texts(self._slices(begin, at, rows), rows)
+        if plan.type != "iso8601":
+            return column, at
+        try:
+            return plain_column(column, plan.type), at
+        except pa.ArrowInvalid:
+            raise NotSureError from None
 
     def _bytes(self, plan: Plan, at: Any, rows: Any) -> tuple[Any, Any]:
         begin, at = self._sized(at, rows)

@@ -26,7 +26,15 @@ _LOGICAL = {
     ("long", "local-timestamp-micros"): "local_timestamp_us",
     ("long", "local-timestamp-nanos"): "local_timestamp_ns",
     ("string", "uuid"): "uuid",
+    ("int", "io.debezium.time.Date"): "date",
+    ("int", "io.debezium.time.Time"): "time_ms",
+    ("long", "io.debezium.time.MicroTime"): "time_us",
+    ("long", "io.debezium.time.Timestamp"): "local_timestamp_ms",
+    ("long", "io.debezium.time.MicroTimestamp"): "local_timestamp_us",
+    ("long", "io.debezium.time.NanoTimestamp"): "local_timestamp_ns",
+    ("string", "io.debezium.time.ZonedTimestamp"): "iso8601",
 }
+"""The type of each kind of bytes with a `logicalType`, or the `connect.name` of Debezium's."""
 
 
 @dataclass(slots=True)
@@ -130,7 +138,7 @@ def _short(root: Any) -> str:
 
 def _plain(root: Any) -> Plan:
     kind, properties = root.kind, root.properties
-    logical = properties.get("logicalType")
+    logical = properties.get("logicalType") or properties.get("connect.name")
     if kind in ("bytes", "fixed") and logical == "decimal":
         precision, scale = properties.get("precision"), properties.get("scale", 0)
         if type(precision) is int and type(scale) is int and 0 < precision <= 38 and 0 <= scale <= precision:

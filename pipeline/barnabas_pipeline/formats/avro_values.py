@@ -11,12 +11,14 @@ from decimal import Decimal as Number
 from typing import Any
 from uuid import UUID
 
-from barnabas_pipeline.field_types import PLAIN, Decimal
+from barnabas_pipeline.field_types import PLAIN, Decimal, Field
 from barnabas_pipeline.formats.avro_plan import Plan
 from barnabas_pipeline.formats.base import RefusedError
+from barnabas_pipeline.formats.json_values import Checker
 from barnabas_pipeline.formats.resolve import as_json
 
 _FLOAT, _DOUBLE = struct.Struct("<f"), struct.Struct("<d")
+_ZONED = Field("time", "iso8601")
 EMPTY_ITEMS_MAX = 10_000
 """More items that take no bytes are not believed."""
 
@@ -87,12 +89,13 @@ class Reader:
             return _decimal(data, plan.type)
         return str(UUID(bytes=data)) if plan.type == "uuid" else data
 
-    def _string(self, _plan: Plan) -> str:
+    def _string(self, plan: Plan) -> Any:
         data = self.take(self.long())
         try:
-            return data.decode()
+            text = data.decode()
         except UnicodeDecodeError:
             raise RefusedError("utf8", "a string is no UTF-8") from None
+        return Checker().checked(text, _ZONED, "a time") if plan.type == "iso8601" else text
 
     def _enum(self, plan: Plan) -> str:
         return plan.symbols[self._index(len(plan.symbols))]

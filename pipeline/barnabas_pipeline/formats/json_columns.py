@@ -41,6 +41,8 @@ def can_read(one: Field) -> bool:
     match one.type:
         case Map() | Union() | "json":
             return False
+        case Decimal():
+            return not one.type.is_bytes
         case Array():
             return can_read(one.type.element)
         case Record():
@@ -96,7 +98,7 @@ def _converted(column: Any, one: Field, *, is_whole: bool) -> Any:
         raise NotSureError
     match one.type:
         case str():
-            made = _plain(column, one.type)
+            made = plain_column(column, one.type)
         case Decimal():
             made = column
         case Enum():
@@ -130,7 +132,8 @@ def _record(column: Any, kind: Record) -> Any:
     return pa.StructArray.from_arrays(made, fields=list(arrow_type(kind)), mask=mask)
 
 
-def _plain(column: Any, kind: str) -> Any:
+def plain_column(column: Any, kind: str) -> Any:
+    """Return a column of a plain type from what was read for it. Raises NotSureError, ArrowInvalid, ValueError."""
     plain = PLAIN[kind]
     if kind in ("double", "float"):
         made = column.cast(plain.arrow, safe=False)

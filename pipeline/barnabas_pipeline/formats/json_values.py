@@ -37,6 +37,7 @@ from barnabas_pipeline.formats.base import VALUE_BYTES_MAX, RefusedError
 
 LONG_DIGITS_MAX = 400  # an integer with more digits is larger than any field takes, and dear to parse
 TOO_LARGE = 10**LONG_DIGITS_MAX
+DECIMAL_BYTES_MAX = 32  # 38 digits need 16
 ISO8601 = (
     r"^(\d{4}-\d{2}-\d{2})[T ](\d{2}:\d{2}(?::\d{2})?)(?:\.(\d{1,9}))?"
     r"(Z|[+-](?:[01]\d|2[0-3]):?[0-5]\d|[+-](?:[01]\d|2[0-3]))$"
@@ -245,7 +246,7 @@ class Checker:
                     raise RefusedError("range", f"{path} is none of the symbols")
                 return value
             case Decimal():
-                return _decimal(value, kind, path)
+                return _decimal(_unscaled(value, kind, path) if kind.is_bytes else value, kind, path)
             case Union():
                 return self._union(value, kind, path)
         raise RefusedError("type", f"{path} is no {name_of(kind)}")
@@ -294,6 +295,13 @@ def _decimal(value: Any, kind: Decimal, path: str) -> Number:
             raise RefusedError("range", f"{path} has more than {kind.scale} digits behind the point")
         digits = digits[:shift]
     return Number((sign, digits + (0,) * max(shift, 0), -kind.scale))
+
+
+def _unscaled(value: Any, kind: Decimal, path: str) -> str:
+    data = _bytes(value, path)
+    if not 0 < len(data) <= DECIMAL_BYTES_MAX:
+        raise RefusedError("range", f"{path} is no decimal of 1 to {DECIMAL_BYTES_MAX} bytes")
+    return f"{int.from_bytes(data, signed=True)}E-{kind.scale}"
 
 
 def abs_fits(value: Any) -> bool:

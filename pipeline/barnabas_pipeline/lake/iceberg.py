@@ -197,9 +197,8 @@ def create(catalog: Catalog, place: Place, schema: EventSchema) -> None:
         transaction.commit_transaction()
 
 
-def evolve(table: Any, schema: EventSchema) -> None:
-    """Add the columns that a newer schema has; ids of those that there are do not change. Raises IncompleteError."""
-    wanted = lake_schema(schema)
+def evolve(table: Any, wanted: Any) -> None:
+    """Add the columns of Arrow's that it lacks; ids of those that there are do not change. Raises IncompleteError."""
     for _ in range(EVOLVE_TRIES):
         if _has_all(table.schema(), wanted):
             return

@@ -73,7 +73,7 @@ def _delete_file(path: str, form: str) -> Any:
 
 
 def pieces_of(tasks: Iterable[FileScanTask], schema: Any) -> list[Piece]:
-    """Return scan tasks as plain values."""
+    """Return scan tasks as plain values; without a schema they say nothing of coordinates."""
     return [
         Piece(
             one.file.file_path,
@@ -83,7 +83,7 @@ def pieces_of(tasks: Iterable[FileScanTask], schema: Any) -> list[Piece]:
             one.file.spec_id,
             tuple(one.file.partition[n] for n in range(len(one.file.partition))),
             tuple((deleted.file_path, deleted.file_format.name) for deleted in one.delete_files),
-            bounds_of(one.file, schema),
+            UNKNOWN_BOUNDS if schema is None else bounds_of(one.file, schema),
         )
         for one in tasks
     ]

@@ -21,6 +21,7 @@ from pyiceberg.table.update.snapshot import ExpireSnapshots
 from barnabas_pipeline import faults
 from barnabas_pipeline.errors import IncompleteError, UsageError
 from barnabas_pipeline.lake import iceberg, old, scan, store
+from barnabas_pipeline.lake.columns import lake_schema
 from barnabas_pipeline.lake.iceberg import KIND, PATH, SHA256, VERSION, Layout, Place
 from barnabas_pipeline.lake.ledger import BrokenLakeError, DataFile, Entry, Files, State, digest
 from barnabas_pipeline.lake.scan import Piece, Span
@@ -184,7 +185,7 @@ class Table:
                 self.refresh()
             if self._iceberg is None:
                 raise IncompleteError(f"table {self.place.name} was created, and is gone again")
-            iceberg.evolve(self._iceberg, schema)
+            iceberg.evolve(self._iceberg, lake_schema(schema))
 
     def adopt(self, state: State, entry: Entry, files: list[DataFile]) -> None:
         """Commit, as the first snapshot, the last entry of a ledger that was written before, with all files that count."""
@@ -266,7 +267,7 @@ class Table:
             raise ConflictError(f"files of {self.place.location} were replaced by another engine: run again")
         transaction = iceberg.changing(table, named, files, old)
         if keep_snapshots:
-            _expire_all_but(transaction, keep_snapshots)
+            expire_all_but(transaction, keep_snapshots)
         faults.point("commit.before_swap")
         transaction.commit_transaction()
 
@@ -276,7 +277,7 @@ class Table:
         )
 
 
-def _expire_all_but(transaction: Any, count: int) -> None:
+def expire_all_but(transaction: Any, count: int) -> None:
     """Expire the oldest snapshots in a transaction, but for heads of branches and tags."""
     metadata = transaction.table_metadata
     heads = {ref.snapshot_id for ref in metadata.refs.values()}

@@ -50,11 +50,11 @@ def find_orphans(table: Table, age_seconds: float) -> list[str]:
         known = set(table.files().dead)
         for one in (table.iceberg, DeadLetters(table).iceberg()):
             if one is not None:
-                known |= _named(one)
+                known |= named(one)
     return sorted(one.location for one in listed if one.location not in known and one.modified <= before)
 
 
-def _named(iceberg: Any) -> set[str]:
+def named(iceberg: Any) -> set[str]:
     """All that an Iceberg table names: metadata, manifests, files of all its snapshots."""
     known = {iceberg.metadata_location, *(one.metadata_file for one in iceberg.metadata.metadata_log)}
     known |= {one.statistics_path for one in iceberg.metadata.statistics}

@@ -1,0 +1,128 @@
+"""The job that makes a table of current rows by key, and checks it.
+
+The rule: see `commands`. The options that say how the table is made are needed for the first run only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import asdict
+from typing import Any
+
+from barnabas_pipeline import requirements
+from barnabas_pipeline.commands import common
+from barnabas_pipeline.errors import EXIT_DATA_LOSS, EXIT_DONE, EXIT_INCOMPLETE, UsageError
+from barnabas_pipeline.progress import summarize
+
+ENVELOPES = ("none", "debezium")
+BUCKETS = 16
+ONCE = ("once", "available")
+
+
+def add_current(parser: argparse.ArgumentParser) -> None:
+    """Options of current."""
+    parser.add_argument("--topic", required=True)
+    common.add_lake(parser)
+    parser.add_argument(
+        "--table", metavar="NAMESPACE.NAME", default="", help="of the events; default: barnabas.TOPIC"
+    )
+    parser.add_argument(
+        "--to",
+        metavar="NAMESPACE.NAME",
+        default="",
+        help="the table of rows; default: that of events, and __current",
+    )
+    made = parser.add_argument_group("of a new table")
+    made.add_argument("--key", metavar="FIELD,...", help="fields of the value that name a row")
+    made.add_argument(
+        "--key-from", choices=("record-key",), help="or the key of the record, as load has decoded it"
+    )
+    made.add_argument(
+        "--envelope",
+        choices=ENVELOPES,
+        help="debezium: values say what was before, after, and done; default: none",
+    )
+    made.add_argument(
+        "--buckets",
+        type=int,
+        metavar="N",
+        help=f"of the key, each a file that is written as a whole; default: {BUCKETS}",
+    )
+    parser.add_argument(
+        "--trigger",
+        default="once",
+        metavar="once|available|'5 seconds'",
+        help="apply what was loaded, or look again with this interval until interrupted",
+    )
+    parser.add_argument("--rebuild", action="store_true", help="apply all events again")
+    parser.add_argument(
+        "--check", action="store_true", help="make the rows again from all events, and compare"
+    )
+    parser.add_argument(
+        "--strict", action="store_true", help="exit 2 if there are dead letters, or events without a key"
+    )
+    parser.add_argument(
+        "--keep-snapshots",
+        type=int,
+        default=0,
+        metavar="N",
+        help="expire older ones with each commit; default: keep all",
+    )
+    parser.add_argument(
+        "--vacuum-hours", type=float, metavar="H", help="also remove files so old that no snapshot names"
+    )
+    common.add_spark(parser)
+
+
+def _shape(args: Any) -> Any:
+    from barnabas_pipeline.lake.changes import Shape
+
+    if not args.key and not args.key_from:
+        if args.envelope or args.buckets:
+            raise UsageError("--envelope and --buckets are of a new table: give --key or --key-from too")
+        return None
+    if args.key and args.key_from:
+        raise UsageError("give --key or --key-from, not both")
+    if args.buckets is not None and args.buckets < 1:
+        raise UsageError("--buckets is at least 1")
+    key = tuple(name.strip() for name in args.key.split(",")) if args.key else ()
+    return Shape(key, args.envelope or ENVELOPES[0], args.buckets or BUCKETS)
+
+
+def run_current(args: Any) -> int:
+    """Apply what was loaded, once or in rounds, or check what was applied."""
+    from barnabas_pipeline.jobs.current import CurrentOptions, CurrentRows
+    from barnabas_pipeline.jobs.follow import parse_trigger
+
+    interval = None if args.trigger in ONCE else parse_trigger(args.trigger)
+    sessions: list[Any] = []
+
+    def spark() -> Any:
+        if not sessions:
+            requirements.check(needs_java=True)
+            sessions.append(common.spark_session(args, f"current {args.topic}"))
+        return sessions[0]
+
+    events = common.lake(args).place(args.topic, args.table)
+    rows = CurrentRows(
+        CurrentOptions(events, spark, _shape(args), args.to, args.rebuild, args.keep_snapshots)
+    )
+    if args.check:
+        report = rows.check()
+        summarize("current --check", asdict(report), as_json=args.json)
+        return EXIT_DATA_LOSS if report.differences else EXIT_DONE
+    try:
+        while True:
+            began = time.monotonic()
+            if not rows.round() and interval is None:
+                break
+            if interval is not None:
+                time.sleep(max(0.0, interval - (time.monotonic() - began)))
+    except KeyboardInterrupt:
+        if interval is None:
+            raise
+    if args.vacuum_hours is not None:
+        rows.summary.removed_orphans = rows.table.vacuum(args.vacuum_hours * 3600)
+    summarize("current", asdict(rows.summary), as_json=args.json)
+    return EXIT_INCOMPLETE if args.strict and (rows.summary.dead or rows.summary.lost) else EXIT_DONE

@@ -1,0 +1,367 @@
+"""current: a table of current rows by key, out of the events that `load` writes; and a check of it.
+
+The rule: the table alone knows what was applied. A run reads the events from there up to where the ledger of the events
+ends, and commits rows and offsets at once. If events that were applied are others now (dead letters that became rows,
+hours that were decoded again, a topic that was made again), everything is applied again, in one commit.
+
+Small increments are merged in this process, without Spark. Large ones are the same two functions in Spark's tasks: changes
+of files of events, grouped by bucket, and merged bucket by bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from barnabas_pipeline import faults
+from barnabas_pipeline.errors import IncompleteError, UsageError
+from barnabas_pipeline.jobs.load import unwrap
+from barnabas_pipeline.lake import scan
+from barnabas_pipeline.lake.changes import NO_BUCKET, OFFSET, PLAIN, Form, Moment, Shape, within
+from barnabas_pipeline.lake.columns import COORDINATES, PARTITION
+from barnabas_pipeline.lake.current import Applied, Bucket, CurrentTable, Increment, Merger
+from barnabas_pipeline.lake.iceberg import Place, layout_of
+from barnabas_pipeline.lake.ledger import Entry, State
+from barnabas_pipeline.lake.scan import Piece
+from barnabas_pipeline.lake.table import ConflictError, Table
+from barnabas_pipeline.schema import EventSchema
+
+IN_PROCESS_ROWS_MAX = 2_000_000
+"""Events and rows of the table together; with more Spark's tasks pay for themselves."""
+AGAIN = ("redrive", "backfill")  # after these, events that were applied are others
+CONFLICTS_MAX = 20
+DIFFERENCES_MAX = 20
+
+
+@dataclass(slots=True)
+class CurrentOptions:
+    """Options of a run; `shape` None: as the table is made. `spark` gives a session when one is needed."""
+
+    events: Place
+    spark: Callable[[], Any]
+    shape: Shape | None = None
+    name: str = ""
+    rebuild: bool = False
+    keep_snapshots: int = 0
+    in_process_rows_max: int = IN_PROCESS_ROWS_MAX
+
+
+@dataclass(slots=True)
+class CurrentSummary:
+    """Figures of one run; `lost` are events without a key, or of no known kind, `dead` dead letters of the topic."""
+
+    version: int = 0
+    events_version: int = 0
+    commits: int = 0
+    rebuilt: str = ""
+    changes: int = 0
+    buckets: int = 0
+    rows: int = 0
+    lost: int = 0
+    dead: int = 0
+    removed_orphans: int = 0
+
+
+@dataclass(slots=True)
+class CheckReport:
+    """Result of a check."""
+
+    version: int = 0
+    rows: int = 0
+    differences: int = 0
+    examples: list[str] = field(default_factory=list)
+
+
+class CurrentRows:
+    """A table of current rows, and the table of events that it follows."""
+
+    def __init__(self, options: CurrentOptions) -> None:
+        self.options = options
+        self.events = Table(options.events)
+        self.table = CurrentTable(self.events, options.name)
+        self.summary = CurrentSummary()
+        self._rebuilds = options.rebuild
+
+    def round(self) -> bool:
+        """Apply what there is; False: there was nothing new. Raises IncompleteError, UsageError, BrokenLakeError."""
+        for _ in range(CONFLICTS_MAX):
+            self.events.refresh()
+            plan = self._plan(self.table.refresh())
+            if plan is None:
+                self._note()
+                return False
+            faults.point("current.after_plan")
+            try:
+                self._apply(plan)
+                self._note()
+                return True
+            except ConflictError:
+                continue  # somebody else has committed: what is left is less now
+        raise IncompleteError(f"table {self.table.place.name}: others were faster")
+
+    def _note(self) -> None:
+        state, applied = self.events.state(), self.table.applied
+        self.summary.version, self.summary.events_version = applied.version, applied.events_version
+        self.summary.rows, self.summary.lost = self.table.rows, applied.lost
+        self.summary.dead = sum(one.dead for one in state.totals.values()) - state.redriven
+
+    # --- planning ---------------------------------------------------------------------------------------------------
+
+    def _plan(self, known: Applied) -> Plan | None:
+        """Decide what is to be applied; None: nothing."""
+        state = self.events.state()
+        if not state.version:
+            raise UsageError(f"there is nothing in {self.events.place.location}: load the topic first")
+        form = Form(self._shape(known), EventSchema.from_dict(state.schema)).checked()
+        reason = self._reason(known, state)
+        entries = self.events.entries(0 if reason else known.events_version)
+        if form.shape.envelope == PLAIN:
+            self._refuse_lost_tombstones(entries)
+        starts = {} if reason else known.ends
+        if not reason and state.ends == known.ends:
+            return None
+        ranges = {one: (starts.get(one, 0), end) for one, end in state.ends.items()}
+        pieces = _pieces(self.events, state.topic_id, ranges)
+        return Plan(form, state, reason, Increment(self.events.layout, form, state.topic_id, ranges), pieces)
+
+    def _shape(self, known: Applied) -> Shape:
+        given = self.options.shape
+        if known.shape is None:
+            if given is None:
+                raise UsageError("say by --key or --key-from what the key of the new table is")
+            return given
+        if given not in (None, known.shape):
+            raise UsageError(f"{self.table.place.name} is made with {known.shape}, not with {given}")
+        return known.shape
+
+    def _reason(self, known: Applied, state: State) -> str:
+        """Say why everything is to be applied again; empty: it need not be."""
+        if not known.version:
+            return "new"
+        if self._rebuilds:
+            return "asked for"
+        if known.topic_id != state.topic_id:
+            return "the topic was made again"
+        if not self._follows(known, state):
+            return "the table of events was rolled back"
+        if known.gone is None and len(state.ends) > 1:
+            return "partitions were added"
+        for one in self.events.entries(known.events_version):
+            if one.kind in AGAIN:
+                return one.kind
+        return ""
+
+    def _follows(self, known: Applied, state: State) -> bool:
+        if known.events_version >= state.version:
+            return (known.events_version, known.events_digest) == (state.version, state.digest)
+        return self.events.entries(known.events_version)[0].previous == known.events_digest
+
+    def _refuse_lost_tombstones(self, entries: list[Entry]) -> None:
+        letters: dict[str, int] = {}
+        for entry in entries:
+            letters |= {one.path: one.reasons.get("empty", 0) for one in entry.dead_add}
+            for path in entry.dead_remove:
+                letters.pop(path, None)
+        if sum(letters.values()):
+            raise UsageError(
+                f"{sum(letters.values())} null values are dead letters, whose rows would stay: load or redrive "
+                f"{self.events.place.name} with --tombstones keep"
+            )
+
+    # --- applying ---------------------------------------------------------------------------------------------------
+
+    def _apply(self, plan: Plan) -> None:
+        known = self.table.applied
+        self.table.prepare(plan.form)
+        files = self.table.files()
+        truncated = _truncations(self.events, plan) if plan.form.is_debezium else []
+        last = max(truncated, default=None)
+        if not plan.reason and known.truncated is not None:
+            truncated.append(known.truncated)
+            last = max(truncated)
+        is_moving = len(plan.state.ends) > 1
+        merger = Merger(
+            layout_of(self.table.iceberg),
+            plan.form,
+            {} if plan.reason else files,
+            {} if plan.reason else known.gone or {},
+            tuple(truncated),
+            is_moving,
+        )
+        everywhere = not plan.reason and last != known.truncated
+        buckets = range(plan.form.shape.buckets) if everywhere else ()
+        done = self._run(plan.increment, merger.write, plan.pieces, buckets)
+        faults.point("current.after_buckets")
+        gone = dict(merger.gone)
+        for one in done:
+            gone.pop(one.number, None)
+            gone |= {one.number: one.gone} if one.gone else {}
+        old = (piece.path for pieces in files.values() for piece in pieces)
+        entry = Applied(
+            shape=plan.form.shape,
+            events_version=plan.state.version,
+            events_digest=plan.state.digest,
+            topic_id=plan.state.topic_id,
+            ends=dict(plan.state.ends),
+            truncated=last,
+            gone=gone if is_moving else None,
+            lost=sum(one.lost for one in done) + (0 if plan.reason else known.lost),
+            rebuilt=plan.reason,
+        )
+        self.table.commit(
+            entry,
+            [file for one in done for file in one.add],
+            list(old) if plan.reason else [path for one in done for path in one.remove],
+            keep_snapshots=self.options.keep_snapshots,
+        )
+        self._rebuilds = False
+        self.summary.commits += 1
+        self.summary.rebuilt = plan.reason or self.summary.rebuilt
+        self.summary.changes += sum(one.changes for one in done)
+        self.summary.buckets += sum(one.number != NO_BUCKET for one in done)
+
+    def _run(
+        self,
+        increment: Increment,
+        work: Callable[[int, Iterable[Any]], Bucket],
+        pieces: list[Piece],
+        buckets: Iterable[int],
+    ) -> list[Bucket]:
+        """Do something with the changes of each bucket that has some, and of `buckets`; in Spark if they are many."""
+        events = sum(end - start for start, end in increment.ranges.values())
+        if events + self.table.rows <= self.options.in_process_rows_max:
+            found: dict[int, list[Any]] = {one: [] for one in buckets}
+            for bucket, table in increment.changes(pieces):
+                found.setdefault(bucket, []).append(table)
+            return [work(bucket, found.pop(bucket)) for bucket in sorted(found)]
+        context = self.options.spark().sparkContext
+        parallel = context.defaultParallelism
+
+        def changes(files: Iterable[Piece]) -> Iterable[tuple[int, bytes]]:
+            return ((bucket, _packed(table)) for bucket, table in increment.changes(files))
+
+        split = context.parallelize(pieces, min(len(pieces), 4 * parallel) or 1).mapPartitions(changes)
+        more = context.parallelize([(one, b"") for one in buckets], 1)
+        grouped = split.union(more).groupByKey(max(parallel, increment.form.shape.buckets))
+        try:
+            return list(
+                grouped.map(lambda item: work(item[0], [_unpacked(one) for one in item[1] if one])).collect()
+            )
+        except Exception as error:
+            raise unwrap(error) from None
+
+    # --- checking ---------------------------------------------------------------------------------------------------
+
+    def check(self) -> CheckReport:
+        """Make the rows again from all events that were applied, and compare. Raises UsageError."""
+        self.events.refresh()
+        known = self.table.refresh()
+        if known.shape is None:
+            raise UsageError(f"there is no table {self.table.place.name}")
+        state = self.events.state()
+        if self._reason(known, state):
+            raise UsageError(
+                f"the events are others than those that were applied ({self._reason(known, state)}): run current"
+            )
+        form = Form(known.shape, EventSchema.from_dict(state.schema)).checked()
+        self.table.prepare(form)
+        ranges = {one: (0, end) for one, end in known.ends.items()}
+        increment = Increment(self.events.layout, form, known.topic_id, ranges)
+        pieces = _pieces(self.events, known.topic_id, ranges)
+        plan = Plan(form, state, "check", increment, pieces)
+        truncated = tuple(_truncations(self.events, plan)) if form.is_debezium else ()
+        merger = Merger(
+            layout_of(self.table.iceberg), form, self.table.files(), {}, truncated, known.gone is not None
+        )
+        nothing = form.arrow.empty_table(), form.gone.empty_table()
+
+        def compare(bucket: int, changed: Iterable[Any]) -> Bucket:
+            if bucket == NO_BUCKET:
+                return Bucket(bucket)
+            wanted, _ = merger.merged(bucket, list(changed), *nothing)
+            return _compared(form, bucket, wanted, merger.rows(bucket))
+
+        done = self._run(increment, compare, pieces, range(form.shape.buckets))
+        examples = [text for one in done for text in one.remove]
+        return CheckReport(
+            known.version, self.table.rows, sum(one.changes for one in done), examples[:DIFFERENCES_MAX]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Events to apply; `reason` says why all of them again."""
+
+    form: Form
+    state: State
+    reason: str
+    increment: Increment
+    pieces: list[Piece]
+
+
+def _pieces(events: Table, topic_id: str, ranges: dict[int, tuple[int, int]]) -> list[Piece]:
+    """The files that may have events of some ranges."""
+    return [
+        one
+        for one in events.pieces()
+        if one.bounds.topic_id in (topic_id, "")
+        and any(
+            start < end and one.may_have(partition, start, end) for partition, (start, end) in ranges.items()
+        )
+    ]
+
+
+def _truncations(events: Table, plan: Plan) -> list[Moment]:
+    """The truncations among the events of a plan. Each has the latest time of its partition up to there."""
+    increment = plan.increment
+    names = ("_topic_id", PARTITION, OFFSET, "_timestamp")
+    schema = pa.schema(
+        [pa.field("op", plan.form.read.field("op").type), *(one for one in COORDINATES if one.name in names)]
+    )
+    found: list[tuple[int, int]] = []
+    for table in scan.rows(increment.layout, plan.pieces, schema):
+        chosen = within(table, increment.topic_id, increment.ranges)
+        chosen = chosen.filter(pc.equal(chosen["op"], "t"))
+        found += zip(chosen[PARTITION].to_pylist(), chosen[OFFSET].to_pylist(), strict=True)
+    moments = []
+    for partition, offset in found:
+        ranges = {partition: (0, offset + 1)}
+        latest = -(1 << 63)
+        for table in scan.rows(increment.layout, _pieces(events, increment.topic_id, ranges), schema):
+            times = within(table, increment.topic_id, ranges)["_timestamp"].cast(pa.int64())
+            latest = max([latest, *([pc.max(times).as_py()] if len(times) else [])])
+        moments.append(Moment(latest, partition, offset))
+    return moments
+
+
+def _packed(table: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def _unpacked(data: bytes) -> Any:
+    return pa.ipc.open_stream(data).read_all()
+
+
+def _compared(form: Form, bucket: int, wanted: Any, there: Any) -> Bucket:
+    """Compare the rows that a bucket should have with those that it has: how many differ, and which."""
+    if wanted.equals(there.sort_by([(name, "ascending") for name in form.keys])):
+        return Bucket(bucket)
+    rows: list[dict[str, list[str]]] = []
+    for table in (wanted, there):
+        by_key: dict[str, list[str]] = {}
+        for row in table.to_pylist():
+            by_key.setdefault(repr({name: row[name] for name in form.keys}), []).append(repr(row))
+        rows.append(by_key)
+    texts = [
+        f"{key} is {', '.join(rows[1].get(key, ['not there']))}, should be {', '.join(rows[0].get(key, ['not there']))}"
+        for key in sorted({*rows[0], *rows[1]})
+        if rows[0].get(key) != rows[1].get(key)
+    ]
+    return Bucket(bucket, len(texts), remove=tuple(texts[:DIFFERENCES_MAX]))

@@ -1,0 +1,374 @@
+"""Changes of rows by key: read from events, and merged into the rows that there are.
+
+The rule: a row follows from the set of events, not from the portions in which they came. Events of a partition are ordered
+by offset. Those of a key that were sent to several partitions are ordered by their moment: the record's timestamp or, if
+that went back, the latest of the key in that partition before it; then by partition. A truncation has the latest moment of
+its whole partition, and empties the table of all that comes before it.
+
+A deleted row leaves its moment behind (`gone`) where the topic has several partitions, since an older event of another one
+may still come. With one partition nothing older comes, and nothing is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
+from pyiceberg.transforms import BucketTransform
+
+from barnabas_pipeline.errors import UsageError
+from barnabas_pipeline.field_types import Field, Record, arrow_type
+from barnabas_pipeline.formats.base import TOMBSTONE
+from barnabas_pipeline.lake.columns import COORDINATES, PARTITION
+from barnabas_pipeline.log.columns import TIMESTAMP_TYPE
+from barnabas_pipeline.schema import KEY_COLUMN, EventSchema
+
+PLAIN, DEBEZIUM = "none", "debezium"
+ENVELOPES = (PLAIN, DEBEZIUM)
+RECORD_KEY = "_key"
+BUCKET = "_bucket"
+CHANGED_AT = "_changed_at"
+OFFSET = "_offset"
+EXTRA = "_extra"
+DELETED = pa.field("_deleted", pa.bool_())
+UNAVAILABLE = "__debezium_unavailable_value"
+"""Stands for a value that an update has not touched, and that PostgreSQL has not put into its log."""
+NO_BUCKET = -1
+"""The bucket of events that have no key, or are nothing that the envelope knows."""
+_HASHES = (1 << 31) - 1
+_ORDER = (pa.field(PARTITION, pa.int32()), pa.field(OFFSET, pa.int64()), pa.field(CHANGED_AT, TIMESTAMP_TYPE))
+_EVENT = {one.name: one for one in COORDINATES}
+
+
+class Moment(NamedTuple):
+    """The place of a truncation in the order of events: microseconds since 1970, partition, offset."""
+
+    time_us: int
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The promise of a table: `key` are fields of the value, none for those of the record's key."""
+
+    key: tuple[str, ...]
+    envelope: str
+    buckets: int
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Columns of a table of current rows, by its shape and the schema of the events."""
+
+    shape: Shape
+    schema: EventSchema
+
+    def checked(self) -> Form:
+        """Return it. Raises UsageError if events of that schema are no such changes."""
+        held = {one.name: one.type for one in self.schema.fields}
+        if self.is_debezium and (held.get("op") is None or not isinstance(held.get("after"), Record)):
+            raise UsageError(
+                f"schema {self.schema.name} is no envelope of Debezium: it needs op, and a record `after`"
+            )
+        if self.is_debezium and self.shape.key and not isinstance(held.get("before"), Record):
+            raise UsageError(f"schema {self.schema.name} has no `before`, which has the key of a deleted row")
+        known = self.value.names
+        for name in self.shape.key:
+            if name not in known:
+                raise UsageError(f"the key {name} is none of the fields {', '.join(known)}")
+        for name, kind in self.key_types.items():
+            if name in known and self.value.field(name).type != kind:
+                raise UsageError(
+                    f"field {name} has one type in the key of records, and another in their value"
+                )
+            table = _pyarrow_to_schema_without_ids(pa.schema([(name, kind)]))
+            if not BucketTransform(1).can_transform(table.find_field(name).field_type):
+                raise UsageError(f"field {name} is {kind}, which cannot be a key")
+        return self
+
+    @property
+    def is_debezium(self) -> bool:
+        """Say whether events are envelopes."""
+        return self.shape.envelope == DEBEZIUM
+
+    @property
+    def value(self) -> Any:
+        """The columns that come from the value."""
+        fields = self.schema.fields
+        if self.is_debezium:
+            kind = next(one.type for one in fields if one.name == "after")
+            assert isinstance(kind, Record)
+            fields = kind.fields
+        return pa.schema([pa.field(one.name, arrow_type(one.type)) for one in fields])
+
+    @property
+    def key_types(self) -> dict[str, Any]:
+        """The types of the key's columns, by name."""
+        if self.shape.key:
+            return {name: self.value.field(name).type for name in self.shape.key}
+        if not self.schema.key:
+            return {RECORD_KEY: pa.binary()}
+        return {_named(one, self.schema.key): arrow_type(one.type) for one in self.schema.key}
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The names of the key's columns."""
+        return tuple(self.key_types)
+
+    @property
+    def arrow(self) -> Any:
+        """All columns: the key, the value, unknown fields as JSON, and the event that was the last one."""
+        keys = [pa.field(name, kind) for name, kind in self.key_types.items()]
+        others = [one for one in self.value if one.name not in self.key_types]
+        bucket = [pa.field(BUCKET, pa.int32())] if len(keys) > 1 else []
+        return pa.schema([*keys, *others, _EVENT[EXTRA], *_ORDER, *bucket])
+
+    @property
+    def gone(self) -> Any:
+        """The columns of what deleted rows leave behind."""
+        return pa.schema([*(pa.field(name, kind) for name, kind in self.key_types.items()), *_ORDER])
+
+    @property
+    def read(self) -> Any:
+        """The columns of events that changes are made of."""
+        names = ("op", "before", "after") if self.is_debezium else self.value.names
+        fields = [one for one in self.schema.arrow if one.name in (*names, KEY_COLUMN)]
+        return pa.schema(
+            [*fields, *(one for one in COORDINATES if one.name not in ("_leader_epoch", "_headers"))]
+        )
+
+
+def _named(one: Field, key: tuple[Field, ...]) -> str:
+    """The column of a field of records' keys; a key that is one value, and no record, has no name of its own."""
+    return RECORD_KEY if len(key) == 1 and one.name == "value" else one.name
+
+
+# --- from events ----------------------------------------------------------------------------------------------------
+
+
+def within(table: Any, topic_id: str, ranges: Mapping[int, tuple[int, int]]) -> Any:
+    """The rows of events of one incarnation whose offsets are within [start, end) of their partition."""
+    partition, offset = table[PARTITION].to_numpy(), table[OFFSET].to_numpy()
+    low, high = np.zeros((2, max([*ranges, *np.unique(partition).tolist()], default=0) + 1), np.int64)
+    for one, (start, end) in ranges.items():
+        low[one], high[one] = start, end
+    keep = (offset >= low[partition]) & (offset < high[partition])
+    return table.filter(pc.and_(pa.array(keep), pc.equal(table["_topic_id"], topic_id)))
+
+
+def changes(form: Form, table: Any) -> Iterator[tuple[int, Any]]:
+    """Yield (bucket, changes) of events; those of NO_BUCKET are no changes."""
+    one = _Events(form, table)
+    parts = [one.made(one.upserts, deleted=False), one.made(one.deletes, deleted=True)]
+    if one.moved is not None:
+        parts.append(one.made(one.moved, deleted=True, key=one.earlier_keys))
+    made = pa.concat_tables(parts)
+    whole = np.ones(len(made), bool)
+    for name in form.keys:
+        whole &= made[name].is_valid().to_numpy()
+    lost = one.unknown + int((~whole).sum())
+    if lost:
+        yield NO_BUCKET, pa.table({"lost": [lost]})
+    made = made.filter(pa.array(whole))
+    bucket = buckets_of(form, made)
+    if BUCKET in made.schema.names:
+        made = made.set_column(made.schema.get_field_index(BUCKET), BUCKET, pa.array(bucket, pa.int32()))
+    order = np.argsort(bucket, kind="stable")
+    edges = np.flatnonzero(np.diff(bucket[order], prepend=-2, append=-2))
+    for start, end in zip(edges[:-1], edges[1:], strict=True):
+        yield int(bucket[order[start]]), made.take(pa.array(order[start:end]))
+
+
+class _Events:
+    """Events as masks of what they do: `upserts`, `deletes`, and `moved` for updates that give a row another key."""
+
+    def __init__(self, form: Form, table: Any) -> None:
+        self.form = form
+        self.table = table
+        self.moved: Any = None
+        extra = table[EXTRA]
+        tombstone = _mask(pc.equal(extra, TOMBSTONE))
+        self.extra = pc.if_else(pa.array(tombstone), pa.scalar(None, pa.string()), extra)
+        if not form.is_debezium:
+            self.upserts, self.deletes, self.unknown = ~tombstone, tombstone, 0
+            self.values = [{name: table[name] for name in form.value.names}]
+        else:
+            self._read_envelopes(tombstone)
+        self.keys = {name: self._key(name) for name in form.keys}
+
+    def _read_envelopes(self, tombstone: Any) -> None:
+        operation = self.table["op"]
+        self.values = [
+            {name: pc.struct_field(struct, name) for name in struct.type.names}
+            for struct in (self.table[one] for one in ("after", "before") if one in self.table.column_names)
+            if pa.types.is_struct(struct.type)
+        ]
+        writes = _mask(pc.is_in(operation, pa.array(["c", "u", "r"])))
+        self.upserts = writes & self.table["after"].is_valid().to_numpy()
+        # A tombstone follows a delete, and says nothing new; without the record's key it does not say of which row.
+        self.deletes = _mask(pc.equal(operation, "d")) | (tombstone if not self.form.shape.key else False)
+        known = self.upserts | self.deletes | tombstone | _mask(pc.is_in(operation, pa.array(["t", "m"])))
+        self.unknown = int((~known).sum())
+        keys = self.form.shape.key
+        if keys and len(self.values) > 1 and set(keys) <= self.values[1].keys():
+            self.earlier_keys = {name: self.values[1][name] for name in keys}
+            differs = np.zeros(len(self.table), bool)
+            for name, earlier in self.earlier_keys.items():
+                differs |= _mask(pc.not_equal(self.values[0][name], earlier))
+            self.moved = self.upserts & differs
+
+    def _key(self, name: str) -> Any:
+        places = [values[name] for values in self.values if name in values] if self.form.shape.key else []
+        for one in self.form.schema.key:
+            if _named(one, self.form.schema.key) == name:
+                places.append(pc.struct_field(self.table[KEY_COLUMN], one.name))
+        if not places:
+            return self.table[RECORD_KEY]
+        kind = self.form.key_types[name]
+        return pc.coalesce(*(one for one in places if one.type == kind))
+
+    def made(self, mask: Any, *, deleted: bool, key: Mapping[str, Any] | None = None) -> Any:
+        """The changes of some events."""
+        rows = pa.array(np.flatnonzero(mask))
+        found = {
+            **self.values[0],
+            **self.keys,
+            **(key or {}),
+            EXTRA: self.extra,
+            PARTITION: self.table[PARTITION],
+            OFFSET: self.table[OFFSET],
+            CHANGED_AT: self.table["_timestamp"],
+        }
+        nothing = pa.nulls(len(self.table), pa.int32())
+        arrays = [
+            found.get(one.name, nothing if one.name == BUCKET else None).take(rows)  # type: ignore[union-attr]
+            for one in self.form.arrow
+        ]
+        schema = self.form.arrow
+        return pa.table(arrays, schema=schema).append_column(DELETED, pa.array(np.full(len(rows), deleted)))
+
+
+def _mask(column: Any) -> Any:
+    return pc.fill_null(column, False).to_numpy(zero_copy_only=False)
+
+
+def buckets_of(form: Form, table: Any) -> Any:
+    """The bucket of each row: Iceberg's own of a key of one column, a hash of these of a key of several."""
+    names = form.keys
+    modulus = form.shape.buckets if len(names) == 1 else _HASHES
+    found = np.zeros(len(table), np.int64)
+    for name in names:
+        kind = _pyarrow_to_schema_without_ids(table.schema).find_field(name).field_type
+        column = table[name].combine_chunks()
+        found = (found * 31 + BucketTransform(modulus).pyarrow_transform(kind)(column).to_numpy()) % _HASHES
+    return found % form.shape.buckets
+
+
+# --- into rows ------------------------------------------------------------------------------------------------------
+
+
+def merge(
+    form: Form, rows: Any, gone: Any, changed: Any, truncated: Sequence[Moment], *, is_moving: bool
+) -> tuple[Any, Any]:
+    """Merge changes into the rows of a bucket and what deleted ones have left behind; returns both as they are then.
+
+    `truncated`: all truncations that have come with the changes, and the last one before. `is_moving`: keys may be in
+    several partitions.
+    """
+    columns = form.arrow.append(DELETED)
+    parts = [rows.append_column(DELETED, pa.array(np.zeros(len(rows), bool))), changed]
+    if len(gone):
+        parts.append(_widened(gone.append_column(DELETED, pa.array(np.ones(len(gone), bool))), columns))
+    every = pa.concat_tables([one.select(columns.names) for one in parts]).combine_chunks()
+    if not len(every):
+        return every.select(form.arrow.names), every.select(form.gone.names)
+    code = _codes(every, form.keys)
+    partition, offset = every[PARTITION].to_numpy(), every[OFFSET].to_numpy()
+    moment = np.zeros(len(every), np.int64)
+    if is_moving:
+        moment = _moments(code, partition, offset, every[CHANGED_AT].cast(pa.int64()).to_numpy(), truncated)
+        at = every.schema.get_field_index(CHANGED_AT)
+        every = every.set_column(at, CHANGED_AT, pa.array(moment).cast(TIMESTAMP_TYPE))
+    order = np.lexsort((offset, partition, moment, code))
+    last = order[np.flatnonzero(np.diff(code[order], append=-1))]
+    is_deleted = every[DELETED.name].to_numpy()
+    if form.is_debezium:
+        every = _filled(form, every, code, order, is_deleted)
+    if truncated:
+        end = max(truncated) if is_moving else max(truncated)._replace(time_us=0)
+        last = last[~_before(end, moment[last], partition[last], offset[last])]
+    kept, left = last[~is_deleted[last]], last[is_deleted[last]]
+    made = every.take(pa.array(kept)).select(form.arrow.names)
+    return (
+        made.sort_by([(name, "ascending") for name in form.keys]),
+        every.take(pa.array(left if is_moving else left[:0])).select(form.gone.names),
+    )
+
+
+def _widened(table: Any, columns: Any) -> Any:
+    arrays = [
+        table[one.name] if one.name in table.column_names else pa.nulls(len(table), one.type)
+        for one in columns
+    ]
+    return pa.table(arrays, schema=columns)
+
+
+def _codes(table: Any, keys: Sequence[str]) -> Any:
+    """Numbers that are equal where keys are."""
+    code = np.zeros(len(table), np.int64)
+    for name in keys:
+        encoded = table[name].combine_chunks().dictionary_encode()
+        code = code * len(encoded.dictionary) + encoded.indices.to_numpy()
+        if len(keys) > 1:
+            code = np.unique(code, return_inverse=True)[1]
+    return code
+
+
+def _moments(code: Any, partition: Any, offset: Any, time: Any, truncated: Sequence[Moment]) -> Any:
+    """The moments of events: within a key and a partition, or after a truncation, none goes back."""
+    time = time.copy()
+    for one in sorted(truncated, key=lambda one: one.offset):
+        after = (partition == one.partition) & (offset > one.offset)
+        time[after] = np.maximum(time[after], one.time_us)
+    order = np.lexsort((offset, partition, code))
+    begins = np.diff(code[order], prepend=-1) != 0
+    begins |= np.diff(partition[order], prepend=-1) != 0
+    values, rank = np.unique(time[order], return_inverse=True)
+    top = np.maximum.accumulate((np.cumsum(begins) << 32) | rank) & 0xFFFF_FFFF
+    made = np.empty_like(time)
+    made[order] = values[top]
+    return made
+
+
+def _before(end: Moment, time: Any, partition: Any, offset: Any) -> Any:
+    """A mask of what comes before a moment."""
+    found = offset < end.offset
+    found = (partition < end.partition) | ((partition == end.partition) & found)
+    return (time < end.time_us) | ((time == end.time_us) & found)
+
+
+def _filled(form: Form, every: Any, code: Any, order: Any, is_deleted: Any) -> Any:
+    """Give values that an update has not touched and not told the value that the row had before."""
+    place = np.arange(len(order))
+    for name in form.value.names:
+        kind = every.schema.field(name).type
+        if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
+            continue
+        told = pa.scalar(UNAVAILABLE if pa.types.is_string(kind) else UNAVAILABLE.encode(), kind)
+        open_ = _mask(pc.equal(every[name], told)) & ~is_deleted
+        if not open_.any():
+            continue
+        source = np.maximum.accumulate(np.where(open_[order], -1, place))
+        earlier = order[source]
+        fits = open_[order] & (source >= 0) & (code[earlier] == code[order]) & ~is_deleted[earlier]
+        taken = np.arange(len(order))
+        taken[order] = np.where(fits, earlier, order)
+        at = every.schema.get_field_index(name)
+        every = every.set_column(at, name, every[name].take(pa.array(taken)))
+    return every

@@ -1,0 +1,341 @@
+"""A table of current rows by key, which follows a table of events: NAME__current beside NAME.
+
+The rule: its snapshot names an entry of a ledger of its own, which says up to which offsets of the events, by partition,
+the rows are current. Rows and offsets are committed at once, on the snapshot that was seen; so whoever dies or is started
+twice changes nothing.
+
+It is partitioned by a bucket of the key. A commit writes the buckets that have changes, and leaves the files of the others.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
+from pyiceberg.transforms import BucketTransform, IdentityTransform
+
+from barnabas_pipeline import faults
+from barnabas_pipeline.errors import IncompleteError, UsageError
+from barnabas_pipeline.lake import iceberg, scan, store
+from barnabas_pipeline.lake.changes import (
+    BUCKET,
+    DELETED,
+    NO_BUCKET,
+    Form,
+    Moment,
+    Shape,
+    changes,
+    merge,
+    within,
+)
+from barnabas_pipeline.lake.files import TARGET_FILE_BYTES, OpenFile, statistics
+from barnabas_pipeline.lake.iceberg import (
+    KIND,
+    LOCATION,
+    PATH,
+    PROPERTIES,
+    SHA256,
+    VERSION,
+    Layout,
+    explained,
+)
+from barnabas_pipeline.lake.ledger import BrokenLakeError, DataFile, digest
+from barnabas_pipeline.lake.scan import Piece
+from barnabas_pipeline.lake.table import LEDGER, ConflictError, Table, expire_all_but
+from barnabas_pipeline.lake.vacuum import named
+
+SUFFIX, DIRECTORY, GONE = "__current", "current", "gone"
+FORMAT = 1
+ROWS_PER_BLOCK = 200_000
+
+
+@dataclass(slots=True)
+class Applied:
+    """An entry of the ledger: the events that are in the rows, and how the table is made.
+
+    `truncated` is the last truncation; `gone` has, by bucket, the file of what deleted rows have left behind, and is None
+    where nothing is kept: the topic has one partition.
+    """
+
+    version: int = 0
+    path: str = ""
+    digest: str = ""
+    previous: str = ""
+    previous_path: str = ""
+    shape: Shape | None = None
+    events_version: int = 0
+    events_digest: str = ""
+    topic_id: str = ""
+    ends: dict[int, int] = field(default_factory=dict)
+    truncated: Moment | None = None
+    gone: dict[int, str] | None = None
+    lost: int = 0
+    rebuilt: str = ""
+
+    def encode(self) -> bytes:
+        """As it is stored."""
+        held = asdict(self)
+        for name in ("path", "digest"):
+            del held[name]
+        return (json.dumps({**held, "format": FORMAT}, sort_keys=True, separators=(",", ":")) + "\n").encode()
+
+    @classmethod
+    def decode(cls, path: str, data: bytes) -> Applied:
+        """Read a stored one. Raises BrokenLakeError."""
+        try:
+            held = json.loads(data)
+            if held.pop("format") != FORMAT:
+                raise BrokenLakeError(f"{path} is of a format that is not known here")
+            made = cls(**held, path=path, digest=digest(data))
+            shape: Any = made.shape
+            made.shape = Shape(tuple(shape["key"]), shape["envelope"], shape["buckets"])
+            made.ends = {int(one): end for one, end in made.ends.items()}
+            made.truncated = None if made.truncated is None else Moment(*made.truncated)
+            made.gone = None if made.gone is None else {int(one): place for one, place in made.gone.items()}
+            return made
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise BrokenLakeError(f"{path} cannot be read: {error!r}") from None
+
+
+class CurrentTable:
+    """The table of current rows of a table of events. What others commit is seen after `refresh` only."""
+
+    def __init__(self, events: Table, name: str = "") -> None:
+        name = name or f"{events.place.name}{SUFFIX}"
+        if len(name.split(".")) < 2 or not all(name.split(".")):
+            raise UsageError(f"{name!r} is no NAMESPACE.NAME")
+        self.events = events
+        self.place = replace(events.place, name=name, location=f"{events.place.location}/{DIRECTORY}/{name}")
+        self.iceberg: Any = None
+        self.applied = Applied()
+        self._catalog: Any = None
+
+    def refresh(self) -> Applied:
+        """Look at the catalog again. Raises IncompleteError, BrokenLakeError."""
+        with explained():
+            if self._catalog is None:
+                self._catalog = iceberg.open_catalog(self.events.place)
+            self.iceberg = iceberg.load_or_none(self._catalog, self.place)
+            _, path, sha256 = ("", "", "") if self.iceberg is None else iceberg.ledger_of(self.iceberg)
+            if (path, sha256) != (self.applied.path, self.applied.digest):
+                self.applied = self._read(path, sha256) if path else Applied()
+        return self.applied
+
+    def _read(self, path: str, sha256: str) -> Applied:
+        try:
+            data = store.read(self.iceberg.io, path)
+        except FileNotFoundError:
+            raise BrokenLakeError(f"entry {path} of the ledger is missing") from None
+        if digest(data) != sha256:
+            raise BrokenLakeError(f"entry {path} of the ledger is not what was committed")
+        return Applied.decode(path, data)
+
+    def prepare(self, form: Form) -> None:
+        """Have a table with the columns of a form, before files for it are written."""
+        with explained():
+            if self.iceberg is None:
+                self._create(form)
+                self.iceberg = self._catalog.load_table(self.place.name)
+            iceberg.evolve(self.iceberg, form.arrow)
+
+    def _create(self, form: Form) -> None:
+        self._catalog.create_namespace_if_not_exists(self.place.namespace)
+        transaction = self._catalog.create_table_transaction(
+            self.place.name,
+            schema=form.arrow,
+            location=self.place.location,
+            properties={**PROPERTIES, LOCATION: self.place.location},
+        )
+        with transaction.update_spec() as spec:
+            if len(form.keys) > 1:
+                spec.add_field(BUCKET, IdentityTransform(), f"{BUCKET}_number")
+            else:
+                spec.add_field(form.keys[0], BucketTransform(form.shape.buckets), f"{form.keys[0]}_bucket")
+        with suppress(TableAlreadyExistsError, CommitFailedException):
+            transaction.commit_transaction()
+
+    def files(self) -> dict[int, tuple[Piece, ...]]:
+        """The files of each bucket. Raises UsageError if another engine has partitioned it in another way."""
+        if self.iceberg is None:
+            return {}
+        with explained():
+            found = scan.pieces_of(self.iceberg.scan().plan_files(), None)
+        by_bucket: dict[int, tuple[Piece, ...]] = {}
+        for one in found:
+            if one.spec_id != self.iceberg.metadata.default_spec_id or len(one.partition) != 1:
+                raise UsageError(
+                    f"{self.place.name} was partitioned in another way: --rebuild into a new table"
+                )
+            by_bucket[one.partition[0]] = (*by_bucket.get(one.partition[0], ()), one)
+        return by_bucket
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are, by what the snapshot says."""
+        snapshot = None if self.iceberg is None else self.iceberg.current_snapshot()
+        return 0 if snapshot is None else int(iceberg.summary_of(snapshot).get("total-records", 0))
+
+    def commit(
+        self, entry: Applied, add: Iterable[DataFile], remove: list[str], *, keep_snapshots: int
+    ) -> None:
+        """Commit the entry that follows, with the files of buckets. Raises ConflictError: plan it again."""
+        entry.version, entry.previous, entry.previous_path = (
+            self.applied.version + 1, self.applied.digest, self.applied.path,
+        )  # fmt: skip
+        data = entry.encode()
+        entry.path = f"{self.iceberg.location()}/{LEDGER}/{entry.version:020d}-{uuid.uuid4()}.json"
+        entry.digest = digest(data)
+        kind = "rebuild" if entry.rebuilt else "apply"
+        named = {VERSION: str(entry.version), PATH: entry.path, SHA256: entry.digest, KIND: kind}
+        conflict = ConflictError(
+            f"version {entry.version} of {self.place.name} was committed by another writer"
+        )
+        with explained():
+            store.write(self.iceberg.io, entry.path, data)
+            faults.point("current.before_commit")
+            old = iceberg.named_files(self.iceberg, remove)
+            if len(old) != len(remove):
+                raise conflict
+            transaction = iceberg.changing(self.iceberg, named, add, old)
+            if keep_snapshots:
+                expire_all_but(transaction, keep_snapshots)
+        try:
+            transaction.commit_transaction()
+        except Exception as error:  # refused, or nobody knows: an answer may be lost
+            if not iceberg.is_foreign(error):
+                raise
+            if self.refresh().path != entry.path:
+                raise conflict from error
+        faults.point("current.after_commit")
+        self.applied = entry
+
+    def vacuum(self, age_seconds: float) -> int:
+        """Remove objects that no snapshot names and nobody has written for so long; returns how many."""
+        before = time.time() - age_seconds
+        with explained():
+            places = [f"{self.place.location}/{one}" for one in ("data", "metadata", GONE)]
+            listed = [one for place in places for one in store.listing(self.iceberg.io, place)]
+            self.refresh()  # after the listing: what is committed meanwhile is not taken for old
+            known = named(self.iceberg)
+            for said in map(iceberg.summary_of, self.iceberg.snapshots()):
+                if PATH in said:
+                    known |= {*(self._read(said[PATH], said[SHA256]).gone or {}).values()}
+            old = [one.location for one in listed if one.location not in known and one.modified <= before]
+            for location in old:
+                with suppress(FileNotFoundError):  # somebody else was faster
+                    self.iceberg.io.delete(location)
+        return len(old)
+
+
+# --- work of a task -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Increment:
+    """Events to apply, as a worker has to know them: of one incarnation, [start, end) by partition."""
+
+    layout: Layout
+    form: Form
+    topic_id: str
+    ranges: dict[int, tuple[int, int]]
+
+    def changes(self, pieces: Iterable[Piece]) -> Iterator[tuple[int, Any]]:
+        """Yield (bucket, changes) of some files of events."""
+        for table in _blocks(scan.rows(self.layout, pieces, self.form.read), ROWS_PER_BLOCK):
+            chosen = within(table, self.topic_id, self.ranges)
+            if len(chosen):
+                yield from changes(self.form, chosen)
+
+
+def _blocks(tables: Iterable[Any], rows_min: int) -> Iterator[Any]:
+    held: list[Any] = []
+    for one in tables:
+        held.append(one)
+        if sum(map(len, held)) >= rows_min:
+            yield pa.concat_tables(held)
+            held = []
+    if held:
+        yield pa.concat_tables(held)
+
+
+@dataclass(frozen=True, slots=True)
+class Merger:
+    """Everything that a worker has to know to write a bucket again; `files` and `gone` are what there is of each."""
+
+    layout: Layout
+    form: Form
+    files: dict[int, tuple[Piece, ...]]
+    gone: dict[int, str]
+    truncated: tuple[Moment, ...]
+    is_moving: bool
+
+    def write(self, bucket: int, changed: Iterable[Any]) -> Bucket:
+        """Merge the changes of a bucket into its rows, and write its files again."""
+        parts = list(changed)
+        if bucket == NO_BUCKET:
+            return Bucket(bucket, lost=sum(one["lost"][0].as_py() for one in parts))
+        rows, gone = self.merged(bucket, parts, self.rows(bucket), self._gone(bucket))
+        old = tuple(one.path for one in self.files.get(bucket, ()))
+        metadata, io = self.layout.open()
+        left = ""
+        if len(gone):
+            left = f"{metadata.location}/{GONE}/{uuid.uuid4().hex}.parquet"
+            file = OpenFile(io, left, self.form.gone)
+            file.write(gone)
+            file.finish()
+        return Bucket(bucket, sum(map(len, parts)), tuple(_files(metadata, io, bucket, rows)), old, left)
+
+    def merged(self, bucket: int, changed: list[Any], rows: Any, gone: Any) -> tuple[Any, Any]:
+        """Merge changes into rows and what deleted ones have left."""
+        if not changed:
+            changed = [self.form.arrow.append(DELETED).empty_table()]
+        return merge(
+            self.form, rows, gone, pa.concat_tables(changed), self.truncated, is_moving=self.is_moving
+        )
+
+    def rows(self, bucket: int) -> Any:
+        """The rows of a bucket as they are."""
+        parts = list(scan.rows(self.layout, self.files.get(bucket, ()), self.form.arrow))
+        return pa.concat_tables([self.form.arrow.empty_table(), *parts])
+
+    def _gone(self, bucket: int) -> Any:
+        if bucket not in self.gone:
+            return self.form.gone.empty_table()
+        _, io = self.layout.open()
+        with io.new_input(self.gone[bucket]).open() as stream:
+            return pq.ParquetFile(stream).read()
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A bucket that was written again: how many changes, its new files and those that they replace."""
+
+    number: int
+    changes: int = 0
+    add: tuple[DataFile, ...] = ()
+    remove: tuple[str, ...] = ()
+    gone: str = ""
+    lost: int = 0
+
+
+def _files(metadata: Any, io: Any, bucket: int, rows: Any) -> Iterator[DataFile]:
+    """Write the rows of a bucket, into several files if they are many."""
+    schema = iceberg.numbered(rows.schema, metadata.schema())
+    count = -(-rows.nbytes // TARGET_FILE_BYTES)
+    size = -(-len(rows) // max(count, 1))
+    for start in range(0, len(rows), max(size, 1)):
+        file = OpenFile(io, f"{metadata.location}/data/{uuid.uuid4().hex}.parquet", schema)
+        file.write(rows.slice(start, size).cast(schema))
+        written, sha256, footer = file.finish()
+        found = statistics(metadata.schema(), metadata.properties, footer).to_serialized_dict()
+        made = DataFile(file.location, file.rows, written, sha256, "")
+        made.iceberg = {"partition": (bucket,), "spec_id": metadata.default_spec_id, **found}
+        yield made

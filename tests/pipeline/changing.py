@@ -1,0 +1,221 @@
+"""Topics of changes without a broker: events as `load` commits them, and rows by key as a dict has them."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from barnabas_pipeline import formats
+from barnabas_pipeline.field_types import Field, Record
+from barnabas_pipeline.jobs.current import CurrentOptions, CurrentRows
+from barnabas_pipeline.lake.changes import DEBEZIUM, PLAIN, Shape
+from barnabas_pipeline.lake.files import TableWriter
+from barnabas_pipeline.lake.iceberg import Place
+from barnabas_pipeline.lake.ledger import Entry, PartitionCommit
+from barnabas_pipeline.lake.table import Table
+from barnabas_pipeline.lake.task import to_table
+from barnabas_pipeline.log.columns import HEADERS_TYPE, Columns
+from barnabas_pipeline.schema import NO_EVENT_TIME, EventSchema
+
+BEGAN_MS = 1_763_650_800_000
+KEPT = {"tombstones": "keep"}
+PAIRS = EventSchema(
+    "pairs", NO_EVENT_TIME, (Field("n", "long"), Field("text", "string")), (Field("value", "string"),)
+)
+ROW = (Field("id", "long"), Field("n", "long"), Field("text", "string"))
+CHANGES = EventSchema(
+    "changes",
+    NO_EVENT_TIME,
+    (Field("op", "string"), Field("before", Record(ROW)), Field("after", Record(ROW))),
+)
+BY_RECORD_KEY = Shape((), PLAIN, 3)
+BY_ID = Shape(("id",), DEBEZIUM, 3)
+
+
+@dataclass(frozen=True)
+class Event:
+    """A record: its value (None: a tombstone), its key, its time in ms after the beginning."""
+
+    value: dict[str, Any] | None
+    key: str | None = None
+    time_ms: int = 0
+
+
+@dataclass
+class Topic:
+    """A topic of a few partitions, and the table of its events."""
+
+    place: Place
+    schema: EventSchema
+    partitions: list[list[Event]]
+    topic_id: str = "id"
+    table: Table = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.table = Table(self.place)
+
+    @property
+    def decoding(self) -> dict[str, Any]:
+        return {**KEPT, "key": {"format": "string"}} if self.schema.key else KEPT
+
+    def load(
+        self, ends: dict[int, int] | None = None, *, kind: str = "load", schema: EventSchema | None = None
+    ) -> Entry:
+        """Commit the events up to some offsets, as a load does."""
+        self.schema = schema or self.schema
+        self.table.refresh()
+        self.table.prepare(self.schema)
+        state = self.table.state()
+        made = Entry(
+            state.version + 1, kind, "c", self.place.name, self.topic_id, state.digest, state.path,
+            {"name": kind}, self.schema.to_dict(),
+        )  # fmt: skip
+        known = state.ends if state.topic_id in ("", self.topic_id) else {}
+        for partition, events in enumerate(self.partitions):
+            start, end = known.get(partition, 0), (ends or {}).get(partition, len(events))
+            made.partitions[str(partition)] = PartitionCommit(start, end, 0, end, end - start, 0, 0, 0, 0)
+            made.add += self._written(partition, range(start, end))
+        self.table.commit(made)
+        return made
+
+    def _written(self, partition: int, offsets: range) -> Any:
+        writer = TableWriter(self.table.layout, self.schema, self.topic_id, partition)
+        if len(offsets):
+            writer.write(self.rows(partition, offsets))
+        return writer.close()
+
+    def rows(self, partition: int, offsets: range) -> Any:
+        """The rows of some events, as a load decodes them."""
+        events = [self.partitions[partition][n] for n in offsets]
+        values = [None if one.value is None else json.dumps(one.value).encode() for one in events]
+        count = len(events)
+        columns = Columns(
+            np.array(offsets, np.int64),
+            np.array([BEGAN_MS + one.time_ms for one in events], np.int64),
+            np.zeros(count, np.int32),
+            np.zeros(count, np.int32),
+            pa.array([None if one.key is None else one.key.encode() for one in events], pa.binary()),
+            pa.array(values, pa.binary()),
+            pa.array([[]] * count, HEADERS_TYPE),
+        )
+        table, bad = to_table(columns, formats.restore(self.schema, self.decoding), self.topic_id, partition)
+        assert not bad, bad
+        return table
+
+
+def no_spark() -> Any:
+    raise AssertionError("Spark was not to be started")
+
+
+def current(topic: Topic, shape: Shape | None = BY_RECORD_KEY, **more: Any) -> CurrentRows:
+    """The table of current rows of a topic, as another process opens it."""
+    return CurrentRows(CurrentOptions(topic.place, no_spark, shape, **more))
+
+
+def rows_of(found: CurrentRows, *names: str) -> dict[Any, Any]:
+    """The rows by key, as a stock reader sees them."""
+    from .tables import catalog
+
+    table = catalog(found.events.place).load_table(found.table.place.name).scan().to_arrow()
+    key = "_key" if "_key" in table.column_names else "id"
+    rows = {row[key]: tuple(row[name] for name in names or ("n", "text")) for row in table.to_pylist()}
+    assert len(rows) == table.num_rows, "a key is there once"
+    return rows
+
+
+# --- the truth ------------------------------------------------------------------------------------------------------
+
+
+def truth(partitions: Iterable[list[Event]]) -> dict[Any, Any]:
+    """The rows by key of all events, one after the other in the order that is promised, in a dict."""
+    ordered: list[tuple[int, int, int, Event]] = []
+    last: dict[Any, int] = {}
+    parts = list(partitions)
+    for partition, events in enumerate(parts):
+        latest, truncated = -1, -1
+        for offset, one in enumerate(events):
+            latest = max(latest, one.time_ms)
+            if one.value is not None and one.value.get("op") == "t":
+                truncated = time_ms = latest
+            else:
+                for key in keys_of(one):
+                    last[partition, key] = max(last.get((partition, key), -1), truncated, one.time_ms)
+                    ordered.append((last[partition, key], partition, offset, _about(one, key)))
+                continue
+            ordered.append((time_ms, partition, offset, one))
+    if len(parts) == 1:
+        ordered.sort(key=lambda one: one[2])
+    else:
+        ordered.sort(key=lambda one: one[:3])
+    rows: dict[Any, Any] = {}
+    for _, _, _, event in ordered:
+        _apply(rows, event)
+    return rows
+
+
+def keys_of(event: Event) -> list[Any]:
+    if event.value is None or "op" not in event.value:
+        return [event.key]
+    sides = (event.value.get("before"), event.value.get("after"))
+    return list(dict.fromkeys(one["id"] for one in sides if one))
+
+
+def _about(event: Event, key: Any) -> Event:
+    """What an event says of one key: an update may be a delete of one and an insert of another."""
+    after = (event.value or {}).get("after")
+    if event.value is None or "op" not in event.value or (after and after["id"] == key):
+        return event
+    return Event({"op": "d", "before": {"id": key}})
+
+
+def _apply(rows: dict[Any, Any], event: Event) -> None:
+    value = event.value
+    if value is None:
+        rows.pop(event.key, None)
+    elif "op" not in value:
+        rows[event.key] = (value.get("n"), value.get("text"))
+    elif value["op"] == "t":
+        rows.clear()
+    elif value["op"] == "d":
+        rows.pop(value["before"]["id"], None)
+    else:
+        after = value["after"]
+        rows[after["id"]] = (after.get("n"), after.get("text"))
+
+
+def pairs(seed: random.Random, count: int, keys: int, *, skew: bool = False) -> list[Event]:
+    """Upserts and tombstones of a few keys."""
+    made = []
+    for n in range(count):
+        value = None if seed.random() < 0.25 else {"n": seed.randrange(1000), "text": f"v{n}"}
+        made.append(Event(value, f"k{seed.randrange(keys)}", seed.randrange(50) if skew else n))
+    return made
+
+
+def envelopes(seed: random.Random, count: int, keys: int, *, skew: bool = False) -> list[Event]:
+    """Changes of a table as Debezium tells them: updates of keys and truncations among them."""
+    made = []
+    for n in range(count):
+        key, other = seed.randrange(keys), seed.randrange(keys)
+        after = {"id": key, "n": seed.randrange(1000), "text": f"v{n}"}
+        kind = seed.choices("crudkt", (4, 1, 6, 3, 1, 0.3))[0]
+        time_ms = seed.randrange(50) if skew else n
+        match kind:
+            case "c" | "r" | "u":
+                value: dict[str, Any] = {"op": kind, "before": None, "after": after}
+            case "d":
+                value = {"op": "d", "before": {"id": key, "n": None, "text": None}, "after": None}
+            case "k":
+                value = {"op": "u", "before": {"id": other, "n": None, "text": None}, "after": after}
+            case _:
+                value = {"op": "t", "before": None, "after": None}
+        made.append(Event(value, None, time_ms))
+        if kind == "d" and seed.random() < 0.5:
+            made.append(Event(None, None, time_ms))
+    return made
