@@ -4,7 +4,8 @@ The rule: a column holds exactly what a record says. What no column can hold exa
 
     boolean int long unsigned_long float double string bytes uuid json date date_days time_ms time_us iso8601
     timestamp_s timestamp_ms timestamp_us timestamp_ns local_timestamp_s local_timestamp_ms local_timestamp_us ..._ns
-    {"decimal": [PRECISION, SCALE]} {"decimal": [PRECISION, SCALE], "bytes": true} {"enum": [TEXT, ...]} {"array": TYPE} {"map": TYPE} {"record": [FIELD, ...]}
+    {"decimal": [PRECISION, SCALE]} {"enum": [TEXT, ...]} {"array": TYPE} {"map": TYPE} {"record": [FIELD, ...]}
+    {"decimal": [PRECISION, SCALE], "bytes": true}     in JSON base64 of a whole number, as Kafka Connect writes it
     {"union": [FIELD, ...]}     one of several types: a record of nullable fields, of which one is set
 """
 

@@ -32,7 +32,12 @@ ROW = (Field("id", "long"), Field("n", "long"), Field("text", "string"))
 CHANGES = EventSchema(
     "changes",
     NO_EVENT_TIME,
-    (Field("op", "string"), Field("before", Record(ROW)), Field("after", Record(ROW))),
+    (
+        Field("op", "string"),
+        Field("before", Record(ROW)),
+        Field("after", Record(ROW)),
+        Field("source", Record((Field("lsn", "long"),))),
+    ),
 )
 BY_RECORD_KEY = Shape((), PLAIN, 3)
 BY_ID = Shape(("id",), DEBEZIUM, 3)
@@ -134,25 +139,22 @@ def rows_of(found: CurrentRows, *names: str) -> dict[Any, Any]:
 
 def truth(partitions: Iterable[list[Event]]) -> dict[Any, Any]:
     """The rows by key of all events, one after the other in the order that is promised, in a dict."""
-    ordered: list[tuple[int, int, int, Event]] = []
-    last: dict[Any, int] = {}
+    ordered: list[tuple[Any, int, int, Event]] = []
+    last: dict[Any, Any] = {}
     parts = list(partitions)
     for partition, events in enumerate(parts):
-        latest, truncated = -1, -1
+        latest = truncated = (-1, 0)
         for offset, one in enumerate(events):
-            latest = max(latest, one.time_ms)
+            moment = one.time_ms, ((one.value or {}).get("source") or {}).get("lsn", 0)
+            latest = max(latest, moment)
             if one.value is not None and one.value.get("op") == "t":
-                truncated = time_ms = latest
-            else:
-                for key in keys_of(one):
-                    last[partition, key] = max(last.get((partition, key), -1), truncated, one.time_ms)
-                    ordered.append((last[partition, key], partition, offset, _about(one, key)))
+                truncated = latest
+                ordered.append((latest, partition, offset, one))
                 continue
-            ordered.append((time_ms, partition, offset, one))
-    if len(parts) == 1:
-        ordered.sort(key=lambda one: one[2])
-    else:
-        ordered.sort(key=lambda one: one[:3])
+            for key in keys_of(one):
+                last[partition, key] = max(last.get((partition, key), moment), truncated, moment)
+                ordered.append((last[partition, key], partition, offset, _about(one, key)))
+    ordered.sort(key=lambda one: one[2:3] if len(parts) == 1 else one[:3])
     rows: dict[Any, Any] = {}
     for _, _, _, event in ordered:
         _apply(rows, event)
@@ -215,6 +217,8 @@ def envelopes(seed: random.Random, count: int, keys: int, *, skew: bool = False)
                 value = {"op": "u", "before": {"id": other, "n": None, "text": None}, "after": after}
             case _:
                 value = {"op": "t", "before": None, "after": None}
+        if seed.random() < 0.8:
+            value["source"] = {"lsn": seed.randrange(1000)}
         made.append(Event(value, None, time_ms))
         if kind == "d" and seed.random() < 0.5:
             made.append(Event(None, None, time_ms))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ from .tables import local_place
 POINTS = [name for name in faults.POINTS if name.startswith("current.")]
 
 
-class Died(Exception):
+class DiedError(Exception):
     """A process was killed."""
 
 
@@ -66,13 +65,13 @@ def test_rows_are_those_of_a_dict_wherever_a_run_dies(
 
         def die(name: str, point: str = point) -> None:
             if name == point:
-                raise Died(name)
+                raise DiedError(name)
 
         with monkeypatch.context() as patch:
             patch.setattr(faults, "point", die)
             try:
                 current(source, shape).round()
-            except Died:
+            except DiedError:
                 died.append(point)
         found = current(source, shape)
         found.round()

@@ -263,10 +263,9 @@ class CurrentRows:
         if known.shape is None:
             raise UsageError(f"there is no table {self.table.place.name}")
         state = self.events.state()
-        if self._reason(known, state):
-            raise UsageError(
-                f"the events are others than those that were applied ({self._reason(known, state)}): run current"
-            )
+        reason = self._reason(known, state)
+        if reason:
+            raise UsageError(f"the events are not those that were applied ({reason}): run current")
         form = Form(known.shape, EventSchema.from_dict(state.schema)).checked()
         self.table.prepare(form)
         ranges = {one: (0, end) for one, end in known.ends.items()}
@@ -282,7 +281,7 @@ class CurrentRows:
         def compare(bucket: int, changed: Iterable[Any]) -> Bucket:
             if bucket == NO_BUCKET:
                 return Bucket(bucket)
-            wanted, _ = merger.merged(bucket, list(changed), *nothing)
+            wanted, _ = merger.merged(list(changed), *nothing)
             return _compared(form, bucket, wanted, merger.rows(bucket))
 
         done = self._run(increment, compare, pieces, range(form.shape.buckets))
@@ -319,9 +318,8 @@ def _truncations(events: Table, plan: Plan) -> list[Moment]:
     """The truncations among the events of a plan. Each has the latest time of its partition up to there."""
     increment = plan.increment
     names = ("_topic_id", PARTITION, OFFSET, "_timestamp")
-    schema = pa.schema(
-        [pa.field("op", plan.form.read.field("op").type), *(one for one in COORDINATES if one.name in names)]
-    )
+    told = [plan.form.read.field("op"), *([plan.form.read.field("source")] if plan.form.has_lsn else [])]
+    schema = pa.schema([*told, *(one for one in COORDINATES if one.name in names)])
     found: list[tuple[int, int]] = []
     for table in scan.rows(increment.layout, plan.pieces, schema):
         chosen = within(table, increment.topic_id, increment.ranges)
@@ -330,11 +328,14 @@ def _truncations(events: Table, plan: Plan) -> list[Moment]:
     moments = []
     for partition, offset in found:
         ranges = {partition: (0, offset + 1)}
-        latest = -(1 << 63)
+        latest = (-(1 << 63), 0)
         for table in scan.rows(increment.layout, _pieces(events, increment.topic_id, ranges), schema):
-            times = within(table, increment.topic_id, ranges)["_timestamp"].cast(pa.int64())
-            latest = max([latest, *([pc.max(times).as_py()] if len(times) else [])])
-        moments.append(Moment(latest, partition, offset))
+            chosen = within(table, increment.topic_id, ranges)
+            for time_us in [pc.max(chosen["_timestamp"].cast(pa.int64())).as_py()] if len(chosen) else []:
+                last = chosen.filter(pc.equal(chosen["_timestamp"].cast(pa.int64()), time_us))
+                lsn = pc.max(pc.struct_field(last["source"], "lsn")).as_py() if plan.form.has_lsn else 0
+                latest = max(latest, (time_us, lsn or 0))
+        moments.append(Moment(*latest, partition, offset))
     return moments
 
 

@@ -1,9 +1,10 @@
 """Changes of rows by key: read from events, and merged into the rows that there are.
 
 The rule: a row follows from the set of events, not from the portions in which they came. Events of a partition are ordered
-by offset. Those of a key that were sent to several partitions are ordered by their moment: the record's timestamp or, if
-that went back, the latest of the key in that partition before it; then by partition. A truncation has the latest moment of
-its whole partition, and empties the table of all that comes before it.
+by offset. Those of a key that were sent to several partitions are ordered by their moment, then by partition. A moment is
+the record's timestamp and, within a millisecond, the place in PostgreSQL's log that Debezium tells; or, if that went back,
+the latest one of the key in that partition before it. A truncation has the latest moment of its whole partition, and
+empties the table of all that comes before it.
 
 A deleted row leaves its moment behind (`gone`) where the topic has several partitions, since an older event of another one
 may still come. With one partition nothing older comes, and nothing is kept.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,14 +43,16 @@ UNAVAILABLE = "__debezium_unavailable_value"
 NO_BUCKET = -1
 """The bucket of events that have no key, or are nothing that the envelope knows."""
 _HASHES = (1 << 31) - 1
+LSN = "_source_lsn"
 _ORDER = (pa.field(PARTITION, pa.int32()), pa.field(OFFSET, pa.int64()), pa.field(CHANGED_AT, TIMESTAMP_TYPE))
 _EVENT = {one.name: one for one in COORDINATES}
 
 
 class Moment(NamedTuple):
-    """The place of a truncation in the order of events: microseconds since 1970, partition, offset."""
+    """The place of a truncation in the order of events: microseconds since 1970, that in the source's log, and its own."""
 
     time_us: int
+    lsn: int
     partition: int
     offset: int
 
@@ -98,6 +102,18 @@ class Form:
         return self.shape.envelope == DEBEZIUM
 
     @property
+    def has_lsn(self) -> bool:
+        """Say whether events tell their place in PostgreSQL's log."""
+        source = next((one.type for one in self.schema.fields if one.name == "source"), None)
+        inner = source.fields if isinstance(source, Record) else ()
+        return self.is_debezium and any((one.name, one.type) == ("lsn", "long") for one in inner)
+
+    @property
+    def order(self) -> list[Any]:
+        """The columns that say which event was the last one."""
+        return [*_ORDER, *([pa.field(LSN, pa.int64())] if self.has_lsn else [])]
+
+    @property
     def value(self) -> Any:
         """The columns that come from the value."""
         fields = self.schema.fields
@@ -127,17 +143,17 @@ class Form:
         keys = [pa.field(name, kind) for name, kind in self.key_types.items()]
         others = [one for one in self.value if one.name not in self.key_types]
         bucket = [pa.field(BUCKET, pa.int32())] if len(keys) > 1 else []
-        return pa.schema([*keys, *others, _EVENT[EXTRA], *_ORDER, *bucket])
+        return pa.schema([*keys, *others, _EVENT[EXTRA], *self.order, *bucket])
 
     @property
     def gone(self) -> Any:
         """The columns of what deleted rows leave behind."""
-        return pa.schema([*(pa.field(name, kind) for name, kind in self.key_types.items()), *_ORDER])
+        return pa.schema([*(pa.field(name, kind) for name, kind in self.key_types.items()), *self.order])
 
     @property
     def read(self) -> Any:
         """The columns of events that changes are made of."""
-        names = ("op", "before", "after") if self.is_debezium else self.value.names
+        names = ("op", "before", "after", "source") if self.is_debezium else self.value.names
         fields = [one for one in self.schema.arrow if one.name in (*names, KEY_COLUMN)]
         return pa.schema(
             [*fields, *(one for one in COORDINATES if one.name not in ("_leader_epoch", "_headers"))]
@@ -181,7 +197,7 @@ def changes(form: Form, table: Any) -> Iterator[tuple[int, Any]]:
         made = made.set_column(made.schema.get_field_index(BUCKET), BUCKET, pa.array(bucket, pa.int32()))
     order = np.argsort(bucket, kind="stable")
     edges = np.flatnonzero(np.diff(bucket[order], prepend=-2, append=-2))
-    for start, end in zip(edges[:-1], edges[1:], strict=True):
+    for start, end in pairwise(edges):
         yield int(bucket[order[start]]), made.take(pa.array(order[start:end]))
 
 
@@ -225,9 +241,10 @@ class _Events:
 
     def _key(self, name: str) -> Any:
         places = [values[name] for values in self.values if name in values] if self.form.shape.key else []
-        for one in self.form.schema.key:
-            if _named(one, self.form.schema.key) == name:
-                places.append(pc.struct_field(self.table[KEY_COLUMN], one.name))
+        fields = self.form.schema.key
+        places += [
+            pc.struct_field(self.table[KEY_COLUMN], one.name) for one in fields if _named(one, fields) == name
+        ]
         if not places:
             return self.table[RECORD_KEY]
         kind = self.form.key_types[name]
@@ -245,6 +262,8 @@ class _Events:
             OFFSET: self.table[OFFSET],
             CHANGED_AT: self.table["_timestamp"],
         }
+        if self.form.has_lsn:
+            found[LSN] = pc.struct_field(self.table["source"], "lsn")
         nothing = pa.nulls(len(self.table), pa.int32())
         arrays = [
             found.get(one.name, nothing if one.name == BUCKET else None).take(rows)  # type: ignore[union-attr]
@@ -290,19 +309,23 @@ def merge(
         return every.select(form.arrow.names), every.select(form.gone.names)
     code = _codes(every, form.keys)
     partition, offset = every[PARTITION].to_numpy(), every[OFFSET].to_numpy()
-    moment = np.zeros(len(every), np.int64)
+    moment, ends = np.zeros(len(every), np.int64), np.zeros(len(truncated), np.int64)
     if is_moving:
-        moment = _moments(code, partition, offset, every[CHANGED_AT].cast(pa.int64()).to_numpy(), truncated)
-        at = every.schema.get_field_index(CHANGED_AT)
-        every = every.set_column(at, CHANGED_AT, pa.array(moment).cast(TIMESTAMP_TYPE))
+        times, lsns, moment, ends = _moments(form, every, truncated)
+        moment = _rising(moment, ends, code, partition, offset, truncated)
+        for name, values, kind in ((CHANGED_AT, times, TIMESTAMP_TYPE), (LSN, lsns, pa.int64())):
+            at = every.schema.get_field_index(name)
+            every = every if at < 0 else every.set_column(at, name, pa.array(values[moment]).cast(kind))
     order = np.lexsort((offset, partition, moment, code))
     last = order[np.flatnonzero(np.diff(code[order], append=-1))]
     is_deleted = every[DELETED.name].to_numpy()
     if form.is_debezium:
         every = _filled(form, every, code, order, is_deleted)
-    if truncated:
-        end = max(truncated) if is_moving else max(truncated)._replace(time_us=0)
-        last = last[~_before(end, moment[last], partition[last], offset[last])]
+    for end, one in sorted(zip(ends.tolist(), truncated, strict=True))[-1:]:
+        before = (partition[last] < one.partition) | (
+            (partition[last] == one.partition) & (offset[last] < one.offset)
+        )
+        last = last[(moment[last] > end) | ((moment[last] == end) & ~before)]
     kept, left = last[~is_deleted[last]], last[is_deleted[last]]
     made = every.take(pa.array(kept)).select(form.arrow.names)
     return (
@@ -330,27 +353,33 @@ def _codes(table: Any, keys: Sequence[str]) -> Any:
     return code
 
 
-def _moments(code: Any, partition: Any, offset: Any, time: Any, truncated: Sequence[Moment]) -> Any:
-    """The moments of events: within a key and a partition, or after a truncation, none goes back."""
-    time = time.copy()
-    for one in sorted(truncated, key=lambda one: one.offset):
+def _moments(form: Form, every: Any, truncated: Sequence[Moment]) -> tuple[Any, Any, Any, Any]:
+    """Number all moments, rising: the time and the LSN by number, the numbers of events and of truncations."""
+    told = pc.fill_null(every[LSN], 0).to_numpy() if form.has_lsn else np.zeros(len(every), np.int64)
+    time = np.append(every[CHANGED_AT].cast(pa.int64()).to_numpy(), [one.time_us for one in truncated])
+    lsn = np.append(told, [one.lsn for one in truncated])
+    order = np.lexsort((lsn, time))
+    time, lsn = time[order].astype(np.int64), lsn[order].astype(np.int64)
+    is_new = np.append(True, (np.diff(time) != 0) | (np.diff(lsn) != 0))
+    number = np.empty_like(order)
+    number[order] = np.cumsum(is_new) - 1
+    return time[is_new], lsn[is_new], number[: len(every)], number[len(every) :]
+
+
+def _rising(
+    moment: Any, ends: Any, code: Any, partition: Any, offset: Any, truncated: Sequence[Moment]
+) -> Any:
+    """The moments of events where within a key and a partition, and after a truncation there, none goes back."""
+    moment = moment.copy()
+    for end, one in zip(ends.tolist(), truncated, strict=True):
         after = (partition == one.partition) & (offset > one.offset)
-        time[after] = np.maximum(time[after], one.time_us)
+        moment[after] = np.maximum(moment[after], end)
     order = np.lexsort((offset, partition, code))
     begins = np.diff(code[order], prepend=-1) != 0
     begins |= np.diff(partition[order], prepend=-1) != 0
-    values, rank = np.unique(time[order], return_inverse=True)
-    top = np.maximum.accumulate((np.cumsum(begins) << 32) | rank) & 0xFFFF_FFFF
-    made = np.empty_like(time)
-    made[order] = values[top]
+    made = np.empty_like(moment)
+    made[order] = np.maximum.accumulate((np.cumsum(begins) << 32) | moment[order]) & 0xFFFF_FFFF
     return made
-
-
-def _before(end: Moment, time: Any, partition: Any, offset: Any) -> Any:
-    """A mask of what comes before a moment."""
-    found = offset < end.offset
-    found = (partition < end.partition) | ((partition == end.partition) & found)
-    return (time < end.time_us) | ((time == end.time_us) & found)
 
 
 def _filled(form: Form, every: Any, code: Any, order: Any, is_deleted: Any) -> Any:

@@ -23,7 +23,7 @@ from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 
 from barnabas_pipeline import faults
-from barnabas_pipeline.errors import IncompleteError, UsageError
+from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.lake import iceberg, scan, store
 from barnabas_pipeline.lake.changes import (
     BUCKET,
@@ -282,7 +282,7 @@ class Merger:
         parts = list(changed)
         if bucket == NO_BUCKET:
             return Bucket(bucket, lost=sum(one["lost"][0].as_py() for one in parts))
-        rows, gone = self.merged(bucket, parts, self.rows(bucket), self._gone(bucket))
+        rows, gone = self.merged(parts, self.rows(bucket), self._gone(bucket))
         old = tuple(one.path for one in self.files.get(bucket, ()))
         metadata, io = self.layout.open()
         left = ""
@@ -293,7 +293,7 @@ class Merger:
             file.finish()
         return Bucket(bucket, sum(map(len, parts)), tuple(_files(metadata, io, bucket, rows)), old, left)
 
-    def merged(self, bucket: int, changed: list[Any], rows: Any, gone: Any) -> tuple[Any, Any]:
+    def merged(self, changed: list[Any], rows: Any, gone: Any) -> tuple[Any, Any]:
         """Merge changes into rows and what deleted ones have left."""
         if not changed:
             changed = [self.form.arrow.append(DELETED).empty_table()]
