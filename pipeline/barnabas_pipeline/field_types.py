@@ -22,6 +22,7 @@ INT64_MAX = (1 << 63) - 1
 DAY_US = 86_400_000_000
 DAY_MIN = -719_162  # the years 1 to 9999, as readers of Parquet take them
 DAY_MAX = 2_932_896
+NESTED = ("decimal", "enum", "array", "map", "record", "union")
 DEPTH_MAX = 32  # of types in types
 PRECISION_MAX = 38
 _UTC = pa.timestamp("us", tz="UTC")
@@ -232,7 +233,7 @@ def type_from_json(data: Any, depth: int = 0) -> Type:
         return data
     if not isinstance(data, Mapping) or not data:
         raise ValueError(f"{data!r} is no type")
-    kind = next(iter(data))
+    kind = next((one for one in NESTED if one in data), next(iter(data)))
     held = data[kind]
     match kind:
         case "decimal":
@@ -255,7 +256,7 @@ def type_from_json(data: Any, depth: int = 0) -> Type:
             return Record(fields_from(held, depth + 1))
         case "union":
             return Union(fields_from(held, depth + 1))
-    raise ValueError(f"type {kind!r} is not decimal, enum, array, map, record, union")
+    raise ValueError(f"type {kind!r} is not {', '.join(NESTED)}")
 
 
 def fields_from(entries: Any, depth: int = 0) -> tuple[Field, ...]:

@@ -105,9 +105,9 @@ def run_current(args: Any) -> int:
         return sessions[0]
 
     events = common.lake(args).place(args.topic, args.table)
-    rows = CurrentRows(
-        CurrentOptions(events, spark, _shape(args), args.to, args.rebuild, args.keep_snapshots)
-    )
+    options = CurrentOptions(events, spark, _shape(args), args.to, args.rebuild, args.keep_snapshots)
+    options.waits = interval is not None
+    rows = CurrentRows(options)
     if args.check:
         report = rows.check()
         summarize("current --check", asdict(report), as_json=args.json)

@@ -58,7 +58,8 @@ class ConnectJsonDecoder(JsonDecoder):
             found = [heads.payload(one, self.value_bytes_max) for one in columns.value.to_pylist()]
         except RefusedError:
             return [], np.arange(len(columns))
-        return JsonDecoder._decode_fast(self, columns._replace(value=pa.array(found, pa.binary())))
+        unwrapped = Columns(*columns[:5], pa.array(found, pa.binary()), columns.headers)
+        return JsonDecoder._decode_fast(self, unwrapped)
 
     def read(self, value: bytes) -> Mapping[str, Any]:
         """Decode one event. Raises RefusedError."""

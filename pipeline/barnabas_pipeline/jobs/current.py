@@ -47,6 +47,7 @@ class CurrentOptions:
     name: str = ""
     rebuild: bool = False
     keep_snapshots: int = 0
+    waits: bool = False  # for a first load
     in_process_rows_max: int = IN_PROCESS_ROWS_MAX
 
 
@@ -114,6 +115,8 @@ class CurrentRows:
     def _plan(self, known: Applied) -> Plan | None:
         """Decide what is to be applied; None: nothing."""
         state = self.events.state()
+        if not state.version and self.options.waits:
+            return None
         if not state.version:
             raise UsageError(f"there is nothing in {self.events.place.location}: load the topic first")
         form = Form(self._shape(known), EventSchema.from_dict(state.schema)).checked()

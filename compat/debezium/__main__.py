@@ -1,0 +1,292 @@
+"""`python -m compat.debezium`: current rows of Debezium's topics beside the tables of PostgreSQL that they come from.
+
+The rule: jobs and Connect are killed while tables change; at the end every row must be there, with every value, and no
+other. One connector writes schemas into its records, the other writes bare JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from barnabas.testing.running import import_path
+from compat.debezium.comparing import differences, rows_of
+from compat.debezium.servers import Connect, Postgres
+from compat.debezium.workload import TABLES, Workload
+from compat.kafka.releases import ROOT
+from compat.matrix.brokers import Barnabas
+
+WAIT_SECONDS_MAX = 240
+BARE = [
+    ("id", "long"), ("customer", "string"), ("total", {"decimal": [12, 2]}), ("ratio", "double"), ("rate", "float"),
+    ("ok", "boolean"), ("small", "int"), ("born", "date_days"), ("at", "local_timestamp_us"), ("zoned", "iso8601"),
+    ("took", "time_us"), ("tag", "uuid"), ("data", "string"), ("raw", "bytes"), ("note", "string"),
+]  # fmt: skip
+"""Columns of orders as bare JSON has them, with decimals as text."""
+EXTRA = ("extra", {"decimal": [8, 4]})
+
+
+@dataclass
+class Copy:
+    """A topic of Debezium's, and the table of PostgreSQL that it tells of."""
+
+    topic: str
+    table: str
+    key: tuple[str, ...]
+    format: str
+    flags: list[str] = field(default_factory=list)
+    kills: int = 0
+
+
+COPIES = [
+    Copy("wide.public.orders", "orders", ("id",), "connect-json"),
+    Copy("wide.public.lines", "lines", ("order_id", "line"), "connect-json"),
+    Copy("bare.public.orders", "orders", ("id",), "json", ["--buckets", "4"]),
+]
+
+
+class Jobs:
+    """Jobs of the pipeline, each a process of its own."""
+
+    def __init__(self, directory: Path, bootstrap: str) -> None:
+        self.directory, self.bootstrap = directory, bootstrap
+        self.lake = directory / "lake"
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start one."""
+        environment = {**os.environ, "PYTHONPATH": f"{import_path()}{os.pathsep}{ROOT / 'pipeline'}"}
+        command = [sys.executable, "-m", "barnabas_pipeline.cli", *arguments]
+        with (self.directory / "jobs.log").open("a") as log:
+            log.write(f"{' '.join(arguments)}\n")
+            log.flush()
+            return subprocess.Popen(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=environment,
+                start_new_session=True,
+            )
+
+    def run(self, *arguments: str, code: int = 0) -> dict[str, Any]:
+        """Run one to its end; returns its summary."""
+        process = self.start(*arguments, *([] if arguments[0] == "infer-schema" else ["--json"]))
+        out, _ = process.communicate()
+        assert process.returncode == code, (
+            f"{arguments}: {process.returncode}, see {self.directory / 'jobs.log'}"
+        )
+        return dict(json.loads(out.splitlines()[-1])) if out.startswith("{") else {}
+
+    def load(self, copy: Copy, *more: str) -> list[str]:
+        """The command line of a load."""
+        return ["load", *self._named(copy), "--tombstones", "keep", *SPARK, *more]
+
+    def current(self, copy: Copy, *more: str) -> list[str]:
+        """The command line of the job that is tried."""
+        key = ["--key", ",".join(copy.key), "--envelope", "debezium", *copy.flags]
+        return ["current", "--topic", copy.topic, "--lake", str(self.lake), *key, *SPARK, *more]
+
+    def _named(self, copy: Copy) -> list[str]:
+        place = ["--topic", copy.topic, "--bootstrap", self.bootstrap, "--lake", str(self.lake)]
+        return [*place, "--format", copy.format, "--schema", str(self.schema(copy))]
+
+    def backfill(self, copy: Copy) -> list[str]:
+        """The command line of a backfill of all hours, with a newer schema."""
+        hours = ["--from", "2020-01-01", "--to", "2100-01-01"]
+        return ["backfill", *self._named(copy), "--evolve", "--tombstones", "keep", *hours, *SPARK]
+
+    def schema(self, copy: Copy) -> Path:
+        """The schema file of a topic."""
+        return self.directory / f"{copy.topic}.json"
+
+    def draft(self, copy: Copy, *, has_extra: bool = False) -> None:
+        """Make the schema file, from the records or by hand."""
+        path = self.schema(copy)
+        path.unlink(missing_ok=True)
+        if copy.format == "connect-json":
+            sample = ["--format", copy.format, "--sample", "1000000", "--out", str(path)]
+            self.run("infer-schema", "--topic", copy.topic, "--bootstrap", self.bootstrap, *sample)
+            return
+        columns = [{"name": name, "type": kind} for name, kind in [*BARE, *([EXTRA] if has_extra else [])]]
+        fields = [
+            {"name": "before", "type": {"record": columns}},
+            {"name": "after", "type": {"record": columns}},
+            {"name": "source", "type": {"record": [{"name": "lsn", "type": "long"}]}},
+            {"name": "op", "type": "string"},
+        ]
+        path.write_text(json.dumps({"name": copy.topic, "fields": fields}))
+
+    def rows(self, copy: Copy) -> list[dict[str, Any]]:
+        """The current rows, as a stock reader of Iceberg sees them."""
+        from pyiceberg.catalog import load_catalog
+
+        catalog = load_catalog("barnabas", type="sql", uri=f"sqlite:///{self.lake}/catalog.db")
+        name = f"barnabas.{copy.topic.replace('.', '_')}__current"
+        return list(catalog.load_table(name).scan().to_arrow().to_pylist())
+
+
+SPARK = ["--master", "local[1, 4]", "--conf", "spark.driver.memory=512m", "--conf", "spark.ui.enabled=false"]
+
+
+class Killed(threading.Thread):
+    """Runs a job in rounds, kills it at random times, and starts it again, until it is told to stop."""
+
+    def __init__(
+        self, jobs: Jobs, copy: Copy, command: list[str], seconds: tuple[float, float], seed: int
+    ) -> None:
+        super().__init__(daemon=True)
+        self._jobs, self._copy, self._command = jobs, copy, command
+        self._seconds, self._random = seconds, random.Random(seed)
+        self.stopping = threading.Event()
+        self.ended: list[int] = []
+
+    def run(self) -> None:
+        """Do it."""
+        while not self.stopping.is_set():
+            process = self._jobs.start(*self._command)
+            self.stopping.wait(self._random.uniform(*self._seconds))
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                self._copy.kills += 1
+            else:
+                self.ended.append(process.returncode)
+            process.communicate()
+
+    def end(self) -> None:
+        """Kill it for the last time."""
+        self.stopping.set()
+        self.join()
+
+
+def run(directory: Path, seconds: float, seed: int) -> list[str]:
+    """Do it all; returns what differs."""
+    postgres, broker = Postgres(directory), Barnabas(directory)
+    postgres.start()
+    broker.start()
+    connect = Connect(directory, broker.bootstrap, postgres)
+    try:
+        postgres.run(TABLES)
+        work = Workload(postgres, seed)
+        for _ in range(20):
+            work.transaction()  # rows of the snapshot
+        connect.add("wide", "public.orders,public.lines")
+        bare = {"key_converter_schemas_enable": "false", "value_converter_schemas_enable": "false"}
+        types = {"decimal_handling_mode": "string", "key_converter": JSON, "value_converter": JSON}
+        connect.add("bare", "public.orders", **bare, **types)
+        connect.start()
+        jobs = Jobs(directory, broker.bootstrap)
+        change(jobs, work, connect, seconds, seed)
+        return settle(jobs, work, postgres)
+    finally:
+        connect.kill()
+        postgres.stop()
+        broker.stop()
+
+
+JSON = "org.apache.kafka.connect.json.JsonConverter"
+
+
+def change(jobs: Jobs, work: Workload, connect: Connect, seconds: float, seed: int) -> None:
+    """Change tables while loads and jobs run, and are killed; the connector is killed too, and a column is added."""
+    wait_for_topics(jobs, work)
+    for copy in COPIES:
+        jobs.draft(copy)
+        jobs.run(*jobs.load(copy))
+    killed = []
+    for n, copy in enumerate(COPIES):
+        load = jobs.load(copy, "--trigger", "500 milliseconds")
+        follow = jobs.current(copy, "--trigger", "200 milliseconds", "--keep-snapshots", "5")
+        killed += [
+            Killed(jobs, copy, load, (30, 60), seed + n),
+            Killed(jobs, copy, follow, (3, 9), seed - n),
+        ]
+    for one in killed:
+        one.start()
+    work.run(seconds / 2)
+    connect.kill()
+    work.add_column()
+    work.run(3)
+    connect.start()
+    work.run(seconds / 2)
+    work.close()
+    for one in killed:
+        one.end()
+
+
+def wait_for_topics(jobs: Jobs, work: Workload) -> None:
+    """Wait until all topics have records."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": jobs.bootstrap, "group.id": "wait", "log_level": 0})
+    deadline = time.monotonic() + WAIT_SECONDS_MAX
+    for copy in COPIES:
+        while True:
+            found = consumer.list_topics(copy.topic, timeout=10).topics[copy.topic].partitions
+            ends = [consumer.get_watermark_offsets(TopicPartition(copy.topic, one))[1] for one in found]
+            if sum(ends) > 10:
+                break
+            assert time.monotonic() < deadline, f"{copy.topic} stays empty: see connect.log"
+            work.run(1)
+    consumer.close()
+
+
+def settle(jobs: Jobs, work: Workload, postgres: Postgres) -> list[str]:
+    """Load and apply the rest, then compare. A column that was added is filled in by a backfill."""
+    found = []
+    print(
+        json.dumps({"statements": work.statements, "kills": {one.topic: one.kills for one in COPIES}}),
+        flush=True,
+    )
+    for copy in COPIES:
+        deadline = time.monotonic() + WAIT_SECONDS_MAX
+        key = dict(zip(copy.key, (1_000_000, 0), strict=False))
+        while True:
+            loaded = jobs.run(*jobs.load(copy))
+            jobs.run(*jobs.current(copy))
+            rows = jobs.rows(copy)
+            if any(row.items() >= key.items() for row in rows):
+                break
+            assert time.monotonic() < deadline, f"the last row of {copy.topic} does not come: see connect.log"
+        if copy.table == "orders":
+            jobs.draft(copy, has_extra=True)
+            jobs.run(*jobs.backfill(copy))
+        applied = jobs.run(*jobs.current(copy, "--vacuum-hours", "0"))
+        checked = jobs.run(*jobs.current(copy, "--check"))
+        theirs = rows_of(postgres, copy.table)
+        differ = differences(theirs, jobs.rows(copy), copy.key)
+        figures = {"topic": copy.topic, "rows": len(theirs), "differ": len(differ)}
+        print(json.dumps(figures | {"load": loaded, "current": applied, "check": checked}), flush=True)
+        found += [f"{copy.topic} {text}" for text in differ]
+    return found
+
+
+def main(given: list[str]) -> int:
+    """Returns the exit code: 0 if every row is as it is in PostgreSQL."""
+    parser = argparse.ArgumentParser(prog="python -m compat.debezium", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60, help="for how long tables change")
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    options = parser.parse_args(given)
+    directory = Path(tempfile.mkdtemp(prefix="barnabas-debezium-", dir="/tmp/current"))
+    print(f"seed {options.seed}, in {directory}", flush=True)
+    found = run(directory, options.seconds, options.seed)
+    for text in found[:50]:
+        print(text)
+    if not found:
+        shutil.rmtree(directory)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
