@@ -114,6 +114,27 @@ class Topic:
         return table
 
 
+def dead_tombstones(source: Topic, count: int) -> None:
+    """Commit null values as dead letters, as a load does that does not keep them."""
+    from barnabas_pipeline.lake.columns import DEAD_SCHEMA
+    from barnabas_pipeline.lake.files import write_dead
+
+    table = source.table
+    state = table.refresh()
+    start = state.ends[0]
+    made = Entry(
+        state.version + 1, "load", "c", source.place.name, source.topic_id, state.digest, state.path,
+        {"name": "load"}, source.schema.to_dict(),
+    )  # fmt: skip
+    made.partitions["0"] = PartitionCommit(start, start + count, 0, start + count, 0, count, 0, 0, 0)
+    letters = [
+        {"topic_id": source.topic_id, "partition": 0, "offset": start + n, "end_offset": start + n + 1,
+         "reason": "empty", "timestamp_ms": BEGAN_MS} for n in range(count)
+    ]  # fmt: skip
+    made.dead_add = [write_dead(table.layout, pa.Table.from_pylist(letters, DEAD_SCHEMA), source.topic_id, 0)]
+    table.commit(made)
+
+
 def no_spark() -> Any:
     raise AssertionError("Spark was not to be started")
 
