@@ -209,8 +209,8 @@ def change(jobs: Jobs, work: Workload, connect: Connect, seconds: float, seed: i
         load = jobs.load(copy, "--trigger", "500 milliseconds")
         follow = jobs.current(copy, "--trigger", "200 milliseconds", "--keep-snapshots", "5")
         killed += [
-            Killed(jobs, copy, load, (30, 60), seed + n),
-            Killed(jobs, copy, follow, (3, 9), seed - n),
+            Killed(jobs, copy, load, (seconds / 2, seconds), seed + n),
+            Killed(jobs, copy, follow, (4, 12), seed - n),
         ]
     for one in killed:
         one.start()

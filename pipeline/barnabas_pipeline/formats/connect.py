@@ -71,8 +71,10 @@ def payload_of(value: bytes, bytes_max: int) -> bytes:
     if parse_object(value, bytes_max).keys() != MEMBERS:
         return value
     text = next(text for name, text in members(value) if name == PAYLOAD)
-    text = text[len(f'"{PAYLOAD}"') :].lstrip(" \t\r\n:") if text.startswith(f'"{PAYLOAD}"') else ""
-    return (text if text.startswith("{") else f'{{"value":{text or "null"}}}').encode()
+    if not text.startswith(f'"{PAYLOAD}"'):
+        raise RefusedError("json", "the name of the payload is written with escapes")
+    text = text[len(f'"{PAYLOAD}"') :].lstrip(" \t\r\n:")
+    return (text if text.startswith("{") else f'{{"value":{text}}}').encode()
 
 
 class _Heads:
@@ -86,7 +88,7 @@ class _Heads:
         if value is None:
             return None
         for head in self._known:
-            if value.startswith(head):
+            if value.startswith(head) and value.endswith(b"}"):
                 return value[len(head) : -1]  # judged by whoever reads it: an object, and nothing behind it
         found = payload_of(value, bytes_max)
         head = value[: -1 - len(found)]
