@@ -17,6 +17,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -64,10 +65,11 @@ class Jobs:
         self.directory, self.bootstrap = directory, bootstrap
         self.lake = directory / "lake"
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str, module: str = "barnabas_pipeline.cli") -> subprocess.Popen[str]:
         """Start one."""
-        environment = {**os.environ, "PYTHONPATH": f"{import_path()}{os.pathsep}{ROOT / 'pipeline'}"}
-        command = [sys.executable, "-m", "barnabas_pipeline.cli", *arguments]
+        path = os.pathsep.join((import_path(), str(ROOT / "pipeline"), str(ROOT)))
+        environment = {**os.environ, "PYTHONPATH": path}
+        command = [sys.executable, "-m", module, *arguments]
         with (self.directory / "jobs.log").open("a") as log:
             log.write(f"{' '.join(arguments)}\n")
             log.flush()
@@ -127,6 +129,12 @@ class Jobs:
             {"name": "op", "type": "string"},
         ]
         path.write_text(json.dumps({"name": copy.topic, "fields": fields}))
+
+    def are_loaded(self) -> bool:
+        """Say whether all topics were loaded once."""
+        from barnabas_pipeline.lake.table import Table
+
+        return all(Table(self.lake / copy.topic).refresh().version for copy in COPIES)
 
     def rows(self, copy: Copy) -> list[dict[str, Any]]:
         """The current rows, as a stock reader of Iceberg sees them."""
@@ -200,18 +208,15 @@ JSON = "org.apache.kafka.connect.json.JsonConverter"
 
 def change(jobs: Jobs, work: Workload, connect: Connect, seconds: float, seed: int) -> None:
     """Change tables while loads and jobs run, and are killed; the connector is killed too, and a column is added."""
-    wait_for_topics(jobs, work)
+    wait_for_topics(jobs)
     for copy in COPIES:
         jobs.draft(copy)
-        jobs.run(*jobs.load(copy))
+    loads = jobs.start(*(json.dumps(jobs.load(copy)) for copy in COPIES), module="compat.debezium.loading")
+    wait_until(jobs.are_loaded, "the first loads do not come: see jobs.log")
     killed = []
     for n, copy in enumerate(COPIES):
-        load = jobs.load(copy, "--trigger", "500 milliseconds")
         follow = jobs.current(copy, "--trigger", "200 milliseconds", "--keep-snapshots", "5")
-        killed += [
-            Killed(jobs, copy, load, (seconds / 2, seconds), seed + n),
-            Killed(jobs, copy, follow, (4, 12), seed - n),
-        ]
+        killed.append(Killed(jobs, copy, follow, (4, 12), seed + n))
     for one in killed:
         one.start()
     work.run(seconds / 2)
@@ -223,22 +228,34 @@ def change(jobs: Jobs, work: Workload, connect: Connect, seconds: float, seed: i
     work.close()
     for one in killed:
         one.end()
+    os.killpg(loads.pid, signal.SIGKILL)
+    loads.communicate()
 
 
-def wait_for_topics(jobs: Jobs, work: Workload) -> None:
+def wait_until(is_so: Callable[[], bool], text: str) -> None:
+    """Wait until something is so. Raises AssertionError after long."""
+    deadline = time.monotonic() + WAIT_SECONDS_MAX
+    while not is_so():
+        assert time.monotonic() < deadline, text
+        time.sleep(0.5)
+
+
+def wait_for_topics(jobs: Jobs) -> None:
     """Wait until all topics have records."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": jobs.bootstrap, "group.id": "wait", "log_level": 0})
-    deadline = time.monotonic() + WAIT_SECONDS_MAX
-    for copy in COPIES:
-        while True:
+
+    def are_there() -> bool:
+        ends = []
+        for copy in COPIES:
             found = consumer.list_topics(copy.topic, timeout=10).topics[copy.topic].partitions
-            ends = [consumer.get_watermark_offsets(TopicPartition(copy.topic, one))[1] for one in found]
-            if sum(ends) > 10:
-                break
-            assert time.monotonic() < deadline, f"{copy.topic} stays empty: see connect.log"
-            work.run(1)
+            ends.append(
+                sum(consumer.get_watermark_offsets(TopicPartition(copy.topic, one))[1] for one in found)
+            )
+        return min(ends) > 0
+
+    wait_until(are_there, "topics stay empty: see connect.log")
     consumer.close()
 
 
