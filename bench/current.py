@@ -1,6 +1,6 @@
 """`python -m bench.current`: a table of current rows takes changes in; beside it pyiceberg's own upsert.
 
-The rule: both begin with the same rows and take the same changes; the rows are compared afterwards. CPU time of all threads.
+The rule: both begin with the same rows and take the same changes; the rows are compared then. CPU time of all threads.
 """
 
 from __future__ import annotations

@@ -60,6 +60,7 @@ class Topic:
     schema: EventSchema
     partitions: list[list[Event]]
     topic_id: str = "id"
+    key_format: str = "string"
     table: Table = field(init=False)
 
     def __post_init__(self) -> None:
@@ -67,7 +68,7 @@ class Topic:
 
     @property
     def decoding(self) -> dict[str, Any]:
-        return {**KEPT, "key": {"format": "string"}} if self.schema.key else KEPT
+        return {**KEPT, "key": {"format": self.key_format}} if self.schema.key else KEPT
 
     def load(
         self, ends: dict[int, int] | None = None, *, kind: str = "load", schema: EventSchema | None = None
@@ -190,7 +191,7 @@ def keys_of(event: Event) -> list[Any]:
 
 
 def _about(event: Event, key: Any) -> Event:
-    """What an event says of one key: an update may be a delete of one and an insert of another."""
+    """The part of an event that is about one key: an update may be a delete of one and an insert of another."""
     after = (event.value or {}).get("after")
     if event.value is None or "op" not in event.value or (after and after["id"] == key):
         return event

@@ -250,6 +250,27 @@ def test_values_that_an_update_has_not_touched_stay(tmp_path: Path) -> None:
     assert rows_of(found) == {1: (8, UNAVAILABLE)}, "nobody has told the value of this row"
 
 
+def test_debezium_by_the_key_of_the_record_whose_json_has_a_schema_too(tmp_path: Path) -> None:
+    def event(value: dict[str, Any] | None, key: int) -> Event:
+        return Event(value, json.dumps({"schema": {"type": "struct"}, "payload": {"id": key}}))
+
+    events = [event({"op": "c", "after": {"id": n, "n": n}}, n) for n in range(4)]
+    events += [event({"op": "d", "before": None}, 1), event(None, 1), event(None, 2), Event({"op": "t"})]
+    events += [
+        event({"op": "r", "after": {"id": 3, "n": 9}}, 3),
+        event({"op": "c", "after": {"id": 5, "n": 5}}, 5),
+    ]
+    source = topic(tmp_path, replace(CHANGES, key=(Field("id", "long"),)), events)
+    source.key_format = "connect-json"
+    shape = Shape((), "debezium", 2)
+    for end, rows in ((5, {0: (0,), 2: (2,), 3: (3,)}), (7, {0: (0,), 3: (3,)}), (10, {3: (9,), 5: (5,)})):
+        source.load({0: end})
+        found = current(source, shape)
+        found.round()
+        assert (rows_of(found, "n"), found.summary.lost) == (rows, 0)
+        assert found.check().differences == 0
+
+
 # --- other events ---------------------------------------------------------------------------------------------------
 
 

@@ -179,7 +179,7 @@ class CurrentTable:
 
     @property
     def rows(self) -> int:
-        """How many rows there are, by what the snapshot says."""
+        """The number of rows, by what the snapshot says."""
         snapshot = None if self.iceberg is None else self.iceberg.current_snapshot()
         return 0 if snapshot is None else int(iceberg.summary_of(snapshot).get("total-records", 0))
 
