@@ -216,7 +216,7 @@ def change(jobs: Jobs, work: Workload, connect: Connect, seconds: float, seed: i
     killed = []
     for n, copy in enumerate(COPIES):
         follow = jobs.current(copy, "--trigger", "200 milliseconds", "--keep-snapshots", "5")
-        killed.append(Killed(jobs, copy, follow, (4, 12), seed + n))
+        killed.append(Killed(jobs, copy, follow, (6, 16), seed + n))
     for one in killed:
         one.start()
     work.run(seconds / 2)
@@ -295,7 +295,7 @@ def main(given: list[str]) -> int:
     parser.add_argument("--seconds", type=float, default=60, help="for how long tables change")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     options = parser.parse_args(given)
-    directory = Path(tempfile.mkdtemp(prefix="barnabas-debezium-", dir="/tmp/current"))
+    directory = Path(tempfile.mkdtemp(prefix="barnabas-debezium-"))
     print(f"seed {options.seed}, in {directory}", flush=True)
     found = run(directory, options.seconds, options.seed)
     for text in found[:50]:

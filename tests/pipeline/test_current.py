@@ -250,6 +250,23 @@ def test_values_that_an_update_has_not_touched_stay(tmp_path: Path) -> None:
     assert rows_of(found) == {1: (8, UNAVAILABLE)}, "nobody has told the value of this row"
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_truncation_alone_empties_buckets_that_have_no_changes(tmp_path: Path, count: int) -> None:
+    rows = [Event({"op": "c", "after": {"id": n}}, None, n) for n in range(20)]
+    source = topic(tmp_path, CHANGES, rows, *([] for _ in range(1, count)))
+    source.load()
+    current(source, BY_ID).round()
+    source.partitions[-1].append(Event({"op": "t"}, None, 99))
+    source.load()
+    found = current(source, BY_ID)
+    found.round()
+    assert (rows_of(found), found.table.files()) == ({}, {})
+    source.partitions[0].append(Event({"op": "r", "after": {"id": 1, "n": 1}}, None, 100))
+    source.load()
+    found.round()
+    assert rows_of(found) == {1: (1, None)}
+
+
 def test_debezium_by_the_key_of_the_record_whose_json_has_a_schema_too(tmp_path: Path) -> None:
     def event(value: dict[str, Any] | None, key: int) -> Event:
         return Event(value, json.dumps({"schema": {"type": "struct"}, "payload": {"id": key}}))
