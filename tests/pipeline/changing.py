@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -113,6 +114,13 @@ class Topic:
         table, bad = to_table(columns, formats.restore(self.schema, self.decoding), self.topic_id, partition)
         assert not bad, bad
         return table
+
+
+def topic(tmp_path: Path, schema: EventSchema, *partitions: list[Event]) -> Topic:
+    """A topic with some events in its partitions, of which none is loaded."""
+    from .tables import local_place
+
+    return Topic(local_place(tmp_path), schema, list(partitions))
 
 
 def dead_tombstones(source: Topic, count: int) -> None:

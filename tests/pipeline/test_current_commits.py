@@ -1,0 +1,151 @@
+"""Commits of tables of current rows: several runs, answers that are lost, files that go, the command and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.exceptions import CommitStateUnknownException
+
+from barnabas_pipeline import faults
+from barnabas_pipeline.cli import main
+from barnabas_pipeline.lake import iceberg
+
+from .changing import PAIRS, Event, Topic, current, pairs, rows_of, topic, truth
+from .tables import catalog
+from .test_faults import run_cli
+
+POINTS = [name for name in faults.POINTS if name.startswith("current.")]
+
+
+def test_of_two_runs_at_once_the_second_goes_on_from_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = topic(tmp_path, PAIRS, pairs(random.Random(1), 40, 5))
+    source.load({0: 10})
+    current(source).round()
+    source.load({0: 20})
+    slow = current(source)
+
+    def meanwhile(name: str) -> None:
+        if name == "current.after_buckets":
+            monkeypatch.undo()
+            source.load()
+            assert current(source).round()
+
+    monkeypatch.setattr(faults, "point", meanwhile)
+    assert not slow.round(), "the other has applied all"
+    assert rows_of(slow) == truth(source.partitions)
+    assert slow.table.applied.version == 2
+
+
+@pytest.mark.parametrize("is_late", [True, False], ids=["after it has happened", "before"])
+def test_a_commit_counts_once_whatever_the_catalog_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_late: bool
+) -> None:
+    source = topic(tmp_path, PAIRS, pairs(random.Random(2), 40, 5))
+    source.load({0: 10})
+    current(source).round()
+    source.load()
+    found = current(source)
+    kind = type(iceberg.open_catalog(source.place))
+    commit_table, left = kind.commit_table, [CommitStateUnknownException("timeout"), TimeoutError("read")]
+
+    def commit(self: Any, *more: Any) -> Any:
+        done = commit_table(self, *more) if is_late or not left else None
+        if left:
+            raise left.pop()
+        return done
+
+    monkeypatch.setattr(kind, "commit_table", commit)
+    assert found.round()
+    monkeypatch.undo()
+    assert rows_of(found) == truth(source.partitions)
+    assert (found.table.applied.version, found.check().differences) == (2, 0)
+
+
+def test_a_check_names_what_differs_and_a_rebuild_mends_it(tmp_path: Path) -> None:
+    source = topic(tmp_path, PAIRS, [Event({"n": n, "text": f"t{n}"}, f"k{n}") for n in range(9)])
+    source.load()
+    found = current(source)
+    found.round()
+    table = catalog(source.place).load_table(found.table.place.name)
+    table.delete("_key == 'k3'")
+    changed = table.scan("_key == 'k4'").to_arrow()
+    table.overwrite(changed.set_column(1, changed.schema.field(1), [[-1]]), "_key == 'k4'")
+    report = found.check()
+    assert report.differences == 2
+    assert min(report.examples).split(", should be")[0].endswith("is not there")
+    again = current(source, None, rebuild=True)
+    again.round()
+    assert again.check().differences == 0
+    assert again.summary.rebuilt == "asked for"
+
+
+def test_old_files_go_when_no_snapshot_names_them(tmp_path: Path) -> None:
+    source = topic(tmp_path, PAIRS, *(pairs(random.Random(n), 60, 5) for n in range(2)))
+    for end in range(10, 61, 10):
+        source.load({0: end, 1: end})
+        found = current(source, keep_snapshots=2)
+        found.round()
+    assert len(found.table.iceberg.snapshots()) == 2
+    assert found.table.vacuum(3600) == 0, "they are young"
+    assert found.table.vacuum(0) > 10
+    assert rows_of(current(source, None) if found.round() else found) == truth(source.partitions)
+    assert current(source).check().differences == 0
+    directory = Path(found.table.place.location.removeprefix("file://"))
+    kept = {Path(path).name for path in (found.table.applied.gone or {}).values()}
+    assert {one.name for one in (directory / "gone").iterdir()} >= kept
+
+
+# --- the command ----------------------------------------------------------------------------------------------------
+
+
+def command(source: Topic, *more: str) -> list[str]:
+    lake = source.place.location.rpartition("/")[0]
+    return ["current", "--topic", "logins", "--lake", lake, "--json", *more]
+
+
+def test_a_run_that_is_killed_anywhere_is_exact_after_the_next(tmp_path: Path) -> None:
+    source = topic(tmp_path, PAIRS, pairs(random.Random(3), 60, 8), pairs(random.Random(4), 60, 8))
+    for n, name in enumerate(POINTS, 1):
+        source.load({0: 12 * n, 1: 12 * n})
+        done = run_cli(*command(source, "--key-from", "record-key", "--buckets", "2"), fault=name)
+        assert done.returncode == -signal.SIGKILL, f"{name}:\n{done.stderr[-2000:]}"
+    source.load()
+    done = run_cli(*command(source))
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert (summary["lost"], summary["dead"], summary["rows"]) == (0, 0, len(truth(source.partitions)))
+    assert rows_of(current(source, None)) == truth(source.partitions)
+    assert json.loads(run_cli(*command(source, "--check")).stdout)["differences"] == 0
+
+
+def test_exit_codes_of_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = topic(tmp_path, PAIRS, [Event({"n": 1}, "a"), Event({"n": 2})])
+    assert main(command(source, "--key", "n", "--key-from", "record-key")) == 4
+    assert main(command(source, "--buckets", "2")) == 4
+    assert main(command(source, "--key", "n", "--buckets", "0")) == 4
+    assert main(command(source, "--trigger", "sometimes")) == 4
+    assert main(command(source, "--check")) == 4, "there is no table"
+    source.load()
+    capsys.readouterr()
+    assert main(command(source, "--key-from", "record-key")) == 0
+    assert json.loads(capsys.readouterr().out)["lost"] == 1
+    assert main(command(source, "--strict", "--vacuum-hours", "0")) == 2, "an event has no key"
+    assert main(command(source, "--check")) == 0
+    catalog(source.place).load_table(f"{source.place.name}__current").delete("n == 1")
+    assert main(command(source, "--check")) == 3
+
+
+def test_a_job_that_follows_waits_for_the_first_load(tmp_path: Path) -> None:
+    source = topic(tmp_path, PAIRS, [Event({"n": 1}, "a")])
+    found = current(source, waits=True)
+    assert not found.round()
+    source.load()
+    assert found.round()
+    assert rows_of(found, "n") == {"a": (1,)}
