@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -86,6 +88,7 @@ class CurrentRows:
         self.table = CurrentTable(self.events, options.name)
         self.summary = CurrentSummary()
         self._rebuilds = options.rebuild
+        self._idle = (-1, -1)  # versions of rows and events that need nothing
 
     def round(self) -> bool:
         """Apply what there is; False: there was nothing new. Raises IncompleteError, UsageError, BrokenLakeError."""
@@ -119,6 +122,8 @@ class CurrentRows:
             return None
         if not state.version:
             raise UsageError(f"there is nothing in {self.events.place.location}: load the topic first")
+        if self._idle == (known.version, state.version) and not self._rebuilds:
+            return None
         form = Form(self._shape(known), EventSchema.from_dict(state.schema)).checked()
         reason = self._reason(known, state)
         entries = self.events.entries(0 if reason else known.events_version)
@@ -126,6 +131,7 @@ class CurrentRows:
             self._refuse_lost_tombstones(entries)
         starts = {} if reason else known.ends
         if not reason and state.ends == known.ends:
+            self._idle = known.version, state.version
             return None
         ranges = {one: (starts.get(one, 0), end) for one, end in state.ends.items()}
         pieces = _pieces(self.events, state.topic_id, ranges)
@@ -318,28 +324,45 @@ def _pieces(events: Table, topic_id: str, ranges: dict[int, tuple[int, int]]) ->
 
 
 def _truncations(events: Table, plan: Plan) -> list[Moment]:
-    """The truncations among the events of a plan. Each has the latest time of its partition up to there."""
+    """The truncations among the events of a plan. Each has the latest moment of its partition up to there."""
     increment = plan.increment
     names = ("_topic_id", PARTITION, OFFSET, "_timestamp")
     told = [plan.form.read.field("op"), *([plan.form.read.field("source")] if plan.form.has_lsn else [])]
     schema = pa.schema([*told, *(one for one in COORDINATES if one.name in names)])
-    found: list[tuple[int, int]] = []
+    found: dict[int, list[int]] = {}
     for table in scan.rows(increment.layout, plan.pieces, schema):
         chosen = within(table, increment.topic_id, increment.ranges)
         chosen = chosen.filter(pc.equal(chosen["op"], "t"))
-        found += zip(chosen[PARTITION].to_pylist(), chosen[OFFSET].to_pylist(), strict=True)
-    moments = []
-    for partition, offset in found:
-        ranges = {partition: (0, offset + 1)}
-        latest = (-(1 << 63), 0)
+        for partition, offset in zip(chosen[PARTITION].to_pylist(), chosen[OFFSET].to_pylist(), strict=True):
+            found.setdefault(partition, []).append(offset)
+    latest = {partition: [(0, 0)] * len(offsets) for partition, offsets in found.items()}
+    if found and len(increment.ranges) > 1:
+        found = {partition: sorted(offsets) for partition, offsets in found.items()}
+        latest = {partition: [(-(1 << 63), 0)] * len(offsets) for partition, offsets in found.items()}
+        ranges = {partition: (0, offsets[-1] + 1) for partition, offsets in found.items()}
         for table in scan.rows(increment.layout, _pieces(events, increment.topic_id, ranges), schema):
-            chosen = within(table, increment.topic_id, ranges)
-            for time_us in [pc.max(chosen["_timestamp"].cast(pa.int64())).as_py()] if len(chosen) else []:
-                last = chosen.filter(pc.equal(chosen["_timestamp"].cast(pa.int64()), time_us))
-                lsn = pc.max(pc.struct_field(last["source"], "lsn")).as_py() if plan.form.has_lsn else 0
-                latest = max(latest, (time_us, lsn or 0))
-        moments.append(Moment(*latest, partition, offset))
-    return moments
+            _note_latest(within(table, increment.topic_id, ranges), found, latest)
+    return [
+        Moment(*moment, partition, offset)
+        for partition, offsets in found.items()
+        for offset, moment in zip(offsets, accumulate(latest[partition], max), strict=True)
+    ]
+
+
+def _note_latest(table: Any, found: dict[int, list[int]], latest: dict[int, list[tuple[int, int]]]) -> None:
+    """Take note of the latest moment before each truncation of a partition and after the one before."""
+    partition, offset = table[PARTITION].to_numpy(), table[OFFSET].to_numpy()
+    time = table["_timestamp"].cast(pa.int64()).to_numpy()
+    lsn = np.zeros(len(table), np.int64)
+    if "source" in table.column_names:
+        lsn = pc.fill_null(pc.struct_field(table["source"], "lsn"), 0).to_numpy()
+    for one, offsets in found.items():
+        mine = np.flatnonzero(partition == one)
+        part = np.searchsorted(offsets, offset[mine])
+        order = np.lexsort((lsn[mine], time[mine], part))
+        for at in order[np.flatnonzero(np.diff(part[order], append=-1))].tolist():
+            moment = int(time[mine[at]]), int(lsn[mine[at]])
+            latest[one][part[at]] = max(latest[one][part[at]], moment)
 
 
 def _packed(table: Any) -> bytes:
