@@ -208,6 +208,7 @@ class _Events:
         self.form = form
         self.table = table
         self.moved: Any = None
+        self.earlier_keys: dict[str, Any] = {}
         extra = table[EXTRA]
         tombstone = _mask(pc.equal(extra, TOMBSTONE))
         self.extra = pc.if_else(pa.array(tombstone), pa.scalar(None, pa.string()), extra)
@@ -261,16 +262,13 @@ class _Events:
             PARTITION: self.table[PARTITION],
             OFFSET: self.table[OFFSET],
             CHANGED_AT: self.table["_timestamp"],
+            BUCKET: pa.nulls(len(self.table), pa.int32()),  # is filled in when all changes have keys
         }
         if self.form.has_lsn:
             found[LSN] = pc.struct_field(self.table["source"], "lsn")
-        nothing = pa.nulls(len(self.table), pa.int32())
-        arrays = [
-            found.get(one.name, nothing if one.name == BUCKET else None).take(rows)  # type: ignore[union-attr]
-            for one in self.form.arrow
-        ]
         schema = self.form.arrow
-        return pa.table(arrays, schema=schema).append_column(DELETED, pa.array(np.full(len(rows), deleted)))
+        made = pa.table([found[name].take(rows) for name in schema.names], schema=schema)
+        return made.append_column(DELETED, pa.array(np.full(len(rows), deleted)))
 
 
 def _mask(column: Any) -> Any:
