@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.io import FileIO
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import IntegrityError, OperationalError
 
 from barnabas_pipeline.errors import IncompleteError, UsageError
+from barnabas_pipeline.lake import iceberg
 from barnabas_pipeline.lake import table as table_module
 from barnabas_pipeline.lake.dead import DeadLetters
 from barnabas_pipeline.lake.iceberg import Place
@@ -61,6 +62,22 @@ def test_of_two_first_writers_one_gives_way(place: Place) -> None:
     with pytest.raises(ConflictError):
         tables[1].commit(made[1])
     assert scan(place) == list(range(10))
+
+
+def test_of_two_that_make_a_namespace_at_the_same_time_the_second_finds_it_made(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = type(iceberg.open_catalog(place))
+    create, left = kind.create_namespace_if_not_exists, [IntegrityError("INSERT", {}, Exception("UNIQUE"))]
+
+    def late(self: Any, *more: Any) -> None:
+        create(self, *more)
+        if left:
+            raise left.pop()
+
+    monkeypatch.setattr(kind, "create_namespace_if_not_exists", late)
+    load(place, 10)
+    assert (scan(place), left) == (list(range(10)), [])
 
 
 def test_not_even_if_pyiceberg_is_allowed_to_repeat_commits_on_what_it_has_not_seen(place: Place) -> None:

@@ -147,7 +147,7 @@ class CurrentTable:
             iceberg.evolve(self.iceberg, form.arrow)
 
     def _create(self, form: Form) -> None:
-        self._catalog.create_namespace_if_not_exists(self.place.namespace)
+        iceberg.create_namespace(self._catalog, self.place)
         transaction = self._catalog.create_table_transaction(
             self.place.name,
             schema=form.arrow,

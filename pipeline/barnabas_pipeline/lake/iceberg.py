@@ -177,7 +177,7 @@ def is_foreign(error: BaseException) -> bool:
 
 def create(catalog: Catalog, place: Place, schema: EventSchema) -> None:
     """Create a table for events of a schema, unless somebody else does. Raises UsageError."""
-    catalog.create_namespace_if_not_exists(place.namespace)
+    create_namespace(catalog, place)
     transaction = catalog.create_table_transaction(
         place.name,
         # Catalogs number columns again, in this order: first the coordinates, the same for ever, then the event's fields.
@@ -195,6 +195,16 @@ def create(catalog: Catalog, place: Place, schema: EventSchema) -> None:
                 raise UsageError(f"--partition-by {place.partition_by}: {error}") from None
     with suppress(TableAlreadyExistsError, CommitFailedException):
         transaction.commit_transaction()
+
+
+def create_namespace(catalog: Catalog, place: Place) -> None:
+    """Create the namespace of a place; of two that do so at the same time, the second finds it made."""
+    try:
+        catalog.create_namespace_if_not_exists(place.namespace)
+    except Exception as error:
+        if not is_foreign(error):
+            raise
+        catalog.create_namespace_if_not_exists(place.namespace)
 
 
 def evolve(table: Any, wanted: Any) -> None:
