@@ -14,10 +14,9 @@ import time
 
 from tools.install_wheel import ROOT
 from tools.packaging import roots
-from tools.packaging.serving import one_record, serving
+from tools.packaging.serving import records_through, serving
+from tools.packaging.trial import COMPILER, PACKAGES
 
-PACKAGES = ("python3", "python3-venv", "make", "ca-certificates")
-COMPILER = ("gcc", "libc6-dev", "python3-dev")
 MAKE_RUN = ("make", "run", "ARGS=--listen 127.0.0.1:0 --data /home/somebody/data")
 COMPILED_S = 1800
 MACHINES = {"bare": False, "compiler": True}
@@ -36,7 +35,7 @@ def measure(suite: str, *, has_compiler: bool, waits: bool, limit_s: float | Non
         command = root.command(*MAKE_RUN, user="1000", cwd="/home/somebody/barnabas")
         load, begun = os.getloadavg()[0], time.monotonic()
         with serving(command) as broker:
-            one_record(broker.bootstrap)
+            records_through(broker.bootstrap)
             record_s = time.monotonic() - begun
             if waits:
                 while not (source / ".venv/wheel/.built-of").exists():
@@ -52,7 +51,7 @@ def measure(suite: str, *, has_compiler: bool, waits: bool, limit_s: float | Non
         )
         print("".join(f"    {line}" for line in broker.lines), end="", flush=True)
         with serving(command) as broker:
-            one_record(broker.bootstrap)
+            records_through(broker.bootstrap)
         if waits and broker.code != "compiled":
             raise RuntimeError(f"the second start runs {broker.code} code")
         print(f"    the second start is ready after {broker.ready_s:.1f} s, code={broker.code}", flush=True)

@@ -1,4 +1,4 @@
-"""A broker that some command starts, until it is ready; a record through it with stock clients."""
+"""A broker that some command starts, until it is ready; records through it with stock clients."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 
 READY = re.compile(r"is ready: bootstrap\.servers=(\S+).* code=(\S+) data=(.*)")
 MESSAGE = b"a message from Klamm"
+WAIT_S = 30
 
 
 @dataclass
@@ -47,25 +49,33 @@ def serving(command: Sequence[str]) -> Iterator[Serving]:
         raise RuntimeError(f"it ends with {process.returncode}: {''.join(lines)[-3000:]}")
 
 
-def one_record(bootstrap: str) -> None:
-    """Write a record with librdkafka's client, and read it with it and with kafka-python. Raises RuntimeError."""
+def records_through(bootstrap: str, count: int = 1) -> None:
+    """Write records with librdkafka's client, and read them with it and with kafka-python. Raises RuntimeError."""
     from confluent_kafka import Consumer, Producer
     from kafka import KafkaConsumer
 
+    written = [MESSAGE, *(b"message %d" % number for number in range(1, count))]
     producer = Producer({"bootstrap.servers": bootstrap})
-    producer.produce("greetings", MESSAGE)
-    if producer.flush(30):
-        raise RuntimeError("the record is not acknowledged")
+    for value in written:
+        producer.produce("greetings", value)
+    if left := producer.flush(WAIT_S):
+        raise RuntimeError(f"{left} records are not acknowledged")
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "village", "auto.offset.reset": "earliest"}
     )
     consumer.subscribe(["greetings"])
-    message = consumer.poll(30)
+    read = []
+    while len(read) < count and (message := consumer.poll(WAIT_S)) is not None:
+        read.append(message.value())
     consumer.close()
     other = KafkaConsumer(
-        "greetings", bootstrap_servers=bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=30_000
+        "greetings",
+        bootstrap_servers=bootstrap,
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=WAIT_S * 1000,
     )
-    read = [message.value() if message is not None else None, next(iter(other)).value]
+    read_by_other = [record.value for record in islice(other, count)]
     other.close()
-    if read != [MESSAGE, MESSAGE]:
-        raise RuntimeError(f"read {read}")
+    for name, values in (("librdkafka", read), ("kafka-python", read_by_other)):
+        if values != written:
+            raise RuntimeError(f"{name} has read {len(values)} of {count} records, the first {values[:1]}")

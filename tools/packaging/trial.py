@@ -1,6 +1,6 @@
 """`python -m tools.packaging.trial [wheels] [deb] [container]`: install the files in dist/ where nothing is, and serve.
 
-The rule: each is installed as its user would, without a compiler; a record goes through the broker with stock clients.
+The rule: each is installed as its user would, without a compiler; records go through the broker with stock clients.
 """
 
 from __future__ import annotations
@@ -11,35 +11,85 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
+import hatch_build
 from tools.install_wheel import ROOT
 from tools.packaging import pythons, roots
-from tools.packaging.serving import one_record, serving
+from tools.packaging.pythons import Trial
+from tools.packaging.serving import records_through, serving
 
 PYTHONS = ("python3.11", "python3.12", "python3.13", "python3.14", "pypy3")
 PACKAGES = ("python3", "python3-venv", "make", "ca-certificates")
+COMPILER = ("gcc", "libc6-dev", "python3-dev")
 SKIPPED = 77
+VERSION = f"{pythons.TAG}; print(sys.version.split()[0])"
 
 
-def wheels_in(dist: Path, suite: str) -> None:
-    """Install the wheels with the Python of a Debian, in which nothing else is, and serve there."""
-    with roots.opened(roots.base(suite, PACKAGES)) as root:
-        tag = root.run("python3", "-c", pythons.TAG).strip()
-        for wheel in [*dist.glob(f"*-{tag}-{tag}-*.whl"), *dist.glob("*-py3-none-any.whl")]:
-            shutil.copy(wheel, root.path / "tmp")
-            root.run("python3", "-m", "venv", "--clear", "/tmp/venv")
-            begun, load = time.monotonic(), os.getloadavg()[0]
-            root.run("/tmp/venv/bin/pip", "install", "--quiet", f"/tmp/{wheel.name}")
-            installed_s = time.monotonic() - begun
-            serve = ["/tmp/venv/bin/barnabas", "serve", "--listen", "127.0.0.1:0", "--ephemeral"]
-            with serving(root.command(*serve, cwd="/tmp")) as broker:
-                one_record(broker.bootstrap)
-            print(
-                f"{suite}, {tag}: {wheel.name} installed in {installed_s:.1f} s, ready in {broker.ready_s:.1f} s,"
-                f" code={broker.code} (load average {load:.1f})",
-                flush=True,
-            )
+@dataclass(frozen=True)
+class Debian:
+    """A Debian, in which nothing else is, and one of its Pythons."""
+
+    suite: str
+    program: str = "python3"
+
+    @classmethod
+    def of(cls, text: str) -> Debian:
+        """Read `SUITE`, or `SUITE:PROGRAM` for another Python than python3."""
+        return cls(*text.split(":"))
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Those that an installation needs; the same directory as for `deb`, with python3."""
+        return (
+            PACKAGES
+            if self.program == "python3"
+            else (self.program, f"{self.program}-venv", "ca-certificates")
+        )
+
+    def compile(self, dist: Path) -> None:
+        """Compile a wheel for its Python, of the commit that is checked out, unless there is one."""
+        with roots.opened(roots.base(self.suite, (*self.packages, *COMPILER))) as root:
+            tag = root.run(self.program, "-c", pythons.TAG).strip()
+            if list(dist.glob(f"*-{tag}-{tag}-*.whl")):
+                return
+            source = root.path / "tmp/source"
+            source.mkdir()
+            inner = f"git archive HEAD | tar --extract --directory '{source}'"
+            subprocess.run(["sh", "-c", inner], cwd=ROOT, check=True)
+            root.run(self.program, "-m", "venv", "/tmp/venv")
+            pip = [
+                "/tmp/venv/bin/pip",
+                "wheel",
+                "--quiet",
+                "--no-deps",
+                "--wheel-dir",
+                "/tmp/made",
+                "/tmp/source",
+            ]
+            root.run("env", f"{hatch_build.SWITCH}=yes", *pip)
+            (wheel,) = (root.path / "tmp/made").iterdir()
+            shutil.copy(wheel, dist)
+
+    def serve(self, dist: Path, records: int) -> None:
+        """Install the wheels that its Python takes, and serve there."""
+        with roots.opened(roots.base(self.suite, self.packages)) as root:
+            tag, version = root.run(self.program, "-c", VERSION).split()
+            for wheel in [*dist.glob(f"*-{tag}-{tag}-*.whl"), *dist.glob("*-py3-none-any.whl")]:
+                shutil.copy(wheel, root.path / "tmp")
+                root.run(self.program, "-m", "venv", "--clear", "/tmp/venv")
+                begun, load = time.monotonic(), os.getloadavg()[0]
+                root.run("/tmp/venv/bin/pip", "install", "--quiet", f"/tmp/{wheel.name}")
+                installed_s = time.monotonic() - begun
+                serve = ["/tmp/venv/bin/barnabas", "serve", "--listen", "127.0.0.1:0", "--ephemeral"]
+                with serving(root.command(*serve, cwd="/tmp")) as broker:
+                    records_through(broker.bootstrap, records)
+                print(
+                    f"{self.suite}, {self.program} {version}: {wheel.name} installed in {installed_s:.1f} s, ready in"
+                    f" {broker.ready_s:.1f} s, code={broker.code}, {records} records (load average {load:.1f})",
+                    flush=True,
+                )
 
 
 def deb(dist: Path, suite: str) -> None:
@@ -60,7 +110,7 @@ def deb(dist: Path, suite: str) -> None:
         command = root.command(*start.split(), user=identity)
         for record in range(2):
             with serving(command) as broker:
-                one_record(broker.bootstrap)
+                records_through(broker.bootstrap)
             if broker.code != "compiled":
                 raise RuntimeError(f"it runs {broker.code} code")
             print(
@@ -97,13 +147,19 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--pythons", nargs="+", default=list(PYTHONS), help="which Pythons get the wheels")
     parser.add_argument(
-        "--suites", nargs="*", default=[], help="of which Debians the Pythons get the wheels, too"
-    )
+        "--suites", nargs="*", default=[], metavar="SUITE[:PROGRAM]",
+        help="of which Debians the Pythons get the wheels, too: sid, trixie:pypy3",
+    )  # fmt: skip
     parser.add_argument(
         "--compile", action="store_true", help="compile a wheel for each Python that has none"
     )
     parser.add_argument(
         "--limit-s", type=float, help="fail if the installation of a wheel takes more seconds of CPU"
+    )
+    parser.add_argument("--times", type=int, default=1, help="how often a wheel is installed (default: 1)")
+    parser.add_argument("--records", type=int, default=10_000, help="how many go through a wheel's broker")
+    parser.add_argument(
+        "--cached", action="store_true", help="install from pip's cache, asking the index, not from files"
     )
     options = parser.parse_args(arguments)
     what, code = options.what or ["wheels", "deb", "container"], 0
@@ -113,12 +169,16 @@ def main(arguments: list[str]) -> int:
     else:
         roots.enter_namespace("tools.packaging.trial")
     if "wheels" in what:
-        within = pythons.wheels(
-            options.dist.resolve(), options.pythons, compiles=options.compile, limit_s=options.limit_s
+        dist, trial = (
+            options.dist.resolve(),
+            Trial(options.times, options.records, options.cached, options.limit_s),
         )
+        within = pythons.wheels(dist, options.pythons, compiles=options.compile, trial=trial)
         code = 0 if within else 1
-        for suite in options.suites:
-            wheels_in(options.dist.resolve(), suite)
+        for debian in map(Debian.of, options.suites):
+            if options.compile and debian.program == "python3":
+                debian.compile(dist)
+            debian.serve(dist, options.records)
     if "deb" in what:
         deb(options.dist.resolve(), options.suite)
     if "container" in what:
