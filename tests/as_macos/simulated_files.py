@@ -4,14 +4,17 @@ import ctypes
 import errno
 import fcntl
 import os
+import resource
+import signal
 import socket
 import stat
 import sys
 
 GONE_FROM_OS = (
-    "O_DIRECT", "O_NOATIME", "O_PATH", "O_TMPFILE", "SCHED_", "MFD_", "EFD_", "SPLICE_", "RWF_", "GRND_",
-    "copy_file_range", "eventfd", "fdatasync", "getrandom", "memfd_create", "pidfd_open", "pipe2", "posix_fadvise",
-    "posix_fallocate", "sched_", "splice",
+    "O_DIRECT", "O_NOATIME", "O_PATH", "O_TMPFILE", "SCHED_", "MFD_", "EFD_", "SPLICE_", "RWF_", "GRND_", "XATTR_",
+    "P_PIDFD", "copy_file_range", "eventfd", "fdatasync", "getrandom", "getresgid", "getresuid", "getxattr", "listxattr",
+    "memfd_create", "pidfd_open", "pipe2", "posix_fadvise", "posix_fallocate", "removexattr", "sched_", "setresgid",
+    "setresuid", "setxattr", "splice", "waitid",
 )  # fmt: skip
 STAYS = {"sched_yield", "O_DIRECTORY"}
 GONE_FROM_SOCKET = (
@@ -22,15 +25,27 @@ GONE_FROM_SOCKET = (
     "TCP_SYNCNT", "TCP_USER_TIMEOUT", "TCP_WINDOW_CLAMP",
 )  # fmt: skip
 GONE_FROM_FCNTL = ("F_SETPIPE_SZ", "F_GETPIPE_SZ", "F_OFD_", "F_ADD_SEALS", "F_SEAL_")
+GONE_FROM_RESOURCE = (
+    "prlimit",
+    "RUSAGE_THREAD",
+    "RLIMIT_MSGQUEUE",
+    "RLIMIT_NICE",
+    "RLIMIT_RT",
+    "RLIMIT_SIGPENDING",
+)
+GONE_FROM_SIGNAL = ("sigtimedwait", "sigwaitinfo", "SIGCLD", "SIGPOLL", "SIGPWR", "SIGRT", "SIGSTKFLT")
 GONE_FROM_C = {"prctl", "mallopt", "malloc_trim", "pidfd_open", "memfd_create"}
 HIDDEN = ("/proc", "/sys", "/dev/shm")
 
 F_FULLFSYNC = 51
+OPEN_MAX = 10_240
+"""Files that a process may ask for, while its hard limit is said to be unlimited."""
 SENT_AT_ONCE = 50_001
 """Bytes that the simulated `sendfile` takes: less than asked for, as often on BSD."""
 BOOT = b"5E2C1B86-0000-4000-8000-00000000B007"
 
 linux_sendfile, linux_fcntl, linux_flock, linux_lockf = os.sendfile, fcntl.fcntl, fcntl.flock, fcntl.lockf
+get_limit, set_limit = resource.getrlimit, resource.setrlimit
 find_in_library = ctypes.CDLL.__getattr__
 
 
@@ -67,6 +82,22 @@ def lockf(descriptor, command, *where):
         finally:
             os.close(other)
     return linux_lockf(descriptor, command, *where)
+
+
+def getrlimit(kind):
+    """Say that open files are not limited, where the soft limit is all that may be changed."""
+    soft, hard = get_limit(kind)
+    return soft, resource.RLIM_INFINITY if kind == resource.RLIMIT_NOFILE and hard >= OPEN_MAX else hard
+
+
+def setrlimit(kind, limits):
+    """Set limits, but for open files above what the system allows."""
+    soft, hard = limits
+    if kind == resource.RLIMIT_NOFILE and hard == resource.RLIM_INFINITY:
+        if not 0 <= soft <= max(OPEN_MAX, get_limit(kind)[0]):
+            raise ValueError("not allowed to raise maximum limit")
+        hard = get_limit(kind)[1]
+    set_limit(kind, (soft, hard))
 
 
 def sysctlbyname(name, value, size, _new, _new_size):
@@ -130,7 +161,10 @@ def install() -> None:
     take_away(os, GONE_FROM_OS)
     take_away(socket, GONE_FROM_SOCKET)
     take_away(fcntl, GONE_FROM_FCNTL)
+    take_away(resource, GONE_FROM_RESOURCE)
+    take_away(signal, GONE_FROM_SIGNAL)
     os.sendfile = sendfile
+    resource.getrlimit, resource.setrlimit = getrlimit, setrlimit
     fcntl.F_FULLFSYNC, fcntl.fcntl, fcntl.lockf = F_FULLFSYNC, control_file, lockf
     ctypes.CDLL.__getattr__ = find
     for name in ("access", "stat", "lstat", "readlink"):

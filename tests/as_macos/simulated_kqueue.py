@@ -16,7 +16,8 @@ GIVEN = {name: value for name, value in globals().items() if name.startswith("KQ
 
 IN, OUT, ENDED = select.EPOLLIN, select.EPOLLOUT, select.EPOLLHUP | select.EPOLLERR
 MASKS = {KQ_FILTER_READ: IN, KQ_FILTER_WRITE: OUT}
-new_epoll, open_process = select.epoll, os.pidfd_open
+new_epoll, open_process, wait_id, P_PID = select.epoll, os.pidfd_open, os.waitid, os.P_PID
+WNOWAIT = os.WEXITED | os.WNOHANG | os.WNOWAIT
 
 
 class kevent:  # noqa: N801 - its name in `select`
@@ -53,7 +54,10 @@ class kqueue:  # noqa: N801
     def control(self, changelist: Iterable[kevent] | None, max_events: int, timeout: float | None = None):
         for change in changelist or ():
             if change.filter == KQ_FILTER_PROC:
-                self._watch_process(change)
+                if change.flags & KQ_EV_DELETE:
+                    self._unwatch_process(change)
+                else:
+                    self._watch_process(change)
             elif change.flags & KQ_EV_DELETE:
                 self._delete(change)
             else:
@@ -110,7 +114,7 @@ class kqueue:  # noqa: N801
 
     def _watch_process(self, change: kevent) -> None:
         try:
-            has_ended = os.waitid(os.P_PID, change.ident, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+            has_ended = wait_id(P_PID, change.ident, WNOWAIT) is not None
         except ChildProcessError:  # not a child of this one
             has_ended = False
         if has_ended:  # a process that nobody has waited for yet is none to kqueue
@@ -119,28 +123,47 @@ class kqueue:  # noqa: N801
         self._processes[descriptor] = change
         self._epoll.register(descriptor, IN)
 
+    def _unwatch_process(self, change: kevent) -> None:
+        for descriptor, watched in self._processes.items():
+            if watched.ident == change.ident:
+                del self._processes[descriptor]
+                self._epoll.unregister(descriptor)
+                os.close(descriptor)
+                return
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
 
 class TrioFinder:
-    """A finder and loader that has Trio, which goes by the name of the platform, choose its event loop as on BSD."""
+    """A finder that has Trio, which goes by the name of the platform, choose as on BSD what it waits by."""
+
+    def __init__(self):
+        self._choosing = {"trio._core", "trio._core._run", "trio._subprocess_platform", "trio.lowlevel"}
 
     def find_spec(self, fullname, path, target=None):
-        if fullname != "trio._core._run":
+        if fullname not in self._choosing:
             return None
-        sys.meta_path.remove(self)
+        self._choosing.remove(fullname)
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
         assert spec is not None
-        self.loader, spec.loader = spec.loader, self
+        spec.loader = AsOnBSD(spec.loader)
         return spec
 
+
+class AsOnBSD:
+    """A loader under which a module sees BSD's name of the platform."""
+
+    def __init__(self, loader):
+        self._loader = loader
+
     def create_module(self, spec):
-        return self.loader.create_module(spec)
+        return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
         import ctypes.util  # noqa: F401 - Trio imports it, and it is Linux's
 
         platform, sys.platform = sys.platform, "freebsd14"
         try:
-            self.loader.exec_module(module)
+            self._loader.exec_module(module)
         finally:
             sys.platform = platform
 

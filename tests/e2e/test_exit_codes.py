@@ -24,7 +24,7 @@ from kazoo.client import KazooClient
 
 from barnabas.ending import DONE, ENDS, SERVERS
 from barnabas.testing.running import RunningBroker, import_path
-from tests.support.systems import in_proc
+from tests.support.systems import children, limit
 
 from .conftest import ROOT
 
@@ -195,13 +195,9 @@ def produce(bootstrap: str, *, seconds: float = WAIT_S) -> None:
     producer.flush(seconds)
 
 
-def children(pid: int) -> list[int]:
-    return [int(one) for one in in_proc(f"{pid}/task/{pid}/children").read_text().split()]
-
-
 def spoil_disk(pid: int) -> None:
     """Have every write to a file fail, beyond what its size is by now."""
-    resource.prlimit(pid, resource.RLIMIT_FSIZE, (1, 1))
+    limit(pid, resource.RLIMIT_FSIZE, (1, 1))
 
 
 # --- the ways ------------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from barnabas.testing import (
     start_thread,
 )
 from barnabas.testing.running import import_path
-from tests.support.systems import in_proc, is_running
+from tests.support.systems import has_ended, is_running
 
 pytestmark = pytest.mark.e2e
 
@@ -340,7 +340,7 @@ def test_a_test_server_ends_with_its_parent() -> None:
     assert parent.stdout.read() == ""  # its output ends when it does
     parent.stdout.close()
     parent.stdin.close()  # type: ignore[union-attr]
-    assert not is_running(line["pid"]) or not in_proc(f"{line['pid']}/cmdline").read_bytes()
+    assert has_ended(line["pid"])
 
 
 @pytest.mark.parametrize(

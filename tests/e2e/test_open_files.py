@@ -19,7 +19,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Pro
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.testing.running import import_path
-from tests.support.systems import in_proc
+from tests.support.systems import in_proc, limit
 
 from .conftest import PROGRAM, ROOT, BrokerProcess, StartBroker
 
@@ -94,9 +94,8 @@ def test_a_broker_that_had_no_descriptors_left_serves_again_once_there_are_some(
 ) -> None:
     broker = start_broker(options=["--control", "127.0.0.1:0", "--metrics", "127.0.0.1:0"])
     produce_one(broker.bootstrap)
-    usual = resource.prlimit(broker.process.pid, resource.RLIMIT_NOFILE)
     used = len(os.listdir(in_proc(f"{broker.process.pid}/fd")))
-    resource.prlimit(broker.process.pid, resource.RLIMIT_NOFILE, (used, usual[1]))
+    usual = limit(broker.process.pid, resource.RLIMIT_NOFILE, (used, None))
     with ExitStack() as stack:
         for address in (broker.bootstrap, *map(host_and_port, (broker.control_url, broker.metrics_url))):
             host, port = address.rsplit(":", 1)
@@ -104,7 +103,7 @@ def test_a_broker_that_had_no_descriptors_left_serves_again_once_there_are_some(
                 stack.enter_context(socket.create_connection((host, int(port)), timeout=10))
         wait_until(lambda: "Too many open files" in broker.said())
         time.sleep(0.5)
-    resource.prlimit(broker.process.pid, resource.RLIMIT_NOFILE, usual)
+    limit(broker.process.pid, resource.RLIMIT_NOFILE, usual)
     produce_one(broker.bootstrap)
     for url in (f"{broker.control_url}/v1/broker", broker.metrics_url):
         with urllib.request.urlopen(url, timeout=10) as answer:

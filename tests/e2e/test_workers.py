@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.testing.running import import_path
-from tests.support.systems import in_proc
+from tests.support.systems import processes
 
 WAIT_S = 60
 READY = "barnabas is ready: bootstrap.servers="
@@ -73,8 +73,8 @@ def workers(directory: Path, count: int) -> Iterator[Running]:
         process.send_signal(signal.SIGTERM)
         assert process.wait(WAIT_S) == 0, process.stderr.read()
     finally:
-        process.kill()
-        process.wait()
+        process.terminate()  # not SIGKILL, of which its brokers are not told everywhere
+        process.wait(WAIT_S)
         process.stdout.close()
         process.stderr.close()
 
@@ -108,10 +108,12 @@ def read(bootstrap: str, count: int) -> set[bytes]:
 
 def pid_of(parent: int, directory: Path, number: int) -> int:
     """The process id of a worker."""
-    for child in in_proc(f"{parent}/task/{parent}/children").read_text().split():
-        if f"{directory}/worker-{number}.properties" in in_proc(f"{child}/cmdline").read_text():
-            return int(child)
-    raise AssertionError("there is no such worker")
+    (found,) = (
+        pid
+        for pid, (started_by, _, command) in processes().items()
+        if started_by == parent and f"{directory}/worker-{number}.properties" in command
+    )
+    return found
 
 
 def test_workers_share_the_partitions_and_one_that_is_killed_comes_back(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import resource
 import select
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,40 @@ def in_proc(name: str) -> Path:
     if not os.path.exists("/proc/self"):
         pytest.skip("looks into a process through /proc, which Linux has")
     return Path("/proc") / name
+
+
+def limit(process: int, kind: int, limits: tuple[int, int | None]) -> tuple[int, int]:
+    """Limit another process, where that can be done: skips the test elsewhere. Returns the limits that it had.
+
+    None is for the hard limit that it has.
+    """
+    if not hasattr(resource, "prlimit"):
+        pytest.skip("limits another process, as Linux alone allows")
+    soft, hard = resource.prlimit(process, kind)
+    resource.prlimit(process, kind, (limits[0], hard if limits[1] is None else limits[1]))
+    return soft, hard
+
+
+def processes() -> dict[int, tuple[int, str, str]]:
+    """Return the parent, the state and the command of each process, as `ps` has them on any system."""
+    done = subprocess.run(
+        ["ps", "-A", "-ww", "-o", "pid=,ppid=,stat=,command="], stdout=subprocess.PIPE, text=True, check=True
+    )
+    found = {}
+    for line in done.stdout.splitlines():
+        pid, parent, state, *command = line.split(maxsplit=3)
+        found[int(pid)] = int(parent), state, "".join(command)
+    return found
+
+
+def children(pid: int) -> list[int]:
+    """Return the processes that a process has started, but for those that have ended."""
+    return [one for one, (parent, state, _) in processes().items() if parent == pid and "Z" not in state]
+
+
+def has_ended(pid: int) -> bool:
+    """Say whether a process has ended, be it that nobody has waited for it yet."""
+    return pid not in (found := processes()) or "Z" in found[pid][1]
 
 
 def is_running(process: int) -> bool:

@@ -7,18 +7,15 @@ that finds none is refused; some files are spared for what is open for a moment,
 from __future__ import annotations
 
 import resource
-from contextlib import suppress
 
 from barnabas.broker.startup import StartupError
+from barnabas.system.processes import raise_open_files
 
 SEGMENTS_MAX = 16_384
 """More would only keep more indexes in memory."""
 
 SPARED = 64
 """Open files that are for neither."""
-
-MACOS_MAX = 10_240
-"""Its OPEN_MAX: what a process may ask for where the hard limit is said to be unlimited."""
 
 OPEN_FILES_MIN = 2 * SPARED
 """With fewer, segments and connections would take what the broker itself needs, and it would serve nobody."""
@@ -29,24 +26,13 @@ def allow_open_files() -> int:
 
     Raises StartupError where a broker cannot work with so few.
     """
-    allowed = _raised_limit()
+    allowed = raise_open_files()
     if allowed != resource.RLIM_INFINITY and allowed < OPEN_FILES_MIN:
         raise StartupError(
             f"this process may have {allowed} open files, and a broker needs {OPEN_FILES_MIN} at least, with many "
             "partitions or clients some thousands: allow more (ulimit -n, LimitNOFILE)"
         )
     return allowed
-
-
-def _raised_limit() -> int:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == hard:
-        return hard
-    for wanted in (hard, max(soft, MACOS_MAX)):  # some systems have a limit above the limit
-        with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-            return wanted
-    return soft
 
 
 def open_segments_max(open_files_max: int) -> int:

@@ -7,8 +7,6 @@ traffic, but the exit code tells of it.
 from __future__ import annotations
 
 import argparse
-import logging
-import resource
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -23,6 +21,7 @@ from barnabas.client.settings import Endpoint, parse_bootstrap
 from barnabas.ending import DONE, FAILED, USAGE_ERROR, end_signals
 from barnabas.environment import log_lines
 from barnabas.errors import leaves
+from barnabas.system.processes import raise_open_files
 from barnabas.tools.inspection.records import RecordsView
 from barnabas.tools.tap import rendering, summary_rendering
 from barnabas.tools.tap.capture_reading import CaptureError
@@ -66,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
     except (OptionError, FilterError, TlsOptionError) as error:
         print(f"barnabas tap: {error}", file=sys.stderr)
         return USAGE_ERROR
-    _allow_open_files()
+    raise_open_files()  # two sockets for each connection
     code = FAILED
     try:
         code = trio.run(_serve, options, settings, filter_, restrict_keyboard_interrupt_to_checkpoints=True)
@@ -242,16 +241,6 @@ def _proxy_settings(options: argparse.Namespace) -> ProxySettings:
     return ProxySettings(
         tuple(brokers), host, port, options.advertise, client_tls, broker_tls, options.memory << 20
     )
-
-
-def _allow_open_files() -> None:
-    """Let as many files be open as the system allows: two sockets for each connection."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        except (ValueError, OSError):
-            logging.getLogger(__name__).info("the limit of open files stays %d", soft)
 
 
 # --- what is shown ------------------------------------------------------------------------------------------------
