@@ -134,7 +134,7 @@ def main() -> int:
     """Measure and print; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.clients", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="a twentieth of the records: to look at")
+    parser.add_argument("--quick", action="store_true", help="a fifth of the records")
     parser.add_argument("--clients", default=",".join(programs.CLIENTS), help="which, with commas")
     parser.add_argument("--operations", default=",".join(OPERATIONS), help="which, with commas")
     parser.add_argument("--data", type=Path, default=Path(tempfile.gettempdir()), help="where the log is")
@@ -142,7 +142,7 @@ def main() -> int:
     with _broker(options.data) as running:
         clients = Clients(options.clients.split(","), running)
         rows = [
-            measure(clients, running, operation, size, count // (20 if options.quick else 1), options.rounds)
+            measure(clients, running, operation, size, count // (5 if options.quick else 1), options.rounds)
             for operation in options.operations.split(",")
             for size, count in RECORDS.items()
         ]

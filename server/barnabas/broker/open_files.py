@@ -9,7 +9,7 @@ from __future__ import annotations
 import resource
 
 from barnabas.broker.startup import StartupError
-from barnabas.system.processes import raise_open_files
+from barnabas.system.files import raise_open_files
 
 SEGMENTS_MAX = 16_384
 """More would only keep more indexes in memory."""

@@ -1,4 +1,4 @@
-"""Files: their place on the medium, their locks, and their way into a socket."""
+"""Files: their place on the medium, their locks, their way into a socket, and how many may be open."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ctypes
 import errno
 import fcntl
 import os
+import resource
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -20,6 +21,8 @@ MORE_FOLLOWS: Final[int] = getattr(socket, "MSG_MORE", 0)
 """A flag of `send`: small packets are not sent by themselves."""
 MEMORY: Final = "/dev/shm"
 """Linux's file system in memory; where it is missing, the system's directory for temporary files is used."""
+OPEN_FILES_MACOS = 10_240
+"""Its OPEN_MAX: what a process may ask for where the hard limit is said to be unlimited."""
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _ZEROS = bytes(1 << 20)
@@ -136,3 +139,15 @@ def _private_file(data: bytes) -> Iterator[str]:
 
 as_file = _memory_file if hasattr(os, "memfd_create") else _private_file
 """Give data a path for a moment, for libraries that read files only: in memory, or in a file that nobody else may read."""
+
+
+def raise_open_files() -> int:
+    """Raise this process's soft limit of open files, often 1024 or 256, to the hard one; returns the limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == hard:
+        return hard
+    for wanted in (hard, max(soft, OPEN_FILES_MACOS)):  # some systems have a limit above the limit
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            return wanted
+    return soft

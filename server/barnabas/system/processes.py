@@ -1,14 +1,12 @@
-"""Processes: the end of another one, the end of the parent, who listens, and how many files are open or may be."""
+"""Processes: the end of another one, the end of the parent, and what may be seen of who listens."""
 
 from __future__ import annotations
 
 import ctypes
 import os
-import resource
 import select
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 from typing import Any, Final
@@ -19,8 +17,6 @@ _select: Any = select
 _PR_SET_PDEATHSIG = 1
 _PARENT_SECONDS = 0.1
 """So often a process looks for its parent, where the kernel does not tell."""
-OPEN_FILES_MACOS = 10_240
-"""Its OPEN_MAX: what a process may ask for where the hard limit is said to be unlimited."""
 
 
 class _ProcessQueue:
@@ -124,15 +120,3 @@ def open_files(process: int) -> tuple[int, int]:
             soft = line.split()[3]
             limit = int(soft) if soft.isdecimal() else -1
     return len(os.listdir(f"/proc/{process}/fd")), limit
-
-
-def raise_open_files() -> int:
-    """Raise this process's soft limit of open files, often 1024 or 256, to the hard one; returns the limit."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == hard:
-        return hard
-    for wanted in (hard, max(soft, OPEN_FILES_MACOS)):  # some systems have a limit above the limit
-        with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-            return wanted
-    return soft

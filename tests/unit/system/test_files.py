@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import resource
 import signal
 import socket
 import stat
@@ -196,3 +197,28 @@ def test_data_has_a_path_for_a_moment_that_only_its_owner_can_read():
         assert Path(path).read_bytes() == Path(path).read_bytes() == b"secret"
         assert not stat.S_IMODE(os.stat(path).st_mode) & 0o077 or path.startswith("/proc/self/fd/")
     assert not Path(path).exists()
+
+
+@pytest.fixture
+def limits(monkeypatch):
+    """Limits of open files as macOS has them: a hard one that is said to be none, and one above it that is not told."""
+    now = [256, resource.RLIM_INFINITY]
+
+    def setrlimit(_, wanted):
+        if not 0 <= wanted[0] <= files.OPEN_FILES_MACOS:
+            raise ValueError("not allowed to raise maximum limit")
+        now[:] = wanted
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _: tuple(now))
+    monkeypatch.setattr(resource, "setrlimit", setrlimit)
+    return now
+
+
+def test_a_limit_of_open_files_that_is_said_to_be_none_is_raised_as_far_as_it_goes(limits):
+    assert files.raise_open_files() == files.OPEN_FILES_MACOS
+    assert limits == [files.OPEN_FILES_MACOS, resource.RLIM_INFINITY]
+
+
+def test_a_limit_of_open_files_that_is_above_that_stays(limits):
+    limits[0] = 20_000
+    assert files.raise_open_files() == 20_000

@@ -1,7 +1,6 @@
 """The end of other processes is seen, by a descriptor of Linux and by kqueue."""
 
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -78,28 +77,3 @@ def test_a_process_is_told_that_its_parent_was_killed(begin):
         assert parent.stdout.readline() == b"begun\n"
         parent.send_signal(signal.SIGKILL)
         assert parent.stdout.read() == b"ended\n"  # the child holds the same output open until it ends
-
-
-@pytest.fixture
-def limits(monkeypatch):
-    """Limits of open files as macOS has them: a hard one that is said to be none, and one above it that is not told."""
-    now = [256, resource.RLIM_INFINITY]
-
-    def setrlimit(_, wanted):
-        if not 0 <= wanted[0] <= processes.OPEN_FILES_MACOS:
-            raise ValueError("not allowed to raise maximum limit")
-        now[:] = wanted
-
-    monkeypatch.setattr(resource, "getrlimit", lambda _: tuple(now))
-    monkeypatch.setattr(resource, "setrlimit", setrlimit)
-    return now
-
-
-def test_a_limit_of_open_files_that_is_said_to_be_none_is_raised_as_far_as_it_goes(limits):
-    assert processes.raise_open_files() == processes.OPEN_FILES_MACOS
-    assert limits == [processes.OPEN_FILES_MACOS, resource.RLIM_INFINITY]
-
-
-def test_a_limit_of_open_files_that_is_above_that_stays(limits):
-    limits[0] = 20_000
-    assert processes.raise_open_files() == 20_000

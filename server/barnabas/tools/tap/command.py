@@ -21,7 +21,7 @@ from barnabas.client.settings import Endpoint, parse_bootstrap
 from barnabas.ending import DONE, FAILED, USAGE_ERROR, end_signals
 from barnabas.environment import log_lines
 from barnabas.errors import leaves
-from barnabas.system.processes import raise_open_files
+from barnabas.system.files import raise_open_files
 from barnabas.tools.inspection.records import RecordsView
 from barnabas.tools.tap import rendering, summary_rendering
 from barnabas.tools.tap.capture_reading import CaptureError
