@@ -438,8 +438,10 @@ class PartitionLog(DurableLog):
         self._load_aborted(self.segments[store.index_of(offset - 1)])
         store.truncate(offset, due_ms=now_ms + self.config.file_delete_delay_ms)
         self._truncated(offset)
+        ended = self.producers.ended_before(offset)
         store.snapshots.load(self.producers, self.log_start_offset, offset, now_ms)
         replay_producers(self.segments, self.producers, offset)
+        self.producers.keep_ended(ended)
         self.producers.on_high_watermark(self.high_watermark)
         self._update_last_stable()
         if self.epochs.truncate_from_end(offset):

@@ -316,6 +316,17 @@ class ProducerState:
         if self._ended:
             self._ended = {first: last for first, last in self._ended.items() if last >= high_watermark}
 
+    def ended_before(self, offset: int) -> dict[int, int]:
+        """Return the transactions whose end the high watermark has not passed, and which stays where a log is truncated.
+
+        No snapshot has them; `keep_ended` takes them in again.
+        """
+        return {first: last for first, last in self._ended.items() if last < offset}
+
+    def keep_ended(self, ended: dict[int, int]) -> None:
+        """Go on with transactions that were ended before a truncation, beside those that were found after the snapshot."""
+        self._ended.update(ended)
+
     # --- keeping --------------------------------------------------------------------------------------------
 
     def expire(self, now_ms: int) -> int:

@@ -215,3 +215,23 @@ def test_of_several_records_with_the_largest_timestamp_the_first_is_found(tmp_pa
     assert found is not None
     assert (found.timestamp, found.offset) == (NOW_MS + 7, 1)
     broker.crash()
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_transaction_whose_end_is_not_committed_holds_readers_up_after_a_truncation_behind_a_snapshot(
+    log, commit
+):
+    """The snapshot is of after the transaction's end, and does not say that the end is above the high watermark."""
+    append(log, batch(b"committed"))
+    append(log, batch(b"a", producer_id=7, base_sequence=0, transactional=True))
+    end = marker(commit=commit, producer_id=7, producer_epoch=0)
+    log.append_as_leader(end, leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR)
+    log.roll()
+    for value in (b"b", b"c"):
+        log.append_as_leader(batch(value), leader_epoch=0, now_ms=NOW_MS)
+    for offset in (4, 3):
+        assert (log.high_watermark, log.last_stable_offset) == (2, 1)
+        assert log.truncate_to(offset, now_ms=NOW_MS)
+    assert (log.high_watermark, log.last_stable_offset) == (2, 1)
+    log.advance_high_watermark(3)
+    assert log.last_stable_offset == 3
