@@ -6,6 +6,7 @@ import fcntl
 import os
 import signal
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -137,7 +138,7 @@ def test_a_signal_that_is_ignored_stays_ignored(tmp_path, signals) -> None:
     try:
         with ephemeral_directory(str(tmp_path)) as path:
             os.kill(os.getpid(), signal.SIGHUP)
-            signal.sigtimedwait([], 0)
+            time.sleep(0)  # handlers run
             assert os.path.isdir(path)
     finally:
         signal.signal(signal.SIGHUP, before)
