@@ -6,7 +6,7 @@
 # these that really runs and is new enough: a name on the PATH may be a shim with nothing behind it.
 PYTHON ?= $(shell /usr/bin/python3 -c 'import ensurepip, os, sys, sysconfig, venv; \
 	sys.exit(sys.version_info < (3, 11) or not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' 2>/dev/null \
-	&& echo /usr/bin/python3 || for p in python3 python3.13 python3.12 python3.11; do \
+	&& echo /usr/bin/python3 || for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
