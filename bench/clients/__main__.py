@@ -27,7 +27,7 @@ from bench.tools import ROOT, BenchError, code_of
 from compat.clients.shared.setup import Client, python
 
 RECORDS = {100: 300_000, 1024: 100_000}
-"""How many records a run has, by their size."""
+"""Records of a run, by their size."""
 OPERATIONS = {
     "produce": "send each record, then flush",
     "consume": "receive one by one",

@@ -24,7 +24,7 @@ WAIT_S = 60
 
 
 class Run:
-    """Where a client goes, and how much it does."""
+    """The work of a client, and the clocks beside it."""
 
     def __init__(self, bootstrap: str, topic: str, size: int, count: int) -> None:
         self.bootstrap, self.topic, self.size, self.count = bootstrap, topic, size, count

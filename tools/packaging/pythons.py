@@ -105,12 +105,12 @@ def weight(venv: Path) -> tuple[int, float]:
 
 @dataclass(frozen=True)
 class Trial:
-    """How a wheel is tried."""
+    """Settings of a trial."""
 
     times: int = 1
-    """How often it is installed, each time in a new environment."""
+    """Installations, each in a new environment."""
     records: int = 10_000
-    """How many go through its broker."""
+    """Records that go through its broker."""
     from_cache: bool = False
     """True if the packages that it needs come from pip's cache, for which pip asks the index; False for files."""
     limit_s: float | None = None
