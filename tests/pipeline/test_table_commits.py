@@ -185,7 +185,7 @@ def test_a_commit_counts_once_whatever_the_catalog_answers(
         load(place, 10)
     table = Table(place)
     made = staged(table, 10)
-    commit_table = type(table._catalog).commit_table
+    commit_table = type(table.catalogs.of(table.place)).commit_table
     left = [failure(), failure()]
 
     def commit(self: Any, *more: Any) -> Any:
@@ -195,7 +195,7 @@ def test_a_commit_counts_once_whatever_the_catalog_answers(
             raise left.pop()
         return done if is_late else commit_table(self, *more)
 
-    monkeypatch.setattr(type(table._catalog), "commit_table", commit)
+    monkeypatch.setattr(type(table.catalogs.of(table.place)), "commit_table", commit)
     table.commit(made)
     monkeypatch.undo()
     total = 10 if first else 20
@@ -213,7 +213,7 @@ def test_a_catalog_that_always_fails_ends_a_commit_and_the_next_one_goes_on(
     def commit(*_: Any) -> None:
         raise locked()
 
-    monkeypatch.setattr(type(table._catalog), "commit_table", commit)
+    monkeypatch.setattr(type(table.catalogs.of(table.place)), "commit_table", commit)
     with pytest.raises(IncompleteError, match=r"version 2 of .* cannot be committed: .*locked"):
         table.commit(made)
     monkeypatch.undo()

@@ -27,7 +27,6 @@ from barnabas_pipeline.lake.iceberg import (
     ledger_of,
     load_or_none,
     named_files,
-    open_catalog,
 )
 from barnabas_pipeline.lake.ledger import DataFile, Entry, Files
 from barnabas_pipeline.lake.table import Table
@@ -94,7 +93,7 @@ class DeadLetters:
             return self._open(create=False)
 
     def _open(self, *, create: bool) -> Any:
-        catalog = open_catalog(self._table.place)
+        catalog = self._table.catalogs.of(self._table.place)
         found = load_or_none(catalog, self.place)
         if found is not None or not create:
             return found

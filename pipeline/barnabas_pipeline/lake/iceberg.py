@@ -9,6 +9,7 @@ files of a lake of an earlier format that have none are read by name (`schema.na
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -30,7 +31,9 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.schema import Schema
+from pyiceberg.table import Transaction
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.table.update import _apply_table_update, _TableMetadataUpdateContext
 from pyiceberg.transforms import (
     HourTransform,
     Transform,
@@ -139,6 +142,22 @@ def open_catalog(place: Place) -> Catalog:
         return _loaded(place.catalog, {**IO_PROPERTIES, **properties})
     except (ValueError, NotInstalledError) as error:
         raise UsageError(f"catalog {place.catalog}: {error}") from None
+
+
+class Catalogs:
+    """Catalogs that many tables share, so that each needs no connection of its own."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, ...], Catalog] = {}
+        self._lock = threading.Lock()
+
+    def of(self, place: Place) -> Catalog:
+        """Return the catalog of a table. Raises UsageError without one that is known."""
+        key = (place.location.rpartition("/")[0], place.catalog, place.properties)
+        with self._lock:
+            if key not in self._known:
+                self._known[key] = open_catalog(place)
+            return self._known[key]
 
 
 def _loaded(name: str, properties: dict[str, str]) -> Catalog:
@@ -348,9 +367,26 @@ def named_files(table: Any, paths: Iterable[str]) -> list[Any]:
     return [entry.data_file for entry in entries if entry.data_file.file_path in wanted]
 
 
+class _Transaction(Transaction):
+    """pyiceberg's copies all metadata, deeply, each time that one thing of it is asked for: 19 times for a commit."""
+
+    _known: Any = None
+    _applied = 0
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        """The metadata with the updates so far."""
+        if self._known is None:
+            self._known, self._context = self._table.metadata, _TableMetadataUpdateContext()
+        for update in self._updates[self._applied :]:
+            self._known = _apply_table_update(update, self._known, self._context)
+        self._applied = len(self._updates)
+        return self._known
+
+
 def changing(table: Any, named: dict[str, str], add: Iterable[DataFile], old: list[Any]) -> Any:
     """Begin the transaction of one snapshot that adds and removes files, and says in its summary what `named` does."""
-    transaction = table.transaction()
+    transaction = _Transaction(table)
     update = transaction.update_snapshot(snapshot_properties=named)
     producer = update.overwrite() if old else update.merge_append()
     for file in add:

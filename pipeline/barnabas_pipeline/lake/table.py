@@ -22,7 +22,7 @@ from barnabas_pipeline import faults
 from barnabas_pipeline.errors import IncompleteError, UsageError
 from barnabas_pipeline.lake import iceberg, old, scan, store
 from barnabas_pipeline.lake.columns import lake_schema
-from barnabas_pipeline.lake.iceberg import KIND, PATH, SHA256, VERSION, Layout, Place
+from barnabas_pipeline.lake.iceberg import KIND, PATH, SHA256, VERSION, Catalogs, Layout, Place
 from barnabas_pipeline.lake.ledger import BrokenLakeError, DataFile, Entry, Files, State, digest
 from barnabas_pipeline.lake.scan import Piece, Span
 from barnabas_pipeline.schema import EventSchema
@@ -43,10 +43,12 @@ class ConflictError(IncompleteError):
 class Table:
     """The table at a place, which need not exist yet. What others commit is seen after `refresh` only."""
 
-    def __init__(self, root: Place | str | Path, *, may_be_old: bool = False) -> None:
+    def __init__(
+        self, root: Place | str | Path, *, may_be_old: bool = False, catalogs: Catalogs | None = None
+    ) -> None:
         self.place = iceberg.place_of(root)
+        self.catalogs = catalogs or Catalogs()
         self._may_be_old = may_be_old
-        self._catalog: Any = None
         self._iceberg: Any = None
         self._state: State | None = None
 
@@ -71,9 +73,7 @@ class Table:
     def refresh(self) -> State:
         """Look at the catalog again. Raises IncompleteError if it is away, UsageError for a lake of an earlier format."""
         with iceberg.explained():
-            if self._catalog is None:
-                self._catalog = iceberg.open_catalog(self.place)
-            self._iceberg = iceberg.load_or_none(self._catalog, self.place)
+            self._iceberg = iceberg.load_or_none(self.catalogs.of(self.place), self.place)
         if self._iceberg is None:
             here = store.local_path(self.place.location)
             if not self._may_be_old and here is not None and old.exists(here):
@@ -181,7 +181,7 @@ class Table:
         self.state()
         with iceberg.explained():
             if self._iceberg is None:
-                iceberg.create(self._catalog, self.place, schema)
+                iceberg.create(self.catalogs.of(self.place), self.place, schema)
                 self.refresh()
             if self._iceberg is None:
                 raise IncompleteError(f"table {self.place.name} was created, and is gone again")
