@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from barnabas.environment import output
 from barnabas_pipeline import requirements
 from barnabas_pipeline.commands.common import Parser
-from barnabas_pipeline.errors import EXIT_INCOMPLETE, EXIT_USAGE, DataLossError, PipelineError
+from barnabas_pipeline.errors import EXIT_DATA_LOSS, EXIT_DEFECT, EXIT_INCOMPLETE, EXIT_USAGE, PipelineError
 
 JOBS = {
     "simulate": ("simulate", "send the events of a simulated site to a broker"),
     "infer-schema": ("infer_schema", "draft a schema file, from a registry or from a sample of records"),
-    "load": ("lake", "from a topic into the lake, exactly once, in batches or as a stream"),
+    "load": ("load", "from topics into the lake, exactly once, in batches or as a stream"),
     "backfill": ("lake", "replace the rows of some hours by what the log says of them, decoded again"),
     "compact": ("lake", "many small files of an hour become few large ones"),
     "audit": ("lake", "compare the lake with the log, record by record; seal complete hours"),
@@ -48,11 +48,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = _run(sys.argv[1:] if arguments is None else list(arguments))
         sys.stdout.flush()
         return code
-    except DataLossError as error:
-        print(f"data loss: {error}", file=sys.stderr)
-        return error.exit_code
     except PipelineError as error:
-        print(f"{'usage' if error.exit_code == EXIT_USAGE else 'incomplete'}: {error}", file=sys.stderr)
+        names = {EXIT_DATA_LOSS: "data loss", EXIT_DEFECT: "defect", EXIT_USAGE: "usage"}
+        what = names.get(error.exit_code, "incomplete")
+        print(f"{what}: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         return EXIT_INCOMPLETE

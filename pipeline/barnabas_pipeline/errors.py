@@ -5,14 +5,18 @@ The rule: whatever a job cannot do exactly, it says with one of these; anything 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from barnabas.ending import End
 
 EXIT_DONE = 0
+EXIT_DEFECT = 1
 EXIT_INCOMPLETE = 2
 EXIT_DATA_LOSS = 3
 EXIT_USAGE = 4
+WORST_FIRST = (EXIT_DATA_LOSS, EXIT_DEFECT, EXIT_USAGE, EXIT_INCOMPLETE)
+TOPICS_TOLD_MAX = 20
 
 COMMAND = ("barnabas-pipeline",)
 ENDS = (
@@ -26,7 +30,7 @@ ENDS = (
     ),
     End("records that should be there are not", COMMAND, EXIT_DATA_LOSS),
     End("an option is wrong", COMMAND, EXIT_USAGE),
-    End("a defect, with its traceback", COMMAND, 1),
+    End("a defect, with its traceback", COMMAND, EXIT_DEFECT),
 )
 """The rows of the reference."""
 
@@ -74,3 +78,26 @@ class DataLossError(PipelineError):
         self.cause = cause
         self.missing = missing
         self.can_go_on = True  # once the loss was recorded
+
+    def __reduce__(self) -> tuple[type[DataLossError], tuple[str, list[MissingOffsets]]]:
+        """Travel from a worker."""
+        return DataLossError, (self.cause, self.missing)
+
+
+class DefectError(PipelineError):
+    """One topic of many cannot be loaded by a mistake of ours, whose traceback was shown."""
+
+    exit_code = EXIT_DEFECT
+
+
+class TopicsError(PipelineError):
+    """Some topics of many have failed; the exit code is that of the worst."""
+
+    def __init__(self, failures: Mapping[str, PipelineError], count: int) -> None:
+        rank = {name: WORST_FIRST.index(error.exit_code) for name, error in failures.items()}
+        worst = sorted(failures, key=lambda name: (rank[name], name))
+        told = [f"{name}: {failures[name]}" for name in worst[:TOPICS_TOLD_MAX]]
+        if len(worst) > len(told):
+            told.append(f"and {len(worst) - len(told)} more")
+        super().__init__(f"{len(failures)} of {count} topics have failed: {'; '.join(told)}")
+        self.exit_code = WORST_FIRST[rank[worst[0]]]

@@ -14,13 +14,15 @@ from barnabas_pipeline.jobs import load as load_job
 from barnabas_pipeline.jobs.load import (
     LoadOptions,
     LoadSummary,
+    Plan,
     adopt,
-    commit_ranges,
     fill,
     find_loss,
+    gone,
     new_entry,
     unwrap,
 )
+from barnabas_pipeline.jobs.streams import pending
 from barnabas_pipeline.lake.iceberg import Lake
 from barnabas_pipeline.lake.ledger import BrokenLakeError, DataFile, Entry, State, hour_number
 from barnabas_pipeline.lake.store import location_of
@@ -120,30 +122,20 @@ def test_an_entry_follows_the_state_of_its_table(tmp_path: Path, monkeypatch: py
 # --- one commit -----------------------------------------------------------------------------------------------------
 
 
-def commit(
-    root: Path, monkeypatch: pytest.MonkeyPatch, results: list[TaskResult], *ranges: OffsetRange, **more: Any
-) -> Any:
-    asked: list[Any] = []
-    before = more.pop("meanwhile", lambda: None)
-
-    def run(_: Any, tasks: list[Any]) -> list[TaskResult]:
-        asked.extend(tasks)
-        before()
-        return results
-
-    monkeypatch.setattr(load_job, "run_tasks", run)
+def commit(root: Path, results: list[TaskResult], *ranges: OffsetRange, **more: Any) -> list[LoadTask]:
+    meanwhile = more.pop("meanwhile", lambda: None)
     loading = options(root, target_file_bytes=77, **more)
-    bounds = bounds_of(*[100] * 3)
-    done = commit_ranges(
-        None, Table(root), IDENTITY, bounds, [*ranges], [one.wanted for one in results], loading
-    )
-    return done, asked
+    wanted = [one.wanted for one in results]
+    plan = Plan(Table(root), IDENTITY, bounds_of(*[100] * 3), [*ranges], wanted, loading)
+    tasks = plan.prepare()
+    meanwhile()
+    plan.commit(results)
+    return tasks
 
 
-def test_a_load_is_committed_with_its_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_load_is_committed_with_its_tasks(tmp_path: Path) -> None:
     results = [result(0, 0, 10, name="a"), result(0, 10, 20, name="b")]
-    done, asked = commit(tmp_path, monkeypatch, results, OffsetRange(0, 0, 20))
-    assert done == results
+    asked = commit(tmp_path, results, OffsetRange(0, 0, 20))
     assert [task.wanted for task in asked] == [one.wanted for one in results]
     assert {(task.topic_id, task.target_file_bytes) for task in asked} == {("topic-id", 77)}
     assert {task.layout.open()[0].location for task in asked} == {location_of(tmp_path)}
@@ -160,23 +152,19 @@ def test_a_load_is_committed_with_its_tasks(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("off", [-1, 1])
-def test_a_load_whose_counts_do_not_add_up_is_not_committed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, off: int
-) -> None:
+def test_a_load_whose_counts_do_not_add_up_is_not_committed(tmp_path: Path, off: int) -> None:
     wrong = result(0, 0, 10, loaded=5, dead=5 + off)
     with pytest.raises(BrokenLakeError, match="partition 0: its counts do not add up"):
-        commit(tmp_path, monkeypatch, [wrong], OffsetRange(0, 0, 10))
+        commit(tmp_path, [wrong], OffsetRange(0, 0, 10))
     assert not Table(tmp_path).exists()
 
 
-def test_a_load_that_another_has_overtaken_is_not_committed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_load_that_another_has_overtaken_is_not_committed(tmp_path: Path) -> None:
     def other() -> None:
-        commit(tmp_path, monkeypatch, [result(0, 0, 7)], OffsetRange(0, 0, 7))
+        commit(tmp_path, [result(0, 0, 7)], OffsetRange(0, 0, 7))
 
     with pytest.raises(ConflictError):
-        commit(tmp_path, monkeypatch, [result(0, 0, 10, name="a")], OffsetRange(0, 0, 10), meanwhile=other)
+        commit(tmp_path, [result(0, 0, 10, name="a")], OffsetRange(0, 0, 10), meanwhile=other)
     state = Table(tmp_path).state()
     assert (state.version, state.ends, Table(tmp_path).pieces()) == (1, {0: 7}, [])
 
@@ -208,7 +196,7 @@ def test_a_load_begins_where_the_last_one_ended_or_where_it_is_told_to_or_at_the
     loaded: Any, starts: Any, expected: Any
 ) -> None:
     state = State(ends=loaded)
-    found = load_job._pending(state, starts, {1: 30, 0: 20}, bounds_of(99, 99, start=3))
+    found = pending(state, starts, {1: 30, 0: 20}, bounds_of(99, 99, start=3))
     assert found == [OffsetRange(*one) for one in expected]
 
 
@@ -265,19 +253,17 @@ def test_of_another_topic_all_that_was_known_of_the_old_one_is_missing(
     assert loss.can_go_on
 
 
-def test_a_loss_is_raised_or_recorded_with_what_is_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_loss_is_raised_or_recorded_with_what_is_missing(tmp_path: Path) -> None:
     loading = options(tmp_path)
     adopt(Table(tmp_path), IDENTITY, {}, loading)  # nothing was ever loaded
-    commit(tmp_path, monkeypatch, [result(0, 0, 10)], OffsetRange(0, 0, 10))
+    commit(tmp_path, [result(0, 0, 10)], OffsetRange(0, 0, 10))
     table = Table(tmp_path)
     adopt(table, IDENTITY, {0: Bounds(0, 20, 20, 0)}, loading)
     assert table.state().version == 1
-    gone = {0: Bounds(15, 20, 20, 0)}
+    overtaken = {0: Bounds(15, 20, 20, 0)}
     with pytest.raises(DataLossError, match="retention has overtaken"):
-        adopt(table, IDENTITY, gone, loading)
-    adopt(table, IDENTITY, gone, replace(loading, on_data_loss="record"))
+        adopt(table, IDENTITY, overtaken, loading)
+    adopt(table, IDENTITY, overtaken, replace(loading, on_data_loss="record"))
     state = table.state()
     assert (state.version, state.ends) == (2, {0: 15})
     last = table.entries()[-1]
@@ -286,14 +272,12 @@ def test_a_loss_is_raised_or_recorded_with_what_is_missing(
     with pytest.raises(DataLossError, match="become shorter"):
         adopt(table, IDENTITY, shorter, replace(loading, on_data_loss="record"))
     with pytest.raises(UsageError, match="was loaded from topic logins, not other"):
-        adopt(table, IDENTITY._replace(topic="other"), gone, loading)
+        adopt(table, IDENTITY._replace(topic="other"), overtaken, loading)
 
 
-def test_the_lost_records_of_a_partition_that_was_added_are_raised_or_recorded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_lost_records_of_a_partition_that_was_added_are_raised_or_recorded(tmp_path: Path) -> None:
     loading = options(tmp_path)
-    commit(tmp_path, monkeypatch, [result(0, 0, 10)], OffsetRange(0, 0, 10))
+    commit(tmp_path, [result(0, 0, 10)], OffsetRange(0, 0, 10))
     added = {0: Bounds(0, 10, 10, 0), 1: Bounds(5, 9, 9, 0)}
     with pytest.raises(DataLossError, match=r"partition 1: \[0, 5\)"):
         adopt(Table(tmp_path), IDENTITY, added, loading)
@@ -302,67 +286,11 @@ def test_the_lost_records_of_a_partition_that_was_added_are_raised_or_recorded(
     adopt(Table(tmp_path), IDENTITY, added, loading)
 
 
-class GoneLog:
-    def identity(self) -> TopicIdentity:
-        raise NoTopicError("there is no topic 'logins' at b:1")
-
-
 def test_a_topic_that_was_deleted_under_a_table_is_a_loss_and_one_that_never_was_a_wrong_option() -> None:
-    log: Any = GoneLog()
-    with pytest.raises(NoTopicError):
-        load_job.look_up(log, State())
-    with pytest.raises(
-        DataLossError, match=r"topic logins is gone; missing: partition 0: \[10, \?\)"
-    ) as caught:
-        load_job.look_up(log, state_of({0: 10}))
-    assert caught.value.exit_code == 3
-
-
-@pytest.mark.parametrize("others", [1, 5, 20])
-def test_a_load_goes_on_however_often_others_were_faster(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: int
-) -> None:
-    def run_tasks(_: Any, tasks: list[LoadTask]) -> list[TaskResult]:
-        table = Table(tmp_path)
-        end = table.state().ends.get(0, 0)
-        if table.state().version < others:
-            faster = empty(tmp_path)
-            fill(faster, [OffsetRange(0, end, end + 1)], [result(0, end, end + 1)], bounds_of(50))
-            table.commit(faster)
-        return [result(0, one.wanted.start, one.wanted.end) for one in tasks]
-
-    monkeypatch.setattr(load_job, "open_log", lambda _: FiftyOffsets())
-    monkeypatch.setattr(load_job, "split", lambda log, ranges, bytes_max: ranges)
-    monkeypatch.setattr(load_job, "run_tasks", run_tasks)
-    summary = load_job.load(None, options(tmp_path))
-    assert Table(tmp_path).state().ends == {0: 50}
-    assert (summary.commits, summary.loaded) == (1, 50 - others)
-
-
-def test_a_conflict_that_nobody_has_caused_ends_a_load(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuses(*_: Any) -> None:
-        raise ConflictError("stuck")
-
-    monkeypatch.setattr(load_job, "open_log", lambda _: FiftyOffsets())
-    monkeypatch.setattr(load_job, "split", lambda log, ranges, bytes_max: ranges)
-    monkeypatch.setattr(load_job, "commit_ranges", refuses)
-    with pytest.raises(ConflictError):
-        load_job.load(None, options(tmp_path))
-
-
-class FiftyOffsets:
-    """A log of one partition."""
-
-    def identity(self) -> TopicIdentity:
-        return IDENTITY
-
-    def bounds(self) -> dict[int, Bounds]:
-        return bounds_of(50)
-
-    def close(self) -> None:
-        pass
+    assert isinstance(gone("logins", "b:1", State()), NoTopicError)
+    loss = gone("logins", "b:1", state_of({0: 10}))
+    assert str(loss) == "topic logins is gone; missing: partition 0: [10, ?)"
+    assert loss.exit_code == 3
 
 
 @pytest.mark.parametrize("url", ["s3a://bucket/lake", "hdfs:/lake", "gs://b/x", "S3://b/l", "abfss://c@a/l"])
@@ -392,11 +320,58 @@ def test_a_file_url_is_a_directory(url: str) -> None:
     assert Table(url).place.location == "file:///lake/a b"
 
 
-@pytest.mark.parametrize("topic", ["a,b", "re.*", "", ".", "x" * 250, "ä"])
-def test_a_job_reads_one_topic(tmp_path: Path, topic: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("topic", ["re.*", "", ".", "x" * 250, "ä", "a,,b"])
+def test_topics_are_names(tmp_path: Path, topic: str, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["load", "--topic", topic, "--bootstrap", "127.0.0.1:1", "--lake", str(tmp_path)]
     assert cli.main(arguments) == 4
     assert "is not the name of a topic" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ([], "give --topic, --topic-pattern, or --topics"),
+        (["--topic-pattern", "a("], "neither a name nor a regular expression"),
+        (["--topic", "a", "--exclude", "a("], "neither a name nor a regular expression"),
+        (["--topic", "a.b,a_b"], "topics a.b and a_b would both have a table barnabas.a_b"),
+        (["--topic", "a,b", "--table", "x.y"], "topics a and b would both have a table x.y"),
+        (["--topic", "a,b"], "2 of 2 topics have failed: a: 'a' is no schema file"),
+        (["--topics", "none.yaml"], "none.yaml: No such file or directory"),
+        (["--topic", "views", "--metrics", "nowhere"], "--metrics 'nowhere' is not HOST:PORT"),
+        (
+            ["--topic-pattern", "a.*", "--transport", "disk", "--log-dir", "d"],
+            "topics of log dirs are given by",
+        ),
+    ],
+    ids=str,
+)
+def test_a_wrong_choice_of_topics_is_said_before_anything_is_written(
+    tmp_path: Path, more: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake = tmp_path / "lake"
+    assert cli.main(["load", *more, "--bootstrap", "127.0.0.1:1", "--lake", str(lake)]) == 4
+    assert said in capsys.readouterr().err
+    assert not [*lake.rglob("*.parquet"), *lake.rglob("*.json")]
+
+
+@pytest.mark.parametrize("topic", ["a,b", "re.*"])
+def test_another_job_reads_one_topic(tmp_path: Path, topic: str, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["audit", "--topic", topic, "--bootstrap", "127.0.0.1:1", "--lake", str(tmp_path)]
+    assert cli.main(arguments) == 4
+    assert "is not the name of a topic" in capsys.readouterr().err
+
+
+def test_another_job_takes_the_settings_of_its_topic(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = tmp_path / "topics.toml"
+    settings.write_text('[topics.logins]\ntable = "nothing"\nlateness = 3\n')
+    arguments = ["redrive", "--topics", str(settings), "--lake", str(tmp_path / "lake")]
+    assert cli.main([*arguments, "--topic", "logins"]) == 4
+    assert "'nothing' is no NAMESPACE.NAME" in capsys.readouterr().err
+    settings.write_text("[topics.logins]\nbroker = 3\n")
+    assert cli.main([*arguments, "--topic", "logins"]) == 4
+    assert "topics.toml: topics.logins.broker is no setting of a topic" in capsys.readouterr().err
 
 
 def test_a_lake_without_a_catalog_is_a_wrong_option(capsys: pytest.CaptureFixture[str]) -> None:

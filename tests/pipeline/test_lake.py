@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from barnabas_pipeline import schema
 from barnabas_pipeline.errors import DataLossError, UsageError
 from barnabas_pipeline.jobs import load as load_job
+from barnabas_pipeline.jobs import rounds
 from barnabas_pipeline.jobs.audit import AuditReport, audit
 from barnabas_pipeline.jobs.load import LoadOptions, load
 from barnabas_pipeline.lake import frames
@@ -149,7 +150,7 @@ def test_an_audit_names_a_record_that_was_never_loaded(
 ) -> None:
     """A load that loses a row and lies about it in its entry: only the log can tell."""
     loading = options(stream, tmp_path, "logins")
-    honest = load_job.run_tasks
+    honest = rounds.run_tasks
 
     def lossy(spark: Any, tasks: list[Any]) -> Any:
         import pyarrow.parquet as pq
@@ -168,7 +169,7 @@ def test_an_audit_names_a_record_that_was_never_loaded(
         results[0].compacted += 1
         return results
 
-    monkeypatch.setattr(load_job, "run_tasks", lossy)
+    monkeypatch.setattr(rounds, "run_tasks", lossy)
     load(spark, loading)
     report = check(spark, loading)
     assert report.problems == ["1 rows of the log are not in the lake"]

@@ -6,7 +6,10 @@ The rule: what is wrong with an option is said before Spark is started.
 from __future__ import annotations
 
 import argparse
+import signal
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,10 +27,13 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{self.prog}: {message}")
 
 
-def add_log(parser: argparse.ArgumentParser) -> None:
+def add_log(
+    parser: argparse.ArgumentParser,
+    add_topic: Callable[[Any], object] = lambda group: group.add_argument("--topic", required=True),
+) -> None:
     """Options that name a topic and how to reach it."""
     group = parser.add_argument_group("topic")
-    group.add_argument("--topic", required=True)
+    add_topic(group)
     group.add_argument(
         "--bootstrap", default="", metavar="HOST:PORT,...", help="read over the wire from here"
     )
@@ -125,13 +131,18 @@ def pairs(rows: list[str]) -> dict[str, str]:
 def log_options(args: Any, *, topic: str | None = None) -> LogOptions:
     """The topic that the options name. Raises UsageError."""
     _check_topic(topic or args.topic)
+    return replace(cluster_options(args), topic=topic or args.topic)
+
+
+def cluster_options(args: Any) -> LogOptions:
+    """The cluster that the options name, or the log dirs, without a topic. Raises UsageError."""
     transport = args.transport or ("disk" if args.log_dir and not args.bootstrap else "wire")
     if transport == "wire" and not args.bootstrap:
         raise UsageError("give --bootstrap, or --log-dir to read from disk")
     if transport == "disk" and not args.log_dir:
         raise UsageError("--transport disk needs --log-dir")
     return LogOptions(
-        topic=topic or args.topic,
+        topic="",
         transport=transport,
         bootstrap=args.bootstrap,
         log_dirs=tuple(args.log_dir),
@@ -168,3 +179,14 @@ def now_ms(args: Any) -> int:
     """The time that the job takes for now: the clock's, or what `--now` says."""
     given = getattr(args, "now", None)
     return int(time.time() * 1000) if given is None else int(given)
+
+
+def stop_after_the_round(one: Any) -> None:
+    """Let the first SIGINT or SIGTERM end what works in rounds after the present one, and the second at once."""
+
+    def stop(number: int, _frame: Any) -> None:
+        signal.signal(number, signal.default_int_handler)
+        one.stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)

@@ -1,4 +1,4 @@
-"""The jobs on a lake: load, audit, compact, redrive, backfill.
+"""The jobs on a lake: audit, compact, redrive, backfill; and what they share with `load`.
 
 The rule: see `commands`.
 """
@@ -9,15 +9,20 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from barnabas_pipeline.commands import common, formats
+from barnabas_pipeline.commands import common, formats, topics
 from barnabas_pipeline.errors import EXIT_DONE, EXIT_INCOMPLETE
-from barnabas_pipeline.progress import Bar, summarize
+from barnabas_pipeline.progress import summarize
 
 
 def add_table(parser: argparse.ArgumentParser) -> None:
     """Options that name a table."""
     common.add_lake(parser)
     parser.add_argument("--table", metavar="NAMESPACE.NAME", default="", help="default: barnabas.TOPIC")
+    parser.add_argument(
+        "--topics",
+        metavar="FILE",
+        help="settings by topic and pattern, in YAML or TOML; `load` also takes its topics",
+    )
 
 
 def add_schema(parser: argparse.ArgumentParser) -> None:
@@ -30,17 +35,29 @@ def place(args: Any) -> Any:
     return common.lake(args).place(args.topic, args.table, getattr(args, "partition_by", None) or "")
 
 
-def _chosen(args: Any) -> formats.Chosen:
+def settings_of(args: Any) -> topics.Settings:
+    """The file with settings by topic that the options name, an empty one without it. Raises UsageError."""
+    parser = common.Parser(add_help=False)
+    for add in (add_table, add_schema, common.add_range, add_commits, _add_lateness):
+        add(parser)
+    return topics.Settings(args.topics, topics.options_by_name(parser))
+
+
+def _with_settings(args: Any) -> Any:
+    return settings_of(args).of(args.topic, args) if args.topics else args
+
+
+def _chosen(args: Any, catalogs: Any = None) -> formats.Chosen:
     from barnabas_pipeline.lake.table import Table
 
-    return formats.choose(args, lambda: Table(place(args)).state().schema)
+    return formats.choose(args, lambda: Table(place(args), catalogs=catalogs).state().schema)
 
 
-def load_options(args: Any) -> Any:
-    """The load that the options describe."""
+def load_options(args: Any, catalogs: Any = None) -> Any:
+    """The load of one topic that the options describe."""
     from barnabas_pipeline.jobs.load import LoadOptions
 
-    options = LoadOptions(common.log_options(args), place(args), *_chosen(args))
+    options = LoadOptions(common.log_options(args), place(args), *_chosen(args, catalogs))
     if hasattr(args, "from_offsets"):
         options.selection = common.selection(args)
     for name in (
@@ -58,27 +75,12 @@ def load_options(args: Any) -> Any:
     return options
 
 
-# --- load -----------------------------------------------------------------------------------------------------------
-
-
-def add_load(parser: argparse.ArgumentParser) -> None:
-    """Options of load."""
-    common.add_log(parser)
-    add_table(parser)
-    add_schema(parser)
-    common.add_range(parser)
-    common.add_spark(parser)
-    parser.add_argument(
-        "--trigger",
-        default="once",
-        metavar="once|available|'5 seconds'",
-        help="once, in portions; or in rounds: what is there now, or with this interval until interrupted",
-    )
+def add_commits(parser: argparse.ArgumentParser) -> None:
+    """Options of what a load commits of a topic."""
     parser.add_argument(
         "--on-data-loss", choices=("fail", "record"), help="record: note what is gone, and go on"
     )
     parser.add_argument("--offsets-per-commit-max", type=int, metavar="N")
-    parser.add_argument("--offsets-per-trigger-max", type=int, default=0, metavar="N")
     parser.add_argument("--split-bytes", type=int, metavar="N", help="of log per task")
     parser.add_argument("--target-file-bytes", type=int, metavar="N")
     parser.add_argument(
@@ -103,30 +105,6 @@ def add_load(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run_load(args: Any) -> int:
-    """Load once, or in rounds until they end or are interrupted."""
-    from barnabas_pipeline.jobs import follow
-    from barnabas_pipeline.jobs.load import load
-
-    options = load_options(args)
-    if args.trigger != "once":
-        follow.parse_trigger(args.trigger)
-    spark = common.spark_session(args, f"load {args.topic}")
-    if args.trigger == "once":
-        summary = load(spark, options, Bar("load"))
-    else:
-        follower = follow.Follower(
-            spark, options, trigger=args.trigger, offsets_max=args.offsets_per_trigger_max
-        )
-        try:
-            follower.run()
-        except KeyboardInterrupt:
-            follower.stop()
-        summary = follower.summary
-    summarize("load", asdict(summary), as_json=args.json)
-    return EXIT_DONE
-
-
 # --- audit ----------------------------------------------------------------------------------------------------------
 
 
@@ -136,9 +114,7 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
     add_table(parser)
     add_schema(parser)
     common.add_spark(parser)
-    parser.add_argument(
-        "--lateness", type=float, default=0, metavar="HOURS", help="how long an hour waits for late data"
-    )
+    _add_lateness(parser)
     parser.add_argument(
         "--now", type=common.parse_time, metavar="TIME", help="take this for the current time"
     )
@@ -149,8 +125,15 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--strict", action="store_true", help="exit 2 if the log has more than was loaded")
 
 
+def _add_lateness(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--lateness", type=float, default=0, metavar="HOURS", help="how long an hour waits for late data"
+    )
+
+
 def run_audit(args: Any) -> int:
     """Audit, and seal what is complete."""
+    args = _with_settings(args)
     from barnabas_pipeline.jobs import audit as job
 
     options = load_options(args)
@@ -190,6 +173,7 @@ def add_compact(parser: argparse.ArgumentParser) -> None:
 
 def run_compact(args: Any) -> int:
     """Compact one table, and vacuum it if asked to."""
+    args = _with_settings(args)
     from barnabas_pipeline.jobs import compact as job
     from barnabas_pipeline.lake.files import TARGET_FILE_BYTES
     from barnabas_pipeline.lake.vacuum import vacuum
@@ -221,6 +205,7 @@ def add_redrive(parser: argparse.ArgumentParser) -> None:
 
 def run_redrive(args: Any) -> int:
     """Try dead letters again. Exit 2 if some of those chosen stay dead."""
+    args = _with_settings(args)
     from barnabas_pipeline.jobs.load import LoadOptions
     from barnabas_pipeline.jobs.redrive import redrive
     from barnabas_pipeline.log.model import LogOptions
@@ -246,6 +231,7 @@ def add_backfill(parser: argparse.ArgumentParser) -> None:
 
 def run_backfill(args: Any) -> int:
     """Replace hours by what the log says of them now."""
+    args = _with_settings(args)
     from barnabas_pipeline.jobs.backfill import backfill
 
     spark = common.spark_session(args, f"backfill {args.topic}")

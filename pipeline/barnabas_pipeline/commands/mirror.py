@@ -8,11 +8,11 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import signal
+from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Any
 
-from barnabas_pipeline.commands import common
+from barnabas_pipeline.commands import common, metrics
 from barnabas_pipeline.errors import EXIT_DATA_LOSS, EXIT_USAGE, UsageError
 from barnabas_pipeline.progress import summarize
 
@@ -68,6 +68,7 @@ def add_mirror(parser: argparse.ArgumentParser) -> None:
         help="record: report what is gone, and go on",
     )
     common.add_spark(parser)
+    metrics.add_metrics(parser)
 
 
 def _add_target(parser: argparse.ArgumentParser) -> None:
@@ -174,15 +175,15 @@ def run_mirror(args: Any) -> int:
         parse_trigger(args.trigger)
     is_in_rounds = args.trigger not in (ONCE, "available")
     spark = common.spark_session(args, "mirror")
-    one = Mirror(
-        spark, options, _Reporter(as_json=args.json) if is_in_rounds else lambda _round, _seconds: None
-    )
-    try:
+    reporter = _Reporter(as_json=args.json) if is_in_rounds else lambda _round, _seconds: None
+    with ExitStack() as stack:
+        one = Mirror(spark, options, reporter)
+        stack.callback(one.close)
+        if args.metrics:
+            metrics.serve(args.metrics, stack, metrics.MirrorCollector(one))
         if is_in_rounds:
-            _stop_after_the_round(one)
+            common.stop_after_the_round(one)
         summary = one.run(args.trigger)
-    finally:
-        one.close()
     if one.exit_code in (EXIT_USAGE, EXIT_DATA_LOSS) and not is_in_rounds:
         from barnabas_pipeline.jobs.mirror.rounds import raise_worst
 
@@ -190,17 +191,6 @@ def run_mirror(args: Any) -> int:
             raise_worst(one)
     summarize("mirror", asdict(summary), as_json=args.json)
     return one.exit_code
-
-
-def _stop_after_the_round(one: Any) -> None:
-    """Let the first SIGINT or SIGTERM end the mirror after its round, and the second at once."""
-
-    def stop(number: int, _frame: Any) -> None:
-        signal.signal(number, signal.default_int_handler)
-        one.stop()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
 
 
 class _Reporter:

@@ -1,4 +1,4 @@
-"""follow: a load that goes on, in rounds: what is new is loaded in one commit, then the next round begins.
+"""follow: a load that goes on, in rounds: what is new is loaded, one commit for each topic, then the next round begins.
 
 The rule: the lake is the only memory. A round begins where the last commit ended, so whoever stops, dies or is
 started twice costs nothing, and there is no checkpoint that could say something else.
@@ -12,14 +12,13 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from barnabas_pipeline.errors import UsageError
-from barnabas_pipeline.jobs.load import LoadOptions, LoadSummary, load_round
-from barnabas_pipeline.lake.dead import DeadLetters
-from barnabas_pipeline.lake.table import ConflictError, Table
-from barnabas_pipeline.log.transports import open_log
+from barnabas_pipeline.jobs.load import LoadOptions, LoadSummary
+from barnabas_pipeline.jobs.mirror.model import Choice
+from barnabas_pipeline.jobs.rounds import Rounds, Topics, Watcher
 
 AVAILABLE = "available"
 IDLE_SECONDS = 0.1  # between rounds that find nothing new
@@ -41,45 +40,51 @@ def parse_trigger(text: str) -> float | None:
 
 
 class Follower:
-    """Loads a topic in rounds until it is stopped or, with the trigger `available`, until it has what was there."""
+    """Loads topics in rounds until it is stopped or, with the trigger `available`, until it has what was there."""
 
     def __init__(
         self,
         spark: Any,
-        options: LoadOptions,
+        topics: Topics | LoadOptions,
         *,
         trigger: str,
         offsets_max: int = 0,
         after: Callable[[], None] = lambda: None,
+        watchers: Sequence[Watcher] = (),
     ) -> None:
-        """`offsets_max` limits a round, 0: as `options` do. `after` is called after each commit."""
-        self.summary = LoadSummary()
+        """`offsets_max` limits a round, 0: as usual. `after` is called after each round that has committed something."""
         self._interval_seconds = parse_trigger(trigger)
-        self._spark = spark
-        self._options = options
-        self._offsets_max = min(offsets_max or options.offsets_per_commit_max, options.offsets_per_commit_max)
+        self._is_bounded = self._interval_seconds is None
+        if isinstance(topics, LoadOptions):
+            topics = only(topics)
+        self.rounds = Rounds(
+            spark, topics, is_bounded=self._is_bounded, offsets_max=offsets_max, watchers=watchers
+        )
         self._after = after
-        self._table = Table(options.root)  # one for all rounds: who else loads shows when a commit is refused
-        self._dead = DeadLetters(self._table)
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
 
+    @property
+    def summary(self) -> LoadSummary:
+        """The figures of all topics so far."""
+        return self.rounds.summary
+
     def run(self) -> LoadSummary:
-        """Load until it is over. Raises what a load raises."""
-        self._dead.publish()  # what an earlier run has committed, but not published
-        ends = self._ends() if self._interval_seconds is None else None
-        while not self._stopping.is_set():
-            began = time.monotonic()
-            has_loaded = self._round(ends)
-            if has_loaded:
-                self._after()
-                self._dead.publish()
-            elif self._interval_seconds is None:
-                break
-            wait = (self._interval_seconds or 0) - (time.monotonic() - began)
-            if ends is None:
-                self._stopping.wait(max(wait, 0 if has_loaded else IDLE_SECONDS))
+        """Load until it is over. Raises what a load raises, of many topics the worst."""
+        try:
+            while not self._stopping.is_set():
+                began = time.monotonic()
+                done = self.rounds.round()
+                if done.commits:
+                    self._after()
+                if self.rounds.is_over or (self._is_bounded and not done.has_more):
+                    break
+                wait = (self._interval_seconds or 0) - (time.monotonic() - began)
+                self._stopping.wait(max(wait, 0 if done.commits else IDLE_SECONDS))
+        finally:
+            self.rounds.close()
+        self.rounds.raise_worst()
         return self.summary
 
     def start(self) -> Follower:
@@ -108,24 +113,7 @@ class Follower:
         except BaseException as error:
             self._error = error
 
-    def _ends(self) -> dict[int, int]:
-        log = open_log(self._options.log)
-        try:
-            return {partition: bound.end for partition, bound in log.bounds().items()}
-        finally:
-            log.close()
 
-    def _round(self, ends: dict[int, int] | None) -> bool:
-        while True:
-            try:
-                return load_round(
-                    self._spark,
-                    self._options,
-                    self._table,
-                    self.summary,
-                    ends=ends,
-                    offsets_max=self._offsets_max,
-                )
-            except ConflictError:
-                self._table.refresh()
-                continue  # somebody else has committed: what is left is less now
+def only(options: LoadOptions) -> Topics:
+    """One topic, by its options."""
+    return Topics(options.log, Choice((options.log.topic,)), lambda _: options.root, lambda _: options)

@@ -1,4 +1,4 @@
-"""load: from a topic into the lake, exactly once; `follow` has the loads that go on.
+"""load: from topics into the lake, exactly once. Here is one commit of one topic; `rounds` has those of many.
 
 The rule: the lake alone knows what was loaded. A load begins where the last commit ended, and bad records go to the dead
 letters in the same commit.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,20 +19,19 @@ from barnabas_pipeline.errors import (
     IncompleteError,
     MissingOffsets,
     NoTopicError,
+    PipelineError,
     UsageError,
 )
 from barnabas_pipeline.formats.base import PAST_MAX_MS, VALUE_BYTES_MAX
-from barnabas_pipeline.lake.dead import DeadLetters
+from barnabas_pipeline.jobs.portions import bins
 from barnabas_pipeline.lake.files import TARGET_FILE_BYTES
-from barnabas_pipeline.lake.iceberg import Layout, Place
+from barnabas_pipeline.lake.iceberg import Place
 from barnabas_pipeline.lake.ledger import Entry, PartitionCommit, State
-from barnabas_pipeline.lake.table import ConflictError, Table
-from barnabas_pipeline.lake.task import LoadTask, TaskResult
-from barnabas_pipeline.lake.task import run as run_task
+from barnabas_pipeline.lake.table import Table
+from barnabas_pipeline.lake.task import LoadTask, TaskResult, run_all
 from barnabas_pipeline.log import digest
-from barnabas_pipeline.log.model import Bounds, Log, LogOptions, OffsetRange, TopicIdentity
-from barnabas_pipeline.log.planning import Selection, resolve, shorten, split
-from barnabas_pipeline.log.transports import open_log
+from barnabas_pipeline.log.model import Bounds, LogOptions, OffsetRange, TopicIdentity
+from barnabas_pipeline.log.planning import Selection
 from barnabas_pipeline.schema import EventSchema
 
 OFFSETS_PER_COMMIT_MAX = 2_000_000
@@ -97,97 +96,32 @@ Progress = Callable[[int, int], None]
 
 
 def load(spark: Any, options: LoadOptions, progress: Progress = lambda _done, _all: None) -> LoadSummary:
-    """Load what is there now. Raises DataLossError, UsageError, IncompleteError."""
-    table = Table(options.root)
-    dead = DeadLetters(table)
-    summary = LoadSummary()
-    log = open_log(options.log)
-    try:
-        identity, bounds = look_up(log, table.state())
-        adopt(table, identity, bounds, options)
-        dead.publish()  # what an earlier run has committed, but not published
-        ends = {one.partition: one.end for one in resolve(log, _only_end(options.selection), bounds)}
-        if not table.exists():
-            starts = {one.partition: one.start for one in resolve(log, options.selection, bounds)}
-        else:
-            starts = {}
-        first = _pending(table.state(), starts, ends, bounds)
-        total = sum(map(len, first))
-        while True:
-            ranges = shorten(_pending(table.state(), starts, ends, bounds), options.offsets_per_commit_max)
-            if not sum(map(len, ranges)):
-                return summary
-            tasks = split(log, ranges, bytes_max=options.split_bytes)
-            version = table.state().version
-            try:
-                summary.add(commit_ranges(spark, table, identity, bounds, ranges, tasks, options))
-            except ConflictError:
-                if table.refresh().version == version:
-                    raise
-                continue  # somebody else has committed: what is left is less now
-            dead.publish()
-            progress(total - sum(map(len, _pending(table.state(), starts, ends, bounds))), total)
-    finally:
-        log.close()
+    """Load what is there now of one topic. Raises DataLossError, UsageError, IncompleteError."""
+    from barnabas_pipeline.jobs.follow import AVAILABLE, Follower
+    from barnabas_pipeline.jobs.rounds import Round, Watcher
+
+    class Portions(Watcher):
+        def ended(self, done: Round) -> None:
+            if done.commits:
+                progress(done.offsets, done.offsets + done.behind)
+
+    return Follower(spark, options, trigger=AVAILABLE, watchers=[Portions()]).run()
 
 
-def load_round(
-    spark: Any,
-    options: LoadOptions,
-    table: Table,
-    summary: LoadSummary,
-    *,
-    ends: dict[int, int] | None = None,
-    offsets_max: int = OFFSETS_PER_COMMIT_MAX,
-) -> bool:
-    """Load what there is now, or up to given offsets, in one commit; returns whether there was anything to load.
-
-    Raises ConflictError if somebody else has loaded meanwhile, and what `load` raises.
-    """
-    log = open_log(options.log)
-    try:
-        identity, bounds = look_up(log, table.state())
-        adopt(table, identity, bounds, options)
-        starts = {}
-        if not table.exists():
-            starts = {one.partition: one.start for one in resolve(log, options.selection, bounds)}
-        wanted = ends or {partition: bound.end for partition, bound in bounds.items()}
-        ranges = shorten(_pending(table.state(), starts, wanted, bounds), offsets_max)
-        if not sum(map(len, ranges)):
-            return False
-        tasks = split(log, ranges, bytes_max=options.split_bytes)
-        summary.add(commit_ranges(spark, table, identity, bounds, ranges, tasks, options))
-        return True
-    finally:
-        log.close()
-
-
-def _only_end(selection: Selection) -> Selection:
+def only_end(selection: Selection) -> Selection:
+    """Return a selection of everything up to the same end."""
     return Selection(ending=selection.ending, ending_timestamp_ms=selection.ending_timestamp_ms)
-
-
-def _pending(
-    state: State, starts: dict[int, int], ends: dict[int, int], bounds: dict[int, Bounds]
-) -> list[OffsetRange]:
-    ranges = []
-    for partition, end in sorted(ends.items()):
-        start = state.ends.get(partition, starts.get(partition, bounds[partition].start))
-        ranges.append(OffsetRange(partition, start, max(start, end)))
-    return ranges
 
 
 # --- identity -------------------------------------------------------------------------------------------------------
 
 
-def look_up(log: Log, state: State) -> tuple[TopicIdentity, dict[int, Bounds]]:
-    """Return the topic and its bounds. Raises NoTopicError, or DataLossError if some of it was loaded already."""
-    try:
-        return log.identity(), log.bounds()
-    except NoTopicError:
-        if not state.version:
-            raise
-        missing = [MissingOffsets(partition, end, None) for partition, end in sorted(state.ends.items())]
-        raise DataLossError(f"topic {state.topic} is gone", missing) from None
+def gone(topic: str, where: str, state: State) -> PipelineError:
+    """Return the error of a topic that is not there: a loss if some of it was loaded already."""
+    if not state.version:
+        return NoTopicError(f"there is no topic {topic!r} at {where}")
+    missing = [MissingOffsets(partition, end, None) for partition, end in sorted(state.ends.items())]
+    return DataLossError(f"topic {topic} is gone", missing)
 
 
 def adopt(table: Table, identity: TopicIdentity, bounds: dict[int, Bounds], options: LoadOptions) -> None:
@@ -271,50 +205,57 @@ def new_entry(
 # --- one commit -----------------------------------------------------------------------------------------------------
 
 
-def commit_ranges(
-    spark: Any,
-    table: Table,
-    identity: TopicIdentity,
-    bounds: dict[int, Bounds],
-    ranges: list[OffsetRange],
-    tasks: list[OffsetRange],
-    options: LoadOptions,
-) -> list[TaskResult]:
-    """Load ranges in one commit. Raises ConflictError if somebody else has loaded meanwhile."""
-    faults.point("load.after_plan")
-    entry = new_entry(table, "load", identity, options.schema, _job(options))
-    table.prepare(options.schema)
-    layout = table.layout
-    results = run_tasks(spark, [_task(options, layout, identity, one) for one in tasks])
-    faults.point("load.after_tasks")
-    fill(entry, ranges, results, bounds, known=table.state().ends)
-    table.commit(entry, keep_snapshots=options.keep_snapshots)
-    return results
+@dataclass(slots=True)
+class Plan:
+    """The next commit of a topic. Lifecycle: `prepare`, then the tasks are run, then `commit`."""
+
+    table: Table
+    identity: TopicIdentity
+    bounds: dict[int, Bounds]
+    ranges: list[OffsetRange]
+    tasks: list[OffsetRange]
+    options: LoadOptions
+    entry: Entry | None = None
+
+    def prepare(self) -> list[LoadTask]:
+        """Have a table that the files are for; returns the tasks that write them. Raises IncompleteError, UsageError."""
+        faults.point("load.after_plan")
+        options, decoder = self.options, self.options.decoder
+        self.entry = new_entry(self.table, "load", self.identity, options.schema, _job(options))
+        self.table.prepare(options.schema)
+        fixed = (options.log, decoder, self.table.layout, self.identity.topic_id)
+        return [LoadTask(*fixed, one, options.target_file_bytes) for one in self.tasks]
+
+    def commit(self, results: list[TaskResult]) -> None:
+        """Commit what the tasks did. Raises ConflictError if somebody else has loaded meanwhile."""
+        assert self.entry is not None
+        faults.point("load.after_tasks")
+        fill(self.entry, self.ranges, results, self.bounds, known=self.table.state().ends)
+        self.table.commit(self.entry, keep_snapshots=self.options.keep_snapshots)
 
 
 def _job(options: LoadOptions) -> dict[str, Any]:
     return {"name": "load", "id": options.job_id, "decoder": options.decoder.limits()}
 
 
-def _task(options: LoadOptions, layout: Layout, identity: TopicIdentity, wanted: OffsetRange) -> LoadTask:
-    return LoadTask(
-        options.log, options.decoder, layout, identity.topic_id, wanted, options.target_file_bytes
-    )
+def run_tasks(spark: Any, tasks: list[LoadTask]) -> list[TaskResult | PipelineError]:
+    """Run them in one Spark job, small ones together; returns what each did or why it did not, in their order.
 
-
-def run_tasks(spark: Any, tasks: list[LoadTask]) -> list[TaskResult]:
-    """Run them in Spark, small ones together, and hand up what they raise."""
+    Raises what keeps Spark from running the job at all, such as a worker that dies again and again.
+    """
     context = spark.sparkContext
     large = sum(len(one.wanted) for one in tasks) // OFFSETS_PER_SPARK_TASK
-    slices = min(len(tasks), max(large, context.defaultParallelism))
+    parts = bins([*enumerate(tasks)], max(large, context.defaultParallelism), lambda one: len(one[1].wanted))
     try:
-        return list(context.parallelize(tasks, slices).map(_run).collect())
+        found = dict(context.parallelize(parts, len(parts)).mapPartitions(_run).collect())
     except Exception as error:
         raise unwrap(error) from None
+    return [found[n] for n in range(len(tasks))]
 
 
-def _run(task: LoadTask) -> TaskResult:
-    return run_task(task)
+def _run(parts: Iterable[list[tuple[int, LoadTask]]]) -> Iterator[tuple[int, TaskResult | PipelineError]]:
+    for part in parts:
+        yield from zip([n for n, _ in part], run_all([task for _, task in part]), strict=True)
 
 
 def unwrap(error: Exception) -> Exception:

@@ -5,6 +5,7 @@ The rule: a task that fails or is run twice leaves files that no commit names, a
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from barnabas_pipeline import faults
+from barnabas_pipeline.errors import IncompleteError, PipelineError
 from barnabas_pipeline.formats import BadRecord, Decoder
 from barnabas_pipeline.formats.base import DECODER_VERSION, TIME_MAX_MS, TIME_MIN_MS
 from barnabas_pipeline.lake.columns import DEAD_SCHEMA, PARTITION, lake_schema
@@ -21,7 +23,9 @@ from barnabas_pipeline.lake.ledger import DataFile
 from barnabas_pipeline.log.columns import TIMESTAMP_TYPE, Columns
 from barnabas_pipeline.log.model import CorruptSpan, LogOptions, OffsetRange
 from barnabas_pipeline.log.reader import RangeReader
-from barnabas_pipeline.log.transports import open_log
+from barnabas_pipeline.log.transports import Logs
+
+TOGETHER = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +56,26 @@ class TaskResult:
     dead_files: list[DataFile] = field(default_factory=list)
 
 
-def run(task: LoadTask) -> TaskResult:
+def run_all(tasks: list[LoadTask]) -> list[TaskResult | PipelineError]:
+    """Do some, a few at a time: small ones wait for disks most. What keeps one from being done is its result."""
+    with Logs() as logs, ThreadPoolExecutor(TOGETHER) as pool:
+        logs.expect(task.log for task in tasks)
+        return list(pool.map(lambda task: _outcome(task, logs), tasks))
+
+
+def _outcome(task: LoadTask, logs: Logs) -> TaskResult | PipelineError:
+    try:
+        return run(task, logs)
+    except PipelineError as error:
+        return error
+    except OSError as error:  # such as a full disk
+        return IncompleteError(f"a task could not read or write: {error}")
+
+
+def run(task: LoadTask, logs: Logs) -> TaskResult:
     """Do it. Raises DataLossError if the range is gone, IncompleteError if the log cannot be reached."""
     faults.point("task.before_read")
-    log = open_log(task.log)
+    log = logs.open(task.log, task.topic_id)
     writer = TableWriter(
         task.layout,
         task.decoder.schema,

@@ -5,12 +5,18 @@ The rule: a transport is imported when it is used.
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, suppress
+from typing import Any
+
+from barnabas.client import ClientError
 from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.log.model import READ_COMMITTED, READ_UNCOMMITTED, Log, LogOptions
 
 
-def open_log(options: LogOptions) -> Log:
-    """Open a topic by its transport. Raises UsageError."""
+def open_log(options: LogOptions, *, client: Any = None, topic_id: str = "") -> Log:
+    """Open a topic by its transport; `client` and `topic_id` as `WireLog` has them. Raises UsageError."""
     if options.isolation not in (READ_COMMITTED, READ_UNCOMMITTED):
         raise UsageError(f"isolation is {READ_COMMITTED} or {READ_UNCOMMITTED}, not {options.isolation!r}")
     if options.transport == "disk":
@@ -24,5 +30,43 @@ def open_log(options: LogOptions) -> Log:
             raise UsageError("transport wire needs bootstrap servers")
         from barnabas_pipeline.log.wire import WireLog
 
-        return WireLog(options)
+        return WireLog(options, client=client, topic_id=topic_id)
     raise UsageError(f"transport is wire or disk, not {options.transport!r}")
+
+
+class Logs(AbstractContextManager["Logs"]):
+    """Topics that are read together, by several threads, those of a cluster over the same connections."""
+
+    def __init__(self) -> None:
+        self._clients: dict[tuple[object, ...], Any] = {}
+        self._lock = threading.Lock()
+
+    def expect(self, topics: Iterable[LogOptions]) -> None:
+        """Ask each cluster for the metadata of all topics that will be read, with one request."""
+        names: dict[Any, set[str]] = {}
+        for one in topics:
+            if (client := self._client(one)) is not None:
+                names.setdefault(client, set()).add(one.topic)
+        for client, mine in names.items():
+            with suppress(ClientError):  # whoever reads them is told
+                client.run(lambda asked, mine=mine: asked.metadata(sorted(mine)))
+
+    def open(self, options: LogOptions, topic_id: str) -> Log:
+        """Open an incarnation of a topic. Raises UsageError."""
+        return open_log(options, client=self._client(options), topic_id=topic_id)
+
+    def _client(self, options: LogOptions) -> Any:
+        if options.transport != "wire" or not options.bootstrap:
+            return None
+        from barnabas_pipeline.log.wire import open_client
+
+        key = (options.bootstrap, options.client)
+        with self._lock:
+            if key not in self._clients:
+                self._clients[key] = open_client(options)
+            return self._clients[key]
+
+    def __exit__(self, *_: object) -> None:
+        """Close all connections."""
+        for one in self._clients.values():
+            one.close()

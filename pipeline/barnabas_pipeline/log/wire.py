@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from barnabas.client import AuthenticationError, Client, ClientError, ClientSettings, ResponseError
 from barnabas.client.blocking import BlockingClient
 from barnabas.client.errors import check
+from barnabas.client.settings import Endpoint, parse_bootstrap
 from barnabas.log.format.properties import decode_uuid, encode_uuid
 from barnabas.records.batch import iter_batches
 from barnabas.records.committed import AbortedBatches
@@ -54,19 +55,35 @@ T = TypeVar("T")
 Topic = MetadataResponse.MetadataResponseTopic
 
 
-class WireLog:
-    """A topic of a cluster; see `model.Log` for the methods. Raises UsageError for client settings that are wrong."""
+def reach(options: LogOptions) -> tuple[list[Endpoint], ClientSettings]:
+    """Return where a cluster is and how to speak with it. Raises UsageError for what is wrong there."""
+    try:
+        settings = ClientSettings.of(options.client_settings, client_id=CLIENT_ID)
+        return parse_bootstrap(options.bootstrap), replace(settings, retry_backoff_max_ms=BACKOFF_MAX_MS)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
-    def __init__(self, options: LogOptions) -> None:
+
+def open_client(options: LogOptions) -> BlockingClient:
+    """Open a client of a cluster; nothing is connected yet. Raises UsageError for settings that are wrong."""
+    return BlockingClient(*reach(options))
+
+
+class WireLog:
+    """A topic of a cluster; see `model.Log` for the methods. Raises UsageError for client settings that are wrong.
+
+    Without a `client` of somebody else it opens one of its own once it asks for something. With `topic_id` it reads
+    from that incarnation of the topic alone.
+    """
+
+    def __init__(
+        self, options: LogOptions, *, client: BlockingClient | None = None, topic_id: str = ""
+    ) -> None:
         self.options = options
-        try:
-            settings = ClientSettings.of(options.client_settings, client_id=CLIENT_ID)
-            client = BlockingClient(options.bootstrap, replace(settings, retry_backoff_max_ms=BACKOFF_MAX_MS))
-        except ValueError as error:
-            raise UsageError(str(error)) from None
+        reach(options)
         self._client = client
-        self._close = weakref.finalize(self, client.close)
-        self._identity: TopicIdentity | None = None
+        self._close: Callable[[], object] = lambda: None
+        self._identity = TopicIdentity("", options.topic, topic_id) if topic_id else None
 
     # --- what there is --------------------------------------------------------------------------------------
 
@@ -215,6 +232,9 @@ class WireLog:
 
     def _run(self, work: Callable[[Client], Awaitable[T]]) -> T:
         """Do something with the client, again while that may help. Raises UsageError, IncompleteError, DataLossError."""
+        if self._client is None:
+            self._client = open_client(self.options)
+            self._close = weakref.finalize(self, self._client.close)
         try:
             return self._client.run(lambda client: client.retrying(lambda: work(client)))
         except AuthenticationError as error:
@@ -277,5 +297,5 @@ class WireLog:
         return found
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections, if they are its own."""
         self._close()

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
 
 from barnabas.client import blocking
+from barnabas.log.format.properties import encode_uuid
 from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
 from barnabas.wire.generated.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas_pipeline.errors import DataLossError, IncompleteError, UsageError
 from barnabas_pipeline.log.model import LogOptions, OffsetRange, RawBatch
+from barnabas_pipeline.log.transports import Logs
 from barnabas_pipeline.log.wire import WireLog
-from tests.support.scripted_broker import BOOTSTRAP, VERSIONS, ScriptedCluster
+from tests.support.scripted_broker import BOOTSTRAP, TOPIC_ID, VERSIONS, ScriptedCluster
 
 WANTED = OffsetRange(0, 0, 3)
 BATCH = bytes(encode_batch([Record(n, 1, None, b"v") for n in range(3)]))
@@ -126,6 +129,22 @@ def test_another_topic_of_the_name_is_noticed_without_ids_in_fetch(
     assert [request.topics[0].topic for request in cluster.fetched] == ["t"]
 
 
+def test_a_worker_reads_the_incarnation_that_was_planned_for_and_no_other(
+    cluster: Cluster, open_wire: OpenWire
+) -> None:
+    open_wire()  # dials the scripted cluster
+    options = LogOptions("t", bootstrap=str(BOOTSTRAP))
+    with Logs() as logs:
+        logs.expect([options, replace(options, topic="u"), replace(options, topic="v")])
+        assert read(logs.open(options, encode_uuid(TOPIC_ID))) == [BATCH]
+        assert read(logs.open(replace(options, topic="v"), encode_uuid(TOPIC_ID))) == [BATCH]
+        assert [api for _, api in cluster.asked].count("Metadata") == 1, "one for all topics"
+        with pytest.raises(DataLossError, match="not there any more") as caught:
+            read(logs.open(replace(options, topic="u"), encode_uuid(b"another-topic-id")))
+    assert caught.value.missing == [(0, 0, 3)]
+    assert len(cluster.fetched) == 2
+
+
 def test_what_retention_has_taken_is_named(cluster: Cluster, open_wire: OpenWire) -> None:
     cluster.log_start, cluster.codes = 2, [OUT_OF_RANGE]
     with pytest.raises(DataLossError, match="retention") as caught:
@@ -147,6 +166,8 @@ def test_settings_that_are_wrong_are_a_usage_error(open_wire: OpenWire) -> None:
 
 def test_a_log_that_nobody_has_any_more_ends_its_thread(open_wire: OpenWire) -> None:
     log = WireLog(LogOptions("t", bootstrap=str(BOOTSTRAP)))
+    assert log._client is None, "it has asked for nothing"
+    log.identity()
     thread = log._client._thread
     del log
     assert not thread.is_alive()

@@ -51,11 +51,12 @@ class Cluster:
     client: tuple[tuple[str, str], ...] = ()
     log_dirs: tuple[str, ...] = ()
     """Log dirs to read instead, without a broker."""
+    isolation: str = READ_COMMITTED
 
     def log(self, topic: str) -> LogOptions:
         """Return how to read one of its topics."""
         transport = "disk" if self.log_dirs else "wire"
-        return LogOptions(topic, transport, self.bootstrap, self.log_dirs, READ_COMMITTED, self.client)
+        return LogOptions(topic, transport, self.bootstrap, self.log_dirs, self.isolation, self.client)
 
     def __str__(self) -> str:
         return self.name or self.bootstrap or self.log_dirs[0]

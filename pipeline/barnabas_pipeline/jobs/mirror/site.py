@@ -10,14 +10,16 @@ from dataclasses import replace
 from typing import NamedTuple, Protocol, TypeVar
 
 from barnabas.client import AuthenticationError, ClientError, ClientSettings
-from barnabas.client.admin import EARLIEST, LATEST, Admin, CommittedOffset, TopicInfo
+from barnabas.client.admin import EARLIEST, LATEST, Admin, CommittedOffset, OffsetAt
 from barnabas.client.blocking import BlockingClient
 from barnabas.client.errors import ResponseError
 from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.metadata import MetadataResponse
+from barnabas.wire.ids import uuid_text
 from barnabas.wire.topic_partitions import TopicPartition
 from barnabas_pipeline.errors import IncompleteError, NoTopicError, UsageError
 from barnabas_pipeline.jobs.mirror.model import Cluster
-from barnabas_pipeline.log.model import Bounds, TopicIdentity
+from barnabas_pipeline.log.model import READ_COMMITTED, Bounds, TopicIdentity
 from barnabas_pipeline.log.transports import open_log
 
 CLIENT_ID = "barnabas-mirror"
@@ -27,12 +29,14 @@ T = TypeVar("T")
 
 
 class Topic(NamedTuple):
-    """A topic of a cluster."""
+    """A topic of a cluster; `epochs` of its leaders are -1 where nothing says them, `leaderless` partitions have none."""
 
     name: str
     topic_id: str
     partitions: int
     is_internal: bool
+    epochs: tuple[int, ...] = ()
+    leaderless: frozenset[int] = frozenset()
 
 
 class Source(Protocol):
@@ -58,11 +62,11 @@ class Source(Protocol):
 class Site:
     """A cluster with brokers: a source, or the target."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, *, client_id: str = CLIENT_ID) -> None:
         """Raises UsageError for settings that are wrong; nothing is asked yet."""
         self.cluster = cluster
         try:
-            settings = ClientSettings.of(dict(cluster.client), client_id=CLIENT_ID)
+            settings = ClientSettings.of(dict(cluster.client), client_id=client_id)
             self._client = BlockingClient(
                 cluster.bootstrap, replace(settings, retry_backoff_max_ms=BACKOFF_MAX_MS)
             )
@@ -84,39 +88,48 @@ class Site:
         return self._cluster_id
 
     def topics(self) -> dict[str, Topic]:
-        """By Metadata."""
+        """By one Metadata request."""
 
-        async def ask(admin: Admin) -> dict[str, TopicInfo | ClientError]:
-            await admin.client.refresh()
-            self._cluster_id = admin.client.cluster_id
-            return await admin.topics()
+        async def ask(admin: Admin) -> MetadataResponse:
+            return await admin.client.retrying(lambda: admin.client.metadata(None))
 
-        return {
-            name: Topic(name, info.id, len(info.partitions), info.is_internal)
-            for name, info in self.ask(ask).items()
-            if isinstance(info, TopicInfo)
-        }
+        response = self.ask(ask)
+        self._cluster_id = response.cluster_id or ""
+        return {one.name: _topic(one) for one in response.topics if one.name and not one.error_code}
 
     def bounds(self, topics: Iterable[Topic]) -> dict[TopicPartition, Bounds | ClientError]:
         """By ListOffsets at the leaders."""
-        wanted = [(topic.name, number) for topic in topics for number in range(topic.partitions)]
-        if not wanted:
-            return {}
-        starts = self.ask(lambda admin: admin.offsets(dict.fromkeys(wanted, EARLIEST)))
-        ends = self.ask(lambda admin: admin.offsets(dict.fromkeys(wanted, LATEST), is_committed=True))
-        highs = self.ask(lambda admin: admin.offsets(dict.fromkeys(wanted, LATEST)))
+        epochs: dict[TopicPartition, int] = {}
         found: dict[TopicPartition, Bounds | ClientError] = {}
-        for one in wanted:
-            start, end, high = starts[one], ends[one], highs[one]
-            if isinstance(start, ClientError):
-                found[one] = start
-            elif isinstance(end, ClientError):
-                found[one] = end
-            elif isinstance(high, ClientError):
-                found[one] = high
-            else:
-                found[one] = Bounds(start.offset, max(start.offset, end.offset), high.offset, -1)
+        for topic in topics:
+            for number in range(topic.partitions):
+                if number in topic.leaderless:
+                    found[topic.name, number] = ClientError(f"{topic.name}-{number} has no leader")
+                else:
+                    epochs[topic.name, number] = topic.epochs[number] if topic.epochs else -1
+        starts = self._offsets(epochs, EARLIEST, found)
+        ends = None
+        if self.cluster.isolation == READ_COMMITTED:
+            ends = self._offsets(starts, LATEST, found, is_committed=True)
+        highs = self._offsets(starts if ends is None else ends, LATEST, found)
+        for one, high in highs.items():
+            end = high if ends is None else ends[one]
+            found[one] = Bounds(starts[one], max(starts[one], end), high, epochs[one])
         return found
+
+    def _offsets(
+        self,
+        wanted: Iterable[TopicPartition],
+        time: int,
+        failed: dict[TopicPartition, Bounds | ClientError],
+        *,
+        is_committed: bool = False,
+    ) -> dict[TopicPartition, int]:
+        """Return offsets of partitions; those that have none are put into `failed`."""
+        times = dict.fromkeys(wanted, time)
+        found = self.ask(lambda admin: admin.offsets(times, is_committed=is_committed)) if times else {}
+        failed |= {place: one for place, one in found.items() if isinstance(one, ClientError)}
+        return {place: one.offset for place, one in found.items() if isinstance(one, OffsetAt)}
 
     def committed(self, group: str) -> dict[TopicPartition, CommittedOffset]:
         """Return what a group has committed; nothing of a group that is not there. Raises IncompleteError."""
@@ -174,6 +187,18 @@ class DiskSite:
         """Nothing is open."""
 
 
-def open_source(cluster: Cluster, names: Iterable[str]) -> Source:
+def open_source(cluster: Cluster, names: Iterable[str], *, client_id: str = CLIENT_ID) -> Source:
     """Open a source; of log dirs only these topics. Raises UsageError."""
-    return DiskSite(cluster, names) if cluster.log_dirs else Site(cluster)
+    return DiskSite(cluster, names) if cluster.log_dirs else Site(cluster, client_id=client_id)
+
+
+def _topic(info: MetadataResponse.MetadataResponseTopic) -> Topic:
+    parts = sorted(info.partitions, key=lambda one: one.partition_index)
+    return Topic(
+        info.name or "",
+        uuid_text(bytes(info.topic_id)) if any(info.topic_id) else "",
+        len(parts),
+        info.is_internal,
+        tuple(one.leader_epoch for one in parts),
+        frozenset(one.partition_index for one in parts if one.leader_id < 0),
+    )

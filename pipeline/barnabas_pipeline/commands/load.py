@@ -1,0 +1,130 @@
+"""load: from topics into the lake.
+
+The rule: see `commands`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import ExitStack
+from dataclasses import asdict
+from typing import Any
+
+from barnabas_pipeline.commands import common, lake, metrics, reporting, topics
+from barnabas_pipeline.errors import EXIT_DONE, PipelineError, TopicsError, UsageError
+from barnabas_pipeline.progress import summarize
+
+ONCE = "once"
+
+
+def add_load(parser: argparse.ArgumentParser) -> None:
+    """Options of load."""
+    common.add_log(parser, topics.add_topics)
+    lake.add_table(parser)
+    lake.add_schema(parser)
+    common.add_range(parser)
+    common.add_spark(parser)
+    parser.add_argument(
+        "--trigger",
+        default=ONCE,
+        metavar="once|available|'5 seconds'",
+        help="what is there now; or in rounds with this interval, until interrupted",
+    )
+    parser.add_argument(
+        "--offsets-per-trigger-max",
+        type=int,
+        default=0,
+        metavar="N",
+        help="of all topics in a round, each its fair share",
+    )
+    lake.add_commits(parser)
+    reporting.add_reporting(parser)
+    metrics.add_metrics(parser)
+
+
+def chosen_topics(args: Any) -> Any:
+    """The topics that the options name, and how each is loaded. Raises UsageError."""
+    from barnabas_pipeline.jobs.mirror.model import Choice
+    from barnabas_pipeline.jobs.mirror.naming import compile_pattern
+    from barnabas_pipeline.jobs.rounds import Topics
+    from barnabas_pipeline.lake.iceberg import Catalogs
+
+    settings = lake.settings_of(args)
+    names = dict.fromkeys([*topics.names_in(args.topic), *settings.names])
+    patterns = dict.fromkeys([*args.topic_pattern, *settings.patterns])
+    if not names and not patterns:
+        raise UsageError("give --topic, --topic-pattern, or --topics with a file that has some")
+    for text in (*args.topic_pattern, *args.exclude):
+        compile_pattern(text)
+    log, catalogs = common.cluster_options(args), Catalogs()
+    if patterns and log.transport == "disk":
+        raise UsageError("topics of log dirs are given by their names")
+    return Topics(
+        log,
+        Choice(tuple(names), tuple(patterns), tuple(args.exclude)),
+        lambda topic: lake.place(settings.of(topic, args)),
+        lambda topic: lake.load_options(settings.of(topic, args), catalogs),
+        catalogs,
+    )
+
+
+def check_topics(chosen: Any) -> None:
+    """Raise UsageError for tables of one name; what else is wrong with all of the topics that have names is raised too."""
+    from barnabas_pipeline.jobs.rounds import TableNames
+
+    names = TableNames()
+    failures: dict[str, PipelineError] = {}
+    for name in chosen.choice.names:
+        names.take(name, chosen.place_of(name))
+    for name in chosen.choice.names:
+        try:
+            chosen.options_of(name)
+        except PipelineError as error:
+            failures[name] = error
+    if failures and len(failures) == len(chosen.choice.names) and not chosen.choice.patterns:
+        raise next(iter(failures.values())) if len(failures) == 1 else TopicsError(failures, len(failures))
+
+
+def run_load(args: Any) -> int:
+    """Load once, or in rounds until they end or are interrupted; the exit code is that of the worst failure."""
+    from barnabas_pipeline.jobs.follow import AVAILABLE, Follower, parse_trigger
+
+    trigger = AVAILABLE if args.trigger == ONCE else args.trigger
+    is_bounded = parse_trigger(trigger) is None
+    chosen = chosen_topics(args)
+    check_topics(chosen)
+    if args.metrics:
+        metrics.parse_address(args.metrics)
+    with ExitStack() as stack:
+        watchers = reporting.watchers(args, stack, is_bounded=is_bounded)
+        spark = common.spark_session(args, f"load {', '.join(chosen.choice.names) or 'topics'}"[:200])
+        follower = Follower(
+            spark, chosen, trigger=trigger, offsets_max=args.offsets_per_trigger_max, watchers=watchers
+        )
+        metrics.serve_load(args, stack, follower.rounds)
+        if not is_bounded:
+            common.stop_after_the_round(follower)
+        try:
+            follower.run()
+        except KeyboardInterrupt:
+            if is_bounded:
+                raise
+        finally:
+            stack.close()
+            _summarize(args, follower.rounds)
+    follower.rounds.raise_worst()
+    return EXIT_DONE
+
+
+def _summarize(args: Any, rounds: Any) -> None:
+    """Say what was loaded: of all topics and, if there are several, of each; nothing if nothing could be."""
+    streams = rounds.streams
+    if not rounds.summary.commits and len(rounds.failures) == len(streams) == 1:
+        return
+    as_json = args.json or args.progress == reporting.JSON
+    facts = asdict(rounds.summary)
+    if len(streams) > 1:
+        facts["failures"] = {name: str(error) for name, error in sorted(rounds.failures.items())}
+        by_topic = {name: asdict(one.summary) for name, one in sorted(streams.items())}
+        facts["topics"] = by_topic if as_json else len(by_topic)
+    summarize("load", facts, as_json=as_json)

@@ -1,0 +1,178 @@
+"""Metrics of jobs that run for long, for Prometheus: `--metrics HOST:PORT`.
+
+The rule: numbers are read from the job when somebody asks for them, so nothing is counted twice.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+from prometheus_client import (
+    CollectorRegistry,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    start_http_server,
+)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from barnabas_pipeline.errors import UsageError
+
+ROUND_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+
+
+def add_metrics(parser: Any) -> None:
+    """The option that says where metrics are shown."""
+    parser.add_argument(
+        "--metrics",
+        metavar="HOST:PORT",
+        help="show metrics at http://HOST:PORT/metrics, in Prometheus' format",
+    )
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Read `host:port`; an IPv6 host stands in brackets. Raises UsageError."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise UsageError(f"--metrics {text!r} is not HOST:PORT")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def serve(address: str, stack: ExitStack, *collectors: Any) -> CollectorRegistry:
+    """Show metrics until the stack is closed; port 0 takes a free one. Raises UsageError."""
+    host, port = parse_address(address)
+    registry = CollectorRegistry()
+    for one in collectors:
+        registry.register(one)
+    for kind in (ProcessCollector, PlatformCollector):
+        kind(registry=registry)
+    try:
+        server, thread = start_http_server(port, host, registry)
+    except OSError as error:
+        raise UsageError(f"--metrics {address}: {error.strerror or error}") from None
+    stack.callback(thread.join)
+    stack.callback(server.server_close)
+    stack.callback(server.shutdown)
+    shown = f"[{host}]" if ":" in host else host
+    print(f"metrics: http://{shown}:{server.server_port}/metrics", file=sys.stderr, flush=True)
+    return registry
+
+
+def seconds_of_rounds(registry: CollectorRegistry, job: str) -> Histogram:
+    """The seconds that rounds of a job take."""
+    return Histogram(
+        f"barnabas_{job}_round_seconds",
+        f"Seconds of rounds of the {job} that did something",
+        buckets=ROUND_SECONDS,
+        registry=registry,
+    )
+
+
+# --- load -----------------------------------------------------------------------------------------------------------
+
+
+def serve_load(args: Any, stack: ExitStack, rounds: Any) -> None:
+    """Show the metrics of a load, if the options say where."""
+    if not args.metrics:
+        return
+    from barnabas_pipeline.jobs.rounds import Round, Watcher
+
+    registry = serve(args.metrics, stack, LoadCollector(rounds))
+    seconds = seconds_of_rounds(registry, "load")
+
+    class Clock(Watcher):
+        def ended(self, done: Round) -> None:
+            if done.commits:
+                seconds.observe(done.seconds)
+
+    rounds.watchers.append(Clock())
+
+
+class LoadCollector:
+    """Reads what a load has done and what is left."""
+
+    def __init__(self, rounds: Any) -> None:
+        self._rounds = rounds
+
+    def describe(self) -> list[Metric]:
+        """Nothing to be checked beforehand."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the families."""
+        topic = ("topic",)
+        lag = GaugeMetricFamily(
+            "barnabas_load_lag_records", "Offsets that are not loaded yet", labels=("topic", "partition")
+        )
+        commits = CounterMetricFamily("barnabas_load_commits", "Commits to the table", labels=topic)
+        rows = CounterMetricFamily("barnabas_load_rows", "Rows committed", labels=topic)
+        dead = CounterMetricFamily(
+            "barnabas_load_dead_letters", "Dead letters committed", labels=("topic", "reason")
+        )
+        files = CounterMetricFamily("barnabas_load_files", "Data files committed", labels=topic)
+        read = CounterMetricFamily(
+            "barnabas_load_read_bytes", "Bytes of batches that were read", labels=topic
+        )
+        last = GaugeMetricFamily(
+            "barnabas_load_last_commit_timestamp_seconds", "Time of the newest commit", labels=topic
+        )
+        failing = GaugeMetricFamily(
+            "barnabas_load_failing",
+            "1 for topics that have failed: left out, or tried again",
+            labels=("topic", "left_out"),
+        )
+        streams = self._rounds.streams.copy()
+        for name, stream in streams.items():
+            for partition, count in stream.behind.copy().items():
+                lag.add_metric((name, str(partition)), count)
+            counts = stream.summary
+            commits.add_metric((name,), counts.commits)
+            rows.add_metric((name,), counts.loaded)
+            files.add_metric((name,), counts.files)
+            read.add_metric((name,), counts.bytes_read)
+            for reason, count in counts.reasons.copy().items():
+                dead.add_metric((name, reason), count)
+            if stream.committed_at:
+                last.add_metric((name,), stream.committed_at)
+            if stream.error is not None:
+                failing.add_metric((name, str(stream.is_over).lower()), 1)
+        total = GaugeMetricFamily("barnabas_load_topics", "Topics of the load", value=len(streams))
+        yield from (total, lag, commits, rows, dead, files, read, last, failing)
+
+
+# --- mirror ---------------------------------------------------------------------------------------------------------
+
+
+class MirrorCollector:
+    """Reads what a mirror has done and what is left."""
+
+    COUNTERS = ("rounds", "mirrored", "skipped_loops", "transactions", "created_topics", "groups_committed")
+    GAUGES = ("topics", "partitions", "behind", "groups_waiting")
+
+    def __init__(self, mirror: Any) -> None:
+        self._mirror = mirror
+
+    def describe(self) -> list[Metric]:
+        """Nothing to be checked beforehand."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the families."""
+        summary = self._mirror.summary
+        for name in self.COUNTERS:
+            yield CounterMetricFamily(
+                f"barnabas_mirror_{name}", f"{_text(name)} so far", getattr(summary, name)
+            )
+        for name in self.GAUGES:
+            text = f"{_text(name)} in the newest round"
+            yield GaugeMetricFamily(f"barnabas_mirror_{name}", text, getattr(summary, name))
+        yield GaugeMetricFamily(
+            "barnabas_mirror_failures", "What has failed in the newest round", len(self._mirror.failures)
+        )
+
+
+def _text(name: str) -> str:
+    return name.replace("_", " ").capitalize()

@@ -1,0 +1,242 @@
+"""Progress of a load while it runs: bars for people, lines of JSON for programs, a structured log.
+
+The rule: bars, lines for people and the log go to standard error; lines of JSON to standard output, before the summary.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+AUTO, JSON, NONE, TEXT = "auto", "json", "none", "text"
+LOGGER = "barnabas_pipeline.load"
+BARS_MAX = 8  # of topics, beside that of all: those that are furthest behind
+Event = dict[str, Any]
+
+
+def add_reporting(parser: Any) -> None:
+    """Options of progress and log."""
+    group = parser.add_argument_group("progress")
+    group.add_argument(
+        "--progress",
+        choices=(AUTO, JSON, NONE),
+        default=AUTO,
+        help="auto: bars on a terminal, else a line for each round of a load that goes on; json: a line of JSON for each "
+        "commit and round",
+    )
+    group.add_argument(
+        "--log-format", choices=(TEXT, JSON), help="log what happens to standard error; default: no log"
+    )
+
+
+def watchers(args: Any, stack: ExitStack, *, is_bounded: bool) -> list[Any]:
+    """Those that report a load as the options want it."""
+    found: list[Any] = []
+    if args.progress == JSON:
+        found.append(Events(lambda event: print(json.dumps(event, default=str), flush=True)))
+    elif args.progress == AUTO and sys.stderr.isatty():
+        found.append(stack.enter_context(Bars(sys.stderr)))
+    elif args.progress == AUTO and not is_bounded:
+        found.append(Events(lines_to(sys.stderr)))
+    if args.log_format:
+        log = begin_log(sys.stderr, is_json=args.log_format == JSON)
+        found.append(Events(log))
+    return found
+
+
+class Events:
+    """Makes an event of plain values of whatever happens in a load, and hands it on."""
+
+    def __init__(self, say: Callable[[Event], None]) -> None:
+        self._say = say
+
+    def _tell(self, event: str, **facts: Any) -> None:
+        self._say({"event": event, "time": datetime.now(UTC).isoformat(timespec="milliseconds"), **facts})
+
+    def joined(self, topic: str) -> None:
+        """A topic is loaded from now on."""
+        self._tell("joined", topic=topic)
+
+    def failed(self, topic: str, error: Any, *, is_over: bool) -> None:
+        """A topic has failed."""
+        self._tell("failed", topic=topic, error=str(error), exit_code=error.exit_code, left_out=is_over)
+
+    def recovered(self, topic: str) -> None:
+        """A topic that had failed works again."""
+        self._tell("recovered", topic=topic)
+
+    def committed(self, commit: Any) -> None:
+        """Something was committed."""
+        counts = commit.summary
+        self._tell(
+            "commit",
+            topic=commit.topic,
+            version=commit.version,
+            offsets={str(partition): list(span) for partition, span in commit.offsets.items()},
+            rows=counts.loaded,
+            dead=counts.dead,
+            reasons=counts.reasons,
+            files=counts.files,
+            bytes_read=counts.bytes_read,
+            seconds=round(commit.seconds, 3),
+            lag=commit.behind,
+        )
+
+    def ended(self, done: Any) -> None:
+        """A round has ended; one that did nothing is not worth a word."""
+        if not done.commits:
+            return
+        self._tell(
+            "round",
+            round=done.number,
+            topics=done.topics,
+            commits=len(done.commits),
+            rows=sum(one.summary.loaded for one in done.commits),
+            dead=sum(one.summary.dead for one in done.commits),
+            lag=done.behind,
+            failing=done.failures,
+            seconds=round(done.seconds, 3),
+            steps={name: round(seconds, 3) for name, seconds in done.steps.items()},
+        )
+
+
+# --- for people -----------------------------------------------------------------------------------------------------
+
+
+def text_of(event: Event) -> str:
+    """Return an event as a line for people."""
+    what, topic = event["event"], event.get("topic")
+    if what == "commit":
+        dead = f", {event['dead']:,} dead letters" if event["dead"] else ""
+        return f"{topic}: version {event['version']}, {event['rows']:,} rows{dead}, {event['lag']:,} behind"
+    if what == "round":
+        text = f"round {event['round']}: {event['rows']:,} rows of {event['commits']} of {event['topics']} topics in "
+        more = {"dead letters": event["dead"], "behind": event["lag"], "topics failing": event["failing"]}
+        return f"{text}{event['seconds']:.1f} s" + "".join(
+            f", {count:,} {name}" for name, count in more.items() if count
+        )
+    if what == "failed":
+        return f"{topic}: {'left out' if event['left_out'] else 'tried again'}: {event['error']}"
+    return f"{topic}: {what}"
+
+
+def lines_to(file: TextIO) -> Callable[[Event], None]:
+    """Say each event but single commits in a line."""
+
+    def say(event: Event) -> None:
+        if event["event"] != "commit":
+            print(text_of(event), file=file, flush=True)
+
+    return say
+
+
+class Bars:
+    """A bar for all topics, and some for those that are furthest behind; what fails is said above them."""
+
+    def __init__(self, file: TextIO) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(show_speed=True),
+            TextColumn("{task.fields[text]}"),
+            TimeElapsedColumn(),
+        )
+        self._progress = Progress(*columns, console=Console(file=file))
+        self._all = self._progress.add_task("load", total=None, lag=0, text="")
+        self._bars: dict[str, Any] = {}
+        self._done: dict[str, int] = {}
+
+    def __enter__(self) -> Bars:
+        """Draw."""
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave them as they are."""
+        self._progress.stop()
+
+    def joined(self, topic: str) -> None:
+        """Nothing is drawn until something was committed."""
+
+    def failed(self, topic: str, error: Any, *, is_over: bool) -> None:
+        """Say so."""
+        event = {"event": "failed", "topic": topic, "left_out": is_over, "error": error}
+        self._progress.console.print(text_of(event), markup=False, highlight=False)
+
+    def recovered(self, topic: str) -> None:
+        """Say so."""
+        self._progress.console.print(f"{topic}: recovered", markup=False, highlight=False)
+
+    def committed(self, commit: Any) -> None:
+        """Move the topic's bar."""
+        topic, done = commit.topic, self._done.get(commit.topic, 0) + commit.count
+        self._done[topic] = done
+        if topic not in self._bars and commit.behind:
+            if len(self._bars) == BARS_MAX:
+                self._drop_least()
+            self._bars[topic] = self._progress.add_task(topic, total=None, lag=0, text="")
+        if topic in self._bars:
+            self._move(self._bars[topic], done, commit.behind)
+
+    def ended(self, done: Any) -> None:
+        """Move the bar of all."""
+        self._move(self._all, done.offsets, done.behind)
+
+    def _move(self, bar: Any, done: int, behind: int) -> None:
+        text = f"{done:,} offsets, {behind:,} behind"
+        self._progress.update(bar, completed=done, total=done + behind, lag=behind, text=text)
+
+    def _drop_least(self) -> None:
+        lag = {
+            topic: self._progress.tasks[self._index(bar)].fields["lag"] for topic, bar in self._bars.items()
+        }
+        self._progress.remove_task(self._bars.pop(min(lag, key=lambda topic: lag[topic])))
+
+    def _index(self, bar: Any) -> int:
+        return [one.id for one in self._progress.tasks].index(bar)
+
+
+# --- the log --------------------------------------------------------------------------------------------------------
+
+
+class JsonFormatter(logging.Formatter):
+    """A line of JSON for each record, with the fields of its event."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        event: Mapping[str, Any] = getattr(record, "event", {})
+        found: Event = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            found["exception"] = self.formatException(record.exc_info)
+        return json.dumps(found | {key: value for key, value in event.items() if key != "time"}, default=str)
+
+
+def begin_log(file: TextIO, *, is_json: bool) -> Callable[[Event], None]:
+    """Log from `info` on, warnings alone of what others write; returns who logs an event of a load."""
+    handler = logging.StreamHandler(file)
+    text = logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s")
+    handler.setFormatter(JsonFormatter() if is_json else text)
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(logging.WARNING)
+    logger = logging.getLogger(LOGGER)
+    logger.setLevel(logging.INFO)
+
+    def say(event: Event) -> None:
+        level = logging.WARNING if event["event"] == "failed" else logging.INFO
+        logger.log(level, "%s", text_of(event), extra={"event": event})
+
+    return say

@@ -1,0 +1,180 @@
+"""Topics of a load: by name, by regular expression, and a file that has settings for some of them.
+
+    defaults:
+      format: avro
+      registry: http://127.0.0.1:8081
+    topics:
+      orders: {event-time: at, partition-by: day(at)}
+    patterns:
+      'logs\\..*': {format: string, keep-snapshots: 100}
+
+The rule: a setting is an option of the command under its own name. The more special one wins: that of the topic, of the
+first pattern that its name matches, of the defaults, of the command line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from barnabas.log.format.names import why_no_topic
+from barnabas.tools import marked_yaml
+from barnabas_pipeline.errors import UsageError
+
+DEFAULTS, TOPICS, PATTERNS = "defaults", "topics", "patterns"
+BY_TOPIC = (
+    "schema", "format", "key-format", "key-schema", "registry", "registry-user", "registry-ca", "registry-cert",
+    "registry-key", "subjects", "record", "key-record", "event-time", "tombstones", "evolve", "table", "partition-by",
+    "keep-snapshots", "value-bytes-max", "past-max-days", "on-data-loss", "offsets-per-commit-max", "split-bytes",
+    "target-file-bytes", "from-offsets", "to-offsets", "from-time", "to-time", "lateness",
+)  # fmt: skip
+"""Options that a topic may have for itself; `lateness` is that of an audit."""
+FILES = ("schema", "key-schema", "registry-ca", "registry-cert", "registry-key")
+"""Those that may name a file, from the directory of the settings on."""
+
+
+def add_topics(group: Any) -> None:
+    """Options that choose several topics."""
+    group.add_argument("--topic", action="append", default=[], metavar="NAME,...")
+    group.add_argument(
+        "--topic-pattern",
+        action="append",
+        default=[],
+        metavar="REGEX",
+        help="for whole names; new topics that match join a load that runs; never internal ones",
+    )
+    group.add_argument("--exclude", action="append", default=[], metavar="REGEX", help="but not these")
+
+
+class Settings:
+    """Settings by topic of a file; an empty one without a file."""
+
+    def __init__(self, path: str | None, actions: Mapping[str, argparse.Action]) -> None:
+        """`actions` are the options by name. Raises UsageError that names the file and the key."""
+        self._path = path
+        self._actions = actions
+        self._lines: dict[marked_yaml.Place, int] = {}
+        held = self._read() if path is not None else {}
+        for key in held:
+            if key not in (DEFAULTS, TOPICS, PATTERNS):
+                raise self._wrong((key,), f"is none of {DEFAULTS}, {TOPICS}, {PATTERNS}")
+        self._defaults = self._checked((DEFAULTS,), held.get(DEFAULTS))
+        self._by_name = self._each(TOPICS, held)
+        self._by_pattern = self._each(PATTERNS, held)
+        for name in self._by_name:
+            if why := why_no_topic(name):
+                raise self._wrong((TOPICS, name), f"is not the name of a topic: {why}")
+        for text in self._by_pattern:
+            try:
+                re.compile(text)
+            except re.error as error:
+                raise self._wrong((PATTERNS, text), f"is no regular expression: {error}") from None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The topics that it names."""
+        return tuple(self._by_name)
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """Its regular expressions."""
+        return tuple(self._by_pattern)
+
+    def of(self, topic: str, args: argparse.Namespace) -> argparse.Namespace:
+        """Return the options of a command for one topic."""
+        matching = next((found for text, found in self._by_pattern.items() if re.fullmatch(text, topic)), {})
+        found = self._defaults | matching | self._by_name.get(topic, {})
+        mine = argparse.Namespace(**vars(args))
+        for name, value in found.items():
+            if hasattr(mine, name):  # other commands have fewer
+                setattr(mine, name, value)
+        mine.topic = topic
+        return mine
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def _read(self) -> Mapping[str, Any]:
+        path = Path(self._path or "")
+        try:
+            text = path.read_text(encoding="utf-8")
+            if path.suffix == ".toml":
+                held = tomllib.loads(text)
+            else:
+                held, self._lines = marked_yaml.load(text)
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror}") from None
+        except ValueError as error:  # of UTF-8, TOML and YAML
+            raise UsageError(f"{path}: {error}") from None
+        if held is not None and not isinstance(held, dict):
+            raise UsageError(f"{path}: has {DEFAULTS}, {TOPICS} and {PATTERNS}, not {type(held).__name__}")
+        return held or {}
+
+    def _each(self, part: str, held: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+        found = held.get(part) or {}
+        if isinstance(found, list):
+            found = dict.fromkeys(map(str, found))
+        if not isinstance(found, dict):
+            raise self._wrong((part,), "has a mapping of names to settings, or a list of names")
+        return {str(name): self._checked((part, str(name)), one) for name, one in found.items()}
+
+    def _checked(self, place: tuple[str, ...], held: Any) -> dict[str, Any]:
+        """Return settings as the command line would have them, by the names of its namespace."""
+        if held is not None and not isinstance(held, dict):
+            raise self._wrong(place, "has settings, such as format: json")
+        found = {}
+        for key, value in (held or {}).items():
+            name = str(key)
+            if name not in BY_TOPIC:
+                raise self._wrong((*place, name), f"is no setting of a topic: {', '.join(BY_TOPIC)}")
+            action = self._actions[name]
+            try:
+                found[action.dest] = self._value(name, action, value)
+            except (ValueError, UsageError) as error:
+                raise self._wrong((*place, name), str(error)) from None
+        return found
+
+    def _value(self, name: str, action: argparse.Action, value: Any) -> Any:
+        if action.nargs == 0:
+            if not isinstance(value, bool):
+                raise ValueError(f"{value!r} is neither true nor false")
+            return value
+        if isinstance(value, Mapping) and name in ("from-offsets", "to-offsets"):
+            value = json.dumps({str(partition): offset for partition, offset in value.items()})
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise ValueError(f"{value!r} is no text or number")
+        if action.choices is not None and value not in action.choices:
+            raise ValueError(f"{value!r} is none of {', '.join(map(str, action.choices))}")
+        if callable(action.type):
+            try:
+                return action.type(str(value))
+            except ValueError:
+                raise ValueError(f"{value!r} is no {getattr(action.type, '__name__', 'value')}") from None
+        if name in FILES and (Path(self._path or "").parent / str(value)).is_file():
+            return str(Path(self._path or "").parent / str(value))
+        return str(value)
+
+    def _wrong(self, place: tuple[str, ...], why: str) -> UsageError:
+        line = self._lines.get(place)
+        where = f"{self._path}, line {line}" if line else f"{self._path}"
+        return UsageError(f"{where}: {'.'.join(place)} {why}")
+
+
+def options_by_name(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
+    """Return the options of a command by name, without the dashes."""
+    return {
+        option.removeprefix("--"): action for action in parser._actions for option in action.option_strings
+    }
+
+
+def names_in(texts: Iterable[str]) -> list[str]:
+    """Return the topics of `--topic`, each of which may be several. Raises UsageError for what is no name."""
+    found = [part.strip() for text in texts for part in text.split(",")]
+    for name in found:
+        if why := why_no_topic(name):
+            raise UsageError(f"{name!r} is not the name of a topic: {why}; --topic-pattern takes a pattern")
+    return list(dict.fromkeys(found))

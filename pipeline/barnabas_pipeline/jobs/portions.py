@@ -1,0 +1,36 @@
+"""Fair portions: how much of each topic a round takes, and which tasks share a Spark task. Pure.
+
+The rule: who wants little gets all of it; what is left over is shared evenly by those who want more.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def share(wanted: Sequence[int], total: int) -> list[int]:
+    """Share a total fairly: nobody has more than wanted, nor less than another, but for one, without having all of it.
+
+    Who wants something gets something, even if the total is smaller than that.
+    """
+    shares = [0] * len(wanted)
+    hungry = sorted((n for n, want in enumerate(wanted) if want), key=lambda n: wanted[n])
+    total = max(total, len(hungry))
+    for done, n in enumerate(hungry):
+        shares[n] = min(wanted[n], -(-total // (len(hungry) - done)))
+        total -= shares[n]
+    return shares
+
+
+def bins(items: Sequence[T], count: int, size: Callable[[T], int]) -> list[list[T]]:
+    """Put items into at most `count` bins of about the same size, none of which is empty."""
+    heap: list[tuple[int, int, list[T]]] = [(0, n, []) for n in range(min(count, len(items)))]
+    for item in sorted(items, key=size, reverse=True):
+        filled, n, held = heap[0]
+        held.append(item)
+        heapq.heapreplace(heap, (filled + max(1, size(item)), n, held))
+    return [held for _, _, held in sorted(heap, key=lambda one: one[1])]

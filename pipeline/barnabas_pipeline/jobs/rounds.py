@@ -1,0 +1,419 @@
+"""Rounds of a load of many topics: what is new is asked for at once, read by one Spark job, and committed topic by topic.
+
+The rule: a round takes a fair portion of each topic that has something new, and a topic that fails stops no other. One that
+has nothing new costs neither a task nor a commit.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from barnabas.client import ClientError
+from barnabas_pipeline.errors import (
+    DefectError,
+    IncompleteError,
+    NoTopicError,
+    PipelineError,
+    TopicsError,
+    UsageError,
+)
+from barnabas_pipeline.jobs.load import LoadOptions, LoadSummary, Plan, run_tasks
+from barnabas_pipeline.jobs.mirror.model import Choice, Cluster
+from barnabas_pipeline.jobs.mirror.naming import choose
+from barnabas_pipeline.jobs.mirror.site import Topic, open_source
+from barnabas_pipeline.jobs.portions import share
+from barnabas_pipeline.jobs.streams import Stream
+from barnabas_pipeline.lake import current, dead
+from barnabas_pipeline.lake.iceberg import Catalogs, Place, place_of
+from barnabas_pipeline.lake.table import ConflictError
+from barnabas_pipeline.lake.task import LoadTask, TaskResult
+from barnabas_pipeline.log.model import Bounds, LogOptions, OffsetRange, TopicIdentity
+from barnabas_pipeline.log.planning import shorten, split
+from barnabas_pipeline.log.transports import open_log
+
+CLIENT_ID = "barnabas-pipeline"
+OFFSETS_PER_ROUND_MAX = 2_000_000
+TOGETHER = 8  # tables that are opened or committed to at the same time
+TABLES_OPEN_MAX = 1_000  # with the metadata of all their snapshots in memory
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """Topics of a cluster that are loaded: how it is reached, and into which table and how a topic is loaded.
+
+    `place_of` and `options_of` may raise UsageError, the latter also IncompleteError.
+    """
+
+    log: LogOptions
+    choice: Choice
+    place_of: Callable[[str], Place | str]
+    options_of: Callable[[str], LoadOptions]
+    catalogs: Catalogs = field(default_factory=Catalogs)
+
+
+class TableNames:
+    """Names of tables, each of one topic."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, str] = {}
+
+    def take(self, topic: str, root: Place | str) -> None:
+        """Raise UsageError if the table of a topic, or one beside it, is another topic's."""
+        name = place_of(root).name
+        names = (name, f"{name}{dead.SUFFIX}", f"{name}{current.SUFFIX}")
+        for one in names:
+            other = self._topics.get(one)
+            if other not in (None, topic):
+                raise UsageError(
+                    f"topics {other} and {topic} would both have a table {one}: give one of them another"
+                )
+        self._topics |= dict.fromkeys(names, topic)
+
+
+@dataclass(slots=True)
+class Commit:
+    """A commit of a topic: what it has loaded and what is left; `seconds` since its round began."""
+
+    topic: str
+    version: int
+    offsets: dict[int, tuple[int, int]]
+    summary: LoadSummary
+    behind: int
+    seconds: float
+
+    @property
+    def count(self) -> int:
+        """The offsets that it covers."""
+        return sum(end - start for start, end in self.offsets.values())
+
+
+@dataclass(slots=True)
+class Round:
+    """A round: its commits, where its seconds went, and how far the load has come since it began."""
+
+    number: int
+    topics: int = 0
+    seconds: float = 0.0
+    steps: dict[str, float] = field(default_factory=dict)
+    commits: list[Commit] = field(default_factory=list)
+    failures: int = 0
+    offsets: int = 0
+    behind: int = 0
+    has_more: bool = False
+    began: float = field(default_factory=time.monotonic)
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Measure a step."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.steps[name] = self.steps.get(name, 0.0) + time.monotonic() - began
+
+
+class Watcher:
+    """Is told what happens; all calls come from the thread that loads."""
+
+    def joined(self, topic: str) -> None:
+        """A topic is loaded from now on."""
+
+    def failed(self, topic: str, error: PipelineError, *, is_over: bool) -> None:
+        """A topic has failed, in another way than before: for good, or it is tried again."""
+
+    def recovered(self, topic: str) -> None:
+        """A topic that had failed works again."""
+
+    def committed(self, commit: Commit) -> None:
+        """Something was committed."""
+
+    def ended(self, done: Round) -> None:
+        """A round has ended."""
+
+
+class Rounds:
+    """A load of topics. Lifecycle: `round` as often as wanted, then `close`."""
+
+    def __init__(
+        self,
+        spark: Any,
+        topics: Topics,
+        *,
+        is_bounded: bool,
+        offsets_max: int = 0,
+        watchers: Sequence[Watcher] = (),
+    ) -> None:
+        """`is_bounded`: load what there is at the first round. `offsets_max` of a round, 0: as usual."""
+        self.summary = LoadSummary()
+        self.streams: dict[str, Stream] = {}
+        self._spark = spark
+        self._topics = topics
+        self._is_bounded = is_bounded
+        self._offsets_max = offsets_max
+        self.watchers = [*watchers]
+        self._tables = TableNames()
+        self._active: OrderedDict[str, Stream] = OrderedDict()
+        log = topics.log
+        log_dirs = log.log_dirs if log.transport == "disk" else ()
+        self._cluster = Cluster("", log.bootstrap, log.client, log_dirs, log.isolation)
+        self._source = open_source(self._cluster, topics.choice.names, client_id=CLIENT_ID)
+        self._pool = ThreadPoolExecutor(TOGETHER, "barnabas-load")
+        self._count = self._offsets = 0
+
+    def close(self) -> None:
+        """Let go of the cluster."""
+        self._pool.shutdown()
+        self._source.close()
+
+    @property
+    def failures(self) -> dict[str, PipelineError]:
+        """The topics that have failed and not recovered."""
+        return {name: one.error for name, one in self.streams.items() if one.error is not None}
+
+    @property
+    def is_over(self) -> bool:
+        """Say whether no topic is left that could be loaded: all have failed, again and again."""
+        return bool(self.streams) and all(one.is_stuck and one.error for one in self.streams.values())
+
+    def raise_worst(self) -> None:
+        """Raise what has failed, if anything has: one failure as it is, several with the exit code of the worst."""
+        if self._is_bounded and self._count and not self.streams:
+            raise NoTopicError(
+                f"no topic of {self._cluster} matches {', '.join(self._topics.choice.patterns)}"
+            )
+        failures = self.failures
+        if not failures:
+            return
+        if len(self.streams) == 1:
+            raise next(iter(failures.values()))
+        raise TopicsError(failures, len(self.streams))
+
+    # --- a round ----------------------------------------------------------------------------------------------------
+
+    def round(self) -> Round:
+        """Load a portion of what is new. Raises IncompleteError without a cluster, UsageError for tables of one name."""
+        self._count += 1
+        done = Round(self._count)
+        with done.step("ask"):
+            topics = self._source.topics()
+            due = self._due(topics)
+            bounds = self._source.bounds(topics[one.name] for one in due)
+        with done.step("plan"):
+            plans = self._plan(due, topics, bounds)
+        if plans:
+            self._load(plans, done)
+            self._put_away(plans)
+        done.seconds = time.monotonic() - done.began
+        done.topics = len(self.streams)
+        done.failures = len(self.failures)
+        done.offsets = self._offsets
+        done.behind = sum(sum(one.behind.values()) for one in self.streams.values() if not one.is_over)
+        done.has_more = not all(one.is_settled for one in self.streams.values())
+        for watcher in self.watchers:
+            watcher.ended(done)
+        return done
+
+    # --- which topics -----------------------------------------------------------------------------------------------
+
+    def _join(self, topics: Mapping[str, Topic]) -> None:
+        """Take in topics that are new; in a load of what is there, those of the first round."""
+        if self._is_bounded and self._count > 1:
+            return
+        choice = self._topics.choice
+        found = choose(choice, {one.name: one.is_internal for one in topics.values()})
+        for name in dict.fromkeys([*choice.names, *found]):
+            if name in self.streams:
+                continue
+            stream = Stream(name, self._topics.options_of, self._topics.catalogs, is_bounded=self._is_bounded)
+            try:
+                self._tables.take(name, self._topics.place_of(name))
+            except UsageError as error:
+                if self._count == 1:
+                    raise
+                self._fail(stream, error)
+            self.streams[name] = stream
+
+    def _due(self, topics: Mapping[str, Topic]) -> list[Stream]:
+        """Return the topics that are there, open, and not to be left alone for now."""
+        self._join(topics)
+        now = time.monotonic()
+        due = [one for one in self.streams.values() if not one.is_over and one.retry_at <= now]
+        for stream, error in self._each([one for one in due if not one.is_open], Stream.open):
+            if error is not None:
+                self._fail(stream, error)
+            elif stream.name in topics:
+                self._tell("joined", stream.name)
+        there = []
+        for stream in due:
+            if stream.name in topics:
+                there += [stream] if stream.is_open else []
+            elif stream.is_open and (error := stream.miss(str(self._cluster))) is not None:
+                self._fail(stream, error)
+        return there
+
+    def _fail(self, stream: Stream, error: PipelineError) -> None:
+        before = str(stream.error), stream.is_over
+        stream.fail(error)
+        if before != (str(error), stream.is_over):
+            self._tell("failed", stream.name, error, is_over=stream.is_over)
+
+    def _tell(self, what: str, *arguments: Any, **more: Any) -> None:
+        for watcher in self.watchers:
+            getattr(watcher, what)(*arguments, **more)
+
+    # --- what is loaded ---------------------------------------------------------------------------------------------
+
+    def _plan(
+        self, due: list[Stream], topics: Mapping[str, Topic], bounds: Mapping[Any, Bounds | ClientError]
+    ) -> list[tuple[Stream, Plan]]:
+        """Return what a round loads of each topic that has something new, each its fair portion."""
+        wanted: list[tuple[Stream, TopicIdentity, dict[int, Bounds], list[OffsetRange]]] = []
+        for stream in due:
+            topic = topics[stream.name]
+            identity = TopicIdentity(self._source.cluster_id(), topic.name, topic.topic_id)
+            try:
+                known = _bounds_of(topic, bounds)
+                ranges = stream.pending(identity, known)
+            except PipelineError as error:
+                self._fail(stream, error)
+                continue
+            if any(map(len, ranges)):
+                wanted.append((stream, identity, known, ranges))
+            elif stream.succeed():
+                self._tell("recovered", stream.name)
+        portions = share([_portion(one, ranges) for one, _, _, ranges in wanted], self._round_max(wanted))
+        plans = []
+        for (stream, identity, known, whole), portion in zip(wanted, portions, strict=True):
+            ranges = shorten(whole, portion)
+            log = open_log(stream.options.log)
+            try:
+                tasks = split(log, ranges, bytes_max=stream.options.split_bytes)
+            finally:
+                log.close()
+            plans.append((stream, Plan(stream.table, identity, known, ranges, tasks, stream.options)))
+        return plans
+
+    def _round_max(self, wanted: list[Any]) -> int:
+        largest = max((one.options.offsets_per_commit_max for one, *_ in wanted), default=0)
+        return self._offsets_max or max(OFFSETS_PER_ROUND_MAX, largest)
+
+    def _load(self, plans: list[tuple[Stream, Plan]], done: Round) -> None:
+        tasks: list[tuple[Stream, Plan, list[LoadTask]]] = []
+        with done.step("prepare"):
+            for (stream, plan), found in self._each(plans, lambda one: one[1].prepare()):
+                if isinstance(found, PipelineError):
+                    self._fail(stream, found)
+                else:
+                    tasks.append((stream, plan, found))
+        with done.step("tasks"):
+            results = self._run([one for _, _, one in tasks])
+        ready: list[tuple[Stream, Plan, list[TaskResult]]] = []
+        for (stream, plan, _), outcome in zip(tasks, results, strict=True):
+            if isinstance(outcome, PipelineError):
+                self._fail(stream, outcome)
+            else:
+                ready.append((stream, plan, outcome))
+        committed = []
+        with done.step("commit"):
+            for (stream, plan, mine), error in self._each(ready, lambda one: one[1].commit(one[2])):
+                if error is None:
+                    committed.append(stream)
+                    self._note(done, stream, plan, mine)
+                elif not (isinstance(error, ConflictError) and _is_overtaken(plan)):
+                    self._fail(stream, error)
+        with done.step("publish"):
+            for stream, error in self._each(committed, Stream.publish):
+                if isinstance(error, PipelineError):
+                    self._fail(stream, error)
+
+    def _note(self, done: Round, stream: Stream, plan: Plan, results: list[TaskResult]) -> None:
+        """Count what a topic has committed."""
+        offsets = {one.partition: (one.start, one.end) for one in plan.ranges if len(one)}
+        for partition, (start, end) in offsets.items():
+            stream.behind[partition] -= end - start
+        version, behind = plan.table.state().version, sum(stream.behind.values())
+        seconds = time.monotonic() - done.began
+        commit = Commit(stream.name, version, offsets, LoadSummary(), behind, seconds)
+        for summary in (commit.summary, stream.summary, self.summary):
+            summary.add(results)
+        self._offsets += commit.count
+        stream.committed_at = time.time()
+        done.commits.append(commit)
+        if stream.succeed():
+            self._tell("recovered", stream.name)
+        self._tell("committed", commit)
+
+    def _run(self, tasks: list[list[LoadTask]]) -> list[list[TaskResult] | PipelineError]:
+        """Run the tasks of all topics in one Spark job; if Spark cannot do it, those of each topic in one of its own."""
+        if not tasks:
+            return []
+        try:
+            found = iter(run_tasks(self._spark, [one for mine in tasks for one in mine]))
+        except Exception as error:
+            if len(tasks) == 1:
+                return [self._failure(error)]
+            return [self._run([mine])[0] for mine in tasks]
+        results: list[list[TaskResult] | PipelineError] = []
+        for mine in tasks:
+            outcomes = [next(found) for _ in mine]
+            failed = next((one for one in outcomes if isinstance(one, PipelineError)), None)
+            results.append(failed or [one for one in outcomes if isinstance(one, TaskResult)])
+        return results
+
+    # --- in general -------------------------------------------------------------------------------------------------
+
+    def _each(self, items: Iterable[T], work: Callable[[T], R]) -> Iterator[tuple[T, R | PipelineError]]:
+        """Do something for some items, several at the same time; yields each with its result, or why it has none."""
+        futures = {self._pool.submit(work, one): one for one in items}
+        for future in as_completed(futures):
+            error = future.exception()
+            yield futures[future], future.result() if error is None else self._failure(error)
+
+    def _failure(self, error: BaseException) -> PipelineError:
+        """Return what fails a topic: a mistake of ours is shown, and stops no other. Raises it if there is no other."""
+        if isinstance(error, PipelineError):
+            return error
+        if len(self.streams) == 1 or not isinstance(error, Exception):
+            raise error
+        traceback.print_exception(error)
+        return DefectError(f"{type(error).__name__}: {error}".splitlines()[0])
+
+    def _put_away(self, plans: list[tuple[Stream, Plan]]) -> None:
+        """Close the tables that nothing has come for, where too many are open."""
+        for stream, _ in plans:
+            self._active[stream.name] = stream
+            self._active.move_to_end(stream.name)
+        while len(self._active) > TABLES_OPEN_MAX:
+            self._active.popitem(last=False)[1].put_away()
+
+
+def _bounds_of(topic: Topic, bounds: Mapping[Any, Bounds | ClientError]) -> dict[int, Bounds]:
+    """Return the bounds of the partitions of a topic. Raises IncompleteError if one of them cannot be told."""
+    found = {}
+    for number in range(topic.partitions):
+        bound = bounds.get((topic.name, number))
+        if isinstance(bound, Bounds):
+            found[number] = bound
+        elif bound is not None:
+            raise IncompleteError(str(bound))
+    return found
+
+
+def _portion(stream: Stream, ranges: list[OffsetRange]) -> int:
+    return min(sum(map(len, ranges)), stream.options.offsets_per_commit_max)
+
+
+def _is_overtaken(plan: Plan) -> bool:
+    """Say whether somebody else has committed what was planned, so that less is left."""
+    assert plan.entry is not None
+    return plan.table.refresh().version >= plan.entry.version

@@ -1,0 +1,178 @@
+"""A topic that is being loaded: its table, how far it has come, and what is wrong with it.
+
+The rule: what fails is a topic. What may pass is tried again, ever more rarely; what cannot ends the topic, and no other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from barnabas_pipeline.errors import EXIT_INCOMPLETE, NoTopicError, PipelineError
+from barnabas_pipeline.jobs.load import RECORD, LoadOptions, LoadSummary, adopt, find_loss, gone, only_end
+from barnabas_pipeline.lake.dead import DeadLetters
+from barnabas_pipeline.lake.iceberg import Catalogs
+from barnabas_pipeline.lake.ledger import State
+from barnabas_pipeline.lake.table import Table
+from barnabas_pipeline.log.model import Bounds, OffsetRange, TopicIdentity
+from barnabas_pipeline.log.planning import resolve
+from barnabas_pipeline.log.transports import open_log
+
+TRIES_MAX = 4  # of what may pass; each try of a broker or a store has waited for some time already
+RETRY_SECONDS, RETRY_DOUBLINGS_MAX = 0.25, 8  # after the first try, and 64 s at most
+MISSED_MAX = (
+    2  # rounds without a topic until it counts as deleted: a broker that has just started may not know it yet
+)
+
+
+class Stream:
+    """A topic and its table. Lifecycle: `open`, again if it fails, then `pending` and commits until `is_over`."""
+
+    def __init__(
+        self, name: str, options_of: Callable[[str], LoadOptions], catalogs: Catalogs, *, is_bounded: bool
+    ) -> None:
+        self.name = name
+        self.summary = LoadSummary()
+        self.error: PipelineError | None = None
+        self.is_over = False
+        self.behind: dict[int, int] = {}
+        """Offsets that are not loaded yet, by partition."""
+        self.committed_at = 0.0
+        self.tries = 0
+        self.retry_at = 0.0
+        self._options_of = options_of
+        self._options: LoadOptions | None = None
+        self._is_bounded = is_bounded
+        self._catalogs = catalogs
+        self._table: Table | None = None
+        self._dead: DeadLetters | None = None
+        self._state = State()
+        self._missed = 0
+        self._adopted: str | None = None
+        self._starts: dict[int, int] | None = None
+        self._ends: dict[int, int] | None = None
+
+    # --- its table --------------------------------------------------------------------------------------------------
+
+    @property
+    def options(self) -> LoadOptions:
+        """Its options, once it is open."""
+        assert self._options is not None
+        return self._options
+
+    @property
+    def is_open(self) -> bool:
+        """Say whether it was opened."""
+        return self._options is not None
+
+    @property
+    def table(self) -> Table:
+        """The table, opened if it is not."""
+        if self._table is None:
+            self._table = Table(self.options.root, catalogs=self._catalogs)
+            self._dead = DeadLetters(self._table)
+        return self._table
+
+    @property
+    def state(self) -> State:
+        """The table's state as it was last seen; an empty one before it was opened."""
+        return self._state if self._table is None else self._table.state()
+
+    def open(self) -> None:
+        """Find the options, look at the table, and publish what an earlier run has committed, but not published."""
+        options = self._options_of(self.name)
+        table = Table(options.root, catalogs=self._catalogs)
+        dead = DeadLetters(table)
+        dead.publish()
+        self._options, self._table, self._dead = options, table, dead
+
+    def publish(self) -> None:
+        """Publish dead letters. Raises IncompleteError."""
+        assert self._table is not None
+        assert self._dead is not None
+        self._dead.publish()
+
+    def put_away(self) -> None:
+        """Keep only the state in memory until the table is needed again."""
+        if self._table is not None:
+            self._state, self._table, self._dead = self._table.state(), None, None
+
+    # --- what is wrong ----------------------------------------------------------------------------------------------
+
+    def fail(self, error: PipelineError) -> None:
+        """Note what has failed, and when to try again, if ever."""
+        self.error = error
+        self.tries += 1
+        may_pass = error.exit_code == EXIT_INCOMPLETE or isinstance(error, NoTopicError)
+        if self._missed and self.is_open and self.options.on_data_loss == RECORD:
+            may_pass = True  # it may come back as another one, which is loaded then
+        self.is_over = not may_pass or (self._is_bounded and self.tries >= TRIES_MAX)
+        doublings = min(self.tries - 1, RETRY_DOUBLINGS_MAX)
+        self.retry_at = time.monotonic() + RETRY_SECONDS * 2**doublings
+
+    def succeed(self) -> bool:
+        """Note that nothing is wrong; returns whether something was."""
+        was, self.error, self.tries, self.retry_at = self.error, None, 0, 0.0
+        return was is not None
+
+    @property
+    def is_stuck(self) -> bool:
+        """Say whether there is no hope left, but for a wonder."""
+        return self.is_over or self.tries >= TRIES_MAX or isinstance(self.error, NoTopicError)
+
+    @property
+    def is_settled(self) -> bool:
+        """Say whether nothing is left to be loaded, as far as is known."""
+        return self.is_over or (self.error is None and not self._missed and not any(self.behind.values()))
+
+    def miss(self, where: str) -> PipelineError | None:
+        """Note that there is no such topic; returns the error once that is certain."""
+        self._missed += 1
+        if self._missed < MISSED_MAX:
+            return None
+        return gone(self.name, where, self.state)
+
+    # --- what is next -----------------------------------------------------------------------------------------------
+
+    def pending(self, identity: TopicIdentity, bounds: Mapping[int, Bounds]) -> list[OffsetRange]:
+        """Return what is to be loaded, one range for each partition. Raises DataLossError, UsageError."""
+        self._missed = 0
+        bounds = dict(bounds)
+        state = self.state
+        if state.version and (
+            self._adopted != identity.topic_id or find_loss(state, identity, bounds) is not None
+        ):
+            adopt(self.table, identity, bounds, self.options)
+            state = self.state
+        if self._adopted != identity.topic_id:
+            self._adopted, self._starts, self._ends = identity.topic_id, None, None
+        if self._starts is None:
+            self._starts = {} if state.version else self._resolved(self.options.selection, bounds, "start")
+        if self._is_bounded and self._ends is None:
+            self._ends = self._resolved(only_end(self.options.selection), bounds, "end")
+        ends = self._ends or {partition: bound.end for partition, bound in bounds.items()}
+        ranges = pending(state, self._starts, ends, bounds)
+        if self._table is None and any(map(len, ranges)):  # while it was put away others may have loaded
+            self.table.refresh()
+            return self.pending(identity, bounds)
+        self.behind = {one.partition: len(one) for one in ranges}
+        return ranges
+
+    def _resolved(self, selection: Any, bounds: dict[int, Bounds], edge: str) -> dict[int, int]:
+        log = open_log(self.options.log)
+        try:
+            return {one.partition: getattr(one, edge) for one in resolve(log, selection, bounds)}
+        finally:
+            log.close()
+
+
+def pending(
+    state: State, starts: Mapping[int, int], ends: Mapping[int, int], bounds: Mapping[int, Bounds]
+) -> list[OffsetRange]:
+    """Return what comes after a state, or after the starts where it knows nothing of a partition, up to the ends."""
+    ranges = []
+    for partition, end in sorted(ends.items()):
+        start = state.ends.get(partition, starts.get(partition, bounds[partition].start))
+        ranges.append(OffsetRange(partition, start, max(start, end)))
+    return ranges

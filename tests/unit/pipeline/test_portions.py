@@ -1,0 +1,40 @@
+"""Fair portions of topics in a round, and bins of tasks: properties of both."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas_pipeline.jobs.portions import bins, share
+
+SIZES = st.lists(st.integers(0, 10_000), max_size=50)
+
+
+def test_who_wants_little_gets_all_of_it_and_the_rest_is_shared_evenly() -> None:
+    assert share([1_000_000, 10, 0, 400], 1000) == [590, 10, 0, 400]
+    assert share([900, 900, 10], 100) == [45, 45, 10]
+    assert share([5, 5, 5], 1) == [1, 1, 1]
+    assert share([], 10) == []
+
+
+@given(SIZES, st.integers(0, 100_000))
+def test_shares_are_fair_and_leave_nothing_over(wanted: list[int], total: int) -> None:
+    shares = share(wanted, total)
+    hungry = sum(want > 0 for want in wanted)
+    assert sum(shares) == min(sum(wanted), max(total, hungry))
+    assert all(0 <= mine <= want for mine, want in zip(shares, wanted, strict=True))
+    assert all(mine > 0 for mine, want in zip(shares, wanted, strict=True) if want)
+    unsatisfied = [mine for mine, want in zip(shares, wanted, strict=True) if mine < want]
+    if unsatisfied:
+        assert max(shares) <= min(unsatisfied) + 1, "nobody has more than one who wants more, but for a rest"
+
+
+@given(SIZES, st.integers(1, 20))
+def test_bins_have_everything_once_none_is_empty_and_none_is_too_full(sizes: list[int], count: int) -> None:
+    found = bins([*enumerate(sizes)], count, lambda one: one[1])
+    assert sorted(item for one in found for item in one) == [*enumerate(sizes)]
+    assert len(found) == min(count, len(sizes))
+    assert all(found)
+    fills = [sum(max(1, size) for _, size in one) for one in found]
+    largest = max((max(1, size) for size in sizes), default=0)
+    assert max(fills, default=0) - min(fills, default=0) <= largest
