@@ -1,18 +1,17 @@
-"""Charts as inline SVG, and the page around them: nothing is loaded from anywhere.
+"""Charts as inline SVG, drawn by matplotlib, and the page around them: nothing is loaded from anywhere.
 
-The rule: a chart says its numbers in text, too (titles of its marks), and its colours come from the page.
+The rule: the colours of a chart come from the page, which is light or dark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from html import escape
-from math import floor, log10
+from io import StringIO
 from typing import Any
-
-WIDTH, HEIGHT = 560, 250
-LEFT, RIGHT, TOP, BOTTOM = 52, 14, 28, 30
-GRID_LINES = 4
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c2733; --paper: #fcfcfa; --rule: #c9d1d9; --soft: #eef1f4; --bad: #c0392b;
@@ -35,12 +34,9 @@ section { border: 1px solid var(--rule); border-radius: 10px; padding: 1rem 1.1r
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .85rem; width: 100%; }
 th, td { text-align: right; padding: .22rem .5rem; border-bottom: 1px solid var(--rule); white-space: nowrap; }
 th { font-weight: 600; vertical-align: bottom; } .text { text-align: left; }
-svg { width: 100%; height: auto; background: var(--soft); border-radius: 6px; display: block; }
-svg text { font: 12px system-ui, "DejaVu Sans", sans-serif; fill: var(--ink); }
+svg { width: 100%; height: auto; border-radius: 6px; display: block; }
 figure { margin: .8rem 0; } figcaption { font-size: .9rem; font-weight: 600; margin-bottom: .35rem; }
-.legend { margin: .2rem 0 .6rem; } .legend span { margin-right: 1rem; font-size: .85rem; white-space: nowrap; }
-.legend i { display: inline-block; width: .8em; height: .8em; border-radius: 2px; margin-right: .35em; }
-@media (max-width: 40rem) { svg text { font-size: 16px; } body { margin: 1rem auto; } }
+@media (max-width: 40rem) { body { margin: 1rem auto; } }
 @media print { body { margin: 0; } section { break-inside: avoid; } }
 .good { color: var(--c2); font-weight: 600; } .bad { color: var(--bad); font-weight: 600; }
 """
@@ -83,42 +79,86 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = Non
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
 
 
-def bars(values: Mapping[str, float], caption: str, *, unit: str) -> str:
-    """One bar for each name, with its value on it."""
-    top = _round_up(max(values.values(), default=0))
-    step = (WIDTH - LEFT - RIGHT) / max(len(values), 1)
-    marks = []
-    for n, (name, value) in enumerate(values.items()):
-        height = (HEIGHT - TOP - BOTTOM) * value / top
-        x, y = LEFT + n * step + step * 0.12, HEIGHT - BOTTOM - height
-        marks.append(
-            f'<rect x="{x:.1f}" y="{y:.1f}" width="{step * 0.76:.1f}" height="{height:.1f}" fill="var(--c0)">'
-            f"<title>{escape(name)}: {_text(value)}</title></rect>"
-        )
-        if n % max(1, len(values) // 10) == 0:
-            middle = x + step * 0.38
-            marks.append(
-                f'<text x="{middle:.1f}" y="{HEIGHT - 10}" text-anchor="middle">{escape(name)}</text>'
-            )
-            marks.append(f'<text x="{middle:.1f}" y="{y - 4:.1f}" text-anchor="middle">{_text(value)}</text>')
-    return _figure(_axis(top, unit) + "".join(marks), caption)
+# --- drawn by matplotlib ----------------------------------------------------------------------------------------------
+
+COLORS = tuple(f"#0000c{n}" for n in range(6))
+INK, PAPER, RULE, BAD = "#0000d0", "#0000d1", "#0000d2", "#0000d3"
+"""Stand for colours of the page, which has others in the dark: the SVG names them as the page does."""
+_NAMES = {color: f"var(--c{n})" for n, color in enumerate(COLORS)}
+_NAMES |= {INK: "var(--ink)", PAPER: "var(--soft)", RULE: "var(--rule)", BAD: "var(--bad)"}
+SIZE = 5.6, 2.6
+
+
+@contextmanager
+def _drawn(caption: str, into: list[str]) -> Iterator[Any]:
+    """Give axes to draw on; what was drawn is put into a list, as a figure of the page."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    style = {
+        "svg.hashsalt": "barnabas", "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9,
+        "text.color": INK, "axes.labelcolor": INK, "xtick.labelcolor": INK, "ytick.labelcolor": INK,
+        "xtick.color": RULE, "ytick.color": RULE, "axes.edgecolor": RULE, "grid.color": RULE, "axes.facecolor": PAPER,
+        "figure.facecolor": PAPER, "savefig.facecolor": PAPER, "legend.frameon": False, "legend.fontsize": 8,
+        "axes.prop_cycle": matplotlib.cycler(color=COLORS), "axes.spines.top": False, "axes.spines.right": False,
+        "axes.axisbelow": True, "timezone": "UTC",
+    }  # fmt: skip
+    with matplotlib.rc_context(style):
+        figure, axes = pyplot.subplots(figsize=SIZE, layout="constrained")
+        try:
+            yield axes
+            buffer = StringIO()
+            figure.savefig(buffer, metadata={"Date": None, "Creator": None})
+        finally:
+            pyplot.close(figure)
+    svg = buffer.getvalue()
+    svg = re.sub("|".join(_NAMES), lambda found: _NAMES[found[0]], svg[svg.index("<svg") :])
+    svg = svg.replace("<svg ", f'<svg role="img" aria-label="{escape(caption)}" ', 1)
+    into.append(f"<figure><figcaption>{escape(caption)}</figcaption>{svg}</figure>")
+
+
+def _over_time(axes: Any) -> None:
+    """Have dates, in UTC, on the x axis."""
+    from matplotlib import dates
+
+    locator = dates.AutoDateLocator(minticks=4, maxticks=8)
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, show_offset=True))
+
+
+def _moments(timestamps_ms: Iterable[float]) -> list[datetime]:
+    return [datetime.fromtimestamp(one / 1000, UTC) for one in timestamps_ms]
+
+
+def _in_thousands(axis: Any) -> None:
+    axis.set_major_formatter(lambda value, _: _text(value))
+
+
+def bars(values: Mapping[int, float], caption: str, *, unit: str, width_ms: int) -> str:
+    """One bar for each moment, in ms since 1970, that lasts `width_ms`."""
+    out: list[str] = []
+    with _drawn(caption, out) as axes:
+        width = timedelta(milliseconds=width_ms)
+        axes.bar(_moments(values), list(values.values()), width=width * 0.8, align="edge")
+        axes.grid(axis="y")
+        axes.set_ylabel(unit)
+        _in_thousands(axes.yaxis)
+        _over_time(axes)
+    return out[0]
 
 
 def across(values: Mapping[str, float], caption: str) -> str:
-    """One bar for each name, from left to right: for names that are long."""
-    top = max(values.values(), default=0) or 1
-    row = (HEIGHT - 16) / max(len(values), 1)
-    left, room = 130, WIDTH - 130 - 48
-    marks = []
-    for n, (name, value) in enumerate(values.items()):
-        y = 8 + n * row
-        marks.append(
-            f'<text x="{left - 8}" y="{y + row / 2 + 4:.1f}" text-anchor="end">{escape(name)}</text>'
-            f'<rect x="{left}" y="{y + row * 0.14:.1f}" width="{room * value / top:.1f}" height="{row * 0.72:.1f}" '
-            f'fill="var(--c0)"/><text x="{left + room * value / top + 6:.1f}" y="{y + row / 2 + 4:.1f}">'
-            f"{_text(value)}</text>"
-        )
-    return _figure("".join(marks), caption)
+    """One bar for each name, from left to right, with its value: for names that are long."""
+    out: list[str] = []
+    with _drawn(caption, out) as axes:
+        marks = axes.barh(list(values), list(values.values()))
+        axes.bar_label(marks, [_text(value) for value in values.values()], padding=3, color=INK)
+        axes.margins(x=0.12)
+        axes.invert_yaxis()
+        _in_thousands(axes.xaxis)
+    return out[0]
 
 
 def lines(
@@ -126,96 +166,34 @@ def lines(
     caption: str,
     *,
     unit: str,
-    x_label: Mapping[float, str] | None = None,
     bands: Sequence[tuple[float, float]] = (),
 ) -> str:
-    """One line for each series of (x, y); `bands` are spans of x to mark."""
-    points = [point for one in series.values() for point in one]
-    if not points:
-        return "<p>none</p>"
-    low, high = min(x for x, _ in points), max(x for x, _ in points)
-    top = _round_up(max(y for _, y in points))
-
-    def place(x: float, y: float) -> tuple[float, float]:
-        return (
-            LEFT + (WIDTH - LEFT - RIGHT) * (x - low) / ((high - low) or 1),
-            HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * y / top,
-        )
-
-    marks = []
-    for start, end in bands:
-        x0, x1 = place(max(start, low), 0)[0], place(min(end, high), 0)[0]
-        marks.append(
-            f'<rect x="{x0:.1f}" y="{TOP}" width="{max(x1 - x0, 1):.1f}" height="{HEIGHT - TOP - BOTTOM}" '
-            'fill="var(--bad)" opacity=".18"/>'
-        )
-    for n, one in enumerate(series.values()):
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(*point) for point in one))
-        marks.append(f'<polyline points="{path}" fill="none" stroke="var(--c{n % 6})" stroke-width="1.6"/>')
-    for x, text in (x_label or {}).items():
-        at = place(x, 0)[0]
-        if at > WIDTH:
-            continue
-        anchor = "end" if at > WIDTH - LEFT else "middle"  # else it would be cut off at the edge
-        marks.append(
-            f'<text x="{min(at, WIDTH - 4):.1f}" y="{HEIGHT - 10}" text-anchor="{anchor}">{escape(text)}</text>'
-        )
-    return _figure(_axis(top, unit) + "".join(marks), caption) + _legend(list(series))
+    """One line for each series of (ms since 1970, y); `bands` are spans of time to mark."""
+    out: list[str] = []
+    with _drawn(caption, out) as axes:
+        for name, points in series.items():
+            axes.plot(_moments(x for x, _ in points), [y for _, y in points], linewidth=1.4, label=name)
+        for start, end in bands:
+            axes.axvspan(*_moments((start, end)), color=BAD, alpha=0.18, linewidth=0)
+        axes.set_ylim(bottom=0)
+        axes.grid(axis="y")
+        axes.set_ylabel(unit)
+        _in_thousands(axes.yaxis)
+        _over_time(axes)
+        if series:
+            axes.legend(ncols=3)
+    return out[0]
 
 
-def scatter(points: Sequence[tuple[float, float, str]], caption: str, *, x_name: str, y_name: str) -> str:
-    """One dot for each (x, y, name)."""
-    right = _round_up(max((x for x, _, _ in points), default=0))
-    top = _round_up(max((y for _, y, _ in points), default=0))
-    marks = [
-        f'<circle cx="{LEFT + (WIDTH - LEFT - RIGHT) * x / right:.1f}" '
-        f'cy="{HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * y / top:.1f}" r="3" fill="var(--c0)" opacity=".65">'
-        f"<title>{escape(name)}: {x:.3f}, {y:.3f}</title></circle>"
-        for x, y, name in points
-    ]
-    for n in range(GRID_LINES + 1):
-        x = LEFT + (WIDTH - LEFT - RIGHT) * n / GRID_LINES
-        text = _text(right * n / GRID_LINES) + (f" {escape(x_name)}" if n == GRID_LINES else "")
-        anchor = "end" if n == GRID_LINES else "middle"
-        marks.append(f'<text x="{x:.1f}" y="{HEIGHT - 10}" text-anchor="{anchor}">{text}</text>')
-    return _figure(_axis(top, y_name) + "".join(marks), caption)
-
-
-def _round_up(value: float) -> float:
-    """The end of an axis whose grid lines have round numbers."""
-    if value <= 0:
-        return 1
-    step = value / GRID_LINES
-    power = 10 ** floor(log10(step))
-    return (
-        GRID_LINES * power * next(one for one in (1, 1.5, 2, 2.5, 3, 4, 5, 10) if one * power >= step * 0.999)
-    )
-
-
-def _axis(top: float, unit: str) -> str:
-    out = [f'<text x="{LEFT - 6}" y="16" text-anchor="start" dx="-40">{escape(unit)}</text>']
-    for n in range(GRID_LINES + 1):
-        y = HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * n / GRID_LINES
-        out.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="var(--rule)"/>')
-        out.append(
-            f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{_text(top * n / GRID_LINES)}</text>'
-        )
-    return "".join(out)
-
-
-def _legend(names: Sequence[str]) -> str:
-    rows = "".join(
-        f'<span><i style="background: var(--c{n % 6})"></i>{escape(name)}</span>'
-        for n, name in enumerate(names)
-    )
-    return f'<p class="legend">{rows}</p>'
-
-
-def _figure(marks: str, caption: str) -> str:
-    return (
-        f"<figure><figcaption>{escape(caption)}</figcaption>"
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(caption)}">{marks}</svg></figure>'
-    )
+def scatter(points: Sequence[tuple[float, float]], caption: str, *, x_name: str, y_name: str) -> str:
+    """One dot for each (x, y)."""
+    out: list[str] = []
+    with _drawn(caption, out) as axes:
+        axes.scatter([x for x, _ in points], [y for _, y in points], s=12, alpha=0.65)
+        axes.grid(visible=True)
+        axes.set_xlabel(x_name)
+        axes.set_ylabel(y_name)
+    return out[0]
 
 
 def _text(value: Any) -> str:

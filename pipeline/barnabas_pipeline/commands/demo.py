@@ -22,6 +22,7 @@ from barnabas_pipeline.progress import Bar
 from barnabas_pipeline.simulate.model import HOUR_MS, KINDS, LATE_HOURS_MAX, Simulation, Site
 
 READY = "bootstrap.servers="
+SPAN_MS = 600_000
 STOP_SECONDS_MAX = 20
 
 
@@ -110,21 +111,13 @@ class Demo:
             config={"compression.type": "lz4"},
             progress=lambda done: bar(done, len(events)),
         )
-        first = self.simulation.site.start_ms
-        minutes: dict[str, Counter[int]] = {kind: Counter() for kind in KINDS}
+        spans: dict[str, Counter[int]] = {kind: Counter() for kind in KINDS}
         for event in events:
-            minutes[event.kind][(event.ts - first) // 600_000 * 10] += 1
-        series = {
-            kind: [(float(x), float(y)) for x, y in sorted(one.items())] for kind, one in minutes.items()
-        }
+            spans[event.kind][event.ts // SPAN_MS * SPAN_MS] += 1
+        series = {kind: sorted(one.items()) for kind, one in spans.items()}
         self.facts["events sent"] = len(events)
-        labels = {float(n * 60): f"+{n} h" for n in range(int(self.simulation.site.hours) + 1)}
-        self.sections.append(
-            (
-                "The stream",
-                charts.lines(series, "Events sent, by kind", unit="events in ten minutes", x_label=labels),
-            )
-        )
+        plot = charts.lines(series, "Events sent, by kind (UTC)", unit="events in ten minutes")
+        self.sections.append(("The stream", plot))
 
     def load_options(self, kind: str) -> Any:
         """The load of one topic."""
@@ -199,7 +192,7 @@ class Demo:
 
         rows = sorted(self.derive(rank.Rank()).result("rank").to_pylist(), key=lambda row: row["position"])
         quality = self.simulation.truth.quality
-        points = [(quality[row["item"]], row["score"], row["item"]) for row in rows if row["views"] >= 20]
+        points = [(quality[row["item"]], row["score"]) for row in rows if row["views"] >= 20]
         plot = charts.scatter(
             points, "Score of items by their true quality", x_name="true quality", y_name="score"
         )
@@ -230,20 +223,13 @@ class Demo:
 
         derived = self.derive(monitor.Monitor(window_ms=60_000))
         alerts = derived.result("alerts").to_pylist()
-        first = self.simulation.site.start_ms
         series: dict[str, list[tuple[float, float]]] = {}
         for row in derived.result("rollups").sort_by("window_start").to_pylist():
             if row["metric"] == "latency_ms":
-                point = ((row["window_start"] - first) / 60_000, row["mean"])
-                series.setdefault(row["service"], []).append(point)
-        bands = [((row["start"] - first) / 60_000, (row["end"] - first) / 60_000) for row in alerts]
-        plot = charts.lines(
-            series,
-            "Mean latency of the services; alerts are shaded",
-            unit="ms",
-            x_label={float(n * 60): f"+{n} h" for n in range(int(self.simulation.site.hours) + 1)},
-            bands=bands,
-        )
+                series.setdefault(row["service"], []).append((row["window_start"], row["mean"]))
+        bands = [(row["start"], row["end"]) for row in alerts]
+        caption = "Mean latency of the services (UTC); alerts are shaded"
+        plot = charts.lines(series, caption, unit="ms", bands=bands)
         shown = [{**row, **{name: _clock(row[name]) for name in ("start", "end")}} for row in alerts]
         scored = charts.table([monitor.score(alerts, self.simulation.truth.incidents)])
         self.sections.append(("Monitor", plot + scored + charts.table(shown)))
@@ -264,23 +250,25 @@ class Demo:
         import pyarrow.parquet as pq
 
         from barnabas_pipeline.jobs.report import report
-        from barnabas_pipeline.lake.ledger import hour_name
+        from barnabas_pipeline.lake.ledger import hour_name, hour_number
 
         site = self.simulation.site
         hours = range(site.start_ms // HOUR_MS, (site.start_ms + int(site.hours * HOUR_MS)) // HOUR_MS)
-        traffic: dict[str, float] = {}
+        traffic: dict[int, float] = {}
         parts = []
         for day in sorted({hour_name(hour)[:10] for hour in hours}):
             summary = report(self.spark, lake=self.lake, out=f"{self.results}/report", day=day)
             rows = pq.read_table(f"{self.results}/report/{day}/traffic_by_hour.parquet").to_pylist()
-            traffic |= {row["hour"][11:] + "h": float(row["views"]) for row in rows}
+            traffic |= {hour_number(row["hour"]) * HOUR_MS: float(row["views"]) for row in rows}
             top = pq.read_table(f"{self.results}/report/{day}/top_items.parquet").to_pylist()
             parts.append(
                 f"<p>{day}: {summary.hours} hours, all sealed</p>{charts.table(rows)}{charts.table(top[:5])}"
             )
-        self.sections.append(
-            ("Report", charts.bars(traffic, "Page views by hour (UTC)", unit="page views") + "".join(parts))
+        plot = charts.bars(traffic, "Page views by hour (UTC)", unit="page views", width_ms=HOUR_MS)
+        where = charts.note(
+            f"CSV and Parquet of each day are in {self.results}/report, the tables in {self.lake}."
         )
+        self.sections.append(("Report", plot + where + "".join(parts)))
 
 
 def _clock(timestamp_ms: int) -> str:

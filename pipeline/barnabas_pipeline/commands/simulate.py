@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from barnabas_pipeline.commands import common
-from barnabas_pipeline.errors import EXIT_DONE
+from barnabas_pipeline.errors import EXIT_DONE, UsageError
 from barnabas_pipeline.progress import Bar, summarize
 
 
@@ -35,11 +35,32 @@ def add_simulate(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--partitions", type=int, default=3)
     parser.add_argument("--prefix", default="", help="of the topics' names")
+    add_values(parser)
     parser.add_argument("--truth", metavar="FILE", help="write the ground truth there")
     parser.add_argument(
         "--client", action="append", default=[], metavar="NAME=VALUE", help="producer setting"
     )
     parser.add_argument("--json", action="store_true")
+
+
+def add_values(parser: argparse.ArgumentParser) -> None:
+    """Options that say how values are written."""
+    parser.add_argument("--format", choices=("json", "avro"), default="json", help="of values")
+    parser.add_argument("--registry", metavar="URL", help="where --format avro registers its schemas")
+
+
+def values_of(args: Any, prefix: str, registry: str | None) -> Any:
+    """Return what encodes events. Raises UsageError, IncompleteError."""
+    from barnabas_pipeline.simulate.bad import JSON
+    from barnabas_pipeline.simulate.model import KINDS
+
+    if args.format == "json":
+        return JSON
+    if not registry:
+        raise UsageError("--format avro needs --registry URL")
+    from barnabas_pipeline.simulate.avro import AvroValues
+
+    return AvroValues(registry, prefix, KINDS)
 
 
 def run_simulate(args: Any) -> int:
@@ -62,6 +83,7 @@ def run_simulate(args: Any) -> int:
     spoilt = produce.send(
         args.bootstrap,
         events,
+        values=values_of(args, args.prefix, args.registry),
         prefix=args.prefix,
         rate_per_second=args.rate,
         bad_fraction=args.bad,

@@ -6,11 +6,46 @@ The rule: what is put in is counted by reason, so that what comes out can be com
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
+from barnabas_pipeline.simulate.model import Event
+
+REQUIRED = {"views": "url", "clicks": "member", "votes": "item", "logins": "member", "metrics": "service"}
 REASONS = ("utf8", "empty", "json", "trailing", "duplicate_key", "missing_field", "type", "range", "time")
+
+
+class Values(Protocol):
+    """Values of events in one format."""
+
+    @property
+    def reasons(self) -> Sequence[str]:
+        """Ways in which a value can be bad."""
+
+    def value(self, event: Event) -> bytes:
+        """Encode an event."""
+
+    def spoiled(self, event: Event, reason: str) -> bytes:
+        """Encode an event that is bad in one way."""
+
+
+class JsonValues:
+    """Values of events as JSON."""
+
+    reasons: Sequence[str] = REASONS
+
+    def value(self, event: Event) -> bytes:
+        """Encode an event."""
+        return event.value
+
+    def spoiled(self, event: Event, reason: str) -> bytes:
+        """Encode an event that is bad in one way."""
+        return spoil(event.value, reason, REQUIRED[event.kind])
+
+
+JSON = JsonValues()
 
 
 def spoil(value: bytes, reason: str, required: str) -> bytes:
@@ -39,8 +74,8 @@ def spoil(value: bytes, reason: str, required: str) -> bytes:
     return json.dumps(fields, separators=(",", ":")).encode()
 
 
-def choose(count: int, fraction: float, seed: int) -> dict[int, str]:
+def choose(count: int, fraction: float, seed: int, reasons: Sequence[str] = REASONS) -> dict[int, str]:
     """Choose which of `count` records to spoil, and how: all reasons in turn."""
     random = np.random.default_rng(seed)
     chosen = np.flatnonzero(random.random(count) < fraction).tolist()
-    return {index: REASONS[n % len(REASONS)] for n, index in enumerate(chosen)}
+    return {index: reasons[n % len(reasons)] for n, index in enumerate(chosen)}

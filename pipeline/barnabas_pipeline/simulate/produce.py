@@ -14,7 +14,6 @@ from barnabas_pipeline.errors import IncompleteError
 from barnabas_pipeline.simulate import bad
 from barnabas_pipeline.simulate.model import Event
 
-REQUIRED = {"views": "url", "clicks": "member", "votes": "item", "logins": "member", "metrics": "service"}
 FLUSH_SECONDS_MAX = 120.0
 
 
@@ -37,6 +36,7 @@ def send(
     bootstrap: str,
     events: Sequence[Event],
     *,
+    values: bad.Values = bad.JSON,
     prefix: str = "",
     rate_per_second: float = 0,
     bad_fraction: float = 0,
@@ -55,12 +55,10 @@ def send(
         if error is not None:
             failures.append(str(error))
 
-    spoilt = bad.choose(len(events), bad_fraction, seed)
+    spoilt = bad.choose(len(events), bad_fraction, seed, values.reasons)
     began = time.monotonic()
     for n, event in enumerate(events):
-        value = event.value
-        if n in spoilt:
-            value = bad.spoil(value, spoilt[n], REQUIRED[event.kind])
+        value = values.spoiled(event, spoilt[n]) if n in spoilt else values.value(event)
         _produce(producer, f"{prefix}{event.kind}", event, value, delivered)
         if rate_per_second and n % 50 == 0:
             time.sleep(max(0.0, began + n / rate_per_second - time.monotonic()))
