@@ -66,7 +66,7 @@ test-browser: $(VENV)/.ready-browser $(WITH_CODE)  ## run the console's tests in
 test-pipeline: $(VENV)/.ready-stores  ## run the pipeline's tests, which start Spark (Java 17 or newer)
 	$(BIN)/python -m pytest tests/pipeline $(ARGS)
 
-pipeline-demo: $(VENV)/.ready-spark $(WITH_CODE)  ## broker, simulated stream and all jobs; ends with an HTML report (ARGS="--out DIR")
+pipeline-demo: $(if $(findstring s3,$(ARGS)),$(VENV)/.ready-stores,$(VENV)/.ready-spark) $(WITH_CODE)  ## broker, simulated stream and all jobs; ends with an HTML report (ARGS="--store s3 --format avro --out DIR")
 	$(CODE) $(BIN)/barnabas-pipeline demo $(ARGS)
 
 nightly: $(VENV)/.ready-mutation $(WITH_CODE)  ## the random tests, each with a hundred times the examples (EFFORT=100), 200 mutants, all tests as on macOS, the first minutes, the unit

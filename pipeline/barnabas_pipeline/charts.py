@@ -42,15 +42,26 @@ figure { margin: .8rem 0; } figcaption { font-size: .9rem; font-weight: 600; mar
 """
 
 
-def page(title: str, lead: str, facts: Mapping[str, Any], sections: Sequence[tuple[str, str]]) -> str:
-    """A whole HTML page: facts as tiles, then (heading, HTML) sections, side by side where there is room."""
+def page(
+    title: str,
+    lead: str,
+    facts: Mapping[str, Any],
+    sections: Sequence[tuple[str, str]],
+    *,
+    again_seconds: int = 0,
+) -> str:
+    """A whole HTML page: facts as tiles, then (heading, HTML) sections, side by side where there is room.
+
+    It is read again after `again_seconds`, if any.
+    """
+    again = f'<meta http-equiv="refresh" content="{again_seconds}">' if again_seconds else ""
     tiles = "".join(
         f"<div><b>{_text(value)}</b><span>{escape(name)}</span></div>" for name, value in facts.items()
     )
     body = "".join(f"<section><h2>{escape(heading)}</h2>{html}</section>" for heading, html in sections)
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head>'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">{again}<style>{STYLE}</style></head>'
         f'<body><h1>{escape(title)}</h1><p class="lead">{escape(lead)}</p><div class="tiles">{tiles}</div>'
         f"<main>{body}</main></body></html>\n"
     )

@@ -30,6 +30,7 @@ from barnabas_pipeline.errors import EXIT_DONE, EXIT_INCOMPLETE, EXIT_USAGE
 from barnabas_pipeline.lake import frames
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.simulate import produce
+from barnabas_pipeline.simulate.model import KINDS
 from tests.pipeline.conftest import ROOT, STOP_SECONDS_MAX
 
 NOW = 1_700_000_000_000
@@ -380,3 +381,32 @@ def test_a_drafted_schema_loads_what_it_was_drafted_from(
     words = ["infer-schema", "--topic", "drafted", "--bootstrap", stack.bootstrap, "--registry", stack.url]
     assert cli.main([*words, "--format", "avro"]) == EXIT_DONE
     assert [one["name"] for one in json.loads(capsys.readouterr().out)["fields"]][:3] == ["id", "at", "total"]
+
+
+def test_a_simulated_site_in_avro_is_loaded_but_for_what_was_spoilt(
+    stack: Stack, spark: Any, tmp_path: Path, capsys: Any
+) -> None:
+    assert spark is not None
+    avro = ("--bootstrap", stack.bootstrap, "--format", "avro", "--registry", stack.url, "--json")
+    words = ["simulate", "--events", "600", "--bad", "0.1", "--prefix", "site-", *avro]
+    assert cli.main(words) == EXIT_DONE
+    sent = json.loads(capsys.readouterr().out)
+    assert set(sent["bad"]) == {"framing", "schema_id", "avro", "time"}
+    page, topics = tmp_path / "load.html", ",".join(f"site-{kind}" for kind in KINDS)
+    words = [
+        "load",
+        "--topic",
+        topics,
+        "--event-time",
+        "ts",
+        "--lake",
+        str(tmp_path),
+        "--page",
+        str(page),
+        *avro,
+    ]
+    assert cli.main(words) == EXIT_DONE
+    loaded = json.loads(capsys.readouterr().out)
+    assert loaded["reasons"] == sent["bad"]
+    assert loaded["loaded"] == sent["events"] - sum(sent["bad"].values())
+    assert "site-views" in page.read_text()

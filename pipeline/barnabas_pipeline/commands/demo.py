@@ -11,17 +11,21 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from barnabas_pipeline import charts, schema
-from barnabas_pipeline.commands import common
+from barnabas_pipeline import charts
+from barnabas_pipeline.commands import common, lake, pages, stores
+from barnabas_pipeline.commands import load as loading
+from barnabas_pipeline.commands import simulate as simulating
 from barnabas_pipeline.errors import EXIT_DONE, IncompleteError
 from barnabas_pipeline.progress import Bar
 from barnabas_pipeline.simulate.model import HOUR_MS, KINDS, LATE_HOURS_MAX, Simulation, Site
 
-READY = "bootstrap.servers="
+BOOTSTRAP, REGISTRY = "bootstrap.servers", "registry"
 SPAN_MS = 600_000
 STOP_SECONDS_MAX = 20
 
@@ -34,6 +38,13 @@ def add_demo(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--events", type=int, default=30_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--bad", type=float, default=0.01, metavar="FRACTION")
+    parser.add_argument("--format", choices=("json", "avro"), default="json", help="of the events")
+    parser.add_argument(
+        "--store",
+        choices=("local", "s3"),
+        default="local",
+        help="s3: in the memory of moto's server, which is started",
+    )
     common.add_spark(parser)
 
 
@@ -42,36 +53,50 @@ def run_demo(args: Any) -> int:
     out = Path(args.out).absolute()
     out.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix="run-", dir=out))
-    broker, bootstrap = start_broker(work / "broker")
-    try:
-        page = Demo(args, work, bootstrap).run()
-    finally:
-        broker.terminate()
-        broker.wait(STOP_SECONDS_MAX)
+    with ExitStack() as stack:
+        store = (
+            stack.enter_context(stores.open_s3(work))
+            if args.store == "s3"
+            else ["--lake", str(work / "lake")]
+        )
+        places = stack.enter_context(running_broker(work / "broker"))
+        page = Demo(args, work, places, store).run()
     target = out / "report.html"
     target.write_text(page, encoding="utf-8")
     print(f"report: {target}")
     return EXIT_DONE
 
 
-def start_broker(data: Path) -> tuple[subprocess.Popen[str], str]:
-    """Start Barnabas on a free port of this machine. Raises IncompleteError."""
+@contextmanager
+def running_broker(data: Path) -> Iterator[dict[str, str]]:
+    """Run Barnabas, with its registry, on free ports of this machine; yields where they are. Raises IncompleteError."""
     command = [sys.executable, "-m", "barnabas", "serve", "--listen", "127.0.0.1:0", "--data", str(data)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([*command, "--registry", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    line = process.stdout.readline()
-    if READY not in line:
-        raise IncompleteError("the broker did not start")
-    return process, line.split(READY)[1].split()[0]
+    try:
+        places = dict(one.split("=", 1) for one in process.stdout.readline().split() if "=" in one)
+        if BOOTSTRAP not in places:
+            raise IncompleteError("the broker did not start")
+        yield places
+    finally:
+        process.terminate()
+        process.wait(STOP_SECONDS_MAX)
+        process.stdout.close()
 
 
 class Demo:
     """One run: each step adds a section to the page."""
 
-    def __init__(self, args: Any, work: Path, bootstrap: str) -> None:
+    def __init__(self, args: Any, work: Path, places: dict[str, str], store: list[str]) -> None:
+        """`places` are the addresses of the broker, `store` the options that name the lake."""
         self.args = args
-        self.bootstrap = bootstrap
-        self.lake, self.results = str(work / "lake"), str(work / "results")
+        self.bootstrap, self.registry = places[BOOTSTRAP], places[REGISTRY]
+        self.words = ["--bootstrap", self.bootstrap, *store]
+        if args.format != "json":
+            self.words += ["--format", args.format, "--registry", self.registry, "--event-time", "ts"]
+        self.where, self.results = store[1], str(work / "results")
+        self.lake = common.lake(self.parsed(common.add_lake, *store))
+        self.live = work / "load.html"
         now = int(time.time() * 1000)
         site = Site(seed=args.seed, events=args.events)
         span = int((site.hours + LATE_HOURS_MAX) * HOUR_MS)
@@ -90,8 +115,9 @@ class Demo:
             print(f"{step.__name__} ...", file=sys.stderr)
             step()
         lead = (
-            f"A simulated site (seed {self.args.seed}) sends events to a broker; Spark loads them into a lake, audits "
-            "the lake against the log, and makes results that are scored against the simulation's truth."
+            f"A simulated site (seed {self.args.seed}) sends events as {self.args.format} to a broker; Spark loads them "
+            "into a lake, audits the lake against the log, and makes results that are scored against the simulation's "
+            f"truth. The tables are in {self.where}, CSV and Parquet of each day in {self.results}/report."
         )
         self.facts["from broker to this page"] = f"{time.monotonic() - began:.0f} s"
         return charts.page("Barnabas pipeline", lead, self.facts, self.sections)
@@ -106,6 +132,7 @@ class Demo:
         self.spoilt = produce.send(
             self.bootstrap,
             events,
+            values=simulating.values_of(self.args, "", self.registry),
             bad_fraction=self.args.bad,
             seed=self.args.seed,
             config={"compression.type": "lz4"},
@@ -119,43 +146,39 @@ class Demo:
         plot = charts.lines(series, "Events sent, by kind (UTC)", unit="events in ten minutes")
         self.sections.append(("The stream", plot))
 
-    def load_options(self, kind: str) -> Any:
-        """The load of one topic."""
-        from barnabas_pipeline.jobs.load import LoadOptions
-        from barnabas_pipeline.log.model import LogOptions
-
-        return LoadOptions(
-            LogOptions(kind, bootstrap=self.bootstrap), f"{self.lake}/{kind}", schema.load(kind)
-        )
+    @staticmethod
+    def parsed(add: Callable[[Any], None], *words: str) -> Any:
+        """Read options as a command does."""
+        parser = common.Parser()
+        add(parser)
+        return parser.parse_args(words)
 
     def load(self) -> None:
-        """Load all topics: half of them as streams."""
+        """Load all topics, in rounds."""
         from barnabas_pipeline.jobs.follow import AVAILABLE, Follower
-        from barnabas_pipeline.jobs.load import load
 
-        rows = []
-        reasons: Counter[str] = Counter()
-        for n, kind in enumerate(KINDS):
-            options = self.load_options(kind)
-            if n % 2:
-                portion = self.args.events // 10
-                summary = Follower(self.spark, options, trigger=AVAILABLE, offsets_max=portion).run()
-            else:
-                summary = load(self.spark, options, Bar(f"load {kind}"))
-            reasons.update(summary.reasons)
-            facts = {name: value for name, value in asdict(summary).items() if name != "reasons"}
-            rows.append({"topic": kind, "how": "stream" if n % 2 else "batch", **facts})
+        args = self.parsed(loading.add_load, "--topic", ",".join(KINDS), *self.words)
+        portion = max(self.args.events // 8, 1)
+        follower = Follower(self.spark, loading.chosen_topics(args), trigger=AVAILABLE, offsets_max=portion)
+        page = pages.Page(self.live, follower.rounds, self.where)
+        follower.rounds.watchers.append(page)
+        print(f"live: {self.live}", file=sys.stderr)
+        summary = follower.run()
+        page.end()
+        rows = [
+            {"topic": kind, **asdict(one.summary)} for kind, one in sorted(follower.rounds.streams.items())
+        ]
+        self.facts["rows in the lake"] = summary.loaded
+        is_expected = summary.reasons == self.spoilt
+        expected = "all of them expected" if is_expected else "NOT as expected"
+        self.facts[f"dead letters, {expected}"] = summary.dead
         caption = "Dead letters by reason (records); each was spoilt on purpose"
-        self.facts["rows in the lake"] = sum(row["loaded"] for row in rows)
-        self.facts[
-            "dead letters, all of them expected"
-            if reasons == self.spoilt
-            else "dead letters, NOT as expected"
-        ] = sum(reasons.values())
-        verdict = "every one of them" if reasons == self.spoilt else f"not as sent: {dict(self.spoilt)}"
-        html = charts.table(
-            rows, ["topic", "how", "commits", "loaded", "dead", "files", "bytes_read"]
-        ) + charts.across({k: float(v) for k, v in sorted(reasons.items())}, caption)
+        verdict = "every one of them" if is_expected else f"not as sent: {dict(self.spoilt)}"
+        html = (
+            charts.table(rows, ["topic", "commits", "loaded", "dead", "files", "bytes_read"])
+            + dict(page.sections())["Behind"]
+            + charts.across({name: float(count) for name, count in sorted(summary.reasons.items())}, caption)
+        )
         self.sections.append(("Load", f"{html}<p>Bad records found: {verdict}.</p>"))
 
     def audit(self) -> None:
@@ -165,7 +188,8 @@ class Demo:
         rows = []
         for kind in KINDS:
             now = int(time.time() * 1000)
-            report = audit(self.spark, self.load_options(kind), now_ms=now, lateness_ms=0)
+            options = lake.load_options(self.parsed(lake.add_audit, "--topic", kind, *self.words))
+            report = audit(self.spark, options, now_ms=now, lateness_ms=0)
             raise_if_lossy(report)
             rows.append(
                 {
@@ -265,10 +289,7 @@ class Demo:
                 f"<p>{day}: {summary.hours} hours, all sealed</p>{charts.table(rows)}{charts.table(top[:5])}"
             )
         plot = charts.bars(traffic, "Page views by hour (UTC)", unit="page views", width_ms=HOUR_MS)
-        where = charts.note(
-            f"CSV and Parquet of each day are in {self.results}/report, the tables in {self.lake}."
-        )
-        self.sections.append(("Report", plot + where + "".join(parts)))
+        self.sections.append(("Report", plot + "".join(parts)))
 
 
 def _clock(timestamp_ms: int) -> str:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import argparse
 from contextlib import ExitStack
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from barnabas_pipeline.commands import common, lake, metrics, reporting, topics
+from barnabas_pipeline.commands import common, lake, metrics, pages, reporting, topics
 from barnabas_pipeline.errors import EXIT_DONE, PipelineError, TopicsError, UsageError
 from barnabas_pipeline.progress import summarize
 
@@ -40,6 +41,9 @@ def add_load(parser: argparse.ArgumentParser) -> None:
     lake.add_commits(parser)
     reporting.add_reporting(parser)
     metrics.add_metrics(parser)
+    parser.add_argument(
+        "--page", metavar="FILE", help="write a page with plots of the load there, every two seconds"
+    )
 
 
 def chosen_topics(args: Any) -> Any:
@@ -102,6 +106,10 @@ def run_load(args: Any) -> int:
             spark, chosen, trigger=trigger, offsets_max=args.offsets_per_trigger_max, watchers=watchers
         )
         metrics.serve_load(args, stack, follower.rounds)
+        if args.page:
+            page = pages.Page(Path(args.page), follower.rounds, args.lake)
+            follower.rounds.watchers.append(page)
+            stack.callback(page.end)
         if not is_bounded:
             common.stop_after_the_round(follower)
         try:
