@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import ssl
+import threading
 import time
 from dataclasses import dataclass
 from functools import lru_cache
@@ -87,6 +88,7 @@ class Registry:
         return found
 
 
+_ASKING = threading.Lock()
 _KNOWN: dict[tuple[Registry, int], tuple[float, Schema | None, Any]] = {}
 
 
@@ -102,10 +104,14 @@ def _client(one: Registry) -> RegistryClient:
 
 
 def ask(question: Any, *arguments: Any) -> Any:
-    """Ask, again if there is no answer. Raises IncompleteError."""
+    """Ask, again if there is no answer. Raises IncompleteError.
+
+    One thread at a time: who asks a client for what is being asked for waits in the event loop of the one who asked first.
+    """
     for left in reversed(range(TRIES)):
         try:
-            return trio.run(question, *arguments)
+            with _ASKING:
+                return trio.run(question, *arguments)
         except RegistryError as error:
             if (400 <= error.status < 500 and error.status != 429) or not left:
                 raise IncompleteError(f"the schema registry: {error}") from None
