@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from barnabas_pipeline.commands import common, lake, metrics, pages, reporting, topics
+from barnabas_pipeline.commands import common, lake, metrics, reporting, topics
 from barnabas_pipeline.errors import EXIT_DONE, PipelineError, TopicsError, UsageError
 from barnabas_pipeline.progress import summarize
 
@@ -107,6 +107,8 @@ def run_load(args: Any) -> int:
         )
         metrics.serve_load(args, stack, follower.rounds)
         if args.page:
+            from barnabas_pipeline.commands import pages
+
             page = pages.Page(Path(args.page), follower.rounds, args.lake)
             follower.rounds.watchers.append(page)
             stack.callback(page.end)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from barnabas_pipeline import charts
+from barnabas_pipeline.jobs.rounds import Watcher
 
 EVERY_SECONDS = 2.0
 POINTS_MAX = 1_000
@@ -19,7 +20,7 @@ TOPICS_MAX = 6  # with a line of their own: those that are furthest behind
 Points = deque[tuple[float, float]]
 
 
-class Page:
+class Page(Watcher):
     """Figures of a load as it goes on, on a page at `path`."""
 
     def __init__(self, path: Path, rounds: Any, where: str) -> None:

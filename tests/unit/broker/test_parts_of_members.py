@@ -30,7 +30,7 @@ NOBODY: Any = SimpleNamespace()
         ("2.6", False, RemoteAlterPartition),
     ],
 )
-def test_isrs_are_changed_by_the_controller_from_the_version_on_that_can(
+async def test_isrs_are_changed_by_the_controller_from_the_version_on_that_can(
     version: str, has_zookeeper: bool, kind: type
 ) -> None:
     config = BrokerConfig({"inter.broker.protocol.version": version, "zookeeper.connect": "z:2181"})
