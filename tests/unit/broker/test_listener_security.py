@@ -71,6 +71,20 @@ def test_a_class_that_is_not_here_stops_the_start(mechanism: str, handler: str) 
         sasl_offer(listener("SASL_PLAINTEXT", **settings, **{name: handler}), PARTS)
 
 
+def test_each_limit_of_logins_is_that_of_its_setting() -> None:
+    settings = {
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
+        "connections.max.reauth.ms": "70000",
+        "listener.name.users.scram-sha-512.connections.max.reauth.ms": "80000",
+        "sasl.server.max.receive.size": "60000",
+        "connection.failed.authentication.delay.ms": "50",
+    }
+    offer = sasl_offer(listener("SASL_PLAINTEXT", **settings), PARTS)
+    found = {name: one.max_reauth_ms for name, one in offer.mechanisms.items()}
+    assert found == {"SCRAM-SHA-256": 70_000, "SCRAM-SHA-512": 80_000}
+    assert (offer.frame_bytes_max, offer.failure_delay_ms) == (60_000, 50)
+
+
 def test_keys_in_a_file_are_read_at_the_start_and_those_of_a_server_with_the_first_token(
     tmp_path: Path,
 ) -> None:

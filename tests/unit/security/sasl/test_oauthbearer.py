@@ -3,9 +3,11 @@
 import hmac
 import json
 import socket
+import time
 from base64 import urlsafe_b64encode
 
 import pytest
+import trio
 from joserfc import jws, jwt
 from joserfc.jwk import ECKey, KeySet, RSAKey
 
@@ -103,6 +105,22 @@ def token(key=EC, algorithm="ES256", **claims):
 async def test_a_signed_token_says_whose_it_is_and_until_when(jwks, key, algorithm):
     found = await checker(jwks).check(token(key, algorithm))
     assert found == Identity("alice", (NOW + 60) * 1000)
+
+
+async def test_logins_at_the_same_time_have_the_keys_read_once(jwks, monkeypatch):
+    reads, read = [], jwks.read
+
+    def read_slowly(now_s):
+        reads.append(now_s)
+        time.sleep(0.05)
+        read(now_s)
+
+    monkeypatch.setattr(jwks, "read", read_slowly)
+    check = checker(jwks).check
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(check, token())
+    assert len(reads) == 1
 
 
 @pytest.mark.parametrize(

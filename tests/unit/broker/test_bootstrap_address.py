@@ -1,0 +1,53 @@
+"""Address of a broker as a client on the same machine is told it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from barnabas.broker.registry_beside import _has_logins
+from barnabas.broker.startup import bootstrap_of
+from barnabas.config.loading import BrokerConfig
+
+
+@pytest.mark.parametrize(
+    ("hosts", "told"),
+    [
+        (["127.0.0.1"], "127.0.0.1:9092"),  # only that: localhost may be ::1 for a client
+        (["::1"], "[::1]:9092"),
+        (["127.0.0.1", "::1"], "localhost:9092"),
+        (["127.0.0.1", "192.0.2.1"], "127.0.0.1:9092"),
+        (["192.0.2.1", "127.0.0.1"], "192.0.2.1:9092"),
+        (["192.0.2.1"], "192.0.2.1:9092"),
+        (["0.0.0.0"], "localhost:9092"),
+        (["::"], "localhost:9092"),
+    ],
+)
+def test_a_client_of_this_machine_is_told_a_name_only_where_all_addresses_are_its(
+    hosts: list[str], told: str
+) -> None:
+    listener: Any = SimpleNamespace(addresses=[(host, 9092) for host in hosts], port=9092)
+    assert bootstrap_of(listener) == told
+
+
+@pytest.mark.parametrize(
+    ("settings", "has_logins"),
+    [
+        ({"listeners": "PLAINTEXT://:9092"}, False),
+        (
+            {
+                "listeners": "PLAINTEXT://:9092",
+                "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+            },
+            True,
+        ),
+        ({"listeners": "PLAINTEXT://:9092,SASL_PLAINTEXT://:9093"}, True),
+        ({"listeners": "SSL://:9092"}, False),
+    ],
+)
+def test_users_of_the_registry_log_in_where_acls_or_a_listener_ask_for_it(
+    settings: dict[str, str], has_logins: bool
+) -> None:
+    assert _has_logins(BrokerConfig(settings)) is has_logins
