@@ -1,6 +1,7 @@
 """Pytest hooks that all tests share."""
 
 import gc
+import logging
 import os
 import signal
 from pathlib import Path
@@ -89,11 +90,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown() -> None:
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Leave no garbage to other tests: a command that ran in this process sets the collector up for one of its own.
 
-    Files of brokers that tests have dropped are in cycles, which are seldom looked for.
+    Files of brokers that tests have dropped are in cycles, which are seldom looked for. Levels of loggers that tests have
+    changed would keep lines from those of other files.
     """
     gc.enable()
     if len(os.listdir("/dev/fd")) > OPEN_FILES:
         gc.collect()
+    if nextitem is None or nextitem.path != item.path:
+        left = {
+            name: one
+            for name, one in logging.root.manager.loggerDict.items()
+            if name.startswith("barnabas.") and isinstance(one, logging.Logger) and one.level
+        }
+        for one in left.values():
+            one.setLevel(logging.NOTSET)
+        assert not left, f"{item.path} leaves loggers with levels of their own: {sorted(left)}"

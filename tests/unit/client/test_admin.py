@@ -227,6 +227,8 @@ async def test_settings_are_changed_one_by_one(tmp_path: Path) -> None:
             assert await value(resource, "log.cleaner.threads") == ("2", source)
         assert await change(logger, ConfigChange("barnabas.log", SET, "ERROR")) is None
         assert await value(logger, "barnabas.log") == ("ERROR", "broker-logger")
+        assert await change(logger, ConfigChange("barnabas.log", DELETE, None)) is None
+        assert (await value(logger, "barnabas.log"))[0] != "ERROR"
         found: Any = (await admin.describe_configs([topic], documentation=True))[topic]
         policy = next(one for one in found if one.name == "cleanup.policy")
         assert policy.documentation
