@@ -87,8 +87,9 @@ def measure(bootstrap: str, work: Path, rate: int, seconds: int, trigger: str) -
 def catch_up(bootstrap: str, work: Path, portion: int, rounds: int, broker_pid: int) -> tuple[float, float]:
     """Load a topic that is there already, in portions; returns (CPU ms, wall ms) of a round, without the broker."""
     from barnabas_pipeline import schema
-    from barnabas_pipeline.jobs.follow import AVAILABLE, Follower
+    from barnabas_pipeline.jobs.follow import Follower
     from barnabas_pipeline.jobs.load import LoadOptions
+    from barnabas_pipeline.jobs.triggers import AVAILABLE
     from barnabas_pipeline.log.model import LogOptions
     from barnabas_pipeline.spark import session
     from bench.pipeline import TOPIC as VIEWS

@@ -14,7 +14,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas_pipeline.jobs.current import CurrentOptions, CurrentRows
-from barnabas_pipeline.jobs.load import LoadOptions, load
+from barnabas_pipeline.jobs.follow import load
+from barnabas_pipeline.jobs.load import LoadOptions
 from barnabas_pipeline.log.model import LogOptions
 
 from .changing import (

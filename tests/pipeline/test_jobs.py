@@ -17,11 +17,12 @@ from barnabas_pipeline.jobs.backfill import backfill
 from barnabas_pipeline.jobs.compact import compact
 from barnabas_pipeline.jobs.derived import Derived
 from barnabas_pipeline.jobs.feed import Feed
-from barnabas_pipeline.jobs.follow import AVAILABLE, Follower
-from barnabas_pipeline.jobs.load import LoadOptions, load
+from barnabas_pipeline.jobs.follow import Follower, load
+from barnabas_pipeline.jobs.load import LoadOptions
 from barnabas_pipeline.jobs.publish import publish
 from barnabas_pipeline.jobs.redrive import redrive
 from barnabas_pipeline.jobs.report import report
+from barnabas_pipeline.jobs.triggers import AVAILABLE
 from barnabas_pipeline.lake import frames
 from barnabas_pipeline.lake.ledger import hour_name
 from barnabas_pipeline.lake.store import local_path

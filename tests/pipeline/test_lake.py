@@ -18,7 +18,8 @@ from barnabas_pipeline.errors import DataLossError, UsageError
 from barnabas_pipeline.jobs import load as load_job
 from barnabas_pipeline.jobs import rounds
 from barnabas_pipeline.jobs.audit import AuditReport, audit
-from barnabas_pipeline.jobs.load import LoadOptions, load
+from barnabas_pipeline.jobs.follow import load
+from barnabas_pipeline.jobs.load import LoadOptions
 from barnabas_pipeline.lake import frames
 from barnabas_pipeline.lake.ledger import BrokenLakeError, hour_name
 from barnabas_pipeline.lake.store import local_path

@@ -18,9 +18,10 @@ from barnabas_pipeline.jobs.audit import audit, raise_if_lossy
 from barnabas_pipeline.jobs.backfill import backfill
 from barnabas_pipeline.jobs.compact import compact
 from barnabas_pipeline.jobs.compare import Differences
-from barnabas_pipeline.jobs.follow import Follower, parse_trigger
-from barnabas_pipeline.jobs.load import LoadOptions, LoadSummary, find_loss, load
+from barnabas_pipeline.jobs.follow import Follower, load
+from barnabas_pipeline.jobs.load import LoadOptions, LoadSummary, find_loss
 from barnabas_pipeline.jobs.redrive import redrive
+from barnabas_pipeline.jobs.triggers import parse_trigger
 from barnabas_pipeline.lake.columns import PARTITION
 from barnabas_pipeline.lake.ledger import HOUR_MS, hour_name
 from barnabas_pipeline.lake.store import local_path

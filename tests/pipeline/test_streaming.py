@@ -13,8 +13,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas_pipeline.errors import DataLossError, UsageError
-from barnabas_pipeline.jobs.follow import AVAILABLE, Follower, parse_trigger
-from barnabas_pipeline.jobs.load import LoadOptions, LoadSummary, load
+from barnabas_pipeline.jobs.follow import Follower, load
+from barnabas_pipeline.jobs.load import LoadOptions, LoadSummary
+from barnabas_pipeline.jobs.triggers import AVAILABLE, parse_trigger
 from barnabas_pipeline.lake import frames
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.log.model import LogOptions

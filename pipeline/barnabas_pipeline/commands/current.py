@@ -93,7 +93,7 @@ def _shape(args: Any) -> Any:
 def run_current(args: Any) -> int:
     """Apply what was loaded, once or in rounds, or check what was applied."""
     from barnabas_pipeline.jobs.current import CurrentOptions, CurrentRows
-    from barnabas_pipeline.jobs.follow import parse_trigger
+    from barnabas_pipeline.jobs.triggers import parse_trigger
 
     interval = None if args.trigger in ONCE else parse_trigger(args.trigger)
     sessions: list[Any] = []

@@ -155,7 +155,8 @@ class Demo:
 
     def load(self) -> None:
         """Load all topics, in rounds."""
-        from barnabas_pipeline.jobs.follow import AVAILABLE, Follower
+        from barnabas_pipeline.jobs.follow import Follower
+        from barnabas_pipeline.jobs.triggers import AVAILABLE
 
         args = self.parsed(loading.add_load, "--topic", ",".join(KINDS), *self.words)
         portion = max(self.args.events // 8, 1)

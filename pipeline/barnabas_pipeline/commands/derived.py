@@ -59,8 +59,8 @@ def _run(
 ) -> int:
     """Update a result once, or after each commit of the topics it is made of."""
     from barnabas_pipeline.jobs.derived import Derived
-    from barnabas_pipeline.jobs.follow import parse_trigger
     from barnabas_pipeline.jobs.publish import publish
+    from barnabas_pipeline.jobs.triggers import parse_trigger
 
     if args.trigger:
         parse_trigger(args.trigger)

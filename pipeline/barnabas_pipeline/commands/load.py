@@ -91,7 +91,8 @@ def check_topics(chosen: Any) -> None:
 
 def run_load(args: Any) -> int:
     """Load once, or in rounds until they end or are interrupted; the exit code is that of the worst failure."""
-    from barnabas_pipeline.jobs.follow import AVAILABLE, Follower, parse_trigger
+    from barnabas_pipeline.jobs.follow import Follower
+    from barnabas_pipeline.jobs.triggers import AVAILABLE, parse_trigger
 
     trigger = AVAILABLE if args.trigger == ONCE else args.trigger
     is_bounded = parse_trigger(trigger) is None

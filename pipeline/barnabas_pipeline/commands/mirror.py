@@ -167,8 +167,8 @@ def _sources(args: Any) -> tuple[Any, ...]:
 
 def run_mirror(args: Any) -> int:
     """Mirror once, or in rounds until they end or are interrupted; the exit code is that of the newest round."""
-    from barnabas_pipeline.jobs.follow import parse_trigger
     from barnabas_pipeline.jobs.mirror.rounds import Mirror
+    from barnabas_pipeline.jobs.triggers import parse_trigger
 
     options = mirror_options(args)
     if args.trigger != ONCE:

@@ -9,34 +9,17 @@ two logs and a planning process of its own would take longer than a small round 
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.jobs.load import LoadOptions, LoadSummary
 from barnabas_pipeline.jobs.mirror.model import Choice
-from barnabas_pipeline.jobs.rounds import Rounds, Topics, Watcher
+from barnabas_pipeline.jobs.rounds import Round, Rounds, Topics, Watcher
+from barnabas_pipeline.jobs.triggers import AVAILABLE, IDLE_SECONDS, parse_trigger
 
-AVAILABLE = "available"
-IDLE_SECONDS = 0.1  # between rounds that find nothing new
-
-_UNITS = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0}
-
-
-def parse_trigger(text: str) -> float | None:
-    """Seconds from the beginning of a round to that of the next; None: what is there now, then end.
-
-    `available`, or a number and a unit: `5 seconds`, `500 milliseconds`, `1 minute`. Raises UsageError.
-    """
-    if text == AVAILABLE:
-        return None
-    found = re.fullmatch(r"(\d+(?:\.\d+)?) *(millisecond|second|minute|hour)s?", text.strip().lower())
-    if not found:
-        raise UsageError(f"a trigger is {AVAILABLE}, or an interval such as '5 seconds', not {text!r}")
-    return float(found[1]) * _UNITS[found[2]]
+Progress = Callable[[int, int], None]
 
 
 class Follower:
@@ -112,6 +95,23 @@ class Follower:
             self.run()
         except BaseException as error:
             self._error = error
+
+
+def load(spark: Any, options: LoadOptions, progress: Progress = lambda _done, _all: None) -> LoadSummary:
+    """Load what is there now of one topic. Raises DataLossError, UsageError, IncompleteError."""
+    return Follower(spark, options, trigger=AVAILABLE, watchers=[_Portions(progress)]).run()
+
+
+class _Portions(Watcher):
+    """Tells the progress of a load, as (done, all)."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def ended(self, done: Round) -> None:
+        """Tell it after each round that has committed something."""
+        if done.commits:
+            self._progress(done.offsets, done.offsets + done.behind)
 
 
 def only(options: LoadOptions) -> Topics:

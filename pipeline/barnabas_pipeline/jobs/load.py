@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,22 +90,6 @@ class LoadSummary:
             for file in one.dead_files:
                 for reason, count in file.reasons.items():
                     self.reasons[reason] = self.reasons.get(reason, 0) + count
-
-
-Progress = Callable[[int, int], None]
-
-
-def load(spark: Any, options: LoadOptions, progress: Progress = lambda _done, _all: None) -> LoadSummary:
-    """Load what is there now of one topic. Raises DataLossError, UsageError, IncompleteError."""
-    from barnabas_pipeline.jobs.follow import AVAILABLE, Follower
-    from barnabas_pipeline.jobs.rounds import Round, Watcher
-
-    class Portions(Watcher):
-        def ended(self, done: Round) -> None:
-            if done.commits:
-                progress(done.offsets, done.offsets + done.behind)
-
-    return Follower(spark, options, trigger=AVAILABLE, watchers=[Portions()]).run()
 
 
 def only_end(selection: Selection) -> Selection:

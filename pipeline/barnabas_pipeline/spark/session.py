@@ -17,7 +17,6 @@ from barnabas_pipeline.errors import UsageError
 
 JAVA_MIN = 17
 PACKAGE = f"(Debian: apt-get install openjdk-{JAVA_MIN}-jre-headless, or default-jre-headless)"
-SCALA = "2.13"
 
 DEFAULT_MASTER = "local[*, 4]"  # all cores, and up to four tries for a task, as on a cluster
 
@@ -31,13 +30,6 @@ DEFAULTS = {
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.ansi.enabled": "true",
 }
-
-
-def connector_package() -> str:
-    """The Maven coordinate of Spark's own Kafka connector for the Spark that is installed."""
-    import pyspark
-
-    return f"org.apache.spark:spark-sql-kafka-0-10_{SCALA}:{pyspark.__version__}"
 
 
 def source_roots() -> list[str]:

@@ -26,7 +26,6 @@ from barnabas_pipeline.errors import (
     PipelineError,
     UsageError,
 )
-from barnabas_pipeline.jobs.follow import IDLE_SECONDS, parse_trigger
 from barnabas_pipeline.jobs.load import unwrap
 from barnabas_pipeline.jobs.mirror.copying import copy_in_task
 from barnabas_pipeline.jobs.mirror.groups import Groups, Mirrored
@@ -45,6 +44,7 @@ from barnabas_pipeline.jobs.mirror.model import (
 from barnabas_pipeline.jobs.mirror.naming import check_rename, choose, target_name
 from barnabas_pipeline.jobs.mirror.site import Site, Source, Topic, open_source
 from barnabas_pipeline.jobs.mirror.topics import TargetTopics
+from barnabas_pipeline.jobs.triggers import IDLE_SECONDS, parse_trigger
 from barnabas_pipeline.log.model import Bounds, OffsetRange
 from barnabas_pipeline.log.planning import shorten
 
