@@ -49,7 +49,7 @@ from barnabas_pipeline.lake.iceberg import (
 )
 from barnabas_pipeline.lake.ledger import BrokenLakeError, DataFile, digest
 from barnabas_pipeline.lake.scan import Piece
-from barnabas_pipeline.lake.table import LEDGER, ConflictError, Table, expire_all_but
+from barnabas_pipeline.lake.table import ConflictError, Table, begin, read_entry, write_entry
 from barnabas_pipeline.lake.vacuum import named
 
 SUFFIX, DIRECTORY, GONE = "__current", "current", "gone"
@@ -109,20 +109,19 @@ class CurrentTable:
     """The table of current rows of a table of events. What others commit is seen after `refresh` only."""
 
     def __init__(self, events: Table, name: str = "") -> None:
-        name = name or f"{events.place.name}{SUFFIX}"
-        if len(name.split(".")) < 2 or not all(name.split(".")):
-            raise UsageError(f"{name!r} is no NAMESPACE.NAME")
+        name = iceberg.checked_name(name or f"{events.place.name}{SUFFIX}")
         self.events = events
         self.place = replace(events.place, name=name, location=f"{events.place.location}/{DIRECTORY}/{name}")
         self.iceberg: Any = None
         self.applied = Applied()
-        self._catalog: Any = None
+
+    @property
+    def _catalog(self) -> Any:
+        return self.events.catalogs.of(self.events.place)
 
     def refresh(self) -> Applied:
         """Look at the catalog again. Raises IncompleteError, BrokenLakeError."""
         with explained():
-            if self._catalog is None:
-                self._catalog = iceberg.open_catalog(self.events.place)
             self.iceberg = iceberg.load_or_none(self._catalog, self.place)
             _, path, sha256 = ("", "", "") if self.iceberg is None else iceberg.ledger_of(self.iceberg)
             if (path, sha256) != (self.applied.path, self.applied.digest):
@@ -130,13 +129,7 @@ class CurrentTable:
         return self.applied
 
     def _read(self, path: str, sha256: str) -> Applied:
-        try:
-            data = store.read(self.iceberg.io, path)
-        except FileNotFoundError:
-            raise BrokenLakeError(f"entry {path} of the ledger is missing") from None
-        if digest(data) != sha256:
-            raise BrokenLakeError(f"entry {path} of the ledger is not what was committed")
-        return Applied.decode(path, data)
+        return Applied.decode(path, read_entry(self.iceberg.io, path, sha256))
 
     def prepare(self, form: Form) -> None:
         """Have a table with the columns of a form, before files for it are written."""
@@ -191,22 +184,15 @@ class CurrentTable:
             self.applied.version + 1, self.applied.digest, self.applied.path,
         )  # fmt: skip
         data = entry.encode()
-        entry.path = f"{self.iceberg.location()}/{LEDGER}/{entry.version:020d}-{uuid.uuid4()}.json"
-        entry.digest = digest(data)
+        entry.path, entry.digest = write_entry(self.iceberg, entry.version, data), digest(data)
         kind = "rebuild" if entry.rebuilt else "apply"
         named = {VERSION: str(entry.version), PATH: entry.path, SHA256: entry.digest, KIND: kind}
         conflict = ConflictError(
             f"version {entry.version} of {self.place.name} was committed by another writer"
         )
         with explained():
-            store.write(self.iceberg.io, entry.path, data)
             faults.point("current.before_commit")
-            old = iceberg.named_files(self.iceberg, remove)
-            if len(old) != len(remove):
-                raise conflict
-            transaction = iceberg.changing(self.iceberg, named, add, old)
-            if keep_snapshots:
-                expire_all_but(transaction, keep_snapshots)
+            transaction = begin(self.iceberg, named, add, remove, keep_snapshots, conflict)
         try:
             transaction.commit_transaction()
         except Exception as error:  # refused, or nobody knows: an answer may be lost

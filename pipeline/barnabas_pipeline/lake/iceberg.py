@@ -95,12 +95,17 @@ class Lake:
 
     def place(self, topic: str, name: str = "", partition_by: str = "") -> Place:
         """Return the place of the table of a topic, by default under the topic's name. Raises UsageError."""
-        name = name or f"barnabas.{re.sub('[^A-Za-z0-9_]', '_', topic)}"
-        if len(name.split(".")) < 2 or not all(name.split(".")):
-            raise UsageError(f"{name!r} is no NAMESPACE.NAME")
+        name = checked_name(name or f"barnabas.{re.sub('[^A-Za-z0-9_]', '_', topic)}")
         return Place(
             f"{location_of(self.location)}/{topic}", name, self.catalog, self.properties, partition_by
         )
+
+
+def checked_name(name: str) -> str:
+    """Return the name of a table. Raises UsageError if it is no NAMESPACE.NAME."""
+    if len(name.split(".")) < 2 or not all(name.split(".")):
+        raise UsageError(f"{name!r} is no NAMESPACE.NAME")
+    return name
 
 
 def lake_of(lake: Lake | str | Path) -> Lake:

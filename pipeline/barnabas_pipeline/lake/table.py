@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -154,14 +155,7 @@ class Table:
             return scan.pieces_of(found, schema)
 
     def _read(self, path: str, sha256: str, data: bytes | None = None) -> tuple[Entry, str, bytes]:
-        try:
-            if data is None:
-                with iceberg.explained():
-                    data = store.read(self._iceberg.io, path)
-        except FileNotFoundError:
-            raise BrokenLakeError(f"entry {path} of the ledger is missing") from None
-        if digest(data) != sha256:
-            raise BrokenLakeError(f"entry {path} of the ledger is not what was committed")
+        data = read_entry(self._iceberg.io, path, sha256, data)
         return Entry.decode(data), path, data
 
     def _read_ahead(self, after: int) -> dict[str, bytes]:
@@ -197,10 +191,7 @@ class Table:
     def write(self, entry: Entry) -> tuple[str, bytes]:
         """Write an entry, which counts once a commit names it; returns its path and bytes. Raises IncompleteError."""
         data = entry.encode()
-        path = f"{self._iceberg.location()}/{LEDGER}/{entry.version:020d}-{uuid.uuid4()}.json"
-        with iceberg.explained():
-            store.write(self._iceberg.io, path, data)
-        return path, data
+        return write_entry(self._iceberg, entry.version, data), data
 
     def commit(self, entry: Entry, *, keep_snapshots: int = 0, files: list[DataFile] | None = None) -> None:
         """Commit the next entry with its files. Raises ConflictError if there is another one; nothing has changed then.
@@ -262,12 +253,8 @@ class Table:
         table, (files, remove) = self._iceberg, change
         if any(file.iceberg["spec_id"] != table.metadata.default_spec_id for file in files):
             raise ConflictError(f"{self.place.location} is partitioned in another way now: run again")
-        old = iceberg.named_files(table, remove)
-        if len(old) != len(remove):
-            raise ConflictError(f"files of {self.place.location} were replaced by another engine: run again")
-        transaction = iceberg.changing(table, named, files, old)
-        if keep_snapshots:
-            expire_all_but(transaction, keep_snapshots)
+        replaced = ConflictError(f"files of {self.place.location} were replaced by another engine: run again")
+        transaction = begin(table, named, files, remove, keep_snapshots, replaced)
         faults.point("commit.before_swap")
         transaction.commit_transaction()
 
@@ -275,6 +262,45 @@ class Table:
         return ConflictError(
             f"version {entry.version} of {self.place.location} was committed by another writer"
         )
+
+
+def read_entry(io: Any, path: str, sha256: str, data: bytes | None = None) -> bytes:
+    """Return an entry of a ledger, of which `data` may be read already. Raises BrokenLakeError, IncompleteError."""
+    try:
+        if data is None:
+            with iceberg.explained():
+                data = store.read(io, path)
+    except FileNotFoundError:
+        raise BrokenLakeError(f"entry {path} of the ledger is missing") from None
+    if digest(data) != sha256:
+        raise BrokenLakeError(f"entry {path} of the ledger is not what was committed")
+    return data
+
+
+def write_entry(table: Any, version: int, data: bytes) -> str:
+    """Write an entry of a ledger, which counts once a commit names it; returns its path. Raises IncompleteError."""
+    path = f"{table.location()}/{LEDGER}/{version:020d}-{uuid.uuid4()}.json"
+    with iceberg.explained():
+        store.write(table.io, path, data)
+    return path
+
+
+def begin(
+    table: Any,
+    named: dict[str, str],
+    add: Iterable[DataFile],
+    remove: list[str],
+    keep_snapshots: int,
+    conflict: ConflictError,
+) -> Any:
+    """Begin the transaction of a snapshot; raises `conflict` if a file that it removes is not there any more."""
+    old = iceberg.named_files(table, remove)
+    if len(old) != len(remove):
+        raise conflict
+    transaction = iceberg.changing(table, named, add, old)
+    if keep_snapshots:
+        expire_all_but(transaction, keep_snapshots)
+    return transaction
 
 
 def expire_all_but(transaction: Any, count: int) -> None:
