@@ -125,20 +125,18 @@ def main() -> None:
         return
     import numpy as np
 
-    from barnabas_pipeline.commands.demo import STOP_SECONDS_MAX, start_broker
+    from barnabas_pipeline.commands.demo import running_broker
 
-    with tempfile.TemporaryDirectory() as directory:
-        broker, bootstrap = start_broker(Path(directory) / "data")
-        try:
-            if args.catch_up:
-                work = Path(directory)
-                cpu, wall = catch_up(bootstrap, work, args.catch_up, args.rounds, broker.pid)
-                print(f"a round of {args.catch_up:,} offsets: {cpu:.0f} ms of CPU, {wall:.0f} ms")
-                return
-            found = measure(bootstrap, Path(directory), args.rate, args.seconds, args.trigger)
-        finally:
-            broker.terminate()
-            broker.wait(STOP_SECONDS_MAX)
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        running_broker(Path(directory) / "data") as broker,
+    ):
+        work = Path(directory)
+        if args.catch_up:
+            cpu, wall = catch_up(broker.bootstrap, work, args.catch_up, args.rounds, broker.pid)
+            print(f"a round of {args.catch_up:,} offsets: {cpu:.0f} ms of CPU, {wall:.0f} ms")
+            return
+        found = measure(broker.bootstrap, work, args.rate, args.seconds, args.trigger)
     every = np.concatenate(found)
     middle, late, last = np.percentile(every, [50, 99, 100])
     print(

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -132,31 +133,25 @@ def main() -> None:
     parser.add_argument("--at", metavar="BOOTSTRAP", help="a broker that has the topic already (with --data)")
     parser.add_argument("--data", type=Path, help="its log dir")
     args = parser.parse_args()
-    from barnabas_pipeline.commands.demo import STOP_SECONDS_MAX, start_broker
+    from barnabas_pipeline.commands.demo import running_broker
     from barnabas_pipeline.spark import session
 
     jars = sorted(str(path) for path in args.jars.glob("*.jar")) if args.jars else []
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
         work = Path(directory)
-        data, bootstrap, broker = args.data, args.at, None
+        data, bootstrap = args.data, args.at
         if bootstrap is None:
             data = work / "data"
-            broker, bootstrap = start_broker(data)
-        try:
-            if broker is not None:
-                _fill(bootstrap, args.records)
-                time.sleep(61)  # until the broker has checkpointed its high watermark, for the disk
-            conf = {"spark.driver.memory": "2g"} | ({"spark.jars": ",".join(jars)} if jars else {})
-            spark = session.create("bench", master=args.master, conf=conf)
-            arms = _arms(spark, bootstrap, data, work / "lake", connector=bool(jars))
-            if args.arms:
-                arms = {name: arms[name] for name in args.arms.split(";")}
-            seconds = _measure(arms, args.rounds)
-            spark.stop()
-        finally:
-            if broker is not None:
-                broker.terminate()
-                broker.wait(STOP_SECONDS_MAX)
+            bootstrap = stack.enter_context(running_broker(data)).bootstrap
+            _fill(bootstrap, args.records)
+            time.sleep(61)  # until the broker has checkpointed its high watermark, for the disk
+        conf = {"spark.driver.memory": "2g"} | ({"spark.jars": ",".join(jars)} if jars else {})
+        spark = session.create("bench", master=args.master, conf=conf)
+        arms = _arms(spark, bootstrap, data, work / "lake", connector=bool(jars))
+        if args.arms:
+            arms = {name: arms[name] for name in args.arms.split(";")}
+        seconds = _measure(arms, args.rounds)
+        spark.stop()
     print(f"{args.records:,} records, {args.master}, median of {args.rounds} rounds")
     for name, values in seconds.items():
         middle = median(values)

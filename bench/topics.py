@@ -80,18 +80,16 @@ def main() -> None:
     parser.add_argument("--kept", type=int, default=10, help="snapshots of each table")
     args = parser.parse_args()
 
-    from barnabas_pipeline.commands.demo import STOP_SECONDS_MAX, start_broker
+    from barnabas_pipeline.commands.demo import running_broker
     from barnabas_pipeline.simulate import produce
 
     topics = [f"bench-{n}" for n in range(args.topics)]
-    with tempfile.TemporaryDirectory() as directory:
-        broker, bootstrap = start_broker(Path(directory) / "data")
-        try:
-            produce.create_topics(bootstrap, topics, 1, {})
-            found = measure(bootstrap, Path(directory) / "lake", topics, args, broker.pid)
-        finally:
-            broker.terminate()
-            broker.wait(STOP_SECONDS_MAX)
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        running_broker(Path(directory) / "data") as broker,
+    ):
+        produce.create_topics(broker.bootstrap, topics, 1, {})
+        found = measure(broker.bootstrap, Path(directory) / "lake", topics, args, broker.pid)
     print(
         f"{args.topics} topics with {args.records} new records each; seconds, median (span) of {args.rounds} rounds"
     )

@@ -114,6 +114,7 @@ async def _measure(address: str, brokers: int, partitions: int) -> list[Timing]:
         entropy=_Entropy(),
         wall_clock_ms=lambda: 0,
         allows_unclean=lambda _: False,
+        known_topic_id=lambda _: None,
     )
     found = []
     name = f"{brokers} brokers, {partitions:,} partitions: "

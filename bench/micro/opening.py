@@ -95,7 +95,7 @@ def _wall(name: str, path: Path, size: int, *, is_clean: bool) -> Timing:
         for log in manager:
             assert log.log_end_offset == RECORDS * BATCHES, log
             log.abandon()
-        manager._release_locks()
+        manager.ownership.release()
     return Timing(name, min(samples), median(samples), size)
 
 

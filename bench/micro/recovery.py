@@ -83,7 +83,7 @@ def open_and_leave(directory: Path, threads: int = 1) -> None:
     manager.open(time.time_ns() // 1_000_000)
     for log in manager:
         log.abandon()
-    manager._release_locks()
+    manager.ownership.release()
 
 
 def checksum(partition: Path) -> None:

@@ -65,11 +65,11 @@ class Jobs:
         self.directory, self.bootstrap = directory, bootstrap
         self.lake = directory / "lake"
 
-    def start(self, *arguments: str, module: str = "barnabas_pipeline.cli") -> subprocess.Popen[str]:
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start one."""
         path = os.pathsep.join((import_path(), str(ROOT / "pipeline"), str(ROOT)))
         environment = {**os.environ, "PYTHONPATH": path}
-        command = [sys.executable, "-m", module, *arguments]
+        command = [sys.executable, "-m", "barnabas_pipeline.cli", *arguments]
         with (self.directory / "jobs.log").open("a") as log:
             log.write(f"{' '.join(arguments)}\n")
             log.flush()
@@ -94,6 +94,14 @@ class Jobs:
     def load(self, copy: Copy, *more: str) -> list[str]:
         """The command line of a load."""
         return ["load", *self._named(copy), "--tombstones", "keep", *SPARK, *more]
+
+    def loads(self) -> list[str]:
+        """The command line of one load of all topics, in rounds until it is killed."""
+        topics = {copy.topic: {"format": copy.format, "schema": self.schema(copy).name} for copy in COPIES}
+        settings = self.directory / "topics.yaml"
+        settings.write_text(json.dumps({"defaults": {"tombstones": "keep"}, "topics": topics}))
+        place = ["--topics", str(settings), "--bootstrap", self.bootstrap, "--lake", str(self.lake)]
+        return ["load", *place, "--trigger", "1 second", *SPARK]
 
     def current(self, copy: Copy, *more: str) -> list[str]:
         """The command line of the job that is tried."""
@@ -211,7 +219,7 @@ def change(jobs: Jobs, work: Workload, connect: Connect, seconds: float, seed: i
     wait_for_topics(jobs)
     for copy in COPIES:
         jobs.draft(copy)
-    loads = jobs.start(*(json.dumps(jobs.load(copy)) for copy in COPIES), module="compat.debezium.loading")
+    loads = jobs.start(*jobs.loads())
     wait_until(jobs.are_loaded, "the first loads do not come: see jobs.log")
     killed = []
     for n, copy in enumerate(COPIES):

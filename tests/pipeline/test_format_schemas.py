@@ -430,5 +430,7 @@ def test_the_decoder_of_the_how_to_is_found_by_its_entry_point(
         "csv",
     ]
     assert formats.restore(schema, decoder.limits()) == decoder
-    with pytest.raises(UsageError, match="is no format: json, connect-json, avro, protobuf, raw, string, csv"):
+    with pytest.raises(
+        UsageError, match="is no format: json, connect-json, avro, protobuf, raw, string, csv"
+    ):
         formats.restore(schema, {"format": "tsv"})

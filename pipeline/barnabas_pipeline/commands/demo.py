@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -59,17 +59,26 @@ def run_demo(args: Any) -> int:
             if args.store == "s3"
             else ["--lake", str(work / "lake")]
         )
-        places = stack.enter_context(running_broker(work / "broker"))
-        page = Demo(args, work, places, store).run()
+        broker = stack.enter_context(running_broker(work / "broker"))
+        page = Demo(args, work, broker, store).run()
     target = out / "report.html"
     target.write_text(page, encoding="utf-8")
     print(f"report: {target}")
     return EXIT_DONE
 
 
+@dataclass(frozen=True, slots=True)
+class RunningBroker:
+    """A broker of this machine: its process, and where it and its registry are."""
+
+    pid: int
+    bootstrap: str
+    registry: str
+
+
 @contextmanager
-def running_broker(data: Path) -> Iterator[dict[str, str]]:
-    """Run Barnabas, with its registry, on free ports of this machine; yields where they are. Raises IncompleteError."""
+def running_broker(data: Path) -> Iterator[RunningBroker]:
+    """Run Barnabas, with its registry, on free ports of this machine. Raises IncompleteError."""
     command = [sys.executable, "-m", "barnabas", "serve", "--listen", "127.0.0.1:0", "--data", str(data)]
     process = subprocess.Popen([*command, "--registry", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -77,7 +86,7 @@ def running_broker(data: Path) -> Iterator[dict[str, str]]:
         places = dict(one.split("=", 1) for one in process.stdout.readline().split() if "=" in one)
         if BOOTSTRAP not in places:
             raise IncompleteError("the broker did not start")
-        yield places
+        yield RunningBroker(process.pid, places[BOOTSTRAP], places[REGISTRY])
     finally:
         process.terminate()
         process.wait(STOP_SECONDS_MAX)
@@ -87,10 +96,10 @@ def running_broker(data: Path) -> Iterator[dict[str, str]]:
 class Demo:
     """One run: each step adds a section to the page."""
 
-    def __init__(self, args: Any, work: Path, places: dict[str, str], store: list[str]) -> None:
-        """`places` are the addresses of the broker, `store` the options that name the lake."""
+    def __init__(self, args: Any, work: Path, broker: RunningBroker, store: list[str]) -> None:
+        """`store` are the options that name the lake."""
         self.args = args
-        self.bootstrap, self.registry = places[BOOTSTRAP], places[REGISTRY]
+        self.bootstrap, self.registry = broker.bootstrap, broker.registry
         self.words = ["--bootstrap", self.bootstrap, *store]
         if args.format != "json":
             self.words += ["--format", args.format, "--registry", self.registry, "--event-time", "ts"]
