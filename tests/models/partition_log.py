@@ -352,7 +352,9 @@ class PartitionLog:
         self.recovery_point = self.end
 
     def checkpoint(self) -> None:
-        self.checkpointed = (self.start, self.high_watermark, self.recovery_point)
+        """Note how far the log is; its start only where no segment begins there, which says the same."""
+        start = self.start if self.start > self.segments[0].base else 0
+        self.checkpointed = (start, self.high_watermark, self.recovery_point)
 
     def restart(self, *, clean: bool) -> None:
         """Stop and start again, or be killed: then only checkpoints tell where the log began and what was committed."""
@@ -368,11 +370,18 @@ class PartitionLog:
         self.start = max(start, self.segments[0].base)
         self.high_watermark = min(max(high_watermark, self.start), self.end)
         self.recovery_point = min(recovery_point, self.end)
-        if not self.noted_epochs:
-            for batch in self.batches():
-                self.noted_epochs = with_epoch(self.noted_epochs, batch.epoch, batch.base)
+        if not clean:
+            self.note_epochs_again(recovery_point)
         self.noted_epochs = epochs_from([one for one in self.noted_epochs if one[1] < self.end], self.start)
         self.reload()
+
+    def note_epochs_again(self, recovery_point: int) -> None:
+        """Read the epochs of all that may not have been flushed: the segment of the recovery point, and those after it."""
+        checked = [segment for segment in self.segments[1:] if segment.base > recovery_point]
+        for segment in self.segments[-len(checked) - 1 :]:
+            for batch in segment.batches:
+                if not self.noted_epochs or batch.epoch > self.noted_epochs[-1][0]:
+                    self.noted_epochs = with_epoch(self.noted_epochs, batch.epoch, batch.base)
 
     def reload(self) -> None:
         """Read again what producers wrote: of what is deleted nobody may know, nor that an end is not committed."""

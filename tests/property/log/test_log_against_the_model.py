@@ -49,7 +49,12 @@ CONFIGS = st.builds(
     is_append_time=st.sampled_from([False, False, True]),
     is_deleted=st.sampled_from([True, True, False]),
 )
-TIMES = st.lists(st.integers(-400, 400).map(lambda more: NOW_MS + more), min_size=1, max_size=4)
+TIMES = st.builds(
+    lambda age_ms, times: [NOW_MS - age_ms + time for time in times],
+    st.sampled_from([0, 0, 800]),
+    st.lists(st.integers(-400, 400), min_size=1, max_size=4),
+)
+"""Timestamps of a batch; of some batches all are old: a segment of these may follow a young one."""
 PADDING = st.sampled_from([0, 0, 40, 250])
 EPOCHS = st.sampled_from([None, None, None, 0, -1, 1])
 """The leader epoch that a client believes in: none, or so many above the real one."""
