@@ -166,7 +166,7 @@ def make_run(machine: Machine) -> None:
 
 
 def readme(machine: Machine) -> None:
-    """The README's test with pytest and its two clients, as printed, and its session in Python."""
+    """The README's test with pytest and its two clients, as printed."""
     text = (machine.checkout / "README.md").read_text()
     block = re.search(r"```python\n(.*?)```", text, re.DOTALL)
     assert block is not None
@@ -178,23 +178,6 @@ def readme(machine: Machine) -> None:
     machine.must(python, "-m", "pip", "install", "--quiet", "pytest", "confluent-kafka", "kafka-python")
     said = machine.must(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_orders.py", cwd=place)
     expect("1 passed" in said, said)
-    lines = [line[8:] for line in text.splitlines() if line.startswith(("    >>> ", "    ... "))]
-    source = "\n".join(lines).replace("localhost:9092", "BOOTSTRAP")
-    expect("Producer" in source and "KafkaProducer" in source, "the session is not where it was")
-    # The session with kcat has produced one record before.
-    first = (
-        'p = Producer({"bootstrap.servers": "BOOTSTRAP"})\n'
-        'p.produce("greetings", b"a message from Klamm")\n'
-        "p.flush(10)\n"
-    )
-    program = place / "session.py"
-    with machine.serving(
-        machine.checkout / ".venv/bin/barnabas", "serve", "--listen", "127.0.0.1:0", "--ephemeral"
-    ) as (at, _, _):
-        program.write_text(
-            f"from confluent_kafka import Producer\n{first}{source}\n".replace("BOOTSTRAP", at)
-        )
-        machine.must(python, program, cwd=place)
 
 
 def options(machine: Machine) -> None:

@@ -46,6 +46,15 @@ def test_the_tutorial_goes_as_it_is_printed(environment: dict[str, str]) -> None
         shell.follow("docs/tutorial.md")
 
 
+def test_the_readme_goes_as_it_is_printed(environment: dict[str, str]) -> None:
+    if not (ROOT / ".venv" / "bin" / "barnabas").exists():
+        pytest.skip("the checkout has no .venv: make setup")
+    if shutil.which("kcat") is None:
+        pytest.skip("there is no kcat (Debian: apt-get install kcat)")
+    with network() as words, Shell(words, ROOT, environment) as shell:
+        shell.follow("README.md")
+
+
 def test_who_comes_from_elsewhere_finds_what_is_printed(tmp_path: Path, environment: dict[str, str]) -> None:
     page = "docs/coming-from.md"
     (tmp_path / "records.txt").write_text("one\ntwo\n")
