@@ -20,7 +20,7 @@ from tools.packaging import pythons, roots
 from tools.packaging.pythons import Trial
 from tools.packaging.serving import records_through, serving
 
-PYTHONS = ("python3.11", "python3.12", "python3.13", "python3.14", "pypy3")
+PYTHONS = ("python3.11", "python3.12", "python3.13", "python3.14")
 PACKAGES = ("python3", "python3-venv", "make", "ca-certificates")
 COMPILER = ("gcc", "libc6-dev", "python3-dev")
 SKIPPED = 77
@@ -29,36 +29,21 @@ VERSION = f"{pythons.TAG}; print(sys.version.split()[0])"
 
 @dataclass(frozen=True)
 class Debian:
-    """A Debian, in which nothing else is, and one of its Pythons."""
+    """A Debian, in which nothing else is, and its Python."""
 
     suite: str
-    program: str = "python3"
-
-    @classmethod
-    def of(cls, text: str) -> Debian:
-        """Read `SUITE`, or `SUITE:PROGRAM` for another Python than python3."""
-        return cls(*text.split(":"))
-
-    @property
-    def packages(self) -> tuple[str, ...]:
-        """Those that an installation needs; the same directory as for `deb`, with python3."""
-        return (
-            PACKAGES
-            if self.program == "python3"
-            else (self.program, f"{self.program}-venv", "ca-certificates")
-        )
 
     def compile(self, dist: Path) -> None:
         """Compile a wheel for its Python, of the commit that is checked out, unless there is one."""
-        with roots.opened(roots.base(self.suite, (*self.packages, *COMPILER))) as root:
-            tag = root.run(self.program, "-c", pythons.TAG).strip()
+        with roots.opened(roots.base(self.suite, (*PACKAGES, *COMPILER))) as root:
+            tag = root.run("python3", "-c", pythons.TAG).strip()
             if list(dist.glob(f"*-{tag}-{tag}-*.whl")):
                 return
             source = root.path / "tmp/source"
             source.mkdir()
             inner = f"git archive HEAD | tar --extract --directory '{source}'"
             subprocess.run(["sh", "-c", inner], cwd=ROOT, check=True)
-            root.run(self.program, "-m", "venv", "/tmp/venv")
+            root.run("python3", "-m", "venv", "/tmp/venv")
             pip = [
                 "/tmp/venv/bin/pip",
                 "wheel",
@@ -74,11 +59,11 @@ class Debian:
 
     def serve(self, dist: Path, records: int) -> None:
         """Install the wheels that its Python takes, and serve there."""
-        with roots.opened(roots.base(self.suite, self.packages)) as root:
-            tag, version = root.run(self.program, "-c", VERSION).split()
+        with roots.opened(roots.base(self.suite, PACKAGES)) as root:
+            tag, version = root.run("python3", "-c", VERSION).split()
             for wheel in [*dist.glob(f"*-{tag}-{tag}-*.whl"), *dist.glob("*-py3-none-any.whl")]:
                 shutil.copy(wheel, root.path / "tmp")
-                root.run(self.program, "-m", "venv", "--clear", "/tmp/venv")
+                root.run("python3", "-m", "venv", "--clear", "/tmp/venv")
                 begun, load = time.monotonic(), os.getloadavg()[0]
                 root.run("/tmp/venv/bin/pip", "install", "--quiet", f"/tmp/{wheel.name}")
                 installed_s = time.monotonic() - begun
@@ -86,7 +71,7 @@ class Debian:
                 with serving(root.command(*serve, cwd="/tmp")) as broker:
                     records_through(broker.bootstrap, records)
                 print(
-                    f"{self.suite}, {self.program} {version}: {wheel.name} installed in {installed_s:.1f} s, ready in"
+                    f"{self.suite}, Python {version}: {wheel.name} installed in {installed_s:.1f} s, ready in"
                     f" {broker.ready_s:.1f} s, code={broker.code}, {records} records (load average {load:.1f})",
                     flush=True,
                 )
@@ -152,8 +137,8 @@ def main(arguments: list[str]) -> int:
         help="which Pythons get the wheels; none: no Python of this machine",
     )
     parser.add_argument(
-        "--suites", nargs="*", default=[], metavar="SUITE[:PROGRAM]",
-        help="of which Debians the Pythons get the wheels, too: sid, trixie:pypy3",
+        "--suites", nargs="*", default=[], metavar="SUITE",
+        help="of which Debians the Pythons get the wheels, too: sid, trixie",
     )  # fmt: skip
     parser.add_argument(
         "--compile", action="store_true", help="compile a wheel for each Python that has none"
@@ -181,8 +166,8 @@ def main(arguments: list[str]) -> int:
         if options.pythons:
             within = pythons.wheels(dist, options.pythons, compiles=options.compile, trial=trial)
             code = 0 if within else 1
-        for debian in map(Debian.of, options.suites):
-            if options.compile and debian.program == "python3":
+        for debian in map(Debian, options.suites):
+            if options.compile:
                 debian.compile(dist)
             debian.serve(dist, options.records)
     if "deb" in what:

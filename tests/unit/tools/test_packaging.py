@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.packaging import pythons, serving, trial
+from tools.packaging import pythons, serving
 from tools.packaging.release import SUMS, differences, sums
 
 
@@ -67,13 +67,6 @@ def test_each_version_of_python_is_found_once(tmp_path, monkeypatch):
     (tmp_path / "e/bin/python3").chmod(0o755)
     found = pythons.found(["no-such-python"])
     assert [(one.tag, one.version) for one in found] == [("cp312", "3.12.1"), ("cp314", "3.14.0")]
-
-
-def test_a_debian_is_named_with_another_python_after_a_colon():
-    assert trial.Debian.of("sid").packages == trial.PACKAGES
-    pypy = trial.Debian.of("trixie:pypy3")
-    assert (pypy.suite, pypy.program) == ("trixie", "pypy3")
-    assert set(pypy.packages) == {"pypy3", "pypy3-venv", "ca-certificates"}
 
 
 def test_records_go_through_a_broker_in_the_order_in_which_they_were_written(kafka_broker):
