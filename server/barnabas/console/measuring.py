@@ -7,25 +7,30 @@ waits for them.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
 from barnabas.client import ClientError
-from barnabas.client.admin import EARLIEST, LATEST, LogDir, OffsetAt, TopicInfo
+from barnabas.client.admin import EARLIEST, LATEST, LogDir, OffsetAt
 from barnabas.client.administration.cluster import log_dir_of
 from barnabas.client.errors import ResponseError
 from barnabas.console.kept import Kept
 from barnabas.wire.generated.describe_log_dirs import DescribeLogDirsRequest
+from barnabas.wire.generated.list_offsets import ListOffsetsRequest
 
 if TYPE_CHECKING:
     from barnabas.client.admin import Admin
     from barnabas.console.topic_index import TopicIndex, TopicRow
 
 Partition = tuple[str, int]
-LOG_DIRS = 35
+Topics = dict[str, list[int]]
+"""Topics with numbers of their partitions."""
+Led = dict[int, Topics]
+"""Partitions by their leaders."""
+LIST_OFFSETS = 2
 BATCH_PARTITIONS = 500
 """Partitions that are asked for together where all topics are."""
 RATE_SECONDS_MIN = 1.0
@@ -45,94 +50,120 @@ COLUMNS = RECORDS, BYTES, RATE = "records", "bytes", "rate"
 
 
 async def sums_of(
-    admin: Admin, names: Sequence[str], partitions_max: int = 0, columns: Collection[str] = COLUMNS
+    admin: Admin, rows: Iterable[TopicRow], partitions_max: int = 0, columns: Collection[str] = COLUMNS
 ) -> dict[str, Sums]:
     """Return the sums of topics that some columns need; of none where they have more partitions than `partitions_max`.
 
     Raises ClientError.
     """
-    found = await admin.topics(names)
-    infos = {name: one for name, one in found.items() if isinstance(one, TopicInfo)}
-    partitions = led(infos.values())
-    if not partitions or 0 < partitions_max < len(partitions):
+    shown = list(rows)
+    led = led_by(shown)
+    count = sum(row.partitions - row.offline for row in shown)
+    if not count or 0 < partitions_max < count:
         return {}
-    (firsts, lasts), sizes = await bounds_and_sizes(admin, infos, partitions, columns)
+    firsts, lasts, sizes = await bounds_and_sizes(admin, led, columns)
     sums: dict[str, Sums] = {}
-    for name, info in infos.items():
-        parts = [(name, one.number) for one in info.partitions]
+    for row in shown:
+        parts = [(row.name, number) for number in range(row.partitions)]
         known = [(firsts[one], lasts[one]) for one in parts if one in firsts and one in lasts]
         held = sum(sizes.get(one, 0) for one in parts) if sizes else None
         end = sum(lasts.get(one, 0) for one in parts)
-        sums[name] = Sums(sum(last - first for first, last in known), held, end)
+        sums[row.name] = Sums(sum(last - first for first, last in known), held, end)
     return sums
 
 
-async def bounds_and_sizes(
-    admin: Admin,
-    infos: dict[str, TopicInfo],
-    partitions: list[Partition],
-    columns: Collection[str] = COLUMNS,
-) -> tuple[tuple[dict[Partition, int], dict[Partition, int]], dict[Partition, int]]:
-    """Return first and next offsets of partitions, and the bytes of their leaders, as far as columns need them."""
-    bounds: dict[int, dict[Partition, int]] = {EARLIEST: {}, LATEST: {}}
-    sizes: dict[Partition, int] = {}
-
-    async def look_up(time_ms: int) -> None:
-        found = await admin.offsets(dict.fromkeys(partitions, time_ms))
-        bounds[time_ms] = {place: one.offset for place, one in found.items() if isinstance(one, OffsetAt)}
-
-    async def weigh() -> None:
-        sizes.update(await sizes_of(admin, infos.values()))
-
-    async with trio.open_nursery() as nursery:
-        if RECORDS in columns:
-            nursery.start_soon(look_up, EARLIEST)
-        if RECORDS in columns or RATE in columns:
-            nursery.start_soon(look_up, LATEST)
-        if BYTES in columns:
-            nursery.start_soon(weigh)
-    return (bounds[EARLIEST], bounds[LATEST]), sizes
-
-
-async def sizes_of(admin: Admin, infos: Iterable[TopicInfo]) -> dict[Partition, int]:
-    """Return the bytes of partitions on their leaders, as far as those tell them."""
-    by_leader: dict[int, dict[str, list[int]]] = {}
-    for info in infos:
-        for one in info.partitions:
-            if one.leader >= 0:
-                by_leader.setdefault(one.leader, {}).setdefault(info.name, []).append(one.number)
-    found: dict[Partition, int] = {}
-
-    async def ask(broker: int) -> None:
-        try:
-            for log_dir in await log_dirs_of(admin, broker, by_leader[broker]):
-                for one in log_dir.replicas:
-                    if not one.is_future:
-                        found[one.topic, one.partition] = one.size_bytes
-        except ClientError:
-            return  # a broker that is down, or a visitor who may not see the cluster
-
-    async with trio.open_nursery() as nursery:
-        for broker in by_leader:
-            nursery.start_soon(ask, broker)
+def led_by(rows: Iterable[TopicRow]) -> Led:
+    """Return the partitions that have a leader, by that."""
+    found: Led = {}
+    for row in rows:
+        for number, leader in enumerate(row.leaders):
+            if leader >= 0:
+                found.setdefault(leader, {}).setdefault(row.name, []).append(number)
     return found
 
 
-async def log_dirs_of(admin: Admin, broker: int, topics: dict[str, list[int]] | None = None) -> list[LogDir]:
-    """Return the log dirs of a broker, with the replicas of these topics alone. Raises ClientError."""
-    request = DescribeLogDirsRequest(
-        [DescribeLogDirsRequest.DescribableLogDirTopic(name, parts) for name, parts in (topics or {}).items()]
+class Measures(NamedTuple):
+    """First and next offsets of partitions, and the bytes of their leaders, as far as they are told."""
+
+    firsts: dict[Partition, int]
+    lasts: dict[Partition, int]
+    sizes: dict[Partition, int]
+
+
+async def bounds_and_sizes(admin: Admin, led: Led, columns: Collection[str] = COLUMNS) -> Measures:
+    """Return what columns need of partitions, which their leaders are asked for. Raises ClientError."""
+    found = Measures({}, {}, {})
+    async with trio.open_nursery() as nursery:
+        for broker, topics in led.items():
+            if RECORDS in columns:
+                nursery.start_soon(_look_up, admin, broker, topics, EARLIEST, found.firsts)
+            if RECORDS in columns or RATE in columns:
+                nursery.start_soon(_look_up, admin, broker, topics, LATEST, found.lasts)
+            if BYTES in columns:
+                nursery.start_soon(_weigh, admin, broker, topics, found.sizes)
+    return found
+
+
+async def _look_up(
+    admin: Admin, broker: int, topics: Topics, time_ms: int, found: dict[Partition, int]
+) -> None:
+    """Add the offsets of a leader's partitions; those that it leads no more are looked for by the metadata."""
+    request = ListOffsetsRequest(
+        replica_id=-1,
+        topics=[
+            ListOffsetsRequest.ListOffsetsTopic(
+                name, [ListOffsetsRequest.ListOffsetsPartition(one, timestamp=time_ms) for one in numbers]
+            )
+            for name, numbers in topics.items()
+        ],
     )
+    left: list[Partition]
+    try:
+        connection = await admin.client.broker(broker)
+        version = connection.version_of(LIST_OFFSETS)
+        answer = await connection.ask(request, version=version)
+    except ClientError:
+        left = [(name, one) for name, numbers in topics.items() for one in numbers]
+    else:
+        left = []
+        for topic in answer.topics:
+            name = topic.name
+            for one in topic.partitions:
+                if one.error_code:
+                    left.append((name, one.partition_index))
+                else:
+                    offset = one.offset if version else next(iter(one.old_style_offsets), -1)
+                    found[name, one.partition_index] = offset
+    if left:
+        for place, offset_at in (await admin.offsets(dict.fromkeys(left, time_ms))).items():
+            if isinstance(offset_at, OffsetAt):
+                found[place] = offset_at.offset
+
+
+async def _weigh(admin: Admin, broker: int, topics: Topics, found: dict[Partition, int]) -> None:
+    request = DescribeLogDirsRequest(
+        [DescribeLogDirsRequest.DescribableLogDirTopic(*one) for one in topics.items()]
+    )
+    try:
+        connection = await admin.client.broker(broker)
+        answer = await connection.ask(request)
+    except ClientError:
+        return  # a broker that is down
+    for log_dir in answer.results:  # none where the visitor may not see the cluster
+        for topic in log_dir.topics:
+            name = topic.name
+            for one in topic.partitions:
+                if not one.is_future_key:
+                    found[name, one.partition_index] = one.partition_size
+
+
+async def log_dirs_of(admin: Admin, broker: int) -> list[LogDir]:
+    """Return the log dirs of a broker, without replicas. Raises ClientError."""
     connection = await admin.client.broker(broker)
-    answer = await connection.ask(request, version=connection.version_of(LOG_DIRS))
+    answer = await connection.ask(DescribeLogDirsRequest([]))
     if answer.error_code:
         raise ResponseError(answer.error_code, f"asking broker {broker} for its log dirs")
     return [log_dir_of(broker, one) for one in answer.results]
-
-
-def led(infos: Iterable[TopicInfo]) -> list[Partition]:
-    """Return the partitions that have a leader."""
-    return [(info.name, one.number) for info in infos for one in info.partitions if one.leader >= 0]
 
 
 class AllMeasured:
@@ -157,8 +188,8 @@ class AllMeasured:
     async def _sums(self, column: str) -> Mapping[str, float]:
         found: dict[str, float] = {}
         before, self._ends = self._ends, {} if column == RATE else self._ends
-        for names in _batches(await self._index.rows()):
-            for name, sums in (await sums_of(self._admin, names, columns=(column,))).items():
+        for rows in _batches(await self._index.rows()):
+            for name, sums in (await sums_of(self._admin, rows, columns=(column,))).items():
                 if column == RECORDS:
                     found[name] = sums.records
                 elif column == BYTES:
@@ -172,15 +203,15 @@ class AllMeasured:
         return found
 
 
-def _batches(rows: Iterable[TopicRow]) -> Iterator[list[str]]:
-    """Yield names of topics, some hundred partitions at a time."""
-    names: list[str] = []
+def _batches(rows: Iterable[TopicRow]) -> Iterator[list[TopicRow]]:
+    """Yield topics, some hundred partitions at a time."""
+    batch: list[TopicRow] = []
     partitions = 0
     for row in rows:
-        names.append(row.name)
+        batch.append(row)
         partitions += row.partitions
         if partitions >= BATCH_PARTITIONS:
-            yield names
-            names, partitions = [], 0
-    if names:
-        yield names
+            yield batch
+            batch, partitions = [], 0
+    if batch:
+        yield batch

@@ -23,7 +23,7 @@ PAGE_PARTITIONS = 1_000
 
 
 class TopicRow(NamedTuple):
-    """A topic: how many of its partitions lack replicas, and how many a leader."""
+    """A topic: how many of its partitions lack replicas, and how many a leader; who leads them, -1 for nobody."""
 
     name: str
     partitions: int
@@ -31,6 +31,7 @@ class TopicRow(NamedTuple):
     under_replicated: int
     offline: int
     is_internal: bool
+    leaders: tuple[int, ...] = ()
 
 
 class TopicIndex:
@@ -53,7 +54,7 @@ class TopicIndex:
         if DESCRIBE_TOPIC_PARTITIONS in connection.versions:
             return await self._read_pages(connection)
         found = await self._admin.topics()
-        return [_row(one) for one in found.values() if isinstance(one, TopicInfo)]
+        return [row_of(one) for one in found.values() if isinstance(one, TopicInfo)]
 
     async def _read_pages(self, connection: Connection) -> list[TopicRow]:
         rows: list[TopicRow] = []
@@ -75,11 +76,13 @@ class TopicIndex:
 
 
 def _row_of(topic: Any) -> TopicRow:
-    parts = [(one.replica_nodes, one.isr_nodes, one.leader_id) for one in topic.partitions]
+    found = sorted(topic.partitions, key=lambda one: one.partition_index)
+    parts = [(one.replica_nodes, one.isr_nodes, one.leader_id) for one in found]
     return _counted(topic.name, parts, is_internal=topic.is_internal)
 
 
-def _row(topic: TopicInfo) -> TopicRow:
+def row_of(topic: TopicInfo) -> TopicRow:
+    """Return the row of a topic."""
     parts = [(one.replicas, one.in_sync, one.leader) for one in topic.partitions]
     return _counted(topic.name, parts, is_internal=topic.is_internal)
 
@@ -95,6 +98,7 @@ def _counted(
         sum(len(in_sync) < len(replicas) for replicas, in_sync, _ in parts),
         sum(leader < 0 for _, _, leader in parts),
         is_internal,
+        tuple(leader for _, _, leader in parts),
     )
 
 
@@ -106,6 +110,7 @@ def _joined(first: TopicRow, second: TopicRow) -> TopicRow:
         first.under_replicated + second.under_replicated,
         first.offline + second.offline,
         first.is_internal,
+        first.leaders + second.leaders,
     )
 
 

@@ -8,13 +8,16 @@ from barnabas.client import ClientError
 from barnabas.client.admin import Resource, TopicInfo
 from barnabas.console import paging
 from barnabas.console.base import Call, Parameter, Route
-from barnabas.console.measuring import COLUMNS, bounds_and_sizes, led, sums_of
+from barnabas.console.measuring import COLUMNS, Led, bounds_and_sizes, sums_of
 from barnabas.console.outcomes import error_text, good
 from barnabas.console.routes.cluster import settings_of
 from barnabas.console.topic_index import ORDERS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from barnabas.console.backend import Backend
+    from barnabas.console.topic_index import TopicRow
 
 MEASURED_MAX = 2_000
 """Partitions of a page whose offsets and sizes are asked for."""
@@ -32,7 +35,7 @@ async def list_topics(call: Call) -> object:
     known = await backend.measured.get(sort) if sort in COLUMNS else {}
     orders = {column: lambda row: (known.get(row.name, -1), row.name) for column in COLUMNS}
     page = paging.page_of(call, rows, {**ORDERS, **orders}, lambda row: row.name)
-    measured = await measure(backend, [row.name for row in page.rows if row.partitions])
+    measured = await measure(backend, [row for row in page.rows if row.partitions])
     if sort in COLUMNS:  # the page is in order as it is read
         for name in measured.keys() & known.keys():
             measured[name][sort] = known[name] if known[name] >= 0 else None
@@ -50,9 +53,9 @@ async def list_topics(call: Call) -> object:
     )
 
 
-async def measure(backend: Backend, names: list[str]) -> dict[str, dict[str, Any]]:
+async def measure(backend: Backend, rows: Sequence[TopicRow]) -> dict[str, dict[str, Any]]:
     """Return records, bytes and records a second of topics; nothing where they have too many partitions."""
-    found = await sums_of(backend.admin, names, MEASURED_MAX)
+    found = await sums_of(backend.admin, rows, MEASURED_MAX)
     return {
         name: {"records": one.records, "bytes": one.bytes, "rate": backend.rate(name, one.end)}
         for name, one in found.items()
@@ -74,12 +77,15 @@ async def describe_topic(call: Call) -> object:
     page = paging.page_of(
         call, info.partitions, {"number": lambda one: one.number}, lambda one: str(one.number)
     )
-    shown = TopicInfo(info.name, info.id, info.is_internal, tuple(page.rows))
-    bounds, sizes = await bounds_and_sizes(call.backend.admin, {info.name: shown}, led([shown]))
+    led: Led = {}
+    for one in page.rows:
+        if one.leader >= 0:
+            led.setdefault(one.leader, {}).setdefault(info.name, []).append(one.number)
+    firsts, lasts, sizes = await bounds_and_sizes(call.backend.admin, led)
     rows: list[dict[str, Any]] = []
     for one in page.rows:
         place = info.name, one.number
-        first, last = bounds[0].get(place), bounds[1].get(place)
+        first, last = firsts.get(place), lasts.get(place)
         rows.append(
             {
                 "partition": one.number,
@@ -113,7 +119,8 @@ async def topic_settings(call: Call) -> object:
 async def topic_producers(call: Call) -> object:
     """Return the producers that a topic's partitions know, with those whose transaction is open first."""
     info = await topic_of(call)
-    found = await call.backend.admin.producers(led([info])[:MEASURED_MAX])
+    led = [(info.name, one.number) for one in info.partitions if one.leader >= 0]
+    found = await call.backend.admin.producers(led[:MEASURED_MAX])
     rows = [
         {
             "partition": place[1],
