@@ -79,6 +79,11 @@ def _fill(bootstrap: str, count: int) -> None:
         for future in admin.create_topics([NewTopic(name, 1, 1) for name in names[at : at + 500]]).values():
             future.result()
     admin.create_topics([NewTopic("busy", 4, 1)])["busy"].result()
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50})
+    for name in names:  # none is empty
+        producer.produce(name, b"x" * 100)
+        producer.poll(0)
+    assert not producer.flush(120)
 
 
 def _views(served: _Served, times: int) -> None:

@@ -6,8 +6,9 @@ waits for them.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,18 +32,22 @@ Topics = dict[str, list[int]]
 Led = dict[int, Topics]
 """Partitions by their leaders."""
 LIST_OFFSETS = 2
-BATCH_PARTITIONS = 500
+BATCH_PARTITIONS = 400
 """Partitions that are asked for together where all topics are."""
 RATE_SECONDS_MIN = 1.0
 """Time between two looks of which a rate is made."""
+RATE_SECONDS_MAX = 120.0
+"""Age at which a look is too old for that."""
+GROWTH_SECONDS = 0.5
+"""Time between two looks at bytes, by which it is known who grows."""
 
 
 class Sums(NamedTuple):
-    """A topic: its records, the bytes on its leaders (None where they do not tell), and the sum of its next offsets."""
+    """Measures by topic: records, the bytes of leaders that tell them, and the sums of next offsets."""
 
-    records: int
-    bytes: int | None
-    end: int
+    records: dict[str, int]
+    bytes: dict[str, int]
+    ends: dict[str, int]
 
 
 COLUMNS = RECORDS, BYTES, RATE = "records", "bytes", "rate"
@@ -50,25 +55,25 @@ COLUMNS = RECORDS, BYTES, RATE = "records", "bytes", "rate"
 
 
 async def sums_of(
-    admin: Admin, rows: Iterable[TopicRow], partitions_max: int = 0, columns: Collection[str] = COLUMNS
-) -> dict[str, Sums]:
-    """Return the sums of topics that some columns need; of none where they have more partitions than `partitions_max`.
+    admin: Admin, rows: Sequence[TopicRow], partitions_max: int = 0, columns: Collection[str] = COLUMNS
+) -> Sums:
+    """Return what columns need of topics; nothing where these have more partitions than `partitions_max`.
 
     Raises ClientError.
     """
-    shown = list(rows)
-    led = led_by(shown)
-    count = sum(row.partitions - row.offline for row in shown)
-    if not count or 0 < partitions_max < count:
-        return {}
-    firsts, lasts, sizes = await bounds_and_sizes(admin, led, columns)
-    sums: dict[str, Sums] = {}
-    for row in shown:
-        parts = [(row.name, number) for number in range(row.partitions)]
-        known = [(firsts[one], lasts[one]) for one in parts if one in firsts and one in lasts]
-        held = sum(sizes.get(one, 0) for one in parts) if sizes else None
-        end = sum(lasts.get(one, 0) for one in parts)
-        sums[row.name] = Sums(sum(last - first for first, last in known), held, end)
+    sums = Sums({}, {}, {})
+    if 0 < partitions_max < sum(row.partitions for row in rows):
+        return sums
+    firsts, lasts, sizes = await bounds_and_sizes(admin, led_by(rows), columns)
+    records, held, ends = sums
+    for (name, _), size in sizes.items():
+        held[name] = held.get(name, 0) + size
+    for (name, _), last in lasts.items():
+        ends[name] = ends.get(name, 0) + last
+    if RECORDS in columns:
+        for place, last in lasts.items():
+            if place in firsts:
+                records[place[0]] = records.get(place[0], 0) + last - firsts[place]
     return sums
 
 
@@ -172,35 +177,58 @@ class AllMeasured:
     def __init__(self, admin: Admin, index: TopicIndex, nursery: trio.Nursery) -> None:
         self._admin = admin
         self._index = index
-        self._kept = {column: Kept(partial(self._read, column), nursery) for column in COLUMNS}
-        self._ends: dict[str, tuple[float, int]] = {}
+        self._kept: dict[str, Kept[Mapping[str, float]]] = {
+            column: Kept(partial(self._read, column), nursery) for column in (RECORDS, BYTES)
+        }
+        self._kept[RATE] = Kept(self._read_rates, nursery)
+        self._looked_at_s = -math.inf
+        self._sizes: Mapping[str, float] = {}
+        self._ends: dict[str, tuple[float, float]] = {}
 
     async def get(self, column: str) -> Mapping[str, float]:
         """Return what is known of each topic. Raises ClientError."""
         return await self._kept[column].get()
 
-    async def _read(self, column: str) -> Mapping[str, float]:
-        if column == RATE and not self._ends:  # a rate needs two looks
-            await self._sums(column)
-            await trio.sleep(RATE_SECONDS_MIN)
-        return await self._sums(column)
-
-    async def _sums(self, column: str) -> Mapping[str, float]:
+    async def _read(self, column: str, rows: Iterable[TopicRow] | None = None) -> Mapping[str, float]:
+        """Return a column of topics, of all by default; of RATE the sums of next offsets."""
         found: dict[str, float] = {}
-        before, self._ends = self._ends, {} if column == RATE else self._ends
-        for rows in _batches(await self._index.rows()):
-            for name, sums in (await sums_of(self._admin, rows, columns=(column,))).items():
-                if column == RECORDS:
-                    found[name] = sums.records
-                elif column == BYTES:
-                    found[name] = -1 if sums.bytes is None else sums.bytes
-                else:
-                    now_s = time.monotonic()
-                    self._ends[name] = now_s, sums.end
-                    then_s, end = before.get(name, (now_s, sums.end))
-                    found[name] = max(sums.end - end, 0) / max(now_s - then_s, RATE_SECONDS_MIN)
+        for batch in _batches(await self._index.rows() if rows is None else rows):
+            sums = await sums_of(self._admin, batch, columns=(column,))
+            found |= {RECORDS: sums.records, BYTES: sums.bytes, RATE: sums.ends}[column]
             await trio.lowlevel.checkpoint()
         return found
+
+    async def _read_rates(self) -> Mapping[str, float]:
+        """Return records a second. Only topics whose bytes have changed since the look before are asked for offsets."""
+        if time.monotonic() - self._looked_at_s > RATE_SECONDS_MAX:
+            self._looked_at_s = time.monotonic()
+            self._sizes, self._ends = await self._read(BYTES), {}
+            await trio.sleep(GROWTH_SECONDS)
+        before, before_s = self._sizes, self._looked_at_s
+        self._looked_at_s = time.monotonic()
+        self._sizes, rows = await self._read(BYTES), await self._index.rows()
+        await trio.lowlevel.checkpoint()
+        grown = [row for row in rows if self._sizes.get(row.name, -1) != before.get(row.name)]
+        new = [row for row in grown if row.name not in self._ends]
+        await self._note_ends(new)
+        if new:
+            await trio.sleep(RATE_SECONDS_MIN)
+        starts = dict(self._ends)
+        await self._note_ends(grown)
+        await trio.lowlevel.checkpoint()
+        rates: dict[str, float] = {row.name: 0 for row in rows if row.partitions > row.offline}
+        for row in grown:
+            if row.name in starts:  # who had not grown until the look before had the same end then
+                (then_s, start), (now_s, end) = starts[row.name], self._ends[row.name]
+                seconds = max(now_s - max(then_s, before_s), RATE_SECONDS_MIN)
+                rates[row.name] = max(end - start, 0) / seconds
+        await trio.lowlevel.checkpoint()
+        return rates
+
+    async def _note_ends(self, rows: Iterable[TopicRow]) -> None:
+        found = await self._read(RATE, rows)
+        now_s = time.monotonic()
+        self._ends |= {name: (now_s, end) for name, end in found.items()}
 
 
 def _batches(rows: Iterable[TopicRow]) -> Iterator[list[TopicRow]]:

@@ -76,8 +76,7 @@ class TopicIndex:
 
 
 def _row_of(topic: Any) -> TopicRow:
-    found = sorted(topic.partitions, key=lambda one: one.partition_index)
-    parts = [(one.replica_nodes, one.isr_nodes, one.leader_id) for one in found]
+    parts = [(one.replica_nodes, one.isr_nodes, one.leader_id) for one in topic.partitions]
     return _counted(topic.name, parts, is_internal=topic.is_internal)
 
 

@@ -6,6 +6,7 @@ A replica that is being moved is listed twice: where it is, and as a future one 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import starmap
 from typing import TYPE_CHECKING
 
 from barnabas.errors import StorageError
@@ -17,10 +18,12 @@ if TYPE_CHECKING:
     from barnabas.log.partition_log import PartitionLog
     from barnabas.serving.context import RequestContext
     from barnabas.serving.loop_budget import LoopBudget
+    from barnabas.wire.topic_partitions import TopicPartition
 
 Result = DescribeLogDirsResponse.DescribeLogDirsResult
 Topic = DescribeLogDirsResponse.DescribeLogDirsTopic
 Partition = DescribeLogDirsResponse.DescribeLogDirsPartition
+PARTITIONS_PER_CHECKPOINT = 16
 
 
 @dataclass(eq=False)
@@ -34,33 +37,37 @@ class DescribeLogDirs:
         self, _context: RequestContext, request: DescribeLogDirsRequest
     ) -> DescribeLogDirsResponse:
         """Describe all log dirs, with all partitions or the ones asked for."""
-        wanted: dict[tuple[str, int], None] | None = None
+        wanted: dict[TopicPartition, None] | None = None
+        count = 0
         if request.topics is not None:
             wanted = {}
             for topic in request.topics:
-                await self.budget.checkpoint()
                 for index in topic.partitions:
                     wanted[topic.topic, index] = None
-                    await self.budget.checkpoint()
+                    count += 1
+                    if not count % PARTITIONS_PER_CHECKPOINT:
+                        await self.budget.checkpoint()
         topics: dict[str, dict[str, Topic]] = {path: {} for path in self.logs.dirs}
 
-        def add(path: str, partition_log: PartitionLog, partition: Partition) -> None:
+        def add(path: str, partition_log: PartitionLog, size: int, lag: int, *, is_future: bool) -> None:
             name = partition_log.topic
-            if wanted is None or (name, partition_log.partition) in wanted:
-                partition.partition_index = partition_log.partition
-                topics[path].setdefault(name, Topic(name=name)).partitions.append(partition)
+            found = topics[path].get(name)
+            if found is None:
+                found = topics[path][name] = Topic(name)
+            found.partitions.append(Partition(partition_log.partition, size, lag, is_future))
 
         # Of few partitions that are asked for, all others are not looked at.
-        found = self.logs if wanted is None else (self.logs.get(*place) for place in wanted)
-        for one in found:
-            await self.budget.checkpoint()
-            if one is None:
-                continue
-            lag = max(one.high_watermark - one.log_end_offset, 0)
-            add(one.log_dir, one, Partition(partition_size=one.size_bytes, offset_lag=lag))
+        for one in self.logs if wanted is None else starmap(self.logs.get, wanted):
+            count += 1
+            if not count % PARTITIONS_PER_CHECKPOINT:
+                await self.budget.checkpoint()
+            if one is not None:
+                lag = max(one.high_watermark - one.log_end_offset, 0)
+                add(one.log_dir, one, one.size_bytes, lag, is_future=False)
         for move in self.logs.moves:
-            future = Partition(partition_size=move.size_bytes, offset_lag=move.offset_lag, is_future_key=True)
-            add(move.target_dir, move.partition_log, future)
+            of = move.partition_log
+            if wanted is None or (of.topic, of.partition) in wanted:
+                add(move.target_dir, of, move.size_bytes, move.offset_lag, is_future=True)
         results = []
         for path in self.logs.dirs:
             result = Result(log_dir=path, topics=list(topics[path].values()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,42 +10,127 @@ import pytest
 import trio
 import trio.testing
 
+from barnabas.client import ConnectionLostError
+from barnabas.client.admin import EARLIEST, LATEST, OffsetAt
 from barnabas.console import kept, measuring
 from barnabas.console.base import ConsoleError
 from barnabas.console.exposed import SAMPLES_MAX, families_of
 from barnabas.console.searching import matcher
 from barnabas.console.tailing import BEHIND_MAX, RECORDS_PER_TURN, skip
 from barnabas.console.topic_index import TopicRow
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.list_offsets import ListOffsetsResponse
 
 NOBODY: Any = None
 
 
-async def test_a_rate_of_all_topics_takes_two_looks_the_first_time(
-    monkeypatch: pytest.MonkeyPatch, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+class World:
+    """Topics of which some grow by 10 records a second, and what is asked about them."""
+
+    def __init__(self, *growing: str, tells_bytes: bool = True) -> None:
+        self.growing = set(growing)
+        self.tells_bytes = tells_bytes
+        self.asked: list[tuple[str, list[str]]] = []
+
+    async def sums_of(self, _: Any, rows: Sequence[TopicRow], columns: Any) -> measuring.Sums:
+        """Stand in for `measuring.sums_of`."""
+        names = [row.name for row in rows]
+        (column,) = columns
+        self.asked.append((column, names))
+        now = int(trio.current_time() * 10)
+        ends = {name: now if name in self.growing else 7 for name in names}
+        sizes = {name: end * 100 for name, end in ends.items()} if self.tells_bytes else {}
+        return measuring.Sums(dict.fromkeys(names, 7), sizes, ends)
+
+    async def rows(self) -> list[TopicRow]:
+        """Stand in for an index of topics."""
+        return [
+            TopicRow(name, 1, 1, 0, 0, is_internal=False, leaders=(1,)) for name in ("busy", "idle", "late")
+        ]
+
+
+@pytest.fixture
+def by_trios_clock(monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock) -> None:
+    for module in (measuring, kept):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=trio.current_time))
+
+
+@pytest.mark.usefixtures("by_trios_clock")
+async def test_a_rate_of_all_topics_asks_those_for_offsets_that_grow(
+    monkeypatch: pytest.MonkeyPatch, nursery: trio.Nursery
 ) -> None:
-    monkeypatch.setattr(measuring, "time", SimpleNamespace(monotonic=trio.current_time))
-    monkeypatch.setattr(kept, "time", SimpleNamespace(monotonic=trio.current_time))
-
-    async def sums_of(_: Any, names: list[str], columns: Any) -> dict[str, measuring.Sums]:
-        return {name: measuring.Sums(7, None, int(trio.current_time() * 10)) for name in names}
-
-    async def rows() -> list[TopicRow]:
-        return [TopicRow("t", 1, 1, 0, 0, is_internal=False)]
-
-    monkeypatch.setattr(measuring, "sums_of", sums_of)
-    index: Any = SimpleNamespace(rows=rows)
-    measured = measuring.AllMeasured(NOBODY, index, nursery)
+    world = World("busy")
+    monkeypatch.setattr(measuring, "sums_of", world.sums_of)
+    measured = measuring.AllMeasured(NOBODY, world, nursery)  # type: ignore[arg-type]
+    assert await measured.get("records") == dict.fromkeys(("busy", "idle", "late"), 7)
+    assert (await measured.get("bytes"))["idle"] == 700
+    world.asked.clear()
     began = trio.current_time()
-    assert await measured.get("records") == {"t": 7}
-    assert await measured.get("bytes") == {"t": -1}
-    assert trio.current_time() == pytest.approx(began, abs=0.01)
-    assert await measured.get("rate") == {"t": pytest.approx(10, abs=1)}
-    assert trio.current_time() == pytest.approx(began + measuring.RATE_SECONDS_MIN, abs=0.01)
+    assert await measured.get("rate") == {"busy": pytest.approx(10, abs=1), "idle": 0, "late": 0}
+    waited_s = measuring.GROWTH_SECONDS + measuring.RATE_SECONDS_MIN
+    assert trio.current_time() == pytest.approx(began + waited_s, abs=0.01)
+    everybody = ["busy", "idle", "late"]
+    assert world.asked == [("bytes", everybody)] * 2 + [("rate", ["busy"])] * 2
+
+    world.asked.clear()
     measured._kept["rate"].forget()
     await trio.sleep(4)
     later = trio.current_time()
-    assert await measured.get("rate") == {"t": pytest.approx(10, abs=1)}
-    assert trio.current_time() == pytest.approx(later, abs=0.01), "and one from then on"
+    assert await measured.get("rate") == {"busy": pytest.approx(10, abs=1), "idle": 0, "late": 0}
+    assert trio.current_time() == pytest.approx(later, abs=0.01), "what was known is enough"
+    assert world.asked == [("bytes", everybody), ("rate", ["busy"])]
+
+    world.growing = {"late"}
+    measured._kept["rate"].forget()
+    await trio.sleep(4)
+    assert await measured.get("rate") == {"busy": 0, "idle": 0, "late": pytest.approx(10, abs=1)}
+
+    world.asked.clear()
+    measured._kept["rate"].forget()
+    await trio.sleep(measuring.RATE_SECONDS_MAX + 1)
+    await measured.get("rate")
+    assert [column for column, _ in world.asked] == ["bytes", "bytes", "rate", "rate"], "all is too old"
+
+
+@pytest.mark.usefixtures("by_trios_clock")
+async def test_where_nobody_tells_bytes_all_are_asked_for_offsets(
+    monkeypatch: pytest.MonkeyPatch, nursery: trio.Nursery
+) -> None:
+    world = World("busy", tells_bytes=False)
+    monkeypatch.setattr(measuring, "sums_of", world.sums_of)
+    measured = measuring.AllMeasured(NOBODY, world, nursery)  # type: ignore[arg-type]
+    assert await measured.get("rate") == {"busy": pytest.approx(10, abs=1), "idle": 0, "late": 0}
+    assert world.asked[-1] == ("rate", ["busy", "idle", "late"])
+    assert await measured.get("bytes") == {}
+
+
+async def test_a_leader_that_has_changed_is_looked_for() -> None:
+    admin = SimpleNamespace(client=SimpleNamespace(broker=None), asked=[])
+
+    async def ask(request: Any, version: int) -> Any:
+        topics = [(one.name, [part.partition_index for part in one.partitions]) for one in request.topics]
+        assert topics == [("t", [0, 2])]
+        (time_ms,) = {part.timestamp for one in request.topics for part in one.partitions}
+        return ListOffsetsResponse(topics=[ListOffsetsResponse.ListOffsetsTopicResponse("t", [
+            ListOffsetsResponse.ListOffsetsPartitionResponse(0, offset=40 + time_ms),
+            ListOffsetsResponse.ListOffsetsPartitionResponse(2, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        ])])  # fmt: skip
+
+    async def broker(number: int) -> Any:
+        if number == 2:
+            raise ConnectionLostError("broker 2 is down")
+        return SimpleNamespace(ask=ask, version_of=lambda _: 7)
+
+    async def offsets(times: dict[Any, int]) -> dict[Any, Any]:
+        admin.asked.append(times)
+        return {place: OffsetAt(100, -1, -1) if place[1] == 2 else ConnectionLostError("") for place in times}
+
+    admin.client.broker, admin.offsets = broker, offsets
+    rows = [TopicRow("t", 4, 1, 0, 1, is_internal=False, leaders=(1, 2, 1, -1))]
+    sums = await measuring.sums_of(admin, rows, columns=["records", "rate"])  # type: ignore[arg-type]
+    assert sums == measuring.Sums({"t": 1}, {}, {"t": 139})
+    again = {(place, time_ms) for times in admin.asked for place, time_ms in times.items()}
+    assert again == {(("t", number), time_ms) for number in (1, 2) for time_ms in (EARLIEST, LATEST)}
 
 
 async def test_a_tail_that_is_far_behind_goes_on_near_the_end() -> None:

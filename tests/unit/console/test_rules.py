@@ -224,9 +224,9 @@ async def test_topics_are_read_in_pages_and_again_when_they_are_old(
     index = TopicIndex(admin, nursery)
     rows = await index.rows()
     assert rows == [
-        TopicRow("a", 1, 2, 1, 0, is_internal=False),
-        TopicRow("b", 2, 3, 1, 1, is_internal=False),
-        TopicRow("c", 1, 1, 0, 0, is_internal=False),
+        TopicRow("a", 1, 2, 1, 0, is_internal=False, leaders=(1,)),
+        TopicRow("b", 2, 3, 1, 1, is_internal=False, leaders=(1, -1)),
+        TopicRow("c", 1, 1, 0, 0, is_internal=False, leaders=(1,)),
     ]
     assert [one and (one.topic_name, one.partition_index) for one in connection.asked] == [None, ("b", 1)]
     now[0] = FRESH_SECONDS
@@ -278,7 +278,7 @@ async def test_topics_that_lack_replicas_or_leaders_are_unhealthy(
             TopicRow("__own", 1, 1, 0, 0, is_internal=True),
         ]
 
-    async def measure(_: Call, names: list[str]) -> dict[str, Any]:
+    async def measure(_: Call, rows: list[TopicRow]) -> dict[str, Any]:
         return {"under": {"records": 3, "bytes": 4, "rate": None}}
 
     monkeypatch.setattr(topic_routes, "measure", measure)

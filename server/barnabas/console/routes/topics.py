@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import trio
+
 from barnabas.client import ClientError
 from barnabas.client.admin import Resource, TopicInfo
 from barnabas.console import paging
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 MEASURED_MAX = 2_000
 """Partitions of a page whose offsets and sizes are asked for."""
+UNKNOWN = dict.fromkeys(COLUMNS)
 
 
 async def list_topics(call: Call) -> object:
@@ -33,12 +36,14 @@ async def list_topics(call: Call) -> object:
         rows = [row for row in rows if row.under_replicated or row.offline]
     sort = call.query.get("sort", "")
     known = await backend.measured.get(sort) if sort in COLUMNS else {}
+    await trio.lowlevel.checkpoint()  # to sort many takes a turn of the event loop
     orders = {column: lambda row: (known.get(row.name, -1), row.name) for column in COLUMNS}
     page = paging.page_of(call, rows, {**ORDERS, **orders}, lambda row: row.name)
+    await trio.lowlevel.checkpoint()
     measured = await measure(backend, [row for row in page.rows if row.partitions])
     if sort in COLUMNS:  # the page is in order as it is read
         for name in measured.keys() & known.keys():
-            measured[name][sort] = known[name] if known[name] >= 0 else None
+            measured[name][sort] = known[name]
     return page.as_json(
         {
             "name": row.name,
@@ -47,18 +52,22 @@ async def list_topics(call: Call) -> object:
             "under_replicated": row.under_replicated,
             "offline": row.offline,
             "internal": row.is_internal,
-            **measured.get(row.name, {"records": None, "bytes": None, "rate": None}),
+            **measured.get(row.name, UNKNOWN),
         }
         for row in page.rows
     )
 
 
 async def measure(backend: Backend, rows: Sequence[TopicRow]) -> dict[str, dict[str, Any]]:
-    """Return records, bytes and records a second of topics; nothing where they have too many partitions."""
-    found = await sums_of(backend.admin, rows, MEASURED_MAX)
+    """Return records, bytes and records a second of topics, as far as they are known; none of too many partitions."""
+    records, held, ends = await sums_of(backend.admin, rows, MEASURED_MAX)
     return {
-        name: {"records": one.records, "bytes": one.bytes, "rate": backend.rate(name, one.end)}
-        for name, one in found.items()
+        row.name: {
+            "records": records.get(row.name),
+            "bytes": held.get(row.name),
+            "rate": backend.rate(row.name, ends[row.name]) if row.name in ends else None,
+        }
+        for row in rows
     }
 
 
