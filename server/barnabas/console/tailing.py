@@ -21,7 +21,7 @@ from barnabas.console.reading import READING, Bounds, Place, consuming
 TURN_SECONDS = 0.25
 RECORDS_PER_TURN = 25
 BEHIND_MAX = 4 * RECORDS_PER_TURN
-"""A partition that is further behind than this is read from near its end on."""
+"""A partition that is further behind than this is read from its end on."""
 ALIVE_SECONDS = 15.0
 """After so long without a record an empty event says that the tail is alive."""
 TAILING = replace(
@@ -63,7 +63,7 @@ async def skip(consumer: Consumer, places: Sequence[Place]) -> int:
         one = TopicPartition(*place)
         lag = consumer.lag(one)
         if lag is not None and lag > BEHIND_MAX:
-            further = lag - RECORDS_PER_TURN // 2
-            consumer.seek(one, await consumer.position(one) + further)
-            skipped += further
+            # The end, where a batch begins: an offset within one is found by decoding all records before it.
+            consumer.seek(one, await consumer.position(one) + lag)
+            skipped += lag
     return skipped

@@ -16,7 +16,7 @@ from barnabas.console import kept, measuring
 from barnabas.console.base import ConsoleError
 from barnabas.console.exposed import SAMPLES_MAX, families_of
 from barnabas.console.searching import matcher
-from barnabas.console.tailing import BEHIND_MAX, RECORDS_PER_TURN, skip
+from barnabas.console.tailing import BEHIND_MAX, skip
 from barnabas.console.topic_index import TopicRow
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.list_offsets import ListOffsetsResponse
@@ -50,14 +50,14 @@ class World:
 
 
 @pytest.fixture
-def by_trios_clock(monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock) -> None:
+def by_trios_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (measuring, kept):
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=trio.current_time))
 
 
 @pytest.mark.usefixtures("by_trios_clock")
 async def test_a_rate_of_all_topics_asks_those_for_offsets_that_grow(
-    monkeypatch: pytest.MonkeyPatch, nursery: trio.Nursery
+    monkeypatch: pytest.MonkeyPatch, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
     world = World("busy")
     monkeypatch.setattr(measuring, "sums_of", world.sums_of)
@@ -94,7 +94,7 @@ async def test_a_rate_of_all_topics_asks_those_for_offsets_that_grow(
 
 @pytest.mark.usefixtures("by_trios_clock")
 async def test_where_nobody_tells_bytes_all_are_asked_for_offsets(
-    monkeypatch: pytest.MonkeyPatch, nursery: trio.Nursery
+    monkeypatch: pytest.MonkeyPatch, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
     world = World("busy", tells_bytes=False)
     monkeypatch.setattr(measuring, "sums_of", world.sums_of)
@@ -133,7 +133,7 @@ async def test_a_leader_that_has_changed_is_looked_for() -> None:
     assert again == {(("t", number), time_ms) for number in (1, 2) for time_ms in (EARLIEST, LATEST)}
 
 
-async def test_a_tail_that_is_far_behind_goes_on_near_the_end() -> None:
+async def test_a_tail_that_is_far_behind_goes_on_at_the_end() -> None:
     lags = {0: BEHIND_MAX, 1: BEHIND_MAX + 1, 2: None, 3: 5_000}
     sought: dict[int, int] = {}
 
@@ -145,9 +145,8 @@ async def test_a_tail_that_is_far_behind_goes_on_near_the_end() -> None:
         seek=lambda place, offset: sought.setdefault(place.partition, offset),
     )  # fmt: skip
     skipped = await skip(consumer, [("t", number) for number in lags])
-    near = RECORDS_PER_TURN // 2
-    assert sought == {1: 1_000 + BEHIND_MAX + 1 - near, 3: 6_000 - near}
-    assert skipped == BEHIND_MAX + 1 + 5_000 - 2 * near
+    assert sought == {1: 1_000 + BEHIND_MAX + 1, 3: 6_000}
+    assert skipped == BEHIND_MAX + 1 + 5_000
 
 
 def test_a_pattern_that_is_none_is_told_and_not_printed(capfd: pytest.CaptureFixture[str]) -> None:
