@@ -1,6 +1,7 @@
-"""`python -m bench.console`: views of the console with 10,000 topics, and what an open live tail costs a quiet client.
+"""`python -m bench.console`: views of the console with 10,000 topics, and what an open page costs a quiet client.
 
-The rule: rounds with the tail and without follow each other, beside the same producer, so that both see the same machine.
+The rule: short rounds with each view and without follow each other in a new order each time, beside the same producer, so
+that all see the same machine; a view is compared with the round without of its own turn.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ import argparse
 import http.client
 import json
 import os
+import random
 import statistics
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import Producer
@@ -29,6 +32,8 @@ VIEWS = {
     "its records": "/api/topics/busy/records", "groups": "/api/groups", "connections": "/api/connections",
     "metrics": "/api/metrics", "a metric": "/api/metrics?names=kafka_server_brokertopicmetrics_bytesin_total",
 }  # fmt: skip
+PAGE_SECONDS = 3.0
+"""Time after which an open page asks again."""
 PRODUCING = """
 import sys, time
 from confluent_kafka import Producer
@@ -114,7 +119,7 @@ def _quiet_ms(bootstrap: str, seconds: float) -> list[float]:
         producer.flush(10)
         found.append((time.perf_counter() - begun) * 1000)
         time.sleep(0.01)
-    return found[50:]
+    return found[20:]
 
 
 def _tail(served: _Served, ends: threading.Event) -> None:
@@ -127,38 +132,76 @@ def _tail(served: _Served, ends: threading.Event) -> None:
     connection.close()
 
 
+def _looking(*paths: str) -> Callable[[_Served, threading.Event], None]:
+    """Return what asks for paths as often as a page that is open does."""
+
+    def look(served: _Served, ends: threading.Event) -> None:
+        connection = http.client.HTTPConnection(served.address, timeout=60)
+        while not ends.is_set():
+            for path in paths:
+                served.ask(connection, path)
+            ends.wait(PAGE_SECONDS)
+        connection.close()
+
+    return look
+
+
+OPEN: dict[str, Callable[[_Served, threading.Event], None]] = {
+    "tail": _tail,
+    "overview": _looking("/api/overview"),
+    "topics": _looking("/api/topics"),
+    "topics by rate": _looking("/api/topics?sort=rate&order=desc"),
+}
+
+
+def _round(served: _Served, arm: str, seconds: float) -> tuple[float, float, float]:
+    """Return p50 and p99 of a quiet client (ms), and CPU of the broker a second, while a view is open."""
+    ends = threading.Event()
+    thread = threading.Thread(target=OPEN[arm], args=(served, ends)) if arm in OPEN else None
+    if thread is not None:
+        thread.start()
+        time.sleep(0.5)
+    before, begun = cpu_s(served.process.pid), time.monotonic()
+    found = _quiet_ms(served.bootstrap, seconds)
+    cpu = (cpu_s(served.process.pid) - before) / (time.monotonic() - begun)
+    ends.set()
+    if thread is not None:
+        thread.join()
+    parts = statistics.quantiles(found, n=100)
+    return parts[49], parts[98], cpu
+
+
 def _cost(served: _Served, rounds: int, seconds: float) -> None:
-    found: dict[str, list[list[float]]] = {"without": [], "with a tail": []}
-    cpu: dict[str, list[float]] = {arm: [] for arm in found}
-    for number in range(rounds * 2):
-        arm = list(found)[(number + number // 2) % 2]  # without, with, with, without: a drift is in both
-        ends = threading.Event()
-        thread = threading.Thread(target=_tail, args=(served, ends))
-        if arm == "with a tail":
-            thread.start()
-            time.sleep(1.0)
-        before, begun = cpu_s(served.process.pid), time.monotonic()
-        found[arm].append(_quiet_ms(served.bootstrap, seconds))
-        cpu[arm].append((cpu_s(served.process.pid) - before) / (time.monotonic() - begun))
-        ends.set()
-        if thread.is_alive():
-            thread.join()
+    found: dict[str, list[tuple[float, float, float]]] = {arm: [] for arm in ("nothing", *OPEN)}
+    for _ in range(rounds):
+        for arm in random.sample(list(found), len(found)):
+            found[arm].append(_round(served, arm, seconds))
     for arm, rows in found.items() if rounds else ():
-        parts = [statistics.quantiles(one, n=100) for one in rows]
-        print(
-            f"{arm}: p50 {statistics.median(one[49] for one in parts):.2f} ms, "
-            f"p99 {statistics.median(one[98] for one in parts):.2f} ms (medians of {len(rows)} rounds; "
-            f"p99 {', '.join(f'{one[98]:.2f}' for one in parts)}); CPU {statistics.median(cpu[arm]):.3f} s a second"
-        )
+        p50, p99, cpu = (statistics.median(column) for column in zip(*rows, strict=True))
+        print(f"{arm} open: p50 {p50:.2f} ms, p99 {p99:.2f} ms, CPU {cpu:.3f} s a second ({rounds} rounds)")
+        for number, name in ((0, "p50"), (1, "p99"), (2, "CPU")) if arm in OPEN else ():
+            ratios = [
+                one[number] / without[number] for one, without in zip(rows, found["nothing"], strict=True)
+            ]
+            low, high = _middle(ratios)
+            print(
+                f"  {name}: {statistics.median(ratios):.3f} of that without (95 %: {low:.3f} to {high:.3f})"
+            )
+
+
+def _middle(values: list[float]) -> tuple[float, float]:
+    """Return between what the median is in 95 of 100 samples drawn from these."""
+    medians = sorted(statistics.median(random.choices(values, k=len(values))) for _ in range(2_000))
+    return medians[50], medians[1949]
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="bench.console")
     parser.add_argument("--topics", type=int, default=10_000)
-    parser.add_argument("--rate", type=int, default=10_000, help="records a second of the busy topic")
-    parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--seconds", type=float, default=15.0)
+    parser.add_argument("--rate", type=int, default=100_000, help="records a second of the busy topic")
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=4.0)
     options = parser.parse_args()
     served = _Served()
     producing = None

@@ -22,6 +22,7 @@ from barnabas_pipeline.commands import common, lake, pages, stores
 from barnabas_pipeline.commands import load as loading
 from barnabas_pipeline.commands import simulate as simulating
 from barnabas_pipeline.errors import EXIT_DONE, IncompleteError
+from barnabas_pipeline.formats.registry import Registry
 from barnabas_pipeline.progress import Bar
 from barnabas_pipeline.simulate.model import HOUR_MS, KINDS, LATE_HOURS_MAX, Simulation, Site
 
@@ -141,7 +142,7 @@ class Demo:
         self.spoilt = produce.send(
             self.bootstrap,
             events,
-            values=simulating.values_of(self.args, "", self.registry),
+            values=simulating.values_of(self.args, "", Registry(self.registry)),
             bad_fraction=self.args.bad,
             seed=self.args.seed,
             config={"compression.type": "lz4"},

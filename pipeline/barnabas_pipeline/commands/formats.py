@@ -17,7 +17,7 @@ from barnabas_pipeline import formats, schema
 from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.field_types import Field
 from barnabas_pipeline.formats.base import DEAD, KEEP
-from barnabas_pipeline.formats.registry import PASSWORD, STRATEGIES, USER, Registry, subject_of
+from barnabas_pipeline.formats.registry import PASSWORD, STRATEGIES, TOKEN, USER, Registry, subject_of
 from barnabas_pipeline.formats.rows import whole_schema
 from barnabas_pipeline.schema import NO_EVENT_TIME, EventSchema
 
@@ -62,9 +62,7 @@ def add_format(parser: argparse.ArgumentParser) -> None:
         metavar="URL",
         help="schemas by the id in each record; of Avro and Protobuf BARNABAS_REGISTRY is the default",
     )
-    group.add_argument("--registry-user", metavar="NAME", help=f"its password is taken from {PASSWORD}")
-    for name, text in (("ca", "whom to trust"), ("cert", "who we are"), ("key", "of --registry-cert")):
-        group.add_argument(f"--registry-{name}", default="", metavar="FILE", help=f"PEM: {text}")
+    add_registry_login(group)
     group.add_argument("--subjects", choices=STRATEGIES, default="topic", help="how subjects are named")
     group.add_argument(
         "--record",
@@ -80,6 +78,24 @@ def add_format(parser: argparse.ArgumentParser) -> None:
         "--tombstones", choices=(DEAD, KEEP), default=DEAD, help="keep: a null value is a row of nulls"
     )
     group.add_argument("--evolve", action="store_true", help="new fields of the newest schema become columns")
+
+
+def add_registry_login(group: Any) -> None:
+    """Options that say how a registry is asked."""
+    group.add_argument(
+        "--registry-user",
+        metavar="NAME",
+        help=f"its password is taken from {PASSWORD}; a bearer token from {TOKEN}",
+    )
+    for name, text in (("ca", "whom to trust"), ("cert", "who we are"), ("key", "of --registry-cert")):
+        group.add_argument(f"--registry-{name}", default="", metavar="FILE", help=f"PEM: {text}")
+
+
+def registry_of(args: Any, url: str) -> Registry:
+    """Return the registry of an address, asked as the options say. Raises UsageError."""
+    if args.registry_user:
+        os.environ[USER] = args.registry_user
+    return Registry.at(url, ca=args.registry_ca, cert=args.registry_cert, key=args.registry_key)
 
 
 def choose(args: Any, known: Callable[[], Mapping[str, Any]]) -> Chosen:
@@ -113,11 +129,7 @@ def choose(args: Any, known: Callable[[], Mapping[str, Any]]) -> Chosen:
 
 def _registry(args: Any, name: str) -> Registry | None:
     url = args.registry or (os.environ.get("BARNABAS_REGISTRY", "") if name in _BINARY else "")
-    if not url:
-        return None
-    if args.registry_user:
-        os.environ[USER] = args.registry_user
-    return Registry.at(url, ca=args.registry_ca, cert=args.registry_cert, key=args.registry_key)
+    return registry_of(args, url) if url else None
 
 
 def _format_of_file(path: str | None) -> str:

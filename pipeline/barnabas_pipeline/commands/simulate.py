@@ -8,11 +8,14 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from barnabas_pipeline.commands import common
+from barnabas_pipeline.commands import common, formats
 from barnabas_pipeline.errors import EXIT_DONE, UsageError
 from barnabas_pipeline.progress import Bar, summarize
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.formats.registry import Registry
 
 
 def add_simulate(parser: argparse.ArgumentParser) -> None:
@@ -47,16 +50,17 @@ def add_values(parser: argparse.ArgumentParser) -> None:
     """Options that say how values are written."""
     parser.add_argument("--format", choices=("json", "avro"), default="json", help="of values")
     parser.add_argument("--registry", metavar="URL", help="where --format avro registers its schemas")
+    formats.add_registry_login(parser)
 
 
-def values_of(args: Any, prefix: str, registry: str | None) -> Any:
+def values_of(args: Any, prefix: str, registry: Registry | None) -> Any:
     """Return what encodes events. Raises UsageError, IncompleteError."""
     from barnabas_pipeline.simulate.bad import JSON
     from barnabas_pipeline.simulate.model import KINDS
 
     if args.format == "json":
         return JSON
-    if not registry:
+    if registry is None:
         raise UsageError("--format avro needs --registry URL")
     from barnabas_pipeline.simulate.avro import AvroValues
 
@@ -83,7 +87,9 @@ def run_simulate(args: Any) -> int:
     spoilt = produce.send(
         args.bootstrap,
         events,
-        values=values_of(args, args.prefix, args.registry),
+        values=values_of(
+            args, args.prefix, formats.registry_of(args, args.registry) if args.registry else None
+        ),
         prefix=args.prefix,
         rate_per_second=args.rate,
         bad_fraction=args.bad,

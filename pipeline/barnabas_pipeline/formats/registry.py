@@ -7,16 +7,17 @@ and the job is incomplete.
 from __future__ import annotations
 
 import os
-import ssl
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 import trio
 
 from barnabas.registry.client import RegistryClient
+from barnabas.registry.client_settings import CA, CERTIFICATE, KEY, PREFIX, USER_INFO, RegistryAt
+from barnabas.registry.client_settings import TOKEN as BEARER_TOKEN
 from barnabas.registry.decoding import parsed_of
 from barnabas.registry.errors import RegistryError, SchemaError
 from barnabas.registry.schemas import Registered, Schema
@@ -25,7 +26,7 @@ from barnabas_pipeline.errors import IncompleteError, UsageError
 ASK_AGAIN_SECONDS = 60
 """After that, a registry is asked again for an id that it did not have."""
 TRIES = 3
-USER, PASSWORD = "BARNABAS_REGISTRY_USER", "BARNABAS_REGISTRY_PASSWORD"
+USER, PASSWORD, TOKEN = "BARNABAS_REGISTRY_USER", "BARNABAS_REGISTRY_PASSWORD", "BARNABAS_REGISTRY_TOKEN"
 STRATEGIES = ("topic", "record", "topic-record")
 
 
@@ -37,7 +38,8 @@ class Registry:
     ca: str = ""
     cert: str = ""
     key: str = ""
-    login: tuple[str, str] = ("", "")
+    login: tuple[str, str] = field(default=("", ""), repr=False)
+    token: str = field(default="", repr=False)
 
     def to_dict(self) -> dict[str, str]:
         """As manifests keep it: without a login."""
@@ -47,12 +49,17 @@ class Registry:
     @classmethod
     def at(cls, url: str, *, ca: str = "", cert: str = "", key: str = "") -> Registry:
         """Describe a registry, with the login of the environment. Raises UsageError."""
-        one = cls(url, ca, cert, key, (os.environ.get(USER, ""), os.environ.get(PASSWORD, "")))
+        login = os.environ.get(USER, ""), os.environ.get(PASSWORD, "")
+        one = cls(url, ca, cert, key, login, os.environ.get(TOKEN, ""))
         try:
             _client(one)
-        except (ValueError, OSError) as error:
+        except ValueError as error:
             raise UsageError(f"--registry: {error}") from None
         return one
+
+    def client(self) -> RegistryClient:
+        """Return the client of all that ask this registry in the process."""
+        return _client(self)
 
     def schema(self, schema_id: int) -> Schema | None:
         """Return the schema of an id, None if there is none. Raises IncompleteError."""
@@ -94,13 +101,14 @@ _KNOWN: dict[tuple[Registry, int], tuple[float, Schema | None, Any]] = {}
 
 @lru_cache(64)
 def _client(one: Registry) -> RegistryClient:
-    tls = None
-    if one.ca or one.cert:
-        tls = ssl.create_default_context(cafile=one.ca or None)
-        if one.cert:
-            tls.load_cert_chain(one.cert, one.key or None)
     user, password = one.login
-    return RegistryClient(one.url, user=user, password=password, tls=tls)
+    given = {CA: one.ca, CERTIFICATE: one.cert, KEY: one.key, BEARER_TOKEN: one.token}
+    if user:
+        given[USER_INFO] = f"{user}:{password}"
+    found = RegistryAt.of({f"{PREFIX}{name}": text for name, text in given.items() if text}, one.url)
+    if found is None:
+        raise ValueError("an address is expected: http://HOST:PORT")
+    return found.client()
 
 
 def ask(question: Any, *arguments: Any) -> Any:

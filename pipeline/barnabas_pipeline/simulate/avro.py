@@ -8,16 +8,18 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
-from barnabas.registry.client import RegistryClient
 from barnabas.registry.errors import RegistryError
 from barnabas.registry.schemas import AVRO, Schema
 from barnabas_pipeline.errors import IncompleteError
 from barnabas_pipeline.schema import BUILT_IN
 from barnabas_pipeline.simulate.model import DAY_MS, Event
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.formats.registry import Registry
 
 NO_SCHEMA_ID = 2**31 - 1
 
@@ -38,13 +40,13 @@ class AvroValues:
 
     reasons: Sequence[str] = ("framing", "schema_id", "avro", "time")
 
-    def __init__(self, url: str, prefix: str, kinds: Sequence[str]) -> None:
+    def __init__(self, registry: Registry, prefix: str, kinds: Sequence[str]) -> None:
         """Register the schemas of the topics `prefix` + kind. Raises IncompleteError."""
         import fastavro
 
         self._write = fastavro.schemaless_writer
         self._schemas = {kind: fastavro.parse_schema(schema_of(kind)) for kind in kinds}
-        client = RegistryClient(url)
+        client = registry.client()
 
         async def register() -> dict[str, int]:
             return {
@@ -57,7 +59,7 @@ class AvroValues:
         try:
             self._ids = trio.run(register)
         except RegistryError as error:
-            raise IncompleteError(f"registry {url}: {error}") from None
+            raise IncompleteError(f"the schema registry: {error}") from None
 
     def value(self, event: Event) -> bytes:
         """Encode an event."""

@@ -83,7 +83,7 @@ class ClientSettings:
         return cls(
             client_id=settings.get("client.id", client_id),
             request_timeout_ms=_milliseconds(settings, "request.timeout.ms", 30_000),
-            tls=_tls_context(settings) if protocol.endswith("SSL") else None,
+            tls=tls_context(settings) if protocol.endswith("SSL") else None,
             sasl=sasl,
         )
 
@@ -179,7 +179,8 @@ def extensions_of(text: str) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def _tls_context(settings: Mapping[str, str]) -> ssl.SSLContext:
+def tls_context(settings: Mapping[str, str]) -> ssl.SSLContext:
+    """Return whom a client trusts, and who it is, by `ssl.*`. Raises ValueError, also for files that cannot be read."""
     authorities = settings.get("ssl.ca.location")
     try:
         context = ssl.create_default_context(cafile=authorities)

@@ -30,7 +30,7 @@ from barnabas.commands.connection import NAMES, Connecting, connecting_of, conne
 from barnabas.commands.errors import CommandError
 from barnabas.commands.parsing import moment_ms
 from barnabas.commands.records_out import DEFAULT_FORMAT, formatter, header_matches, json_line
-from barnabas.commands.schemas import Decoding, client_of, registry_option
+from barnabas.commands.schemas import Decoding, registry_of, registry_option
 from barnabas.ending import DONE, INTERRUPTED
 
 RECORDS_PER_WRITE = 500
@@ -161,8 +161,8 @@ def COMMAND(**options: Any) -> int:  # noqa: N802
     except ValueError as error:
         raise click.UsageError(f"--format: {error}") from None
     connecting = connecting_of(given)
-    url = options.pop("registry")
-    decoding = None if url is None else Decoding(client_of(url, connecting.properties))
+    registry = registry_of(options.pop("registry"), connecting.properties)
+    decoding = None if registry is None else Decoding(registry.client())
     return trio.run(_run, connecting, options, Printer(render, options, decoding))
 
 

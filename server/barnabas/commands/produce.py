@@ -21,7 +21,7 @@ from barnabas.commands.errors import CommandError
 from barnabas.commands.output import Table
 from barnabas.commands.parsing import moment_ms
 from barnabas.commands.records_in import Parsed, Reading, json_record, line_record
-from barnabas.commands.schemas import client_of, encoded, registry_option, serializer_of
+from barnabas.commands.schemas import encoded, registry_of, registry_option, serializer_of
 from barnabas.commands.session import Session, asking
 from barnabas.records.compression import CODECS_BY_NAME
 
@@ -266,11 +266,12 @@ async def _encoding(
     topic: str, properties: dict[str, str], options: dict[str, Any]
 ) -> tuple[Serializer | None, Serializer | None]:
     """Return what writes keys and values, and does so with the key of all records. Raises CommandError."""
-    if options["registry"] is None or (options["key_schema"] is None and options["value_schema"] is None):
-        if options["key_schema"] or options["value_schema"]:
-            raise click.UsageError("--key-schema and --value-schema need --registry")
+    if options["key_schema"] is None and options["value_schema"] is None:
         return None, None
-    client = client_of(options["registry"], properties)
+    registry = registry_of(options["registry"], properties)
+    if registry is None:
+        raise click.UsageError("--key-schema and --value-schema need --registry")
+    client = registry.client()
     key, value = [
         None if wanted is None else await serializer_of(client, f"{topic}-{part}", wanted)
         for part, wanted in (("key", options["key_schema"]), ("value", options["value_schema"]))

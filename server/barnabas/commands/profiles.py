@@ -9,8 +9,10 @@
     sasl.mechanism = "SCRAM-SHA-512"
     sasl.username = "ann"
     sasl.password.file = "~/.ann"           # or sasl.password
+    schema.registry.url = "https://registry:8081"
 
-The rule: names are those of clients' settings (`client.settings`). A file with a secret that others may read is refused.
+The rule: names are those of clients' settings (`client.settings`, `registry.client_settings`). A file with a secret that
+others may read is refused.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from typing import Any
 
 from barnabas.commands.errors import CommandError
 
-SECRETS = ("password", "client.secret", "credentials.secret")
+SECRETS = ("password", "client.secret", "credentials.secret", "auth.user.info", "auth.token")
 DEFAULT = "default"
 _OTHERS = stat.S_IRGRP | stat.S_IROTH | stat.S_IWGRP | stat.S_IWOTH
 

@@ -6,7 +6,6 @@ The rule: what `consume --json --registry` prints is read back by `produce --inp
 from __future__ import annotations
 
 import json
-import ssl
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
     from barnabas.client import ConsumedRecord
     from barnabas.registry.client import RegistryClient
+    from barnabas.registry.client_settings import RegistryAt
     from barnabas.registry.decoding import Deserializer
     from barnabas.registry.encoding import Serializer
 
@@ -47,19 +47,29 @@ def registry_option(command: F) -> F:
     """Add the option that names a registry."""
     return click.option(
         "--registry", metavar="URL", envvar="BARNABAS_REGISTRY",
-        help="A schema registry, for keys and values with a schema: http://[USER:PASSWORD@]HOST:PORT.",
+        help="A schema registry, for keys and values with a schema: http://[USER:PASSWORD@]HOST:PORT. Default: the "
+             "profile's schema.registry.url; \"\" for none. -X schema.registry.ssl.ca.location, "
+             ".ssl.certificate.location, .basic.auth.user.info, .bearer.auth.token and the like say how it is asked.",
     )(command)  # fmt: skip
 
 
-def client_of(url: str, properties: dict[str, str]) -> RegistryClient:
-    """Return a client for a registry, which trusts whom the client of the broker trusts. Raises click.UsageError."""
-    from barnabas.registry.client import RegistryClient
+def registry_of(url: str | None, properties: dict[str, str]) -> RegistryAt | None:
+    """Return the registry of the option, else of `schema.registry.url`, None without one. Raises click.UsageError.
 
+    It trusts whom the client of the broker trusts, unless it is told otherwise.
+    """
+    from barnabas.registry.client_settings import CA, PREFIX, URL, RegistryAt
+
+    address = properties.get(URL, "") if url is None else url
+    known = dict(properties)
+    authorities = properties.get(CA)
+    if authorities and address.startswith("https"):
+        known.setdefault(PREFIX + CA, authorities)
+    if not address:
+        return None
     try:
-        authorities = properties.get("ssl.ca.location")
-        tls = ssl.create_default_context(cafile=authorities) if authorities else None
-        return RegistryClient(url, tls=tls)
-    except (ValueError, OSError) as error:
+        return RegistryAt.of(known, address)
+    except ValueError as error:
         raise click.UsageError(f"--registry: {error}") from None
 
 

@@ -11,8 +11,8 @@ from barnabas.broker.startup import StartupError
 from barnabas.config import broker as settings
 from barnabas.console.log_lines import Lines
 from barnabas.console.server import DEFAULT_PORT, WHAT, ConsoleServer
-from barnabas.console.target import RegistryAt
 from barnabas.network.visitors import AddressError, read_address
+from barnabas.registry.client_settings import PREFIX, RegistryAt
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
@@ -24,6 +24,17 @@ if TYPE_CHECKING:
 
 AUTO = "auto"
 """Value of console.listener for an address that is free."""
+OWN_PREFIX = "console.registry."
+REGISTRY = (
+    settings.CONSOLE_REGISTRY_URL,
+    settings.CONSOLE_REGISTRY_CA,
+    settings.CONSOLE_REGISTRY_CERTIFICATE,
+    settings.CONSOLE_REGISTRY_KEY,
+    settings.CONSOLE_REGISTRY_KEY_PASSWORD,
+    settings.CONSOLE_REGISTRY_USER_INFO,
+    settings.CONSOLE_REGISTRY_TOKEN,
+)
+"""Settings of the registry that values are read by, which its client has after another prefix."""
 
 
 class ConsoleBeside:
@@ -70,9 +81,14 @@ class ConsoleBeside:
         )
 
     def _registry_at(self) -> RegistryAt | None:
-        url = self._config.get(settings.CONSOLE_REGISTRY_URL)
-        if url:
-            return RegistryAt(url)
+        texts = {one.name: self._config.get(one) for one in REGISTRY}
+        given = {name.replace(OWN_PREFIX, PREFIX): text for name, text in texts.items() if text}
+        try:
+            found = RegistryAt.of(given)
+        except ValueError as error:
+            raise StartupError(str(error).replace(PREFIX, OWN_PREFIX)) from None
+        if found is not None:
+            return found
         return None if self._registry is None else RegistryAt(self._registry.url, self._registry.client_tls())
 
     def _own(self) -> OwnBroker:

@@ -8,9 +8,10 @@ import click
 import trio
 
 from barnabas.commands.connection import NAMES, connecting_of, connection_options, secret_of_file
+from barnabas.commands.schemas import registry_of, registry_option
 from barnabas.commands.serving import address_of, serve, serving_options
 from barnabas.console.server import DEFAULT_PORT, WHAT, ConsoleServer
-from barnabas.console.target import RegistryAt, Target
+from barnabas.console.target import Target
 
 
 @click.command("console")
@@ -22,7 +23,7 @@ from barnabas.console.target import RegistryAt, Target
 @click.option(
     "--origin", "origins", metavar="URL", multiple=True, help="Where a proxy shows it, as https://kafka.example."
 )  # fmt: skip
-@click.option("--registry", metavar="URL", help="A registry of schemas by which values are read and written.")
+@registry_option
 @connection_options
 def COMMAND(**options: Any) -> int:  # noqa: N802
     """Serve a console for browsers, of any cluster, until a signal."""
@@ -31,6 +32,7 @@ def COMMAND(**options: Any) -> int:  # noqa: N802
     settings = connecting.settings
     if options["login"] and "sasl.username" in connecting.properties:
         raise click.UsageError("--login has visitors log in themselves: leave out sasl.username (--user)")
+    registry = registry_of(options["registry"], connecting.properties)
     target = Target(tuple(connecting.bootstrap), options["login"], settings.tls, settings.sasl)
 
     async def start(nursery: trio.Nursery) -> str:
@@ -39,7 +41,7 @@ def COMMAND(**options: Any) -> int:  # noqa: N802
             lambda: target,
             token=token,
             origins=options["origins"],
-            registry=RegistryAt(options["registry"]) if options["registry"] else None,
+            registry=registry,
         )
         await nursery.start(server.run)
         return f"console={server.url} bootstrap.servers={','.join(map(str, connecting.bootstrap))}"

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from barnabas.client import ClientError, ResponseError
 from barnabas.client.errors import describe
+from barnabas.console.base import ConsoleError
+
+if TYPE_CHECKING:
+    from barnabas.registry.errors import RegistryError
 
 
 def error_text(error: ClientError) -> str:
@@ -26,3 +30,9 @@ def settled(outcomes: Mapping[Any, Any]) -> None:
 def good(value: Any) -> Any:
     """Return a result, None where it is an error."""
     return None if isinstance(value, ClientError) else value
+
+
+def registry_failure(error: RegistryError) -> ConsoleError:
+    """Return what a visitor is told: a registry that wants another login is not for theirs at the console."""
+    is_refusal = 400 <= error.status < 600 and error.status != 401
+    return ConsoleError(error.status if is_refusal else 502, error.message)

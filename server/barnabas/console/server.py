@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from barnabas.console.http import Answering
     from barnabas.console.live import Live
     from barnabas.console.sessions import Sessions
-    from barnabas.console.target import RegistryAt, WhereNow
+    from barnabas.console.target import WhereNow
     from barnabas.network.visitors import Visitor
+    from barnabas.registry.client_settings import RegistryAt
 
 WHAT = "the console"
 CONNECTIONS_MAX = 256

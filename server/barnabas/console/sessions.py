@@ -20,8 +20,9 @@ from barnabas.console.base import ConsoleError
 if TYPE_CHECKING:
     from barnabas.client import ClientSettings
     from barnabas.console.live import Live
-    from barnabas.console.target import RegistryAt, Target, WhereNow
+    from barnabas.console.target import Target, WhereNow
     from barnabas.registry.client import RegistryClient
+    from barnabas.registry.client_settings import RegistryAt
 
 SESSIONS_MAX = 64
 IDLE_SECONDS_MAX = 30 * 60.0

@@ -5,14 +5,10 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.client import ClientSettings, Dial, Endpoint
 from barnabas.client.connection import dial_tcp
 from barnabas.client.settings import SaslCredentials
-
-if TYPE_CHECKING:
-    from barnabas.registry.client import RegistryClient
 
 CLIENT_ID = "barnabas-console"
 PATIENCE = ClientSettings(
@@ -36,19 +32,6 @@ class Target:
         """Return the settings of a client, of one who has logged in."""
         sasl = SaslCredentials(mechanism, user, password) if self.mechanisms else self.sasl
         return replace(PATIENCE, tls=self.tls, sasl=sasl)
-
-
-class RegistryAt(NamedTuple):
-    """A registry of schemas; `tls` says whom to trust, None for whom this machine trusts."""
-
-    url: str
-    tls: ssl.SSLContext | None = None
-
-    def client(self, user: str = "", password: str = "") -> RegistryClient:
-        """Return a client; the registry's users are those of the broker."""
-        from barnabas.registry.client import RegistryClient
-
-        return RegistryClient(self.url, user=user, password=password, tls=self.tls)
 
 
 WhereNow = Callable[[], Target]

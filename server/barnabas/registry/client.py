@@ -12,6 +12,7 @@ import json
 import ssl
 from base64 import b64encode
 from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
@@ -41,10 +42,14 @@ class RegistryClient:
         *,
         user: str = "",
         password: str = "",
+        token: str = "",
         tls: ssl.SSLContext | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        """Raises ValueError for a URL that is none. A user may stand in it; `tls` says whom to trust, and who we are."""
+        """Raises ValueError for a URL that is none. A user may stand in it; `token` is sent instead of a user.
+
+        `tls` says whom to trust, and who we are.
+        """
         where = urlsplit(url)
         if where.scheme not in ("http", "https") or not where.hostname or where.query or where.fragment:
             raise ValueError(
@@ -64,9 +69,12 @@ class RegistryClient:
             ("Connection", "close"),
         ]
         user, password = user or unquote(where.username or ""), password or unquote(where.password or "")
-        if user:
+        if token:
+            self._headers.append(("Authorization", f"Bearer {token}"))
+        elif user:
             login = b64encode(f"{user}:{password}".encode()).decode()
             self._headers.append(("Authorization", f"Basic {login}"))
+        self._has_login = bool(token or user)
         self._by_id: dict[int, Schema] = {}
         self._by_version: dict[tuple[str, int], Registered] = {}
         self._asking: dict[object, trio.Event] = {}
@@ -146,17 +154,33 @@ class RegistryClient:
         except h11.RemoteProtocolError as error:
             raise RegistryError(0, 0, f"{self.url} cannot be asked: it does not answer over HTTP") from error
         except (OSError, trio.BrokenResourceError) as error:
-            cause = error.__cause__ or error
-            raise RegistryError(0, 0, f"{self.url} cannot be asked: {reason_of(cause)}") from error
+            reason = _reason_of(error.__cause__ or error)
+            raise RegistryError(0, 0, f"{self.url} cannot be asked: {reason}") from error
         try:
             value = json.loads(data) if data.strip() else None
         except (ValueError, RecursionError):
             value = None
             if status < 300:
-                raise RegistryError(0, 0, f"{self.url} answers {path} with what is no JSON") from None
+                raise RegistryError(
+                    0, 0, f"{self.url} is no registry: it answers {path} with what is no JSON"
+                ) from None
         if status >= 300:
-            raise _refusal(status, value)
+            raise self._refusal(status, path, value)
         return value
+
+    def _refusal(self, status: int, path: str, value: Any) -> RegistryError:
+        """Return the error of an answer that is none; whatever is not a registry has no code and no text for it."""
+        is_told = isinstance(value, dict) and isinstance(value.get("error_code"), int)
+        text = str(value.get("message", "")) if is_told else ""
+        code = value["error_code"] if is_told else status
+        if status == HTTPStatus.UNAUTHORIZED:
+            given = "refuses the login" if self._has_login else "wants a login"
+            text = f"{self.url} {given}" + (f": {text}" if text else "")
+        elif not is_told:
+            what = f"{self.url} answers {path} with status {status}"
+            is_other = status < HTTPStatus.BAD_REQUEST or status == HTTPStatus.NOT_FOUND
+            text = f"{what}: is it the address of a registry?" if is_other else what
+        return RegistryError(status, code, text)
 
     async def _exchange(self, method: str, target: str, content: bytes) -> tuple[int, bytes]:
         stream: trio.abc.Stream = await dial(self._host, self._port)
@@ -177,7 +201,11 @@ class RegistryClient:
             while True:
                 event = connection.next_event()
                 if event is h11.NEED_DATA:
-                    connection.receive_data(bytes(await stream.receive_some(_READ_BYTES)))
+                    data = bytes(await stream.receive_some(_READ_BYTES))
+                    if not data and connection.their_state is h11.SEND_RESPONSE:
+                        hint = "" if self._tls is None else "; it may want a certificate of the client"
+                        raise RegistryError(0, 0, f"{self.url} has closed the connection unanswered{hint}")
+                    connection.receive_data(data)
                 elif isinstance(event, h11.Response):
                     status = event.status_code
                 elif isinstance(event, h11.Data):
@@ -197,11 +225,28 @@ def without_secret(url: str) -> str:
     return f"{start}{slashes}{host.rpartition('@')[2]}{slash}{path}"
 
 
-def _refusal(status: int, value: Any) -> RegistryError:
-    """Return the error of an answer that is none."""
-    if isinstance(value, dict) and isinstance(value.get("error_code"), int):
-        return RegistryError(status, value["error_code"], str(value.get("message", "")))
-    return RegistryError(status, status, "the registry refuses it")
+def _reason_of(error: BaseException) -> str:
+    """Return in a few words why there is no connection: of TLS what to change."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        if error.verify_code in _OF_NAMES:
+            return f"its certificate is of another name ({error.verify_message})"
+        return f"its certificate is not trusted ({error.verify_message}): name its CA"
+    if isinstance(error, ssl.SSLError):
+        text = error.reason or str(error)
+        if text in _OF_OUR_CERTIFICATE:
+            return f"it wants a certificate of the client, or another one ({text})"
+        if text in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"):
+            return "it does not speak TLS: http:// is expected"
+        return f"TLS fails ({text})"
+    return reason_of(error)
+
+
+_OF_NAMES = (62, 64)
+"""OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH."""
+_OF_OUR_CERTIFICATE = (
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED", "TLSV1_ALERT_UNKNOWN_CA", "SSLV3_ALERT_BAD_CERTIFICATE",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN", "SSLV3_ALERT_HANDSHAKE_FAILURE", "SSLV3_ALERT_CERTIFICATE_EXPIRED",
+)  # fmt: skip
 
 
 def _registered(value: Any) -> Registered:

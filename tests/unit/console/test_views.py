@@ -11,7 +11,7 @@ import trio
 from barnabas.client import ConsumerSettings, open_consumer
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.client import open_client
-from barnabas.console.target import RegistryAt
+from barnabas.registry.client_settings import RegistryAt
 from barnabas.registry.schemas import Schema
 from tests.support.console import console_beside, console_of, part
 from tests.support.registries import registry

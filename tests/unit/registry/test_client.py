@@ -183,12 +183,12 @@ async def test_what_is_sent_and_asked() -> None:
     ("answer", "message"),
     [
         ((500, {"error_code": 50001, "message": "broken"}), r"broken \(50001\)"),
-        ((502, b"<html>"), "refuses"),
+        ((502, b"<html>"), "status 502"),
         ((200, b"<html>"), "no JSON"),
         ((200, {"nothing": 1}), "no schema"),
         ((200, {"schema": "{}", "references": [1]}), "a reference is an object"),
         ((0, b"nonsense\r\n\r\n"), "cannot be asked"),
-        ((0, b""), "cannot be asked"),
+        ((0, b""), "closed the connection unanswered"),
     ],
 )
 async def test_an_answer_that_is_none_is_told(answer: Any, message: str) -> None:

@@ -63,7 +63,10 @@ _UNLISTED = frozenset((
     "replica.alter.log.dirs.io.max.bytes.per.second",
 ))  # fmt: skip
 OWN = frozenset((
-    "authentication.timeout.ms", "clock.virtual", "console.listener", "console.origins", "console.registry.url",
+    "authentication.timeout.ms", "clock.virtual", "console.listener", "console.origins",
+    "console.registry.basic.auth.user.info", "console.registry.bearer.auth.token", "console.registry.ssl.ca.location",
+    "console.registry.ssl.certificate.location", "console.registry.ssl.key.location",
+    "console.registry.ssl.key.password", "console.registry.url",
     "console.ssl.certificate.location", "console.ssl.key.location", "console.token", "control.listener", "control.token",
     "delegation.token.max.per.owner", "faults.file", "faults.seed", "kafka.version", "log.record.validation",
     "max.request.entries", "max.unauthenticated.connections", "metrics.listener", "registry.listener",

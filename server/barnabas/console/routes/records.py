@@ -16,6 +16,7 @@ from barnabas.console.backend import Backend
 from barnabas.console.base import Call, ConsoleError, Download, Events, Parameter, Route, Send
 from barnabas.console.decoding import FORMATS, WHOLE_CHARS, Decoding
 from barnabas.console.exporting import as_csv, as_json_lines
+from barnabas.console.outcomes import registry_failure
 from barnabas.console.reading import (
     READING,
     Bounds,
@@ -222,7 +223,7 @@ async def _writer(call: Call, field: str) -> Serializer | None:
         if wanted == "latest":
             return await Serializer.of_latest(client, f"{call.path['topic']}-{field}")
     except RegistryError as error:
-        raise ConsoleError(error.status or 502, error.message) from None
+        raise registry_failure(error) from None
     except SchemaError as error:
         raise ConsoleError(400, f"{field}_schema: {error}") from None
     raise ConsoleError(400, f"{field}_schema: the id of a schema expected, or latest")

@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 from barnabas.console.base import Call, ConsoleError, Parameter, Route
+from barnabas.console.outcomes import registry_failure
 from barnabas.console.paging import QUERY, page_of
 from barnabas.registry.client import RegistryClient
 from barnabas.registry.errors import RegistryError
@@ -23,7 +24,7 @@ async def ask(call: Call, method: str, path: str, body: Any = None) -> Any:
     try:
         return await registry_of(call).ask(method, path, body)
     except RegistryError as error:
-        raise ConsoleError(error.status or 502, error.message) from None
+        raise registry_failure(error) from None
 
 
 async def list_subjects(call: Call) -> object:

@@ -1,0 +1,223 @@
+"""A registry of others: reached over TLS, with a certificate, a user or a token; and what is said where it is not."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from barnabas.registry.client_settings import PREFIX, RegistryAt
+from barnabas.registry.errors import RegistryError
+from tests.support.certificates import Signed, signed
+
+Files = Callable[[str], str]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    """Return paths of certificates and keys, by name."""
+    directory = tmp_path_factory.mktemp("certificates")
+    ours, others = signed({"CN": "ours"}), signed({"CN": "others"})
+    made: dict[str, Signed] = {
+        "server": signed({"CN": "registry"}, ours),
+        "elsewhere": signed({"CN": "x"}, ours, host="elsewhere.example", has_address=False),
+        "me": signed({"CN": "me"}, ours),
+        "stranger": signed({"CN": "stranger"}, others),
+    }
+    for name, one in {"ca": ours, "other-ca": others, **made}.items():
+        (directory / f"{name}.pem").write_text(one.pem)
+        (directory / f"{name}.key").write_text(one.key_pem)
+        (directory / f"{name}.locked.key").write_text(one.encrypted_key_pem("opens"))
+    return lambda name: str(directory / name)
+
+
+@asynccontextmanager
+async def registry(
+    files: Files | None, *, name: str = "server", wants_certificate: bool = False, answer: bytes = b""
+) -> AsyncIterator[tuple[str, list[bytes]]]:
+    """Serve one that has no subjects, or answers so; yields host and port, and the heads of requests."""
+    heads: list[bytes] = []
+    found = answer or b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]"
+
+    async def serve(stream: trio.abc.Stream) -> None:
+        with suppress(trio.BrokenResourceError):
+            async with stream:
+                heads.append(bytes(await stream.receive_some(65536)))
+                await stream.send_all(found)
+
+    async with trio.open_nursery() as nursery:
+        if files is None:
+            starting: Callable[..., Awaitable[Any]] = partial(trio.serve_tcp, serve, 0, host="127.0.0.1")
+        else:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=files("ca.pem"))
+            context.load_cert_chain(files(f"{name}.pem"), files(f"{name}.key"))
+            if wants_certificate:
+                context.verify_mode = ssl.CERT_REQUIRED
+            starting = partial(
+                trio.serve_ssl_over_tcp, serve, 0, context, host="127.0.0.1", https_compatible=True
+            )
+        [listener] = await nursery.start(starting)
+        bound = getattr(listener, "transport_listener", listener).socket
+        yield f"127.0.0.1:{bound.getsockname()[1]}", heads
+        nursery.cancel_scope.cancel()
+
+
+def at(url: str, **given: str) -> RegistryAt:
+    found = RegistryAt.of({PREFIX + name.replace("_", "."): text for name, text in given.items()}, url)
+    assert found is not None
+    return found
+
+
+async def refusal(one: RegistryAt, timeout_s: float = 10) -> str:
+    client = one.client()
+    client._timeout_s = timeout_s
+    with pytest.raises(RegistryError) as error:
+        await client.subjects()
+    return str(error.value)
+
+
+async def test_a_certificate_of_its_own_authority_and_ours(files: Files) -> None:
+    async with registry(files, wants_certificate=True) as (place, heads):
+        mine = {"ssl_ca_location": files("ca.pem"), "ssl_certificate_location": files("me.pem")}
+        url = f"https://{place}"
+        plain = at(url, **mine, ssl_key_location=files("me.key"), basic_auth_user_info="ann:p:w")
+        assert await plain.client().subjects() == []
+        assert b"Authorization: Basic YW5uOnA6dw==" in heads[-1]
+        locked = {"ssl_key_location": files("me.locked.key"), "ssl_key_password": "opens"}
+        with_token = at(url, **mine, **locked, bearer_auth_token="t0k")
+        assert await with_token.client("visitor", "ignored").subjects() == []
+        assert b"Authorization: Bearer t0k" in heads[-1]
+        assert b"Basic" not in heads[-1]
+        assert await at(url, **mine, **locked).client("bob", "x").subjects() == []
+        assert b"Authorization: Basic Ym9iOng=" in heads[-1], "who has none of their own is who asks"
+
+        without = await refusal(at(url, ssl_ca_location=files("ca.pem")))
+        assert without.endswith(
+            "has closed the connection unanswered; it may want a certificate of the client"
+        )
+
+
+async def test_one_that_wants_a_certificate_says_so_by_an_alert(files: Files) -> None:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=files("ca.pem"))
+    context.load_cert_chain(files("server.pem"), files("server.key"))
+    context.verify_mode = ssl.CERT_REQUIRED
+    stranger = {
+        "ssl_certificate_location": files("stranger.pem"),
+        "ssl_key_location": files("stranger.key"),
+    }
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(10)
+
+        told = threading.Semaphore(0)
+
+        def refuse() -> None:
+            for _ in range(2):
+                connection = listener.accept()[0]
+                connection.settimeout(10)
+                with context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False) as tls:
+                    with pytest.raises(ssl.SSLError):  # OpenSSL sends the alert, which Trio does not
+                        tls.do_handshake()
+                    assert told.acquire(timeout=10)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.to_thread.run_sync, refuse)
+            url = f"https://127.0.0.1:{listener.getsockname()[1]}"
+            for given in ({}, stranger):
+                said = await refusal(at(url, ssl_ca_location=files("ca.pem"), **given))
+                told.release()
+                assert "it wants a certificate of the client, or another one (" in said
+
+
+async def test_whom_nobody_trusts_and_who_has_another_name(files: Files) -> None:
+    async with registry(files) as (place, _):
+        for given in ({}, {"ssl_ca_location": files("other-ca.pem")}):
+            said = await refusal(at(f"https://{place}", **given))
+            assert said.startswith(f"https://{place} cannot be asked: its certificate is not trusted (")
+            assert said.endswith("): name its CA")
+        said = await refusal(at(f"http://{place}"))
+        assert said == f"http://{place} has closed the connection unanswered"
+    async with registry(files, name="elsewhere") as (place, _):
+        assert "its certificate is of another name" in await refusal(
+            at(f"https://{place}", ssl_ca_location=files("ca.pem"))
+        )
+    async with registry(None) as (place, _):
+        assert "it does not speak TLS: http:// is expected" in await refusal(at(f"https://{place}"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "given", "said"),
+    [
+        ("401 x", {}, "{url} wants a login (401)"),
+        ("401 x", {"basic_auth_user_info": "a:b"}, "{url} refuses the login (401)"),
+        ('401 x {"error_code": 40101, "message": "Unauthorized"}', {"bearer_auth_token": "t"},
+         "{url} refuses the login: Unauthorized (40101)"),
+        ('403 x {"error_code": 40301, "message": "Denied"}', {}, "Denied (40301)"),
+        ("403 x <html>", {}, "{url} answers /subjects with status 403 (403)"),
+        ("404 x <html>", {}, "{url} answers /subjects with status 404: is it the address of a registry? (404)"),
+        ("302 x", {}, "{url} answers /subjects with status 302: is it the address of a registry? (302)"),
+        ("200 x <html>", {}, "{url} is no registry: it answers /subjects with what is no JSON"),
+        ("503 x", {}, "{url} answers /subjects with status 503 (503)"),
+    ],
+)  # fmt: skip
+async def test_answers_that_are_none(answer: str, given: dict[str, str], said: str) -> None:
+    status, _, body = answer.partition(" x")
+    content = body.strip().encode()
+    head = f"HTTP/1.1 {status} x\r\nContent-Length: {len(content)}\r\n\r\n".encode()
+    async with registry(None, answer=head + content) as (place, _):
+        url = f"http://{place}"
+        assert await refusal(at(url, **given)) == said.format(url=url)
+
+
+async def test_one_that_does_not_answer_in_time() -> None:
+    half = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n"
+    async with registry(None, answer=half) as (place, _):
+        assert (await refusal(at(f"http://{place}"))).endswith("has closed the connection unanswered")
+    [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")  # nobody accepts
+    async with listener:
+        url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}"
+        assert await refusal(at(url), timeout_s=0.2) == f"{url} has not answered in 0.2 s"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"url": "https://r", "ssl.ca.file": "x"}, r"schema.registry.ssl.ca.file is no setting: schema.registry.url"),
+        ({"url": "https://r", "ssl.ca.location": "/nowhere"}, r"schema.registry.ssl.ca.location '/nowhere'"),
+        ({"url": "https://r", "ssl.certificate.location": "/no"}, r"schema.registry.ssl.certificate.location '/no'"),
+        ({"url": "http://r", "ssl.ca.location": "x"}, r"schema.registry.ssl.ca.location needs an address with https"),
+        ({"url": "http://r", "basic.auth.user.info": "ann"}, r"schema.registry.basic.auth.user.info is USER:PASSWORD"),
+        ({"url": "http://r", "basic.auth.user.info": "a:b", "bearer.auth.token": "t"}, "do not go together"),
+        ({"url": "r:8081"}, "is no address of a registry"),
+    ],
+)  # fmt: skip
+def test_settings_that_make_no_sense(given: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        RegistryAt.of({PREFIX + name: text for name, text in given.items()})
+
+
+def test_without_an_address_there_is_none() -> None:
+    assert RegistryAt.of({"ssl.ca.location": "of the broker"}) is None
+    found = RegistryAt.of({"schema.registry.url": "http://a"}, "http://ann:x@b")
+    assert found is not None
+    assert found.url == "http://ann:x@b", "what is given goes first"
+    assert found.has_login
+
+
+def test_no_secret_is_shown() -> None:
+    assert "s3cret" not in repr(at("http://ann:s3cret@a"))
+    assert "s3cret" not in repr(at("http://a", basic_auth_user_info="ann:s3cret"))
+    assert "s3cret" not in repr(at("http://a", bearer_auth_token="s3cret"))
+
+
+def test_certificates_are_read_from_their_paths(files: Files, tmp_path: Path) -> None:
+    both = tmp_path / "both.pem"
+    both.write_text(Path(files("me.pem")).read_text() + Path(files("me.key")).read_text())
+    assert at("https://a", ssl_certificate_location=str(both)).tls is not None
