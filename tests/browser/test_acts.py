@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
@@ -157,6 +158,105 @@ def test_a_record_is_written_by_the_registrys_schema(served: Served, show: Show)
     page.get_by_role("button", name="Delete subject").click()
     shown.confirm(f"{name}-value", "Delete subject")
     shown.said("was deleted")
+
+
+def test_a_record_is_copied_linked_and_sent_again(served: Served, show: Show, name: str) -> None:
+    served.create(name, 2)
+    served.produce(name, ("k", '{"n": 12345678901234567890}', [("trace", b"7"), ("raw", b"\xff\x00")]))
+    served.produce(name, (b"\xfe", b"\xff\x01", None))
+    shown = show()
+    page = shown.page
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    shown.open(f"topics/{name}")
+    page.locator("tr.record-row").filter(has_text="12345678901234567890").click()
+    detail = page.locator(".detail")
+    copied = "navigator.clipboard.readText()"
+    detail.get_by_role("button", name="Copy value").click()
+    shown.said("The value was copied")
+    assert page.evaluate(copied) == '{"n": 12345678901234567890}', "its numbers are not rounded"
+    detail.get_by_role("button", name="Copy key").click()
+    shown.said("The key was copied")
+    assert page.evaluate(copied) == "k"
+    detail.get_by_role("button", name="Copy as JSON").click()
+    shown.said("The record was copied")
+    record = json.loads(page.evaluate(copied))
+    assert (record["key"], record["headers"][0]) == ("k", {"name": "trace", "value": "7"})
+    detail.get_by_role("button", name="Copy link").click()
+    shown.said("address was copied")
+    link = page.evaluate(copied)
+    assert link.endswith(f"#/topics/{name}?partition={record['partition']}&offset={record['offset']}")
+    shown.check_access()
+    shown.picture("record")
+
+    detail.get_by_role("button", name="Produce again").click()
+    dialog = shown.dialog()
+    expect(dialog.get_by_label("Value", exact=True)).to_have_value('{"n": 12345678901234567890}')
+    dialog.get_by_role("button", name="Send").click()
+    shown.said("Sent: partition")
+    expect(page.locator("tr.record-row")).to_have_count(3)
+    page.locator("tr.record-row").filter(has_not_text="12345678901234567890").click()
+    detail.get_by_role("button", name="Produce again").click()
+    expect(dialog.get_by_label("Value", exact=True)).to_have_value("/wE=")
+    dialog.get_by_role("button", name="Send").click()
+    shown.said("Sent: partition")
+    found = read(served, name, 4)
+    assert sorted(found, key=repr) == sorted(
+        [(b"k", b'{"n": 12345678901234567890}', [("trace", b"7"), ("raw", b"\xff\x00")])] * 2
+        + [(b"\xfe", b"\xff\x01", None)] * 2,
+        key=repr,
+    )
+
+    page.goto("about:blank")
+    page.goto(link)
+    expect(page.locator(".detail")).to_contain_text("12345678901234567890")
+    page.evaluate("Object.defineProperty(navigator, 'clipboard', {value: undefined})")  # as without TLS
+    page.locator(".detail").get_by_role("button", name="Copy key").click()
+    shown.said("The key was copied")
+
+
+def read(served: Served, topic: str, count: int) -> list[tuple[object, object, object]]:
+    """Return key, value and headers of so many records of a topic."""
+    consumer = Consumer(
+        {"bootstrap.servers": served.bootstrap, "group.id": f"{topic}-r", "auto.offset.reset": "earliest"}
+    )
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(2)])
+    found = []
+    while len(found) < count:
+        message = consumer.poll(SECONDS_MAX)
+        assert message is not None
+        assert message.error() is None
+        found.append((message.key(), message.value(), message.headers()))
+    consumer.close()
+    return found
+
+
+def test_the_offset_of_one_partition_is_set(served: Served, show: Show, name: str) -> None:
+    served.create(name, 2)
+    served.produce(name, *(f"{number}" for number in range(10)))
+    served.consume(name, name, 10)
+    shown = show()
+    page = shown.open(f"topics/{name}/groups")
+    row = page.get_by_role("row").filter(has_text=name)
+    expect(row).to_contain_text("Empty")
+    shown.check_access()
+    row.get_by_role("link").click()
+    before = {one: ends(served, name, one)[1] for one in range(2)}
+    held = max(before, key=before.__getitem__)
+    page.get_by_role("button", name=f"Set the offset of {name}-{held}").click()
+    dialog = shown.dialog()
+    expect(dialog.get_by_label("Topics")).to_have_value(f"{name}:{held}")
+    expect(dialog.get_by_label("Value")).to_have_value(str(before[held]))
+    dialog.get_by_label("Value").fill("0")
+    dialog.get_by_role("button", name="Go on").click()
+    shown.confirm(name, "Reset offsets")
+    shown.said("were set")
+    consumer = Consumer({"bootstrap.servers": served.bootstrap, "group.id": name})
+    committed = consumer.committed([TopicPartition(name, one) for one in range(2)], timeout=SECONDS_MAX)
+    consumer.close()
+    kept = [before[one.partition] if before[one.partition] else -1001 for one in committed]
+    assert [one.offset for one in committed] == [
+        0 if number == held else offset for number, offset in enumerate(kept)
+    ]
 
 
 def test_records_are_searched_followed_and_saved(served: Served, show: Show, name: str) -> None:

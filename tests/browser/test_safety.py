@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from confluent_kafka.admin import AdminClient, NewTopic
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Served, Show, serve
@@ -114,6 +115,25 @@ def test_a_user_logs_in_and_out(show: Show, tmp_path: Path) -> None:
         dialog.get_by_label("Name", exact=True).fill("orders")
         dialog.get_by_role("button", name="Create", exact=True).click()
         shown.said("was created")
+        login = {"sasl.mechanism": "PLAIN", "sasl.username": "admin", "sasl.password": "admin-secret"}
+        admin = AdminClient(
+            {"bootstrap.servers": secured.bootstrap, "security.protocol": "SASL_PLAINTEXT", **login}
+        )
+        for future in admin.create_topics([NewTopic("orders", 1, 1), NewTopic("others", 1, 1)]).values():
+            future.result()
+        shown.open("topics/others/access")
+        expect(page.locator("main")).to_contain_text("No ACL is about this topic")
+        shown.open("topics/orders/access")
+        expect(page.get_by_role("row").filter(has_text="User:ann")).to_contain_text("topic orders")
+        page.get_by_role("button", name="Create ACL").click()
+        expect(dialog.get_by_label("Name", exact=True)).to_have_value("orders")
+        dialog.get_by_label("Principal").fill("User:bob")
+        dialog.get_by_label("Operation").select_option("read")
+        dialog.get_by_role("button", name="Create", exact=True).click()
+        shown.said("was created")
+        expect(page.get_by_role("row").filter(has_text="User:bob")).to_contain_text("allow read")
+        shown.check_access()
+        shown.picture("topic-access")
         page.get_by_role("button", name="Delete the ACL of User:ann").click()
         shown.confirm("User:ann", "Delete ACL")
         shown.said("was deleted")

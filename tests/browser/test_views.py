@@ -14,17 +14,18 @@ from tests.browser.conftest import Served, Show
 VIEWS = {
     "": "Overview", "brokers": "Brokers", "brokers/1": "Broker 1", "topics": "Topics", "topics/shown": "shown",
     "topics/shown/partitions": "shown", "topics/shown/settings": "shown", "topics/shown/groups": "shown",
-    "topics/shown/producers": "shown", "groups": "Consumer groups", "groups/readers": "readers",
-    "transactions": "Transactions", "access": "Access", "access/users": "Access", "access/quotas": "Access",
-    "access/tokens": "Access", "connections": "Clients", "requests": "Request tap", "metrics": "Metrics", "log": "Log",
-    "control": "Test bench", "subjects": "Schemas", "subjects/orders-value": "orders-value", "topics/orders": "orders",
-    "nowhere": "There is no such view",
+    "topics/shown/producers": "shown", "topics/shown/access": "shown", "groups": "Consumer groups",
+    "groups/readers": "readers", "transactions": "Transactions", "access": "Access", "access/users": "Access",
+    "access/quotas": "Access", "access/tokens": "Access", "connections": "Clients", "requests": "Request tap",
+    "metrics": "Metrics", "log": "Log", "control": "Test bench", "subjects": "Schemas",
+    "subjects/orders-value": "orders-value", "topics/orders": "orders", "nowhere": "There is no such view",
 }  # fmt: skip
 
 
 PICTURED = {
     "": "overview",
     "topics/shown": "records",
+    "topics/shown/groups": "consumers",
     "groups/readers": "group",
     "subjects/orders-value": "schema",
 }
@@ -56,6 +57,7 @@ def filled(served: Served) -> Served:
     rows = [(f"key-{one['id']}", json.dumps(one), [("trace-id", f"{one['id']:08x}")]) for one in values]
     served.produce("shown", *rows)
     served.consume("readers", "shown", 20)
+    served.consume("billing", "shown", 60)
     served.create("orders", 2)
     orders = [{"id": number, "customer": "ann", "amount": 2.5, "items": ["A-1"]} for number in range(10)]
     served.produce_avro("orders", ORDER, *orders)

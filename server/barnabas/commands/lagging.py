@@ -41,31 +41,40 @@ class GroupLag:
         return sum(known) if known else None
 
 
-async def lags_of(admin: Admin, groups: Mapping[str, ListedGroup]) -> dict[str, GroupLag]:
-    """Describe groups and measure their lags: with a share group, from its first offset that is not done."""
+async def lags_of(
+    admin: Admin, groups: Mapping[str, ListedGroup], topic: str | None = None
+) -> dict[str, GroupLag]:
+    """Describe groups and measure their lags, in one topic alone if that is given.
+
+    Of a share group it counts from its first offset that is not done.
+    """
+
+    def is_wanted(place: tuple[str, int]) -> bool:
+        return topic is None or place[0] == topic
+
     infos = await admin.describe_groups({name: one.kind for name, one in groups.items()})
     shares = [name for name, one in groups.items() if one.kind == SHARE]
     committed = await admin.committed(name for name in groups if name not in shares)
     committed |= await admin.share_offsets(shares)
     wanted = {one for name in groups for one in {*_offsets(committed[name]), *_readers(infos[name])}}
-    latest = await admin.offsets(dict.fromkeys(wanted, LATEST))
+    latest = await admin.offsets(dict.fromkeys(filter(is_wanted, wanted), LATEST))
     found = {}
     for name, listed in groups.items():
         offsets, readers, info = committed[name], _readers(infos[name]), infos[name]
         if isinstance(offsets, ClientError) and not isinstance(info, ClientError):
             info = offsets
         rows = []
-        for topic, partition in sorted({*_offsets(offsets), *readers}):
-            at = None if isinstance(offsets, ClientError) else offsets.get((topic, partition))
-            end = latest[topic, partition]
+        for place in sorted(filter(is_wanted, {*_offsets(offsets), *readers})):
+            at = None if isinstance(offsets, ClientError) else offsets.get(place)
+            end = latest[place]
             error = next((one for one in (at, end) if isinstance(one, ClientError)), None)
             start = None if at is None or isinstance(at, ClientError) else at.offset
             last = None if isinstance(end, ClientError) else end.offset
             lag = None if start is None or last is None else max(last - start, 0)
             if at is not None and not isinstance(at, ClientError) and at.lag >= 0:
                 lag = at.lag
-            reader = readers.get((topic, partition), ("", "", ""))
-            rows.append(PartitionLag(name, topic, partition, start, last, lag, *reader, error))
+            reader = readers.get(place, ("", "", ""))
+            rows.append(PartitionLag(name, *place, start, last, lag, *reader, error))
         found[name] = GroupLag(listed, info, rows)
     return found
 

@@ -235,5 +235,16 @@ async def test_lists_are_sorted_by_each_of_their_columns(tmp_path: Path) -> None
             assert await order(path, column, sort=sort, order="desc") == wanted[::-1], (path, sort)
             assert await order(path, column, sort=sort, size="1", page="2") == [wanted[1]], (path, sort)
         assert await order("/api/acls", "principal", filter="USER:W") == ["User:w"]
+        await admin.create_acls(
+            [
+                Acl("topic", "a", "prefixed", "User:all-a", "*", "write", "deny"),
+                Acl("topic", "*", "literal", "User:everything", "*", "read", "allow"),
+                Acl("group", "a", "literal", "User:of-a-group", "*", "read", "allow"),
+            ]
+        )
+        assert await order("/api/topics/a/acls", "principal") == ["User:all-a", "User:everything", "User:y"]
+        assert await order("/api/topics/ab/acls", "principal") == ["User:all-a", "User:everything"]
+        assert await order("/api/topics/a/acls", "principal", filter="deny") == ["User:all-a"]
+        assert (await visitor.get("/api/topics/b/acls", size="1"))["total"] == 2
         clients = (await visitor.get("/api/connections", sort="client_id"))["rows"]
         assert [row["client_id"] for row in clients] == sorted(row["client_id"] for row in clients)

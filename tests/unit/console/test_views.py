@@ -218,7 +218,21 @@ async def test_groups_with_members_and_lag(tmp_path: Path) -> None:
             }
             assert lags[0] == (4, 10, 6)
             assert found["history"][-1]["lag"] == 6
-            assert (await visitor.get("/api/topics/t/groups"))["groups"][0]["group"] == "g/1 <b>"
+            await console.make_topic("other")
+            async with open_client(console.bootstrap) as client:
+                admin = Admin(client)
+                await admin.commit_offsets("behind", {("t", 0): 1, ("other", 0): 0})
+                await admin.commit_offsets("elsewhere", {("other", 0): 0})
+            reading = await visitor.get("/api/topics/t/groups")
+            assert [(one["group"], one["lag"], one["members"]) for one in reading["groups"]] == [
+                ("behind", 9, 0), ("g/1 <b>", 6, 1),
+            ]  # fmt: skip
+            assert [(one["state"], one["partitions"]) for one in reading["groups"]] == [
+                ("Empty", 1), ("Stable", 2),
+            ]  # fmt: skip
+            assert (reading["looked_at"], reading["total"]) == (3, 3)
+            alone = await visitor.get("/api/topics/other/groups")
+            assert [one["group"] for one in alone["groups"]] == ["behind", "elsewhere"]
         assert (await visitor.ask("GET", "/api/groups/none")).status == 404
         assert (await visitor.get("/api/groups", kind="share"))["rows"] == []
         assert (await visitor.ask("GET", "/api/groups", kind="odd")).status == 400

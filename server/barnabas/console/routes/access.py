@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 from barnabas.client import ClientError
@@ -28,7 +29,11 @@ _WORDS = {
 
 async def list_acls(call: Call) -> object:
     """Return a page of ACLs, and the words that they are made of."""
-    found = await call.backend.admin.acls()
+    return acl_page(call, await call.backend.admin.acls())
+
+
+def acl_page(call: Call, found: Sequence[Acl]) -> dict[str, Any]:
+    """Return the page of ACLs that a request asks for, and the words that they are made of."""
     page = paging.page_of(
         call,
         found,

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from barnabas.client import ClientError
-from barnabas.client.admin import Resource, TopicInfo
+from barnabas.client.admin import Acl, Resource, TopicInfo
+from barnabas.commands.lagging import lags_of
 from barnabas.console import paging
 from barnabas.console.base import Call, Parameter, Route
 from barnabas.console.measuring import COLUMNS, Led, bounds_and_sizes, sums_of
 from barnabas.console.outcomes import error_text, good
+from barnabas.console.routes.access import acl_page
 from barnabas.console.routes.cluster import settings_of
 from barnabas.console.topic_index import ORDERS
 
@@ -153,23 +155,39 @@ async def topic_producers(call: Call) -> object:
 
 
 async def topic_groups(call: Call) -> object:
-    """Return the groups that have committed offsets of a topic."""
+    """Return the groups that read a topic or have committed offsets of it, the one that is furthest behind first."""
     name, admin = call.path["topic"], call.backend.admin
     listed, _ = await admin.list_groups()
-    wanted = [one for one in listed.values() if one.kind != "share"][:GROUPS_MAX]
-    committed = await admin.committed(one.group_id for one in wanted)
-    rows = []
-    for one in wanted:
-        places = {place for place in good(committed[one.group_id]) or () if place[0] == name}
-        if places:
-            rows.append(
-                {"group": one.group_id, "kind": one.kind, "state": one.state, "partitions": len(places)}
-            )
+    wanted = dict(list(listed.items())[:GROUPS_MAX])
+    rows: list[dict[str, Any]] = []
+    for group_id, lag in (await lags_of(admin, wanted, name)).items():
+        if not lag.partitions:
+            continue
+        known = [one.lag for one in lag.partitions if one.lag is not None]
+        errors = [one.error for one in lag.partitions if one.error is not None]
+        rows.append(
+            {
+                "group": group_id,
+                "kind": lag.listed.kind,
+                "state": lag.listed.state if isinstance(lag.info, ClientError) else lag.info.state,
+                "partitions": len(lag.partitions),
+                "members": len({one.member_id for one in lag.partitions} - {""}),
+                "lag": sum(known) if known else None,
+                "error": error_text(errors[0]) if errors else None,
+            }
+        )
+    rows.sort(key=lambda row: (-(row["lag"] or 0), row["group"]))
     return {"groups": rows, "looked_at": len(wanted), "total": len(listed)}
 
 
+async def topic_acls(call: Call) -> object:
+    """Return a page of the ACLs that a topic is under: by its name, by how that begins, or by *."""
+    filter_ = Acl(resource_type="topic", resource_name=call.path["topic"], pattern_type="match")
+    return acl_page(call, await call.backend.admin.acls(filter_))
+
+
 GROUPS_MAX = 200
-"""Groups that are asked what they have committed, to find those of one topic."""
+"""Groups that are asked what they read and have committed, to find those of one topic."""
 ROUTES = (
     Route("GET", "/api/topics", list_topics, "A page of topics: partitions, records, bytes, rates, health",
           query=(*paging.QUERY, Parameter("internal", "true to show internal topics (false)"),
@@ -178,5 +196,7 @@ ROUTES = (
           query=paging.QUERY),
     Route("GET", "/api/topics/{topic}/settings", topic_settings, "Settings of a topic, and where each comes from"),
     Route("GET", "/api/topics/{topic}/producers", topic_producers, "Producers of a topic, open transactions first"),
-    Route("GET", "/api/topics/{topic}/groups", topic_groups, "Groups that read a topic"),
+    Route("GET", "/api/topics/{topic}/groups", topic_groups, "Groups that read a topic: lag in it, the largest first"),
+    Route("GET", "/api/topics/{topic}/acls", topic_acls, "A page of the ACLs that a topic is under, also by prefix or *",
+          query=paging.QUERY),
 )  # fmt: skip

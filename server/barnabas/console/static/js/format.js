@@ -32,6 +32,13 @@ export function time(ms) {
   return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${two(at.getMilliseconds(), 3)}`;
 }
 
+/** Name the time zone that times are shown in, as UTC+1. */
+export function zone() {
+  const minutes = -new Date().getTimezoneOffset();
+  const left = Math.abs(minutes) % 60;
+  return minutes ? `UTC${minutes < 0 ? "−" : "+"}${Math.floor(Math.abs(minutes) / 60)}${left ? `:${two(left)}` : ""}` : "UTC";
+}
+
 export function duration(ms) {
   if (ms === null || ms === undefined || ms < 0) return none;
   if (ms < 1000) return `${Math.round(ms)} ms`;

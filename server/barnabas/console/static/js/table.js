@@ -3,12 +3,12 @@
 import { fill, h, notice } from "./dom.js";
 import { number } from "./format.js";
 
-/** Make a table. A column: {label, cell(row), number, sort, class}. */
+/** Make a table. A column: {label, cell(row), number, sort, class, title}; narrow screens leave out those of class `wide`. */
 export function table(columns, rows, { empty = "Nothing here.", caption = "", sorting = null, row: decorate = null } = {}) {
   const heads = columns.map((column) => {
     const isSorted = sorting && column.sort && sorting.sort === column.sort;
     const label = sorting && column.sort ? h("button", { type: "button", onclick: () => sorting.by(column.sort) }, column.label) : column.label;
-    return h("th", { scope: "col", class: column.number ? "number" : "", "aria-sort": isSorted ? (sorting.order === "asc" ? "ascending" : "descending") : false }, label);
+    return h("th", { scope: "col", class: [column.number ? "number" : "", column.class === "wide" ? "wide" : ""].join(" ").trim(), title: column.title, "aria-sort": isSorted ? (sorting.order === "asc" ? "ascending" : "descending") : false }, label);
   });
   const lines = rows.map((row) => {
     const line = h("tr", {}, columns.map((column) => h("td", { class: [column.number ? "number" : "", column.class ?? ""].join(" ").trim() }, column.cell(row))));

@@ -29,8 +29,15 @@ const small = (text, label, onclick) => h("button", { type: "button", class: "sm
 
 async function acls(place, actions, signal) {
   const { words } = await get("/api/acls", { size: 1 }, signal);
+  const list = aclTable("/api/acls", signal, "No ACLs yet.");
+  fill(actions, button("Create ACL", () => createAcl(words, list.refresh)));
+  fill(place, list.card);
+}
+
+/** Make a table of the ACLs that a path gives. */
+function aclTable(path, signal, empty) {
   const list = pagedTable({
-    title: "ACLs", label: "ACLs", signal, placeholder: "Filter ACLs", empty: "No ACLs yet.", load: (values) => get("/api/acls", values, signal),
+    title: "ACLs", label: "ACLs", signal, placeholder: "Filter ACLs", empty, load: (values) => get(path, values, signal),
     columns: [
       { label: "Principal", sort: "principal", class: "name", cell: (row) => row.principal },
       { label: "May", cell: (row) => [badge(row.permission, row.permission === "deny" ? "bad" : "good"), " ", row.operation] },
@@ -43,16 +50,30 @@ async function acls(place, actions, signal) {
     const isDone = await askName({ title: "Delete ACL", name: row.principal, submit: "Delete ACL", text: `${row.principal} will no longer be under: ${row.permission} ${row.operation} on ${row.resource_type} ${row.resource_name}.`, act: (_, confirm) => request("DELETE", "/api/acls", { ...row, confirm }) });
     if (isDone) { toast("The ACL was deleted."); list.refresh(); }
   }
-  async function create() {
-    const inputs = {
-      principal: h("input", { value: "User:", required: true }), resource_type: select(words.resource_type.map((one) => [one])), resource_name: h("input", { required: true, placeholder: "name, or * for all" }),
-      pattern_type: select(words.pattern_type.map((one) => [one])), operation: select(words.operation.map((one) => [one])), permission: select(words.permission.map((one) => [one, one, one === "allow"])), host: h("input", { value: "*" }),
-    };
-    const isDone = await ask({ title: "Create ACL", submit: "Create", content: h("div", { class: "fields" }, field("Principal", inputs.principal), field("Permission", inputs.permission), field("Operation", inputs.operation), field("Resource", inputs.resource_type), field("Name", inputs.resource_name), field("Name is", inputs.pattern_type), field("Host", inputs.host)), act: () => post("/api/acls", Object.fromEntries(Object.entries(inputs).map(([name, input]) => [name, input.value]))) });
-    if (isDone) { toast("The ACL was created."); list.refresh(); }
+  return list;
+}
+
+/** Make what shows the ACLs that a topic is under. */
+export async function topicAcls(name, signal) {
+  const path = `/api/topics/${part(name)}/acls`;
+  try {
+    const { words } = await get(path, { size: 1 }, signal);
+    const list = aclTable(path, signal, "No ACL is about this topic, by its name, by how that begins, or by *.");
+    return [h("p", { class: "aside" }, button("Create ACL", () => createAcl(words, list.refresh, { resource_type: "topic", resource_name: name }))), list.card];
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    return notice(explain(error), error.code === "SECURITY_DISABLED" ? "" : "bad");
   }
-  fill(actions, button("Create ACL", create));
-  fill(place, list.card);
+}
+
+async function createAcl(words, refresh, given = {}) {
+  const choice = (name) => select(words[name].map((one) => [one, one, one === (given[name] ?? (name === "permission" ? "allow" : ""))]));
+  const inputs = {
+    principal: h("input", { value: "User:", required: true }), resource_type: choice("resource_type"), resource_name: h("input", { required: true, placeholder: "name, or * for all", value: given.resource_name ?? "" }),
+    pattern_type: choice("pattern_type"), operation: choice("operation"), permission: choice("permission"), host: h("input", { value: "*" }),
+  };
+  const isDone = await ask({ title: "Create ACL", submit: "Create", content: h("div", { class: "fields" }, field("Principal", inputs.principal), field("Permission", inputs.permission), field("Operation", inputs.operation), field("Resource", inputs.resource_type), field("Name", inputs.resource_name), field("Name is", inputs.pattern_type), field("Host", inputs.host)), act: () => post("/api/acls", Object.fromEntries(Object.entries(inputs).map(([name, input]) => [name, input.value]))) });
+  if (isDone) { toast("The ACL was created."); refresh(); }
 }
 
 async function users(place, actions, signal) {

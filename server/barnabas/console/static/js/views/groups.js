@@ -7,7 +7,7 @@ import { number, plural } from "../format.js";
 import { pagedTable, table } from "../table.js";
 
 const STATES = { Stable: "good", Empty: "", Dead: "bad", PreparingRebalance: "warn", CompletingRebalance: "warn", Assigning: "warn", Reconciling: "warn" };
-const stateBadge = (state) => badge(state || "unknown", STATES[state] ?? "");
+export const stateBadge = (state) => badge(state || "unknown", STATES[state] ?? "");
 export const groupLink = (name) => h("a", { href: `#/groups/${part(name)}` }, name || "(no name)");
 
 export async function show(context) {
@@ -49,6 +49,7 @@ async function showGroup({ main, parts, signal }) {
       { label: "End", number: true, cell: (row) => number(row.next) },
       { label: "Lag", sort: "lag", number: true, cell: (row) => (row.error ? badge(row.error, "bad") : row.lag ? badge(number(row.lag), "warn") : number(row.lag)) },
       { label: "Read by", cell: (row) => (row.member ? [row.client_id, h("div", { class: "soft" }, row.host)] : "–") },
+      { label: "", cell: (row) => h("button", { type: "button", class: "small", "aria-label": `Set the offset of ${row.topic}-${row.partition}`, onclick: () => reset(path, name, partitions.refresh, row) }, "Set") },
     ],
   });
   function show(group) {
@@ -79,11 +80,12 @@ export function ranges(numbers) {
   return found.map(([first, last]) => (first === last ? String(first) : `${first}–${last}`)).join(", ");
 }
 
-async function reset(path, name, refresh) {
-  const to = select([["earliest", "the first record"], ["latest", "the end"], ["offset", "an offset"], ["time", "a time"], ["shift", "so many further or back"]], { name: "to" });
-  const value = h("input", { name: "value", type: "number", value: "0" });
+/** Set offsets anew, of one partition if that is given. */
+async function reset(path, name, refresh, one = null) {
+  const to = select([["earliest", "the first record"], ["latest", "the end"], ["offset", "an offset", one], ["time", "a time"], ["shift", "so many further or back"]], { name: "to" });
+  const value = h("input", { name: "value", type: "number", value: String(one?.committed ?? 0) });
   const time = h("input", { name: "time", type: "datetime-local", step: "1" });
-  const topics = h("input", { name: "topics", placeholder: "all that it has committed", autocomplete: "off" });
+  const topics = h("input", { name: "topics", placeholder: "all that it has committed", autocomplete: "off", value: one ? `${one.topic}:${one.partition}` : "" });
   const plan = h("div", { "aria-live": "polite" });
   const valueField = field("Value", value);
   const timeField = field("Time (local)", time);

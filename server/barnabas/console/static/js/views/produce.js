@@ -24,10 +24,25 @@ function formOf(label, schema, hasRegistry, plain) {
   const fit = () => { idField.hidden = form.value !== "id"; id.required = form.value === "id"; };
   form.addEventListener("change", fit);
   fit();
-  return { fields: [field(`${label} is`, form), idField], form, schema: () => (form.value === "latest" ? "latest" : form.value === "id" ? Number(id.value) : null), bytesOf: (text) => (form.value === "base64" ? { base64: text.trim() } : text) };
+  const choose = (wanted, schemaId) => { form.value = wanted; if (schemaId) id.value = String(schemaId); fit(); };
+  return { choose, fields: [field(`${label} is`, form), idField], form, schema: () => (form.value === "latest" ? "latest" : form.value === "id" ? Number(id.value) : null), bytesOf: (text) => (form.value === "base64" ? { base64: text.trim() } : text) };
 }
 
-export async function produce(path, name, count, hasRegistry) {
+/** Make the bytes that hexadecimal digits stand for base64. */
+const base64 = (hex) => btoa(hex.split(" ").filter(Boolean).map((one) => String.fromCharCode(Number.parseInt(one, 16))).join(""));
+
+/** Return a payload that was read as it is sent. */
+const bytesOf = (payload) => (payload.form === "null" ? null : payload.form === "hex" ? { base64: base64(payload.text) } : payload.text);
+
+/** Put what a record has into the form: text, base64 of bytes, or JSON for the schema that it was written by. */
+function take(payload, input, made) {
+  if (payload.form === "null") return;
+  input.value = payload.form === "hex" ? base64(payload.text) : payload.text;
+  made.choose(payload.schema_id ? "id" : payload.form === "hex" ? "base64" : "text", payload.schema_id);
+}
+
+/** Ask for records and send them; `like` is one to begin with. */
+export async function produce(path, name, count, hasRegistry, like = null) {
   const [keySchema, valueSchema] = await Promise.all([newest(`${name}-key`, hasRegistry), newest(`${name}-value`, hasRegistry)]);
   const key = h("input", { name: "key", autocomplete: "off", placeholder: "none" });
   const value = h("textarea", { name: "value", rows: "6", spellcheck: "false" });
@@ -39,6 +54,14 @@ export async function produce(path, name, count, hasRegistry) {
   const plain = [["text", "text as it is"], ["base64", "base64 of bytes"]];
   const keyForm = formOf("Key", keySchema, hasRegistry, plain);
   const valueForm = formOf("Value", valueSchema, hasRegistry, plain);
+  let taken = null;
+  if (like) {
+    take(like.key, key, keyForm);
+    take(like.value, value, valueForm);
+    isNull.checked = like.value.form === "null";
+    headers.value = like.headers.map((one) => (one.value.form === "null" ? one.name : `${one.name}=${one.value.text}`)).join("\n");
+    taken = headers.value;
+  }
   let sent = [];
   const isDone = await ask({
     title: `Produce to ${name}`, submit: "Send",
@@ -50,7 +73,7 @@ export async function produce(path, name, count, hasRegistry) {
       field("Or from a file", file, "each line is a value; up to 1,000 lines"),
     ],
     act: async () => {
-      const heads = headers.value.split("\n").filter((one) => one.trim()).map((line) => { const at = line.indexOf("="); return at < 0 ? { name: line, value: null } : { name: line.slice(0, at), value: line.slice(at + 1) }; });
+      const heads = headers.value === taken ? like.headers.map((one) => ({ name: one.name, value: bytesOf(one.value) })) : headers.value.split("\n").filter((one) => one.trim()).map((line) => { const at = line.indexOf("="); return at < 0 ? { name: line, value: null } : { name: line.slice(0, at), value: line.slice(at + 1) }; });
       const common = { headers: heads, key: key.value === "" ? null : keyForm.bytesOf(key.value), partition: partition.value === "" ? null : Number(partition.value) };
       let records = [{ ...common, value: isNull.checked ? null : valueForm.bytesOf(value.value) }];
       if (file.files.length) {

@@ -1,13 +1,14 @@
 // Records of a topic: pages from any point, the live tail, search, one in full, files.
 
 import { follow, get, query } from "../api.js";
-import { badge, fill, h, notice, select } from "../dom.js";
-import { bytes, number, plural, time } from "../format.js";
+import { badge, fill, h, notice, select, toast } from "../dom.js";
+import { bytes, number, plural, time, zone } from "../format.js";
 import { formOf, preview, whole } from "./payload.js";
+import { produce } from "./produce.js";
 
 const SHOWN_MAX = 500;
 
-export async function showRecords(place, { path, name, count, signal }) {
+export async function showRecords(place, { path, name, count, values, signal, hasRegistry }) {
   const rows = h("tbody");
   const status = h("span", { "aria-live": "polite" });
   const progress = h("progress", { hidden: true, max: 1, value: 0, "aria-label": "Progress of the search" });
@@ -70,7 +71,7 @@ export async function showRecords(place, { path, name, count, signal }) {
   function add(records, isOnTop) {
     if (!shown) fill(rows);
     for (const one of records) {
-      const line = recordRow(path, one, form, signal);
+      const line = recordRow(path, one, form, signal, (like) => produce(path, name, count, hasRegistry, like));
       if (isOnTop) rows.prepend(line); else rows.append(line);
       shown += 1;
     }
@@ -143,15 +144,22 @@ export async function showRecords(place, { path, name, count, signal }) {
   const controls = h("form", { class: "bar", onsubmit: (event) => { event.preventDefault(); if (text.value) search(); else page(start()); } },
     from, offset, at, partition, form, h("label", { class: "inline" }, committed, "Committed only"), text, within, h("label", { class: "inline" }, regex, "Regex"), go, live, stop);
   fill(place, h("section", { class: "card", "aria-label": "Records" }, controls, progress,
-    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Records" }, h("table", { "aria-label": "Records" }, h("thead", {}, h("tr", {}, ["Place", "Time", "Key", "Value", "Size"].map((one, index) => h("th", { scope: "col", class: index === 4 ? "number" : "" }, one)))), rows)),
+    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Records" }, h("table", { "aria-label": "Records" }, h("thead", {}, h("tr", {}, ["Place", `Time (${zone()})`, "Key", "Value", "Size"].map((one, index) => h("th", { scope: "col", class: index === 4 ? "number" : "" }, one)))), rows)),
     h("div", { class: "pages" }, status, h("span", { class: "spacer" }), h("button", { type: "button", class: "small quiet", onclick: () => save("csv") }, "CSV"), h("button", { type: "button", class: "small quiet", onclick: () => save("jsonl") }, "JSON lines"), newer, older)));
   const again = () => { if (!running) page(start()); };
   window.addEventListener("produced", again, { signal });
+  if (values.has("offset")) {  // the address of a record
+    from.value = "offset";
+    offset.value = values.get("offset");
+    partition.value = values.get("partition") ?? "";
+    fit();
+  }
   empty("Reading …");
   await page(start());
+  if (values.has("offset")) rows.querySelector(".opener")?.click();
 }
 
-function recordRow(path, record, form, signal) {
+function recordRow(path, record, form, signal, send) {
   const id = `${record.partition}:${record.offset}`;
   const opener = h("button", { type: "button", class: "opener", "aria-expanded": "false", "aria-label": `${id}, partition and offset` }, id);
   const size = (one) => Math.max(one.size, 0);
@@ -160,12 +168,12 @@ function recordRow(path, record, form, signal) {
     if (String(window.getSelection())) return;
     const next = line.nextElementSibling;
     if (next?.classList.contains("opened")) { next.remove(); opener.setAttribute("aria-expanded", "false"); return; }
-    const place = h("div", { class: "detail" }, ...detail(record));
+    const place = h("div", { class: "detail" }, ...detail(record, send));
     line.after(h("tr", { class: "opened" }, h("td", { colspan: "5" }, place)));
     opener.setAttribute("aria-expanded", "true");
     if (record.value.cut || record.key.cut) {
       try {
-        fill(place, detail(await get(`${path}/records/${record.partition}/${record.offset}`, { as: form.value }, signal)));
+        fill(place, detail(await get(`${path}/records/${record.partition}/${record.offset}`, { as: form.value }, signal), send));
       } catch (error) {
         if (error.name !== "AbortError") place.prepend(notice(error.message, "bad"));
       }
@@ -180,11 +188,43 @@ function stamp(ms) {
   return clock ? [h("span", { class: "date" }, `${date} `), clock] : date;
 }
 
-function detail(record) {
+/** Put a text into the clipboard, also where a page without TLS may not ask the browser for it. */
+async function copy(text, what) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    const area = h("textarea", { class: "unseen", "aria-hidden": "true" });
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    const isDone = document.execCommand("copy");
+    area.remove();
+    if (!isDone) { toast("The browser does not let the page copy.", "bad"); return; }
+  }
+  toast(`${what} copied.`);
+}
+
+/** Write a record as JSON, its numbers as they are. */
+function asJson(record) {
+  const plain = (one) => (one.form === "null" ? null : one.text);
+  return JSON.stringify({ partition: record.partition, offset: record.offset, timestamp: record.timestamp, key: plain(record.key), value: plain(record.value), headers: record.headers.map((one) => ({ name: one.name, value: plain(one.value) })) }, null, 2);
+}
+
+function detail(record, send) {
+  const isWhole = !record.value.cut && !record.key.cut;
+  const [view] = location.hash.split("?");
+  const address = `${location.origin}${location.pathname}${view}?partition=${record.partition}&offset=${record.offset}`;
+  const action = (label, onclick, isThere = true) => (isThere ? h("button", { type: "button", class: "small", onclick }, label) : null);
   return [
-    h("dl", {}, h("dt", {}, "Partition, offset"), h("dd", {}, `${record.partition}, ${record.offset}`), h("dt", {}, record.append_time ? "Appended" : "Created"), h("dd", {}, `${time(record.timestamp)} (${record.timestamp ?? "none"})`)),
+    h("dl", {}, h("dt", {}, "Partition, offset"), h("dd", {}, `${record.partition}, ${record.offset}`), h("dt", {}, record.append_time ? "Appended" : "Created"), h("dd", {}, `${time(record.timestamp)} ${zone()} (${record.timestamp ?? "none"})`)),
     h("h3", {}, "Key ", badge(formOf(record.key))), whole(record.key),
     h("h3", {}, "Value ", badge(formOf(record.value))), whole(record.value),
     record.headers.length ? [h("h3", {}, "Headers"), h("dl", {}, record.headers.map((one) => [h("dt", { class: "mono" }, one.name), h("dd", {}, preview(one.value))]))] : null,
+    h("div", { class: "actions" },
+      action("Copy key", () => copy(record.key.text, "The key was"), record.key.form !== "null" && isWhole),
+      action("Copy value", () => copy(record.value.text, "The value was"), record.value.form !== "null" && isWhole),
+      action("Copy as JSON", () => copy(asJson(record), "The record was"), isWhole),
+      action("Copy link", () => copy(address, "The record's address was")),
+      action("Produce again", () => send(record), isWhole)),
   ].flat(4).filter(Boolean);
 }

@@ -3,13 +3,14 @@
 import { get, part, post, request } from "../api.js";
 import { ask, askName, badge, card, field, fill, h, head, notice, toast } from "../dom.js";
 import { bytes, number, plural, time } from "../format.js";
-import { pagedTable, table } from "../table.js";
-import { groupLink } from "./groups.js";
+import { pagedTable, repeat, table } from "../table.js";
+import { topicAcls } from "./access.js";
+import { groupLink, stateBadge } from "./groups.js";
 import { produce } from "./produce.js";
 import { showRecords } from "./records.js";
 import { settingsCard } from "./settings.js";
 
-const TABS = [["", "Records"], ["partitions", "Partitions"], ["settings", "Settings"], ["groups", "Groups"], ["producers", "Producers"]];
+const TABS = [["", "Records"], ["partitions", "Partitions"], ["settings", "Settings"], ["groups", "Consumers"], ["producers", "Producers"], ["access", "Access"]];
 
 export async function showTopic({ main, parts, values, signal, session }) {
   const [name, tab = ""] = parts;
@@ -28,9 +29,10 @@ export async function showTopic({ main, parts, values, signal, session }) {
     place);
   if (tab === "partitions") fill(place, partitionTable(path, signal).card);
   else if (tab === "settings") fill(place, await settingsCard(`${path}/settings`, signal, name));
-  else if (tab === "groups") fill(place, await groupCard(path, signal));
+  else if (tab === "groups") groupCard(place, path, signal);
+  else if (tab === "access") fill(place, await topicAcls(name, signal));
   else if (tab === "producers") fill(place, await producerCard(path, name, signal));
-  else await showRecords(place, { path, name, count, values, signal });
+  else await showRecords(place, { path, name, count, values, signal, hasRegistry: session.registry });
 }
 
 function partitionTable(path, signal) {
@@ -50,11 +52,22 @@ function partitionTable(path, signal) {
   });
 }
 
-async function groupCard(path, signal) {
-  const found = await get(`${path}/groups`, {}, signal);
-  return card("Groups that have committed offsets of it", table([
-    { label: "Group", class: "name", cell: (row) => groupLink(row.group) }, { label: "Kind", cell: (row) => badge(row.kind) }, { label: "State", cell: (row) => row.state }, { label: "Partitions", number: true, cell: (row) => number(row.partitions) },
-  ], found.groups, { caption: "Groups", empty: found.looked_at < found.total ? `None of the first ${number(found.looked_at)} groups.` : "No group has." }));
+function groupCard(place, path, signal) {
+  repeat(async () => {
+    try {
+      const found = await get(`${path}/groups`, {}, signal);
+      fill(place, card("Groups that read it, or have committed offsets of it", table([
+        { label: "Group", class: "name", cell: (row) => groupLink(row.group) },
+        { label: "Kind", class: "wide", cell: (row) => badge(row.kind) },
+        { label: "State", cell: (row) => stateBadge(row.state) },
+        { label: "Members", number: true, cell: (row) => number(row.members) },
+        { label: "Partitions", number: true, class: "wide", cell: (row) => number(row.partitions) },
+        { label: "Lag", number: true, title: "Records of this topic that the group has not committed yet", cell: (row) => (row.error ? badge(row.error, "bad") : row.lag ? badge(number(row.lag), "warn") : number(row.lag)) },
+      ], found.groups, { caption: "Groups", empty: found.looked_at < found.total ? `None of the first ${number(found.looked_at)} groups.` : "No group reads it, and none has committed offsets of it." })));
+    } catch (error) {
+      if (error.name !== "AbortError" && !signal.aborted) fill(place, notice(error.message, "bad"));
+    }
+  }, 10000, signal);  // of up to 200 groups
 }
 
 async function producerCard(path, name, signal) {
