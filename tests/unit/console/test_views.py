@@ -68,6 +68,10 @@ async def test_a_topic_in_detail(tmp_path: Path) -> None:
         rows = found["partitions"]["rows"]
         assert [(row["first"], row["next"], row["records"]) for row in rows] == [(0, 0, 0), (0, 2, 2)]
         assert rows[1]["bytes"] > 0
+        (second,) = (await visitor.get("/api/topics/orders", size="1", page="2"))["partitions"]["rows"]
+        assert second["partition"] == 1
+        of_all = await visitor.get("/api/topics/orders", size="1")
+        assert (of_all["records"], of_all["bytes"]) == (2, rows[1]["bytes"]), "not of the page alone"
         assert rows[0]["in_sync"] == rows[0]["replicas"] == [rows[0]["leader"]]
         row = (await visitor.get("/api/topics"))["rows"][0]
         assert (row["records"], row["bytes"]) == (2, rows[1]["bytes"])

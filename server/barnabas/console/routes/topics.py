@@ -83,13 +83,14 @@ async def topic_of(call: Call) -> TopicInfo:
 
 
 async def describe_topic(call: Call) -> object:
-    """Return a topic with a page of its partitions."""
+    """Return a topic with a page of its partitions, and what all of them hold unless they are very many."""
     info = await topic_of(call)
     page = paging.page_of(
         call, info.partitions, {"number": lambda one: one.number}, lambda one: str(one.number)
     )
+    is_whole = len(info.partitions) <= MEASURED_MAX
     led: Led = {}
-    for one in page.rows:
+    for one in info.partitions if is_whole else page.rows:
         if one.leader >= 0:
             led.setdefault(one.leader, {}).setdefault(info.name, []).append(one.number)
     firsts, lasts, sizes = await bounds_and_sizes(call.backend.admin, led)
@@ -111,14 +112,16 @@ async def describe_topic(call: Call) -> object:
                 "bytes": sizes.get(place),
             }
         )
-    ends = [row["next"] for row in rows if row["next"] is not None]
-    is_whole = page.total == len(rows)
     return {
         "name": info.name,
         "id": info.id,
         "internal": info.is_internal,
         "partitions": page.as_json(rows),
-        "rate": call.backend.rate(info.name, sum(ends)) if is_whole else None,
+        "records": sum(last - firsts[one] for one, last in lasts.items() if one in firsts)
+        if is_whole
+        else None,
+        "bytes": sum(sizes.values()) if is_whole and sizes else None,
+        "rate": call.backend.rate(info.name, sum(lasts.values())) if is_whole else None,
     }
 
 

@@ -18,6 +18,9 @@ export function h(tag, attributes = {}, ...children) {
 
 const asNode = (one) => (one instanceof Node ? one : document.createTextNode(String(one)));
 
+/** Have a long name broken after dots, dashes and underscores, if at all. */
+export const broken = (name) => name.split(/(?<=[._-])/).flatMap((one, index) => (index ? [h("wbr"), one] : [one]));
+
 /** Replace all that an element holds. */
 export function fill(element, ...children) {
   element.replaceChildren(...children.flat(4).filter((one) => one !== null && one !== undefined && one !== false).map(asNode));

@@ -2,9 +2,11 @@
 
 import { part, post } from "../api.js";
 import { ask, askName, badge, card, field, fill, h, head, notice, toast } from "../dom.js";
-import { number, time } from "../format.js";
+import { duration, number, time, zone } from "../format.js";
 import { table } from "../table.js";
 
+/** Names and values of what the control API tells of the clock. */
+const CLOCK = { now_ms: ["Now", (value) => `${time(value)} ${zone()} (${value})`], ahead_ms: ["Ahead of this machine", (value) => (value ? duration(value) : "no")], frozen: ["Stopped", (value) => (value ? "yes" : "no")], factor: ["Speed", (value) => `${value} ×`] };
 const steer = (path, payload = {}) => post(`/api/control/${part(path)}`, payload);
 
 export async function show({ main, signal }) {
@@ -35,7 +37,7 @@ export async function show({ main, signal }) {
     const found = await steer("clock");
     const seconds = h("input", { type: "number", min: "0", value: "60", "aria-label": "Seconds to advance" });
     const act = (path, payload) => async () => { try { await steer(path, { method: "POST", ...payload?.() }); drawClock(); } catch (error) { toast(error.message, "bad"); } };
-    fill(clock, card("Clock", h("div", { class: "body" }, h("dl", {}, Object.entries(found).map(([name, value]) => [h("dt", {}, name), h("dd", {}, name === "now_ms" ? `${time(value)} (${value})` : String(value))])), h("br"),
+    fill(clock, card("Clock", h("div", { class: "body" }, h("dl", {}, Object.entries(found).map(([name, value]) => { const [label, text] = CLOCK[name] ?? [name, String]; return [h("dt", {}, label), h("dd", {}, text(value))]; })), h("br"),
       h("div", { class: "actions" }, seconds, h("button", { type: "button", onclick: act("clock/advance", () => ({ ms: Number(seconds.value) * 1000 })) }, "Advance"), h("button", { type: "button", onclick: act("clock/freeze") }, "Freeze"), h("button", { type: "button", onclick: act("clock/resume") }, "Resume")))));
   });
   const drawSnapshots = () => guarded(snapshots, async () => {

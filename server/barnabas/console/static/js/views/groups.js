@@ -1,14 +1,14 @@
 // Groups of every kind, and the one that is chosen.
 
 import { get, part, post, request } from "../api.js";
-import { ask, askName, badge, body, card, field, fill, h, head, notice, select, tile, toast } from "../dom.js";
+import { ask, askName, badge, body, broken, card, field, fill, h, head, notice, select, tile, toast } from "../dom.js";
 import { plot } from "../chart.js";
 import { number, plural } from "../format.js";
 import { pagedTable, table } from "../table.js";
 
 const STATES = { Stable: "good", Empty: "", Dead: "bad", PreparingRebalance: "warn", CompletingRebalance: "warn", Assigning: "warn", Reconciling: "warn" };
 export const stateBadge = (state) => badge(state || "unknown", STATES[state] ?? "");
-export const groupLink = (name) => h("a", { href: `#/groups/${part(name)}` }, name || "(no name)");
+export const groupLink = (name) => h("a", { href: `#/groups/${part(name)}` }, name ? broken(name) : "(no name)");
 
 export async function show(context) {
   if (context.parts[0]) { await showGroup(context); return; }
@@ -43,7 +43,7 @@ async function showGroup({ main, parts, signal }) {
     load: async (values) => { found = await get(path, values, signal); show(found); return found.partitions; },
     empty: "It has committed nothing and reads nothing.",
     columns: [
-      { label: "Topic", sort: "topic", class: "name", cell: (row) => h("a", { href: `#/topics/${part(row.topic)}` }, row.topic) },
+      { label: "Topic", sort: "topic", class: "name", cell: (row) => h("a", { href: `#/topics/${part(row.topic)}` }, broken(row.topic)) },
       { label: "Partition", number: true, cell: (row) => row.partition },
       { label: "Committed", number: true, cell: (row) => number(row.committed) },
       { label: "End", number: true, cell: (row) => number(row.next) },

@@ -2,7 +2,7 @@
 
 import { get } from "../api.js";
 import { badge, fill, h, head, select } from "../dom.js";
-import { number, time } from "../format.js";
+import { number, time, zone } from "../format.js";
 import { repeat } from "../table.js";
 
 const LEVELS = ["debug", "info", "warning", "error", "critical"];
@@ -21,7 +21,7 @@ export async function show({ main, signal }) {
     status.textContent = `${number(shown.length)} lines, newest first`;
   }
   fill(main, head("Log", "What the broker has logged since it was started, at its level of logging."),
-    h("section", { class: "card log", "aria-label": "Log" }, h("div", { class: "bar" }, filter, level), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Lines" }, h("table", { "aria-label": "Lines" }, h("thead", {}, h("tr", {}, ["Time", "Level", "Place", "Text"].map((one) => h("th", { scope: "col" }, one)))), rows)), h("div", { class: "pages" }, status)));
+    h("section", { class: "card log", "aria-label": "Log" }, h("div", { class: "bar" }, filter, level), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Lines" }, h("table", { "aria-label": "Lines" }, h("thead", {}, h("tr", {}, [`Time (${zone()})`, "Level", "Place", "Text"].map((one) => h("th", { scope: "col" }, one)))), rows)), h("div", { class: "pages" }, status)));
   draw();
   repeat(async () => {
     try {

@@ -20,7 +20,7 @@ export async function showRecords(place, { path, name, count, values, signal, ha
   const partition = count > 1 ? select([["", "All partitions"], ...Array.from({ length: Math.min(count, 1000) }, (_, one) => [String(one), `Partition ${one}`])], { "aria-label": "Partition", id: "partition" }) : h("input", { type: "hidden", value: "" });
   const form = select([["auto", "Auto"], ["json", "JSON"], ["text", "Text"], ["hex", "Hex"], ["registry", "Registry"]], { "aria-label": "Show as", id: "form" });
   const committed = h("input", { type: "checkbox" });
-  const text = h("input", { type: "search", class: "filter", placeholder: "Search keys, values and headers", "aria-label": "Search for", autocomplete: "off", spellcheck: "false" });
+  const text = h("input", { type: "search", class: "filter", placeholder: "Search records", "aria-label": "Search for", autocomplete: "off", spellcheck: "false" });
   const within = select([["anywhere", "anywhere"], ["key", "in keys"], ["value", "in values"], ["headers", "in headers"]], { "aria-label": "Where to search" });
   const regex = h("input", { type: "checkbox" });
   const go = h("button", { type: "submit", class: "primary" }, "Show");

@@ -2,7 +2,7 @@
 
 import { follow } from "../api.js";
 import { badge, fill, h, head } from "../dom.js";
-import { number, time } from "../format.js";
+import { number, time, zone } from "../format.js";
 import { whole } from "./payload.js";
 
 const SHOWN_MAX = 300;
@@ -43,7 +43,7 @@ export async function show({ main, signal }) {
   fill(main, head("Request tap", "What clients ask this broker, decoded. Secrets are masked, records are counted."),
     h("section", { class: "card", "aria-label": "Requests" },
       h("form", { class: "bar", onsubmit: (event) => { event.preventDefault(); watch(); } }, Object.values(inputs), h("label", { class: "inline" }, errors, "Failed only"), h("label", { class: "inline" }, own, "The console's own"), h("button", { type: "submit", class: "primary" }, "Watch"), pause),
-      h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Requests" }, h("table", { "aria-label": "Requests" }, h("thead", {}, h("tr", {}, ["Time", "API", "Client", "Connection", "User", "Result"].map((one) => h("th", { scope: "col" }, one)))), rows)),
+      h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Requests" }, h("table", { "aria-label": "Requests" }, h("thead", {}, h("tr", {}, [`Time (${zone()})`, "API", "Client", "Connection", "User", "Result"].map((one) => h("th", { scope: "col" }, one)))), rows)),
       h("div", { class: "pages" }, status)));
   watch();
 }

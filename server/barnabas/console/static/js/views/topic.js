@@ -19,7 +19,7 @@ export async function showTopic({ main, parts, values, signal, session }) {
   const count = info.partitions.total;
   const place = h("div");
   fill(main,
-    head(name, `${plural(count, "partition")}${info.internal ? " · internal" : ""}`, [
+    head(name, summary(info), [
       h("button", { type: "button", class: "primary", onclick: () => produce(path, name, count, session.registry) }, "Produce"),
       h("button", { type: "button", onclick: () => grow(path, name, count) }, "Add partitions"),
       h("button", { type: "button", onclick: () => trim(path, name) }, "Delete records"),
@@ -27,12 +27,18 @@ export async function showTopic({ main, parts, values, signal, session }) {
     ], h("a", { href: "#/topics" }, "Topics")),
     h("nav", { class: "tabs", "aria-label": "Parts of the topic" }, TABS.map(([key, label]) => h("a", { href: `#/topics/${part(name)}${key ? `/${key}` : ""}`, "aria-current": key === tab ? "page" : false }, label))),
     place);
+  main.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
   if (tab === "partitions") fill(place, partitionTable(path, signal).card);
   else if (tab === "settings") fill(place, await settingsCard(`${path}/settings`, signal, name));
   else if (tab === "groups") groupCard(place, path, signal);
   else if (tab === "access") fill(place, await topicAcls(name, signal));
   else if (tab === "producers") fill(place, await producerCard(path, name, signal));
   else await showRecords(place, { path, name, count, values, signal, hasRegistry: session.registry });
+}
+
+/** Say in a line what a topic holds. */
+function summary(info) {
+  return [plural(info.partitions.total, "partition"), info.records === null ? "" : plural(info.records, "record"), info.bytes === null ? "" : bytes(info.bytes), info.internal ? "internal" : ""].filter(Boolean).join(" · ");
 }
 
 function partitionTable(path, signal) {
@@ -60,7 +66,7 @@ function groupCard(place, path, signal) {
         { label: "Group", class: "name", cell: (row) => groupLink(row.group) },
         { label: "Kind", class: "wide", cell: (row) => badge(row.kind) },
         { label: "State", cell: (row) => stateBadge(row.state) },
-        { label: "Members", number: true, cell: (row) => number(row.members) },
+        { label: "Members", number: true, class: "wide", cell: (row) => number(row.members) },
         { label: "Partitions", number: true, class: "wide", cell: (row) => number(row.partitions) },
         { label: "Lag", number: true, title: "Records of this topic that the group has not committed yet", cell: (row) => (row.error ? badge(row.error, "bad") : row.lag ? badge(number(row.lag), "warn") : number(row.lag)) },
       ], found.groups, { caption: "Groups", empty: found.looked_at < found.total ? `None of the first ${number(found.looked_at)} groups.` : "No group reads it, and none has committed offsets of it." })));

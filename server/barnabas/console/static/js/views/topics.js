@@ -1,11 +1,11 @@
 // All topics, and the one that is chosen.
 
 import { get, part, post } from "../api.js";
-import { ask, badge, check, field, fill, h, head, toast } from "../dom.js";
+import { ask, badge, broken, check, field, fill, h, head, toast } from "../dom.js";
 import { bytes, number, rate } from "../format.js";
 import { pagedTable } from "../table.js";
 
-export const topicLink = (name) => h("a", { href: `#/topics/${part(name)}` }, name);
+export const topicLink = (name) => h("a", { href: `#/topics/${part(name)}` }, broken(name));
 
 export function topicTable(signal, options = {}) {
   return pagedTable({
