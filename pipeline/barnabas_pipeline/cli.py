@@ -8,7 +8,10 @@ from __future__ import annotations
 import importlib
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib.metadata import entry_points
+from typing import Any
 
 from barnabas.environment import output
 from barnabas_pipeline import requirements
@@ -29,11 +32,15 @@ JOBS = {
     "feed": ("derived", "for each member the newest items that those they follow voted for"),
     "rank": ("derived", "items by clicks per view and votes"),
     "security": ("derived", "verdicts on crawlers, spammers, and those who guess passwords"),
-    "monitor": ("derived", "roll-ups of service metrics, and alerts"),
+    "monitor": ("derived", "roll-ups of service metrics and log lines, and alerts"),
+    "visitors": ("derived", "how often each member's profile was seen, and by how many"),
     "report": ("derived", "the tables of a day, from sealed hours only"),
     "demo": ("demo", "a broker, a simulated stream, and all jobs; ends with an HTML report"),
 }
-"""Each job: the module of `commands` that has its `add_<job>` and `run_<job>`, and what it does."""
+"""Each job: the module of `commands` that has its `add_<job>` and `run_<job>`, and what it does.
+
+Those of `derived` that it has no functions for share `add_derived` and `run_derived`, with those of other packages.
+"""
 
 
 WITHOUT_SPARK = {"simulate", "redrive", "migrate", "infer-schema", "current"}
@@ -66,20 +73,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: list[str]) -> int:
     parser = Parser(prog="barnabas-pipeline", description="Barnabas' data pipeline on Apache Spark.")
     jobs = parser.add_subparsers(dest="job", required=True, metavar="JOB", parser_class=Parser)
-    if arguments and arguments[0] in JOBS:
+    known = JOBS | {
+        one.name: ("derived", f"a job of {one.dist.name if one.dist else one.value}")
+        for one in entry_points(group="barnabas_pipeline.jobs")
+        if one.name not in JOBS
+    }
+    if arguments and arguments[0] in known:
         asks_for_help = "-h" in arguments or "--help" in arguments
         requirements.check(needs_java=arguments[0] not in WITHOUT_SPARK and not asks_for_help)
-    for job, (module, text) in JOBS.items():
+    for job, (module, text) in known.items():
         sub = jobs.add_parser(job, help=text, description=text)
         if job in arguments[:1]:
-            getattr(importlib.import_module(f"barnabas_pipeline.commands.{module}"), f"add_{_name(job)}")(sub)
+            _functions(job, module)[0](sub)
     args = parser.parse_args(arguments)
-    chosen = importlib.import_module(f"barnabas_pipeline.commands.{JOBS[args.job][0]}")
-    return int(getattr(chosen, f"run_{_name(args.job)}")(args))
+    return int(_functions(args.job, known[args.job][0])[1](args))
 
 
-def _name(job: str) -> str:
-    return job.replace("-", "_")
+def _functions(job: str, module: str) -> tuple[Callable[[Any], None], Callable[[Any], int]]:
+    """Return what adds the options of a job, and what runs it."""
+    found = importlib.import_module(f"barnabas_pipeline.commands.{module}")
+    name = job.replace("-", "_")
+    if module == "derived" and not hasattr(found, f"add_{name}"):
+        return partial(found.add_derived, name=job), found.run_derived
+    return getattr(found, f"add_{name}"), getattr(found, f"run_{name}")
 
 
 if __name__ == "__main__":

@@ -146,6 +146,8 @@ BUILT_IN = {
     "votes": _schema("votes", ts=_TS, member=_NAME, ip=_NAME, item=_NAME, vote=("long", True, -1, 1)),
     "logins": _schema("logins", ts=_TS, member=_NAME, ip=_NAME, ok=("boolean", True)),
     "metrics": _schema("metrics", ts=_TS, service=_NAME, host=_NAME, metric=_NAME, value=("double", True)),
+    "profiles": _schema("profiles", ts=_TS, member=_NAME, visitor=_NAME),
+    "logs": _schema("logs", ts=_TS, service=_NAME, host=_NAME, level=_NAME, message=("string", True, 0, 10_000)),
 }  # fmt: skip
 """The schemas of the simulated site, by kind of event."""
 

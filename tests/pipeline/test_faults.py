@@ -27,9 +27,8 @@ from barnabas_pipeline.schema import BUILT_IN
 from .conftest import ROOT, SITE, Broker, Stream
 from .test_lake import check, options, rows_of, send_small, small_topic
 
-LOAD_POINTS = [
-    name for name in faults.POINTS if not name.startswith(("compact.", "current.", "dead.", "mirror."))
-]
+OTHERS = ("compact.", "current.", "dead.", "derived.", "mirror.")
+LOAD_POINTS = [name for name in faults.POINTS if not name.startswith(OTHERS)]
 DRIVER_POINTS = [name for name in LOAD_POINTS if not name.startswith("task.")]
 PORTION = 60
 

@@ -4,76 +4,126 @@ The rule: a job's result is a function of the set of events, not of how they cam
 so merging them is exact; fractions appear only in the last step. So a batch, a stream of micro-batches and a replay give
 the same bytes.
 
-One commit says at once which lake versions are in and where the merged partials are: `_log/<n>.json`, put if absent.
+A run reads the files that came since the commit before, and merges their partials into those parts of the old ones that
+they touch. The parts are the job's: a day, a bucket, a partition. What it costs follows from what is new, and from the
+condensed rest.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv as pc_csv
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from barnabas_pipeline import faults
 from barnabas_pipeline.errors import UsageError
+from barnabas_pipeline.jobs.results import PART, Results, ResultState
 from barnabas_pipeline.lake import frames
 from barnabas_pipeline.lake.iceberg import Lake, explained, lake_of
-from barnabas_pipeline.lake.ledger import State
-from barnabas_pipeline.lake.scan import Piece
-from barnabas_pipeline.lake.store import put_if_absent
-from barnabas_pipeline.lake.table import ConflictError, Table
+from barnabas_pipeline.lake.ledger import HOUR_MS, DataFile, State
+from barnabas_pipeline.lake.scan import Piece, Span
+from barnabas_pipeline.lake.table import Table
 
 REPLAY_KINDS = ("backfill",)  # after these, what was aggregated is not what the lake says any more
+GROUP = "barnabas_pipeline.jobs"
+"""Entry points of jobs that other packages bring along."""
 
 
-class DerivedJob(Protocol):
-    """Parts that a job is made of."""
+class DerivedJob:
+    """Parts that a job is made of. A small one has `name`, `kinds`, `partial` and `finish`."""
 
     name: str
     kinds: tuple[str, ...]
     """The tables that it reads, by the name of their topic (without prefix)."""
+    sums: tuple[str, ...] = ("count",)
+    """Columns of partials that are added up; those of the same values in all others are merged."""
 
     def partial(self, tables: Mapping[str, Any]) -> Any:
-        """Aggregate the events of some frames, one for each kind, into a frame of partials."""
-        ...
+        """Aggregate the events of some frames, one for each kind that was loaded, into a frame of partials."""
+        raise NotImplementedError
 
     def merge(self, partials: Any) -> Any:
         """Merge partials that may say something of the same things; the result is a frame of partials, too."""
-        ...
+        from pyspark.sql import functions as sf
 
-    def finish(self, partials: Any) -> Mapping[str, Any]:
-        """Make the results, by name, of merged partials. Each has the columns `order_by` first."""
-        ...
+        keys = [one for one in partials.columns if one not in self.sums]
+        return partials.groupBy(*keys).agg(*(sf.sum(one).alias(one) for one in self.sums))
 
+    def part(self) -> Any:
+        """Make the column that says which part a partial is of; a run writes again the parts that it has news of."""
+        from pyspark.sql import functions as sf
 
-@dataclass(slots=True)
-class DerivedState:
-    """The last commit of a result."""
+        return sf.lit("all")
 
-    version: int = 0
-    inputs: dict[str, int] = field(default_factory=dict)
-    partials: str = ""
-    params: dict[str, Any] = field(default_factory=dict)
+    def condense(self, partials: Any) -> Any:
+        """Reduce the partials of each part, by the column `part`, to what `finish` needs of them."""
+        return partials
+
+    def by_part(self, partials: Any) -> Mapping[str, Any]:  # noqa: ARG002 - for those that have some
+        """Make the results that each part has by itself, by name, with the column `part`; that of others stays."""
+        return {}
+
+    def finish(self, condensed: Any) -> Mapping[str, Any]:
+        """Make the results, by name, of all that was condensed, which has the column `part`."""
+        raise NotImplementedError
+
+    def params(self) -> dict[str, Any]:
+        """Return the settings that partials depend on: others make all of them again."""
+        return vars(self)
+
+    def messages(self, derived: Derived) -> Mapping[str, Any]:  # noqa: ARG002 - for those that have some
+        """Return results as messages for a topic, by key. Raises UsageError if it has none."""
+        raise UsageError(f"{self.name} has nothing to send to a topic")
+
+    def score(self, derived: Derived, truth: Any) -> dict[str, Any]:  # noqa: ARG002 - for those that can
+        """Judge results by the truth of a simulation."""
+        return {}
+
+    @classmethod
+    def add_options(cls, parser: Any) -> None:
+        """Add options of its command line."""
+
+    @classmethod
+    def from_options(cls, args: Any) -> DerivedJob:  # noqa: ARG003 - for those that have some
+        """Make one as the options say. Raises UsageError."""
+        return cls()
 
 
 @dataclass(slots=True)
 class DerivedSummary:
-    """Figures of one run."""
+    """Figures of one run: what it read of tables and of its own partials, how many parts it wrote."""
 
     version: int = 0
     files_read: int = 0
+    rows_read: int = 0
+    partials_read: int = 0
+    parts: int = 0
     is_replay: bool = False
     rows: dict[str, int] = field(default_factory=dict)
     results: dict[str, str] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class _News:
+    """Files that a run reads, by kind; `is_replay` if they are all."""
+
+    pieces: dict[str, list[Piece]]
+    is_replay: bool
+
+    @property
+    def all(self) -> list[Piece]:
+        return [piece for pieces in self.pieces.values() for piece in pieces]
+
+
 class Derived:
-    """The results of one job below `root`, from the lake below `lake`."""
+    """The results of one job below `root`, from the lake below `lake`, of all events or of those of some time."""
 
     def __init__(
         self,
@@ -82,107 +132,181 @@ class Derived:
         lake: Lake | str,
         root: str,
         prefix: str = "",
-        params: dict[str, Any] | None = None,
+        span_ms: tuple[int, int] | None = None,
     ):
         self.job = job
         self.root = Path(root).absolute() / job.name
+        self.store = Results(self.root)
         self.tables = {kind: Table(lake_of(lake).place(f"{prefix}{kind}")) for kind in job.kinds}
-        self.params = params or {}
+        self._span_ms = span_ms
 
-    def state(self) -> DerivedState:
-        """The last commit."""
-        versions = sorted((self.root / "_log").glob("*.json"))
-        if not versions:
-            return DerivedState()
-        return DerivedState(**json.loads(versions[-1].read_text()))
-
-    def update(self, spark: Any, *, replay: bool = False) -> DerivedSummary:
-        """Take in what is new in the lake (or everything again), and write the results. Raises ConflictError."""
-        known = self.state()
+    def states(self) -> dict[str, State]:
+        """Look at the tables. Raises UsageError if there is none."""
         states = {kind: table.refresh() for kind, table in self.tables.items()}
         if not any(state.version for state in states.values()):
-            raise UsageError(
-                f"there is nothing in {', '.join(table.place.location for table in self.tables.values())}"
-            )
-        new = (
-            None if replay or not known.version or known.params != self.params else self._news(known, states)
-        )
-        is_replay = new is None
-        chosen = {kind: table.pieces() for kind, table in self.tables.items()} if new is None else new
-        count = sum(map(len, chosen.values()))
-        if count or is_replay:
-            read = {kind: frames.read_pieces(spark, self.tables[kind], states[kind], chosen[kind]) for kind in chosen
-                    if states[kind].version}  # fmt: skip
-            partials = self.job.partial(read)
-            if not is_replay:
-                partials = self.job.merge(
-                    partials.unionByName(spark.read.parquet(str(self.root / known.partials)))
-                )
-            else:
-                partials = self.job.merge(partials)
-            known = self._commit(known, states, partials)
-        summary = DerivedSummary(known.version, count, is_replay)
-        self._write_results(spark, known, summary)
+            places = ", ".join(table.place.location for table in self.tables.values())
+            raise UsageError(f"there is nothing in {places}")
+        return states
+
+    def update(
+        self, spark: Any, *, replay: bool = False, states: Mapping[str, State] | None = None, out: str = ""
+    ) -> DerivedSummary:
+        """Take in what is new in the lake (or everything again), commit, and put results into `out`.
+
+        Raises ConflictError, UsageError.
+        """
+        known = self.store.state()
+        states = states or self.states()
+        params = json.loads(json.dumps(self.job.params(), default=repr))
+        news = None if replay or not known.version or known.params != params else self._news(known, states)
+        if news is None:
+            news = _News({one: table.pieces(span=self._span(states[one])) for one, table in self.tables.items()
+                          if states[one].version}, is_replay=True)  # fmt: skip
+        settings = hashlib.sha256(
+            json.dumps(vars(self.job), sort_keys=True, default=repr).encode()
+        ).hexdigest()
+        files = news.all
+        summary = DerivedSummary(files_read=len(files), rows_read=sum(one.rows for one in files))
+        summary.is_replay = news.is_replay
+        inputs = {kind: state.version for kind, state in states.items()}
+        if files or news.is_replay or settings != known.settings:
+            made = ResultState(known.version + 1, inputs, params, settings)
+            self._make(spark, known, made, states, news, summary)
+            self.store.commit(made)
+        elif inputs != known.inputs:
+            self.store.commit(replace(known, version=known.version + 1, inputs=inputs))
+        self._report(summary, Path(out) if out else self.root / "results")
         return summary
 
-    def _news(self, known: DerivedState, states: Mapping[str, State]) -> dict[str, list[Piece]] | None:
+    def result(self, name: str) -> Any:
+        """A result of the newest commit as an Arrow table; one by parts is that of all parts together."""
+        found = self.store.state().results
+        names = [
+            one
+            for one in sorted(found)
+            if one.endswith(".parquet") and one.removesuffix(".parquet").split("/")[0] == name
+        ]
+        paths = [found[one] for one in names]
+        return pa.concat_tables(pq.read_table(self.store.path(path)) for path in paths)
+
+    # --- what is new ------------------------------------------------------------------------------------------------
+
+    def _news(self, known: ResultState, states: Mapping[str, State]) -> _News | None:
         """The files that came after the last commit; None if that cannot be told, or rows have changed since."""
         chosen: dict[str, list[Piece]] = {}
         for kind, table in self.tables.items():
+            if not states[kind].version:
+                continue
             chosen[kind] = []
             if known.inputs.get(kind, 0) > states[kind].version:
                 return None  # the table went back
             for entry in table.entries(known.inputs.get(kind, 0)):
-                if entry.kind in REPLAY_KINDS:
+                files = [one for one in entry.add if self._is_wanted(one)]
+                if files and entry.kind in REPLAY_KINDS:
                     return None
                 if entry.kind != "compact":
-                    chosen[kind] += [Piece(file.path) for file in entry.add]
+                    chosen[kind] += [Piece(file.path, rows=file.rows) for file in files]
             with explained():
                 are_there = all(table.io.new_input(piece.path).exists() for piece in chosen[kind])
             if not are_there:
                 return None  # compacted and removed before anybody came
-        return chosen
+        return _News(chosen, is_replay=False)
 
-    def _commit(self, known: DerivedState, states: Mapping[str, State], partials: Any) -> DerivedState:
-        name = f"partials/{uuid.uuid4().hex}"
-        partials.coalesce(1).write.parquet(str(self.root / name))
-        inputs = {kind: state.version for kind, state in states.items()}
-        state = DerivedState(known.version + 1, inputs, name, self.params)
-        log = self.root / "_log"
-        log.mkdir(parents=True, exist_ok=True)
-        text = json.dumps({one: getattr(state, one) for one in DerivedState.__slots__}, sort_keys=True)
-        if not put_if_absent(log / f"{state.version:020d}.json", text.encode()):
-            raise ConflictError(f"version {state.version} of {self.root} was committed by another run")
-        return state
+    def _is_wanted(self, file: DataFile) -> bool:
+        if self._span_ms is None or not file.hours:
+            return True
+        first, last = self._span_ms[0] // HOUR_MS, (self._span_ms[1] - 1) // HOUR_MS
+        return any(first <= hour <= last for hour in file.hours)
 
-    def _write_results(self, spark: Any, state: DerivedState, summary: DerivedSummary) -> None:
-        partials = spark.read.parquet(str(self.root / state.partials))
-        directory = self.root / "results"
-        directory.mkdir(exist_ok=True)
-        for name, frame in self.job.finish(partials).items():
+    def _span(self, state: State) -> Span | None:
+        return None if self._span_ms is None else (str(state.schema["event_time"]), *self._span_ms)
+
+    # --- what follows from it ---------------------------------------------------------------------------------------
+
+    def _make(
+        self,
+        spark: Any,
+        known: ResultState,
+        made: ResultState,
+        states: Mapping[str, State],
+        news: _News,
+        summary: DerivedSummary,
+    ) -> None:
+        """Write partials and results of a commit, and name them in it."""
+        directory = self.store.begin(made.version)
+        kept = ResultState() if news.is_replay else known
+        fresh, merged = self._merged(spark, kept, states, news, summary)
+        try:
+            changed = self.store.write_parts(merged, directory / "partials")
+        finally:
+            fresh.unpersist()
+        summary.parts = len(changed)
+        made.partials = kept.partials | changed
+        faults.point("derived.after_partials")
+        if made.settings != kept.settings:  # what follows from partials may be another
+            changed, kept = made.partials, ResultState()
+        touched = self._read(spark, changed, fresh.schema)
+        made.condensed, condensed = made.partials, touched
+        if type(self.job).condense is not DerivedJob.condense:
+            condensed = self.job.condense(touched)
+            made.condensed = kept.condensed | self.store.write_parts(condensed, directory / "condensed")
+        tables = [(name, frame.toArrow()) for name, frame in self.job.finish(
+            self._read(spark, made.condensed, condensed.schema)).items()]  # fmt: skip
+        for name, frame in self.job.by_part(touched).items():
             table = frame.toArrow()
-            table = table.sort_by(
-                [(column, "ascending") for column in table.column_names if _is_sortable(table, column)]
+            tables += [
+                (f"{name}/{part}", table.filter(pc.equal(table[PART], part)).drop([PART]))
+                for part in pc.unique(table[PART]).to_pylist()
+            ]
+        by_part = {name: path for name, path in kept.results.items() if "/" in name}
+        made.results = by_part | self.store.write_tables(tables, directory / "results")
+        summary.rows = {name: table.num_rows for name, table in tables}
+
+    def _merged(
+        self, spark: Any, kept: ResultState, states: Mapping[str, State], news: _News, summary: DerivedSummary
+    ) -> tuple[Any, Any]:
+        """Return the partials of what is new, and these merged with the parts that they touch."""
+        tables = {
+            kind: frames.read_pieces(
+                spark, self.tables[kind], states[kind], pieces, span=self._span(states[kind])
             )
-            write_table(directory / name, table)
-            summary.rows[name] = table.num_rows
-            summary.results[name] = str(directory / f"{name}.parquet")
+            for kind, pieces in news.pieces.items()
+        }
+        fresh = self._in_parts(self.job.merge(self.job.partial(tables))).persist()
+        touched = [row[PART] for row in fresh.select(PART).distinct().collect()] if kept.partials else []
+        old = {part: kept.partials[part] for part in touched if part in kept.partials}
+        if not old:
+            return fresh, fresh
+        before = self._read(spark, old, fresh.schema)
+        summary.partials_read = sum(_rows(Path(self.store.path(path))) for path in old.values())
+        return fresh, self._in_parts(self.job.merge(fresh.unionByName(before).drop(PART)))
 
-    def result(self, name: str) -> Any:
-        """A result as an Arrow table."""
-        return pq.read_table(self.root / "results" / f"{name}.parquet")
+    def _in_parts(self, partials: Any) -> Any:
+        from pyspark.sql import functions as sf
+
+        return partials.withColumn(PART, sf.coalesce(self.job.part().cast("string"), sf.lit("none")))
+
+    def _read(self, spark: Any, parts: Mapping[str, str], schema: Any) -> Any:
+        paths = [self.store.path(path) for path in parts.values()]
+        return spark.read.schema(schema).parquet(*paths) if paths else spark.createDataFrame([], schema)
+
+    def _report(self, summary: DerivedSummary, out: Path) -> None:
+        self.store.publish(out)
+        state = self.store.state()
+        summary.version = state.version
+        summary.results = {
+            name.removesuffix(".parquet"): str(out / name)
+            for name in state.results
+            if name.endswith(".parquet")
+        }
 
 
-def _is_sortable(table: Any, column: str) -> bool:
-    kind = table.schema.field(column).type
-    return not (pa.types.is_list(kind) or pa.types.is_struct(kind))
+def day(column: str) -> Any:
+    """Return the day of a time in ms, as `2026-11-20`, for `DerivedJob.part`."""
+    from pyspark.sql import functions as sf
+
+    return sf.date_format(sf.timestamp_millis(column), "yyyy-MM-dd")
 
 
-def write_table(path: Path, table: Any) -> None:
-    """Write a result as Parquet and, unless it has lists, as CSV; each replaces the one before as a whole."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    pq.write_table(table, temporary)
-    temporary.replace(path.with_name(f"{path.name}.parquet"))
-    if all(_is_sortable(table, column) for column in table.column_names):
-        pc_csv.write_csv(table, temporary)
-        temporary.replace(path.with_name(f"{path.name}.csv"))
+def _rows(directory: Path) -> int:
+    return sum(pq.read_metadata(path).num_rows for path in directory.glob("*.parquet"))

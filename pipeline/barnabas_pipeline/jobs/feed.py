@@ -5,13 +5,18 @@ The rule: an item is in a feed once, for its newest vote; so a feed can be writt
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+from barnabas_pipeline.errors import UsageError
+from barnabas_pipeline.jobs.derived import Derived, DerivedJob
 
 ITEMS_MAX = 20
 
 
-class Feed:
+class Feed(DerivedJob):
     """Partials: of each member the newest votes in favour, as many items as a feed has."""
 
     name = "feed"
@@ -20,6 +25,10 @@ class Feed:
     def __init__(self, follows: Mapping[str, list[str]], *, items_max: int = ITEMS_MAX) -> None:
         self.follows = follows
         self.items_max = items_max
+
+    def params(self) -> dict[str, Any]:
+        """See `derived.DerivedJob`."""
+        return {"items": self.items_max}
 
     def partial(self, tables: Mapping[str, Any]) -> Any:
         """See `derived.DerivedJob`."""
@@ -42,14 +51,14 @@ class Feed:
         place = sf.row_number().over(Window.partitionBy("member").orderBy(sf.desc("last"), "item"))
         return rows.withColumn("place", place).where(sf.col("place") <= self.items_max).drop("place")
 
-    def finish(self, partials: Any) -> Mapping[str, Any]:
+    def finish(self, condensed: Any) -> Mapping[str, Any]:
         """`feed`: member, place (1 is the newest), item, who voted for it, and when."""
         from pyspark.sql import Window
         from pyspark.sql import functions as sf
 
         rows = [(member, one) for member, followed in sorted(self.follows.items()) for one in followed]
-        follows = partials.sparkSession.createDataFrame(rows, "member string, followed string")
-        voted = partials.withColumnRenamed("member", "followed").join(follows, "followed")
+        follows = condensed.sparkSession.createDataFrame(rows, "member string, followed string")
+        voted = condensed.withColumnRenamed("member", "followed").join(follows, "followed")
         newest = voted.groupBy("member", "item").agg(sf.max(sf.struct("last", "followed")).alias("newest"))
         order = Window.partitionBy("member").orderBy(sf.desc("newest"), "item")
         placed = newest.withColumn("place", sf.row_number().over(order)).where(
@@ -57,3 +66,31 @@ class Feed:
         )
         columns = [sf.col("newest.followed").alias("voter"), sf.col("newest.last.ts").alias("ts")]
         return {"feed": placed.select("member", "place", "item", *columns)}
+
+    def messages(self, derived: Derived) -> Mapping[str, Any]:
+        """See `derived.DerivedJob`: each member's feed."""
+        feeds: dict[str, list[Any]] = {}
+        for row in derived.result("feed").to_pylist():
+            feeds.setdefault(row["member"], []).append([row["item"], row["voter"], row["ts"]])
+        return feeds
+
+    def score(self, derived: Derived, truth: Any) -> dict[str, Any]:
+        """See `derived.DerivedJob`."""
+        rows = derived.result("feed").to_pylist()
+        return {"entries_of_strangers": sum(row["voter"] not in truth.follows[row["member"]] for row in rows)}
+
+    @classmethod
+    def add_options(cls, parser: Any) -> None:
+        """See `derived.DerivedJob`."""
+        parser.add_argument(
+            "--follows", metavar="FILE", help="JSON object of members to lists; default: from --truth"
+        )
+        parser.add_argument("--items", type=int, default=ITEMS_MAX, metavar="N", help="in a feed")
+
+    @classmethod
+    def from_options(cls, args: Any) -> Feed:
+        """See `derived.DerivedJob`."""
+        if not args.follows and not args.truth:
+            raise UsageError("feed needs --follows, or --truth of a simulation")
+        given = json.loads(Path(args.follows or args.truth).read_text())
+        return cls(given if args.follows else given["follows"], items_max=args.items)

@@ -1,4 +1,4 @@
-"""monitor: roll-ups of service metrics, and alerts.
+"""monitor: roll-ups of service metrics and of log lines, and alerts.
 
 The rule: an event that comes late is counted as late and still in its window; nothing is dropped for being late.
 """
@@ -6,20 +6,28 @@ The rule: an event that comes late is counted as late and still in its window; n
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
 from typing import Any
+
+from barnabas_pipeline.errors import UsageError
+from barnabas_pipeline.jobs.derived import Derived, DerivedJob, day
 
 WINDOW_MS = 10_000
 LATE_MS = 60_000
 SCALE = 1000  # values are summed as thousandths, in whole numbers
-RULES = {"latency_ms": 80.0, "errors": 12.0}
+RULES = {"latency_ms": 80.0, "errors": 12.0, "log_error": 3.0}
+"""Limits by metric: of the mean of a window or, of log lines, of their number."""
 GAP_WINDOWS_MAX = 3
 
 
-class Monitor:
-    """Partials: count, sum, least, most and late ones by window, service and metric."""
+class Monitor(DerivedJob):
+    """Partials: count, sum, least, most and late ones by window, service and metric.
+
+    Log lines are metrics without values, `log_error` and so on by their level: what counts is how many there are.
+    """
 
     name = "monitor"
-    kinds = ("metrics",)
+    kinds = ("metrics", "logs")
 
     def __init__(
         self, *, window_ms: int = WINDOW_MS, late_ms: int = LATE_MS, rules: Mapping[str, float] = RULES
@@ -28,17 +36,32 @@ class Monitor:
         self.late_ms = late_ms
         self.rules = dict(rules)
 
+    def params(self) -> dict[str, Any]:
+        """See `derived.DerivedJob`: the rules count in the last step."""
+        return {"window_ms": self.window_ms, "late_ms": self.late_ms}
+
+    def part(self) -> Any:
+        """See `derived.DerivedJob`."""
+        return day("window_start")
+
     def partial(self, tables: Mapping[str, Any]) -> Any:
         """See `derived.DerivedJob`."""
         from pyspark.sql import functions as sf
 
         window = (sf.col("ts") - sf.col("ts") % self.window_ms).alias("window_start")
         delay = sf.unix_millis("_timestamp") - sf.col("ts")
-        value = sf.round(sf.col("value") * SCALE).cast("bigint")
-        return tables["metrics"].groupBy(window, "service", "metric").agg(
-            sf.count("*").alias("count"), sf.sum(value).alias("total"), sf.min(value).alias("least"),
-            sf.max(value).alias("most"),
-            sf.sum(sf.when(delay > self.late_ms, 1).otherwise(0).cast("bigint")).alias("late"),
+        late = sf.when(delay > self.late_ms, 1).otherwise(0).cast("bigint").alias("late")
+        value = sf.round(sf.col("value") * SCALE).cast("bigint").alias("value")
+        level = sf.concat(sf.lit("log_"), sf.col("level")).alias("metric")
+        none = sf.lit(None).cast("bigint").alias("value")
+        rows = []
+        if "metrics" in tables:
+            rows.append(tables["metrics"].select(window, "service", "metric", value, late))
+        if "logs" in tables:
+            rows.append(tables["logs"].select(window, "service", level, none, late))
+        return reduce(lambda one, other: one.unionByName(other), rows).groupBy("window_start", "service", "metric").agg(
+            sf.count("*").alias("count"), sf.sum("value").alias("total"), sf.min("value").alias("least"),
+            sf.max("value").alias("most"), sf.sum("late").alias("late"),
         )  # fmt: skip
 
     def merge(self, partials: Any) -> Any:
@@ -50,34 +73,96 @@ class Monitor:
             sf.max("most").alias("most"), sf.sum("late").alias("late"),
         )  # fmt: skip
 
-    def finish(self, partials: Any) -> Mapping[str, Any]:
-        """`rollups`: one row per window, service and metric. `alerts`: when a mean was above its rule, from, to."""
-        from pyspark.sql import Window
+    def by_part(self, partials: Any) -> Mapping[str, Any]:
+        """`rollups`: one row per window, service and metric, in a file for each day."""
+        return {"rollups": self._rollups(partials)}
+
+    def _rollups(self, partials: Any) -> Any:
         from pyspark.sql import functions as sf
 
         mean = (sf.col("total") / sf.col("count") / SCALE).alias("mean")
         least, most = ((sf.col(name) / SCALE).alias(name) for name in ("least", "most"))
-        rollups = partials.select("window_start", "service", "metric", "count", mean, least, most, "late")
-        limits = sf.create_map(*(sf.lit(one) for pair in sorted(self.rules.items()) for one in pair))
-        above = rollups.withColumn("limit", limits[sf.col("metric")]).where("mean > limit")
-        everywhere = Window.partitionBy("service", "metric").orderBy("window_start")
-        # Windows without events are no reason to end an alert: what counts is the window before among those that are.
-        numbered = rollups.select(
-            "service", "metric", "window_start", sf.row_number().over(everywhere).alias("number")
+        return partials.select(
+            "part", "window_start", "service", "metric", "count", mean, least, most, "late"
         )
-        placed = above.join(numbered, ["service", "metric", "window_start"])
-        before = sf.lag("number").over(everywhere)
-        begins = sf.when(before.isNull() | (sf.col("number") - before > GAP_WINDOWS_MAX), 1).otherwise(0)
+
+    def condense(self, partials: Any) -> Any:
+        """Keep of each day how many windows a metric has, and those above its rule by their numbers."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as sf
+
+        limits = sf.create_map(*(sf.lit(one) for pair in sorted(self.rules.items()) for one in pair))
+        measure = sf.coalesce("mean", sf.col("count").cast("double")).alias("measure")
+        number = sf.row_number().over(Window.partitionBy("part", "service", "metric").orderBy("window_start"))
+        numbered = self._rollups(partials).select(
+            "part", "service", "metric", "window_start", measure, number.alias("number")
+        )
+        above = sf.when(
+            sf.col("measure") > limits[sf.col("metric")], sf.struct("number", "window_start", "measure")
+        )
+        return numbered.groupBy("part", "service", "metric").agg(
+            sf.count("*").alias("windows"), sf.collect_list(above).alias("above")
+        )
+
+    def finish(self, condensed: Any) -> Mapping[str, Any]:
+        """`alerts`: when a metric was above its rule, from, to."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as sf
+
+        metric = Window.partitionBy("service", "metric")
+        days_before = metric.orderBy("part").rowsBetween(Window.unboundedPreceding, -1)
+        before = sf.coalesce(sf.sum("windows").over(days_before), sf.lit(0))
+        rows = condensed.withColumn("before", before).withColumn("one", sf.explode("above"))
+        above = rows.select(
+            "service", "metric", sf.col("one.window_start").alias("window_start"),
+            (sf.col("before") + sf.col("one.number")).alias("number"), sf.col("one.measure").alias("measure"),
+        )  # fmt: skip
+        everywhere = metric.orderBy("window_start")
+        # Windows without events are no reason to end an alert: what counts is the window before among those that are.
+        last = sf.lag("number").over(everywhere)
+        begins = sf.when(last.isNull() | (sf.col("number") - last > GAP_WINDOWS_MAX), 1).otherwise(0)
         alert = sf.sum("begins").over(everywhere)
-        grouped = placed.withColumn("begins", begins).withColumn("alert", alert)
+        grouped = above.withColumn("begins", begins).withColumn("alert", alert)
         alerts = grouped.groupBy("service", "metric", "alert").agg(
             sf.min("window_start").alias("start"), (sf.max("window_start") + self.window_ms).alias("end"),
-            sf.count("*").alias("windows"), sf.max("mean").alias("worst"),
+            sf.count("*").alias("windows"), sf.max("measure").alias("worst"),
         )  # fmt: skip
-        return {
-            "rollups": rollups,
-            "alerts": alerts.select("service", "metric", "start", "end", "windows", "worst"),
-        }
+        return {"alerts": alerts.select("service", "metric", "start", "end", "windows", "worst")}
+
+    def messages(self, derived: Derived) -> Mapping[str, Any]:
+        """See `derived.DerivedJob`."""
+        rows = derived.result("alerts").to_pylist()
+        return {f"{row['service']}/{row['metric']}/{row['start']}": row for row in rows}
+
+    def score(self, derived: Derived, truth: Any) -> dict[str, Any]:
+        """See `derived.DerivedJob`."""
+        return dict(score(derived.result("alerts").to_pylist(), truth.incidents))
+
+    @classmethod
+    def add_options(cls, parser: Any) -> None:
+        """See `derived.DerivedJob`."""
+        parser.add_argument("--window", type=float, default=10.0, metavar="SECONDS")
+        parser.add_argument(
+            "--watermark", type=float, default=60.0, metavar="SECONDS", help="later than that counts as late"
+        )
+        parser.add_argument(
+            "--rule",
+            action="append",
+            default=[],
+            metavar="METRIC=LIMIT",
+            help="alert above this mean of a window or, of log_error and so on, above so many lines",
+        )
+
+    @classmethod
+    def from_options(cls, args: Any) -> Monitor:
+        """See `derived.DerivedJob`."""
+        try:
+            rules = {name: float(limit) for name, _, limit in (one.partition("=") for one in args.rule)}
+        except ValueError as error:
+            raise UsageError(f"--rule: {error}") from None
+        return cls(
+            window_ms=int(args.window * 1000), late_ms=int(args.watermark * 1000), rules=rules or RULES
+        )
 
 
 def score(alerts: list[dict[str, Any]], incidents: list[dict[str, Any]]) -> dict[str, float]:

@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from barnabas_pipeline.jobs.derived import Derived, DerivedJob, day
+
 WINDOW_MS = 600_000
 HALF_LIFE_MS = 6 * 3_600_000
 Z = 1.96  # 95 %
+VOTE_BUCKETS = 16
 WEIGHT_BITS = 20  # weights are whole numbers, so that their sums do not depend on the order
 
 
-class Rank:
+class Rank(DerivedJob):
     """Partials: views and clicks by item and window; the last vote of each member for each item."""
 
     name = "rank"
@@ -24,6 +27,19 @@ class Rank:
     def __init__(self, *, window_ms: int = WINDOW_MS, half_life_ms: int = HALF_LIFE_MS) -> None:
         self.window_ms = window_ms
         self.half_life_ms = half_life_ms
+
+    def params(self) -> dict[str, Any]:
+        """See `derived.DerivedJob`."""
+        return {"window_ms": self.window_ms}
+
+    def part(self) -> Any:
+        """Counts by day, votes by items."""
+        from pyspark.sql import functions as sf
+
+        bucket = sf.pmod(sf.xxhash64("item"), sf.lit(VOTE_BUCKETS).cast("bigint"))
+        return sf.when(sf.col("member").isNull(), day("window_start")).otherwise(
+            sf.concat(sf.lit("votes-"), bucket)
+        )
 
     def partial(self, tables: Mapping[str, Any]) -> Any:
         """See `derived.DerivedJob`."""
@@ -64,29 +80,51 @@ class Rank:
             sf.sum("views").alias("views"), sf.sum("clicks").alias("clicks"), sf.max("vote").alias("vote")
         )
 
-    def finish(self, partials: Any) -> Mapping[str, Any]:
-        """`rank`: one row per item, best first."""
+    def condense(self, partials: Any) -> Any:
+        """Sum up by item: each day's counts as they weigh at its last window, and votes."""
         from pyspark.sql import Window
         from pyspark.sql import functions as sf
 
-        counts = partials.where("member is null")
-        newest = counts.agg(sf.max("window_start").alias("newest"))
+        newest = sf.max("window_start").over(Window.partitionBy("part"))
         age = (sf.col("newest") - sf.col("window_start")) / self.half_life_ms
         weight = sf.round(sf.pow(sf.lit(2.0), sf.lit(float(WEIGHT_BITS)) - age)).cast("bigint")
-        weighed = counts.crossJoin(newest).withColumn("weight", weight)
-        items = weighed.groupBy("item").agg(
+        zero = sf.lit(0).cast("bigint")
+        weighed = (
+            partials.withColumn("newest", newest)
+            .withColumn("weight", sf.when(sf.col("member").isNull(), weight).otherwise(zero))
+            .groupBy("part", "item")
+        )
+        return weighed.agg(
+            sf.max(sf.when(sf.col("member").isNull(), sf.col("newest"))).alias("newest"),
             sf.sum("views").alias("views"),
             sf.sum("clicks").alias("clicks"),
             sf.sum(sf.col("views") * sf.col("weight")).alias("views_weighed"),
             sf.sum(sf.col("clicks") * sf.col("weight")).alias("clicks_weighed"),
-        )
-        votes = partials.where("member is not null").groupBy("item").agg(
             sf.sum(sf.when(sf.col("vote.vote") > 0, 1).otherwise(0)).alias("votes_up"),
             sf.sum(sf.when(sf.col("vote.vote") < 0, 1).otherwise(0)).alias("votes_down"),
-        )  # fmt: skip
-        joined = items.join(votes, "item", "full_outer").na.fill(0)
+        )
+
+    def finish(self, condensed: Any) -> Mapping[str, Any]:
+        """`rank`: one row per item, best first."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as sf
+
+        last = condensed.agg(sf.max("newest").alias("last"))
+        lag = (sf.col("newest") - sf.col("last")) / self.half_life_ms
+        factor = sf.coalesce(sf.pow(sf.lit(2.0), lag), sf.lit(0.0))
         scale = float(1 << WEIGHT_BITS)
-        views, clicks = sf.col("views_weighed") / scale, sf.col("clicks_weighed") / scale
+
+        def in_order(column: str) -> Any:
+            """Add up fractions day by day, so that the sum does not depend on who came first."""
+            terms = sf.collect_list(sf.struct("part", (sf.col(column) / scale * factor).alias("term")))
+            return sf.aggregate(sf.array_sort(terms), sf.lit(0.0), lambda total, one: total + one["term"])
+
+        names = ("views", "clicks", "votes_up", "votes_down")
+        joined = condensed.crossJoin(last).groupBy("item").agg(
+            *(sf.sum(name).alias(name) for name in names),
+            in_order("views_weighed").alias("views_weighed"), in_order("clicks_weighed").alias("clicks_weighed"),
+        )  # fmt: skip
+        views, clicks = sf.col("views_weighed"), sf.col("clicks_weighed")
         scored = joined.select(
             "item", "views", "clicks", "votes_up", "votes_down",
             wilson(sf.least(clicks, views), views).alias("ctr_low"),
@@ -94,6 +132,27 @@ class Rank:
         ).withColumn("score", sf.round(sf.col("ctr_low") * 0.7 + sf.col("votes_low") * 0.3, 12))  # fmt: skip
         position = sf.row_number().over(Window.orderBy(sf.desc("score"), "item")).alias("position")
         return {"rank": scored.select(position, *scored.columns)}
+
+    def messages(self, derived: Derived) -> Mapping[str, Any]:
+        """See `derived.DerivedJob`."""
+        return {row["item"]: row for row in derived.result("rank").to_pylist()}
+
+    def score(self, derived: Derived, truth: Any) -> dict[str, Any]:
+        """See `derived.DerivedJob`."""
+        return dict(score(derived.result("rank").to_pylist(), truth.quality))
+
+    @classmethod
+    def add_options(cls, parser: Any) -> None:
+        """See `derived.DerivedJob`."""
+        parser.add_argument(
+            "--half-life", type=float, default=6.0, metavar="HOURS", help="of an event's weight"
+        )
+        parser.add_argument("--window", type=float, default=10.0, metavar="MINUTES")
+
+    @classmethod
+    def from_options(cls, args: Any) -> Rank:
+        """See `derived.DerivedJob`."""
+        return cls(window_ms=int(args.window * 60_000), half_life_ms=int(args.half_life * 3_600_000))
 
 
 def _no_vote() -> Any:

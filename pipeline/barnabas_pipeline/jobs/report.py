@@ -2,6 +2,8 @@
 
 The rule: a report of the same sealed hours is the same bytes, whenever it is made. Hours that are not sealed are refused,
 unless a partial report is asked for, which then says so.
+
+Counts of a day are kept in `_days/<day>/`, so that a report which is made again reads what came since.
 """
 
 from __future__ import annotations
@@ -12,14 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from barnabas_pipeline.errors import IncompleteError, UsageError
-from barnabas_pipeline.jobs.derived import write_table
-from barnabas_pipeline.lake import frames
-from barnabas_pipeline.lake.iceberg import Lake, lake_of
-from barnabas_pipeline.lake.ledger import HOUR_MS, hour_name, hour_number
-from barnabas_pipeline.lake.table import Table
+from barnabas_pipeline.jobs.derived import Derived, DerivedJob
+from barnabas_pipeline.lake.iceberg import Lake
+from barnabas_pipeline.lake.ledger import HOUR_MS, State, hour_name, hour_number
 
 TOP = 20
-KINDS = ("views", "clicks", "votes", "logins")
+DAYS = "_days"
 
 
 @dataclass(slots=True)
@@ -29,88 +29,126 @@ class ReportSummary:
     day: str
     hours: int = 0
     unsealed: list[str] = field(default_factory=list)
+    rows_read: int = 0
     rows: dict[str, int] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
 
 
 def report(
-    spark: Any,
-    *,
-    lake: Lake | str,
-    out: str,
-    day: str,
-    prefix: str = "",
-    partial: bool = False,
-    kinds: tuple[str, ...] = KINDS,
+    spark: Any, *, lake: Lake | str, out: str, day: str, prefix: str = "", partial: bool = False
 ) -> ReportSummary:
     """Write the tables of a day (`2026-11-20`, UTC) to `out/<day>/`. Raises IncompleteError for unsealed hours."""
     try:
         first = hour_number(f"{day}T00")
     except ValueError:
         raise UsageError(f"{day!r} is no day, like 2026-11-20") from None
-    summary = ReportSummary(day)
-    tables: dict[str, Any] = {}
-    wanted: set[int] = set()
-    for kind in kinds:
-        table = Table(lake_of(lake).place(f"{prefix}{kind}"))
-        state = table.state()
-        if not state.version:
-            continue
-        hours = sorted(hour for hour in state.hours if first <= hour < first + 24)
-        summary.unsealed += [f"{kind} {hour_name(hour)}" for hour in hours if hour not in state.sealed]
-        summary.versions[kind] = state.version
-        wanted |= set(hours)
-        tables[kind] = frames.events(spark, table, span_ms=(first * HOUR_MS, (first + 24) * HOUR_MS))
-    if not wanted:
+    job = Report()
+    span_ms = (first * HOUR_MS, (first + 24) * HOUR_MS)
+    derived = Derived(job, lake=lake, root=f"{out}/{DAYS}/{day}", prefix=prefix, span_ms=span_ms)
+    states = derived.states()
+    summary = _judged(ReportSummary(day), states, first)
+    if not summary.hours:
         raise UsageError(f"the lake has nothing of {day}")
     if summary.unsealed and not partial:
         raise IncompleteError(
             f"not sealed yet: {', '.join(summary.unsealed)}; run the audit, or ask for --partial"
         )
-    summary.hours = len(wanted)
-    directory = Path(out) / (f"{day}-partial" if summary.unsealed else day)
-    directory.mkdir(parents=True, exist_ok=True)
-    for name, frame in tables_of(tables).items():
-        rows = frame.toArrow()
-        write_table(directory / name, rows)
-        summary.rows[name] = rows.num_rows
+    job.loaded = tuple(summary.versions)
+    directory = Path(out).absolute() / (f"{day}-partial" if summary.unsealed else day)
+    done = derived.update(spark, states=states, out=str(directory))
+    summary.rows, summary.rows_read = done.rows, done.rows_read
     return summary
 
 
-def tables_of(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """The tables of a report, each in a fixed order."""
-    from pyspark.sql import functions as sf
+def _judged(summary: ReportSummary, states: Mapping[str, State], first: int) -> ReportSummary:
+    """Say which hours of a day there are, and which of them are not sealed."""
+    found: set[int] = set()
+    for kind, state in states.items():
+        if state.version:
+            hours = sorted(hour for hour in state.hours if first <= hour < first + 24)
+            summary.unsealed += [f"{kind} {hour_name(hour)}" for hour in hours if hour not in state.sealed]
+            summary.versions[kind] = state.version
+            found |= {*hours}
+    summary.hours = len(found)
+    return summary
 
-    made: dict[str, Any] = {}
-    hour = sf.date_format(sf.timestamp_millis("ts"), "yyyy-MM-dd'T'HH").alias("hour")
-    if "views" in tables:
-        views = tables["views"]
-        made["traffic_by_hour"] = (
-            views.groupBy(hour)
-            .agg(
-                sf.count("*").alias("views"),
-                sf.count_distinct("member").alias("members"),
-                sf.count_distinct("session").alias("sessions"),
-                sf.sum(sf.when(sf.col("status") >= 400, 1).otherwise(0)).alias("errors"),
-                sf.percentile("took_ms", sf.lit(0.5)).alias("took_ms_median"),
-            )
-            .orderBy("hour")
-        )
-        counted = views.where("item is not null").groupBy("item").agg(sf.count("*").alias("views"))
-        if "clicks" in tables:
-            clicks = tables["clicks"].groupBy("item").agg(sf.count("*").alias("clicks"))
-            counted = counted.join(clicks, "item", "left").na.fill(0)
-        made["top_items"] = counted.orderBy(sf.desc("views"), "item").limit(TOP)
-        made["status_codes"] = views.groupBy("status").agg(sf.count("*").alias("views")).orderBy("status")
-    if "votes" in tables:
-        votes = tables["votes"].groupBy(hour).agg(
-            sf.sum(sf.when(sf.col("vote") > 0, 1).otherwise(0)).alias("up"),
-            sf.sum(sf.when(sf.col("vote") < 0, 1).otherwise(0)).alias("down"),
-        )  # fmt: skip
-        made["votes_by_hour"] = votes.orderBy("hour")
-    if "logins" in tables:
-        logins = tables["logins"].groupBy(hour).agg(
-            sf.count("*").alias("logins"), sf.sum(sf.when(sf.col("ok"), 0).otherwise(1)).alias("failed")
-        )  # fmt: skip
-        made["logins_by_hour"] = logins.orderBy("hour")
-    return made
+
+class Report(DerivedJob):
+    """Partials: how often something was counted in an hour: `what`, and the `key` that it is counted by."""
+
+    name = "report"
+    kinds = ("views", "clicks", "votes", "logins")
+    counted = (
+        ("views", "status", "cast(status as string)"),
+        ("views", "member", "member"),
+        ("views", "session", "session"),
+        ("views", "took_ms", "cast(took_ms as string)"),
+        ("views", "item_views", "item"),
+        ("clicks", "item_clicks", "item"),
+        ("votes", "vote", "case when vote > 0 then 'up' when vote < 0 then 'down' end"),
+        ("logins", "login", "cast(ok as string)"),
+    )
+
+    def __init__(self) -> None:
+        self.loaded: tuple[str, ...] = self.kinds
+        """The tables that there are."""
+
+    def params(self) -> dict[str, Any]:
+        """See `derived.DerivedJob`."""
+        return {}
+
+    def partial(self, tables: Mapping[str, Any]) -> Any:
+        """See `derived.DerivedJob`."""
+        from pyspark.sql import functions as sf
+
+        hour = sf.date_format(sf.timestamp_millis("ts"), "yyyy-MM-dd'T'HH").alias("hour")
+        pairs = {
+            kind: sf.array(*(
+                sf.struct(sf.lit(what).alias("what"), sf.expr(key).alias("key"))
+                for one, what, key in self.counted if one == kind
+            ))
+            for kind in tables
+        }  # fmt: skip
+        rows = [table.select(hour, sf.inline(pairs[kind])) for kind, table in tables.items()]
+        union = rows[0]
+        for one in rows[1:]:
+            union = union.unionByName(one)
+        return union.groupBy("hour", "what", "key").agg(sf.count("*").alias("count"))
+
+    def finish(self, condensed: Any) -> Mapping[str, Any]:
+        """The tables of a report, those that something was loaded for."""
+        from pyspark.sql import functions as sf
+
+        def what(name: str) -> Any:
+            return condensed.where(sf.col("what") == name)
+
+        def total(condition: str) -> Any:
+            return sf.sum(sf.when(sf.expr(condition), sf.col("count")).otherwise(0))
+
+        made: dict[str, Any] = {}
+        if "views" in self.loaded:
+            took = sf.when(sf.col("what") == "took_ms", sf.col("key").cast("double"))
+            frequency = sf.when(took.isNotNull(), sf.col("count")).otherwise(0)
+            made["traffic_by_hour"] = condensed.groupBy("hour").agg(
+                total("what = 'status'").alias("views"),
+                sf.count_if(sf.expr("what = 'member' and key is not null")).alias("members"),
+                sf.count_if(sf.expr("what = 'session' and key is not null")).alias("sessions"),
+                total("what = 'status' and cast(key as bigint) >= 400").alias("errors"),
+                sf.percentile(took, sf.lit(0.5), frequency).alias("took_ms_median"),
+            ).where("views > 0")  # fmt: skip
+            items = what("item_views").where("key is not null").groupBy(sf.col("key").alias("item"))
+            counted = items.agg(sf.sum("count").alias("views"))
+            if "clicks" in self.loaded:
+                clicks = what("item_clicks").groupBy(sf.col("key").alias("item")).agg(
+                    sf.sum("count").alias("clicks"))  # fmt: skip
+                counted = counted.join(clicks, "item", "left").na.fill(0)
+            made["top_items"] = counted.orderBy(sf.desc("views"), "item").limit(TOP)
+            status = sf.col("key").cast("bigint").alias("status")
+            made["status_codes"] = what("status").groupBy(status).agg(sf.sum("count").alias("views"))
+        if "votes" in self.loaded:
+            made["votes_by_hour"] = what("vote").groupBy("hour").agg(
+                total("key = 'up'").alias("up"), total("key = 'down'").alias("down"))  # fmt: skip
+        if "logins" in self.loaded:
+            made["logins_by_hour"] = what("login").groupBy("hour").agg(
+                sf.sum("count").alias("logins"), total("key = 'false'").alias("failed"))  # fmt: skip
+        return made

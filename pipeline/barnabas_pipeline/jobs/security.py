@@ -6,9 +6,14 @@ may be published twice and count once.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
+
+from barnabas_pipeline.errors import UsageError
+from barnabas_pipeline.jobs.derived import Derived, DerivedJob, day
 
 MINUTE_MS = 60_000
 URL_BUCKETS = 1024
@@ -26,7 +31,7 @@ class Rules:
     login_failures: int = 5
 
 
-class Security:
+class Security(DerivedJob):
     """Partials: what each address and each member did in each minute, in whole numbers, and which URLs (hashed)."""
 
     name = "security"
@@ -35,6 +40,14 @@ class Security:
     def __init__(self, rules: Rules = Rules(), *, allowed: tuple[str, ...] = ()) -> None:  # immutable
         self.rules = rules
         self.allowed = allowed
+
+    def params(self) -> dict[str, Any]:
+        """See `derived.DerivedJob`: the rules count in the last step."""
+        return {}
+
+    def part(self) -> Any:
+        """See `derived.DerivedJob`."""
+        return day("minute")
 
     def partial(self, tables: Mapping[str, Any]) -> Any:
         """See `derived.DerivedJob`."""
@@ -85,8 +98,8 @@ class Security:
         urls = sf.array_sort(sf.array_distinct(sf.flatten(sf.collect_list("urls")))).alias("urls")
         return partials.groupBy("subject", "minute").agg(*sums, urls)
 
-    def finish(self, partials: Any) -> Mapping[str, Any]:
-        """`verdicts`: id, kind, subject, the first minute, how many minutes, and the worst count."""
+    def condense(self, partials: Any) -> Any:
+        """Find who broke which rule, and when, on each day."""
         from pyspark.sql import functions as sf
 
         rules = self.rules
@@ -105,21 +118,54 @@ class Security:
             rows = partials.where(condition).where(
                 ~sf.col("subject").isin(*self.allowed) if self.allowed else "true"
             )
-            verdicts = rows.groupBy("subject").agg(
+            verdicts = rows.groupBy("part", "subject").agg(
                 sf.min("minute").alias("first_minute"),
                 sf.count("*").alias("minutes"),
                 sf.max(measure).alias("worst"),
             )
             verdicts = verdicts.withColumn("kind", sf.lit(kind))
             found = verdicts if found is None else found.unionByName(verdicts)
-        assert found is not None
+        return found
+
+    def finish(self, condensed: Any) -> Mapping[str, Any]:
+        """`verdicts`: id, kind, subject, the first minute, how many minutes, and the worst count."""
+        from pyspark.sql import functions as sf
+
+        found = condensed.groupBy("kind", "subject").agg(
+            sf.min("first_minute").alias("first_minute"),
+            sf.sum("minutes").alias("minutes"),
+            sf.max("worst").alias("worst"),
+        )
         identity = sf.sha2(sf.concat_ws("|", "kind", "subject", sf.col("first_minute").cast("string")), 256)
         columns = ["kind", "subject", "first_minute", "minutes", "worst"]
         return {"verdicts": found.select(sf.substring(identity, 1, 16).alias("verdict_id"), *columns)}
 
-    def params(self) -> dict[str, Any]:
-        """Return the parameters that the partials do not depend on, but the results do."""
-        return asdict(self.rules)
+    def messages(self, derived: Derived) -> Mapping[str, Any]:
+        """See `derived.DerivedJob`."""
+        return {row["verdict_id"]: row for row in derived.result("verdicts").to_pylist()}
+
+    def score(self, derived: Derived, truth: Any) -> dict[str, Any]:
+        """See `derived.DerivedJob`."""
+        verdicts = derived.result("verdicts").to_pylist()
+        guilty = {"crawler": truth.crawlers, "spam": truth.spammers}
+        return {kind: score(verdicts, kind, found) for kind, found in guilty.items()}
+
+    @classmethod
+    def add_options(cls, parser: Any) -> None:
+        """See `derived.DerivedJob`."""
+        parser.add_argument("--rules", metavar="FILE", help="JSON object of thresholds; see the class Rules")
+        parser.add_argument(
+            "--allow", action="append", default=[], metavar="SUBJECT", help="never judge this one"
+        )
+
+    @classmethod
+    def from_options(cls, args: Any) -> Security:
+        """See `derived.DerivedJob`."""
+        given = json.loads(Path(args.rules).read_text()) if args.rules else {}
+        unknown = sorted(set(given) - {one.name for one in fields(Rules)})
+        if unknown:
+            raise UsageError(f"there is no rule {unknown[0]!r}")
+        return cls(Rules(**given), allowed=tuple(args.allow))
 
 
 def _one(condition: str) -> Any:

@@ -13,7 +13,8 @@ import numpy as np
 
 from barnabas_pipeline.simulate.model import Event
 
-REQUIRED = {"views": "url", "clicks": "member", "votes": "item", "logins": "member", "metrics": "service"}
+REQUIRED = {"views": "url", "clicks": "member", "votes": "item", "logins": "member", "metrics": "service",
+            "profiles": "visitor", "logs": "service"}  # fmt: skip
 REASONS = ("utf8", "empty", "json", "trailing", "duplicate_key", "missing_field", "type", "range", "time")
 
 

@@ -19,7 +19,7 @@ import numpy as np
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 LATE_HOURS_MAX = 3.0
-KINDS = ("views", "clicks", "votes", "logins", "metrics")
+KINDS = ("views", "clicks", "votes", "logins", "metrics", "profiles", "logs")
 SERVICES = ("frontend", "search", "feed", "votes", "login")
 AGENTS = (
     "Mozilla/5.0 (X11; Linux)",
@@ -113,7 +113,10 @@ class Simulation:
         self.truth.incidents = [{"service": service, "start": begin, "end": begin + 10 * 60_000}]
 
     def events(self) -> list[Event]:
-        """All of them, by time of delivery. The budget is shared: metrics a tenth, crawlers and spammers a tenth each."""
+        """All of them, by time of delivery. The budget is shared: metrics a tenth, crawlers and spammers a tenth each.
+
+        Beside it there are a twentieth of profile views and a twentieth of log lines.
+        """
         budget = self.site.events
         events: list[Event] = []
         for source, share in (
@@ -121,6 +124,8 @@ class Simulation:
             (self._spamming(budget // 10), budget // 10),
             (self._metrics(budget // 10), budget // 10),
             (self._sessions(), budget - 3 * (budget // 10)),
+            (self._profiles(), budget // 20),
+            (self._logs(), budget // 20),
         ):
             for count, event in enumerate(source):
                 if count >= share:
@@ -248,6 +253,32 @@ class Simulation:
                             "value": value,
                         }
                         yield Event(at, at, "metrics", name, fields)
+
+    def _profiles(self) -> Iterator[Event]:
+        """Members look at profiles, more often at those of the active; the key is whose profile it is."""
+        site, random = self.site, self._random
+        while True:
+            at = self._time_of_day()
+            member, visitor = random.choice(site.members, 2, replace=False, p=self._member_weights).tolist()
+            fields = {"ts": at, "member": _member(member), "visitor": _member(visitor)}
+            yield Event(at, at, "profiles", _member(member), fields)
+
+    def _logs(self) -> Iterator[Event]:
+        """Lines of the services' logs; half of them are of incidents, and most of those are errors."""
+        site, random = self.site, self._random
+        while True:
+            for incident in self.truth.incidents:
+                at = incident["start"] + int(random.random() * (incident["end"] - incident["start"]))
+                yield self._line(at, incident["service"], "error" if random.random() < 0.9 else "warn")
+            at = site.start_ms + int(random.random() * (self._end_ms - site.start_ms))
+            service = SERVICES[int(random.integers(len(SERVICES)))]
+            yield self._line(at, service, "warn" if random.random() < 0.05 else "info")
+
+    def _line(self, at: int, service: str, level: str) -> Event:
+        host = f"{service}-{int(self._random.integers(2))}"
+        text = "no answer in time" if level == "error" else "a call was slow" if level == "warn" else "served"
+        fields = {"ts": at, "service": service, "host": host, "level": level, "message": text}
+        return Event(at, at, "logs", host, fields)
 
 
 def _zipf(count: int, exponent: float) -> Any:

@@ -1,0 +1,85 @@
+"""visitors: how often each member's profile was seen, by how many others, and when last.
+
+The rule: profile views are keyed by the member whose profile it is, so one partition has all of one member. Each partition
+is a part of its own: what it has news of is counted there, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from barnabas_pipeline.errors import UsageError
+from barnabas_pipeline.jobs.derived import Derived, DerivedJob
+
+BUCKETS = 16
+
+
+class Visitors(DerivedJob):
+    """Partials: views by member and visitor. `rekeyed`: partitions were added, so members are in buckets instead."""
+
+    name = "visitors"
+    kinds = ("profiles",)
+
+    def __init__(self, *, rekeyed: bool = False) -> None:
+        self.rekeyed = rekeyed
+
+    def part(self) -> Any:
+        """See `derived.DerivedJob`."""
+        from pyspark.sql import functions as sf
+
+        if self.rekeyed:
+            return sf.pmod(sf.xxhash64("member"), sf.lit(BUCKETS).cast("bigint"))
+        return sf.col("_topic_partition")
+
+    def partial(self, tables: Mapping[str, Any]) -> Any:
+        """See `derived.DerivedJob`."""
+        from pyspark.sql import functions as sf
+
+        keys = ["member", "visitor", *([] if self.rekeyed else ["_topic_partition"])]
+        return tables["profiles"].groupBy(*keys).agg(sf.count("*").alias("views"), sf.max("ts").alias("last"))
+
+    def merge(self, partials: Any) -> Any:
+        """See `derived.DerivedJob`."""
+        from pyspark.sql import functions as sf
+
+        keys = [one for one in partials.columns if one not in ("views", "last")]
+        return partials.groupBy(*keys).agg(sf.sum("views").alias("views"), sf.max("last").alias("last"))
+
+    def condense(self, partials: Any) -> Any:
+        """Count each member's visitors where the member is."""
+        from pyspark.sql import functions as sf
+
+        return partials.groupBy("part", "member").agg(
+            sf.sum("views").alias("views"),
+            sf.count_distinct("visitor").alias("visitors"),
+            sf.max("last").alias("last"),
+        )
+
+    def finish(self, condensed: Any) -> Mapping[str, Any]:
+        """`visitors`: one row per member. Raises UsageError for a member in two partitions."""
+        from pyspark.sql import functions as sf
+
+        twice = condensed.groupBy("member").agg(sf.array_sort(sf.collect_list("part")).alias("parts"))
+        for row in twice.where("size(parts) > 1").orderBy("member").limit(1).collect():
+            where = ", ".join(row["parts"])
+            raise UsageError(
+                f"member {row['member']} is in partitions {where}: count with --rekeyed if partitions were added"
+            )
+        return {"visitors": condensed.select("member", "views", "visitors", "last")}
+
+    def messages(self, derived: Derived) -> Mapping[str, Any]:
+        """See `derived.DerivedJob`."""
+        return {row["member"]: row for row in derived.result("visitors").to_pylist()}
+
+    @classmethod
+    def add_options(cls, parser: Any) -> None:
+        """See `derived.DerivedJob`."""
+        parser.add_argument(
+            "--rekeyed", action="store_true", help="partitions were added, so members are in several"
+        )
+
+    @classmethod
+    def from_options(cls, args: Any) -> Visitors:
+        """See `derived.DerivedJob`."""
+        return cls(rekeyed=args.rekeyed)

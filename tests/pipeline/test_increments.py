@@ -1,0 +1,240 @@
+"""Results of increments: what came since, exactly once, whoever is killed, at a cost that does not grow with the table."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from barnabas_pipeline import faults
+from barnabas_pipeline.errors import UsageError
+from barnabas_pipeline.jobs import monitor, rank, results, security
+from barnabas_pipeline.jobs.compact import compact
+from barnabas_pipeline.jobs.derived import Derived
+from barnabas_pipeline.jobs.feed import Feed
+from barnabas_pipeline.jobs.report import report
+from barnabas_pipeline.jobs.visitors import Visitors
+from barnabas_pipeline.lake.iceberg import Lake
+from barnabas_pipeline.lake.ledger import HOUR_MS
+from barnabas_pipeline.lake.table import ConflictError
+from barnabas_pipeline.lake.vacuum import vacuum
+from barnabas_pipeline.simulate.model import DAY_MS, Event, Simulation, Site
+from tests.pipeline.test_faults import run_cli
+from tests.pipeline.written import append
+
+START_MS = 1_700_000_000_000 // DAY_MS * DAY_MS
+SITE = Site(seed=5, events=3_000, start_ms=START_MS, hours=60.0, members=60, items=40, late_hours_max=30.0)
+DAYS = ("2023-11-14", "2023-11-15", "2023-11-16")
+POINTS = [name for name in faults.POINTS if name.startswith("derived.")]
+
+
+class Killed(BaseException):
+    """Ends a run where it is."""
+
+
+@pytest.fixture(scope="module")
+def simulation() -> Simulation:
+    return Simulation(SITE)
+
+
+def jobs(simulation: Simulation) -> list[Any]:
+    follows = simulation.truth.follows
+    return [rank.Rank(), Feed(follows), security.Security(), monitor.Monitor(window_ms=600_000), Visitors()]
+
+
+def published(root: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(root).as_posix(): path.read_bytes()
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and not {"files", "commits", "_days"} & {*path.relative_to(root).parts}
+    }
+
+
+def update(spark: Any, job: Any, lake: Path, root: Path, **more: Any) -> Any:
+    return Derived(job, lake=str(lake), root=str(root)).update(spark, **more)
+
+
+def portions(events: list[Event], count: int) -> Iterator[list[Event]]:
+    size = -(-len(events) // count)
+    return (events[at : at + size] for at in range(0, len(events), size))
+
+
+def test_increments_of_which_each_is_killed_somewhere_give_what_one_run_gives(
+    spark: Any, simulation: Simulation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seed = random.randrange(1 << 30)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    lake, point = tmp_path / "lake", ""
+
+    def die(name: str) -> None:
+        if name == point:
+            raise Killed
+
+    monkeypatch.setattr(faults, "point", die)
+    rows = read = killed = 0
+    everything = simulation.events()
+    for n, events in enumerate(portions(everything, 3)):
+        rows += append(lake, events)
+        for job in jobs(simulation):
+            point = POINTS[(n + rng.randrange(2)) % len(POINTS)]
+            with pytest.raises(Killed):
+                update(spark, job, lake, tmp_path / "steps")
+            point, killed = "", killed + 1
+            done = update(spark, job, lake, tmp_path / "steps")
+            assert not done.is_replay or n == 0
+            read += done.rows_read
+        for day in DAYS[:2] if n == 1 else ():
+            report(spark, lake=str(lake), out=str(tmp_path / "steps"), day=day, partial=True)
+    assert killed == 15
+    for job in jobs(simulation):
+        assert update(spark, job, lake, tmp_path / "whole").is_replay
+    for day in DAYS:
+        report(spark, lake=str(lake), out=str(tmp_path / "whole"), day=day, partial=True)
+    steps, whole = published(tmp_path / "steps"), published(tmp_path / "whole")
+    assert steps == whole
+    assert {"monitor/results/rollups/2023-11-15.csv", "2023-11-15-partial/top_items.csv"} <= {*steps}
+    assert sum(row["views"] for row in pq.read_table(
+        tmp_path / "steps/visitors/results/visitors.parquet").to_pylist()) == sum(
+        event.kind == "profiles" for event in everything)  # fmt: skip
+
+
+def test_a_killed_process_neither_loses_nor_doubles(
+    spark: Any, simulation: Simulation, tmp_path: Path
+) -> None:
+    lake, once = tmp_path / "lake", tmp_path / "once"
+    once.mkdir()
+    events = [event for event in simulation.events() if event.kind in ("metrics", "logs")]
+    words = ["monitor", "--lake", str(lake), "--out", str(tmp_path / "steps"), "--window", "600", "--json"]
+    spark_words = ["--master", "local[2]", "--conf", "spark.driver.memory=512m"]
+    for name, portion in zip(POINTS, portions(events, len(POINTS)), strict=True):
+        append(lake, portion)
+        done = run_cli(*words, *spark_words, fault=name, once=once)
+        assert done.returncode == -signal.SIGKILL, f"{name}:\n{done.stderr[-2000:]}"
+    job = monitor.Monitor(window_ms=600_000)
+    update(spark, job, lake, tmp_path / "steps")
+    update(spark, job, lake, tmp_path / "whole")
+    assert published(tmp_path / "steps") == published(tmp_path / "whole")
+    rollups = Derived(job, lake=str(lake), root=str(tmp_path / "steps")).result("rollups")
+    assert sum(rollups["count"].to_pylist()) == len(events), "each event is in one window"
+
+
+# --- cost -----------------------------------------------------------------------------------------------------------
+
+
+def days_of(simulation: Simulation, count: int) -> list[Event]:
+    """Repeat a day's events on other days."""
+    one = [event for event in simulation.events() if START_MS <= event.ts < START_MS + DAY_MS]
+    return [
+        Event(event.ts + n * DAY_MS, event.delivered + n * DAY_MS, event.kind, event.key,
+              event.fields | {"ts": event.ts + n * DAY_MS})
+        for n in range(count) for event in one
+    ]  # fmt: skip
+
+
+def test_what_a_run_reads_grows_with_what_is_new_and_not_with_the_table(
+    spark: Any, simulation: Simulation, tmp_path: Path
+) -> None:
+    costs = []
+    for days in (2, 8):
+        lake, out = tmp_path / f"lake{days}", tmp_path / f"out{days}"
+        events = days_of(simulation, days + 1)
+        last = START_MS + days * DAY_MS + 20 * HOUR_MS
+        append(lake, [event for event in events if event.ts < last])
+        for job in jobs(simulation):
+            update(spark, job, lake, out)
+        append(lake, [event for event in events if event.ts >= last])
+        found = [update(spark, job, lake, out) for job in jobs(simulation)]
+        costs.append({
+            job.name: (done.rows_read, done.files_read, done.partials_read, done.parts)
+            for job, done in zip(jobs(simulation), found, strict=True)
+        })  # fmt: skip
+        assert not any(done.is_replay for done in found)
+        assert all(0 < done.rows_read < 600 for done in found), found
+    assert costs[0] == costs[1]
+    assert costs[1]["monitor"][3] == costs[1]["security"][3] == 1, "the last day alone is made again"
+
+
+def test_a_partition_without_news_is_left_alone_and_a_member_in_two_is_refused(
+    spark: Any, tmp_path: Path
+) -> None:
+    def seen(ts: int, member: str, visitor: str) -> Event:
+        fields = {"ts": START_MS + ts, "member": member, "visitor": visitor}
+        return Event(START_MS + ts, START_MS + ts, "profiles", member, fields)
+
+    lake, out = tmp_path / "lake", tmp_path / "out"
+    append(lake, [seen(n, f"m{n % 9}", f"v{n % 2}") for n in range(36)])
+    assert update(spark, Visitors(), lake, out).parts == 3
+    append(lake, [seen(100, "m1", "v0"), seen(101, "m1", "v7")])
+    done = update(spark, Visitors(), lake, out)
+    assert (done.parts, done.rows_read) == (1, 2)
+    rows = {row.pop("member"): row for row in
+            Derived(Visitors(), lake=str(lake), root=str(out)).result("visitors").to_pylist()}  # fmt: skip
+    assert rows["m1"] == {"views": 6, "visitors": 3, "last": START_MS + 101}
+    assert rows["m2"] == {"views": 4, "visitors": 2, "last": START_MS + 29}
+    append(lake, [seen(102, f"m{n}", "v0") for n in range(9)], partitions=5)
+    with pytest.raises(UsageError, match=r"is in partitions .*--rekeyed"):
+        update(spark, Visitors(), lake, out)
+    assert update(spark, Visitors(rekeyed=True), lake, out).is_replay
+    rows = {row["member"]: row["views"] for row in
+            Derived(Visitors(), lake=str(lake), root=str(out)).result("visitors").to_pylist()}  # fmt: skip
+    assert rows == {f"m{n}": 5 + 2 * (n == 1) for n in range(9)}
+
+
+# --- commits --------------------------------------------------------------------------------------------------------
+
+
+def test_of_two_runs_one_wins_and_what_nobody_names_goes(
+    spark: Any, simulation: Simulation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, out = tmp_path / "lake", tmp_path / "out"
+    events = [event for event in simulation.events() if event.kind == "profiles"]
+    shares = list(portions(events, 6))
+    append(lake, shares[0])
+    real, overtaken = faults.point, []
+
+    def overtake(name: str) -> None:
+        if name == "derived.before_commit" and not overtaken:
+            overtaken.append(name)
+            update(spark, Visitors(), lake, out)
+        real(name)
+
+    monkeypatch.setattr(faults, "point", overtake)
+    with pytest.raises(ConflictError, match="by another run"):
+        update(spark, Visitors(), lake, out)
+    monkeypatch.setattr(results, "COMMITS_KEPT", 2)
+    for share in shares[1:]:
+        append(lake, share)
+        update(spark, Visitors(), lake, out)
+    compact(spark, Lake(str(lake)).place("profiles"))
+    vacuum(Lake(str(lake)).place("profiles"), age_seconds=0)
+    done = update(spark, Visitors(), lake, out)
+    assert (done.files_read, done.is_replay) == (0, False), "a compaction brings nothing"
+    store = results.Results(out / "visitors")
+    assert store.state().inputs == {"profiles": 7}
+    kept = [json.loads(path.read_text()) for path in (out / "visitors" / "commits").iterdir()]
+    assert len(kept) == 2
+    named = {path for one in kept for path in results.ResultState(**one).paths}
+    there = {store.below(one) for one in (out / "visitors" / "files").glob("*/*/*")}
+    assert named <= there
+    assert all(int(one.split("/")[1].partition("-")[0]) > 5 for one in there - named), "but for the newest"
+
+
+def test_other_rules_judge_what_was_counted_before(
+    spark: Any, simulation: Simulation, tmp_path: Path
+) -> None:
+    lake, out = tmp_path / "lake", tmp_path / "out"
+    append(lake, simulation.events())
+    update(spark, security.Security(), lake, out)
+    strict = security.Security(replace(security.Rules(), login_failures=1))
+    done = update(spark, strict, lake, out)
+    assert (done.files_read, done.is_replay) == (0, False)
+    update(spark, strict, lake, tmp_path / "whole")
+    assert published(out) == published(tmp_path / "whole")
