@@ -97,7 +97,10 @@ def test_increments_of_which_each_is_killed_somewhere_give_what_one_run_gives(
     for job in jobs(simulation):
         assert update(spark, job, lake, tmp_path / "whole").is_replay
     for day in DAYS:
-        report(spark, lake=str(lake), out=str(tmp_path / "whole"), day=day, partial=True)
+        again = report(spark, lake=str(lake), out=str(tmp_path / "steps"), day=day, partial=True)
+        once = report(spark, lake=str(lake), out=str(tmp_path / "whole"), day=day, partial=True)
+        assert again.rows == once.rows
+        assert again.rows_read < once.rows_read or day == DAYS[2]
     steps, whole = published(tmp_path / "steps"), published(tmp_path / "whole")
     assert steps == whole
     assert {"monitor/results/rollups/2023-11-15.csv", "2023-11-15-partial/top_items.csv"} <= {*steps}

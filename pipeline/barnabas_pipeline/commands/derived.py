@@ -1,6 +1,6 @@
 """The jobs that make results of a lake: feed, rank, security, monitor, visitors, those of other packages, and report.
 
-The rule: see `commands`. Jobs of other packages are their entry points of the group `barnabas_pipeline.jobs`; they run as ours do.
+The rule: see `commands`. Jobs of other packages are entry points of the group `barnabas_pipeline.jobs`, and run as ours do.
 """
 
 from __future__ import annotations
