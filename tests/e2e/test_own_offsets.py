@@ -83,7 +83,7 @@ class Programs:
         )
 
     def rows(self) -> list[tuple[int, int, int]]:
-        """What is saved: partition, offset and amount."""
+        """Saved payments: partition, offset and amount."""
         if not self.path.exists():
             return []
         store = sqlite3.connect(self.path, timeout=30)

@@ -70,7 +70,7 @@ def add_derived(parser: argparse.ArgumentParser, name: str) -> None:
 
 def run_derived(args: Any) -> int:
     """Update a result once, or after each round that has loaded something of the topics it is made of."""
-    from barnabas_pipeline.jobs.derived import Derived
+    from barnabas_pipeline.jobs.derived import Derived, DerivedJob
     from barnabas_pipeline.jobs.publish import publish
     from barnabas_pipeline.jobs.triggers import parse_trigger
 
@@ -79,6 +79,8 @@ def run_derived(args: Any) -> int:
     if (args.to_topic or args.trigger) and not args.bootstrap:
         raise UsageError("--to-topic and --trigger need --bootstrap")
     job = job_class(args.job).from_options(args)
+    if args.to_topic and type(job).messages is DerivedJob.messages:
+        raise UsageError(f"{job.name} has nothing to send to a topic")
     truth = Truth.from_json(Path(args.truth).read_text()) if args.truth else None
     spark = common.spark_session(args, job.name)
     derived = Derived(job, lake=common.lake(args), root=args.out, prefix=args.prefix)

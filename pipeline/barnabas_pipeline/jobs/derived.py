@@ -78,9 +78,9 @@ class DerivedJob:
         """Return the settings that partials depend on: others make all of them again."""
         return vars(self)
 
-    def messages(self, derived: Derived) -> Mapping[str, Any]:  # noqa: ARG002 - for those that have some
-        """Return results as messages for a topic, by key. Raises UsageError if it has none."""
-        raise UsageError(f"{self.name} has nothing to send to a topic")
+    def messages(self, derived: Derived) -> Mapping[str, Any]:
+        """Return results as messages for a topic, by key; a job that has none leaves this out."""
+        raise NotImplementedError
 
     def score(self, derived: Derived, truth: Any) -> dict[str, Any]:  # noqa: ARG002 - for those that can
         """Judge results by the truth of a simulation."""
