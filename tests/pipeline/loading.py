@@ -10,11 +10,11 @@ from typing import Any
 from barnabas.client import ClientError
 from barnabas_pipeline import schema
 from barnabas_pipeline.errors import IncompleteError
+from barnabas_pipeline.jobs.choices import Choice
 from barnabas_pipeline.jobs.follow import Follower
 from barnabas_pipeline.jobs.load import LoadOptions
-from barnabas_pipeline.jobs.mirror.model import Choice
-from barnabas_pipeline.jobs.mirror.site import Topic
 from barnabas_pipeline.jobs.rounds import Commit, Round, Rounds, Topics, Watcher
+from barnabas_pipeline.jobs.sites import Topic
 from barnabas_pipeline.jobs.triggers import AVAILABLE
 from barnabas_pipeline.lake.iceberg import Lake
 from barnabas_pipeline.lake.table import Table

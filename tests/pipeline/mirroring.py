@@ -10,9 +10,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.records.record import Record
-from barnabas_pipeline.jobs.mirror.model import HEADER, Cluster, MirrorOptions, parse_coordinates
-from barnabas_pipeline.jobs.mirror.naming import parse_choice
+from barnabas_pipeline.jobs.choices import parse_choice
+from barnabas_pipeline.jobs.mirror.model import HEADER, MirrorOptions, parse_coordinates
 from barnabas_pipeline.jobs.mirror.reading import read_records
+from barnabas_pipeline.jobs.sites import Cluster
 from barnabas_pipeline.log.model import LogOptions, OffsetRange
 from barnabas_pipeline.log.transports import open_log
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +20,7 @@ from barnabas_pipeline.cli import main
 from barnabas_pipeline.lake import iceberg
 
 from .changing import PAIRS, Event, Topic, current, pairs, rows_of, topic, truth
+from .conftest import ROOT
 from .tables import catalog
 from .test_faults import run_cli
 
@@ -149,3 +154,27 @@ def test_a_job_that_follows_waits_for_the_first_load(tmp_path: Path) -> None:
     source.load()
     assert found.round()
     assert rows_of(found, "n") == {"a": (1,)}
+
+
+def test_rounds_of_the_command_end_with_a_signal_and_a_summary(tmp_path: Path) -> None:
+    source = topic(tmp_path, PAIRS, [Event({"n": 1}, "a")])
+    words = [*command(source, "--key-from", "record-key"), "--trigger", "10 milliseconds"]
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}/server{os.pathsep}{ROOT}/pipeline"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "barnabas_pipeline.cli", *words],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+    )  # fmt: skip
+    try:
+        source.load()
+        found = current(source, None)
+        until = time.monotonic() + 60
+        while not found.table.refresh().version:
+            assert process.poll() is None, process.communicate()[1]
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        process.terminate()
+        out, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 0, errors
+    assert json.loads(out)["rows"] == 1

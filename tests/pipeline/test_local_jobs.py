@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from barnabas_pipeline.jobs.compare import Differences
 from barnabas_pipeline.jobs.follow import Follower, load
 from barnabas_pipeline.jobs.load import LoadOptions, LoadSummary, find_loss
 from barnabas_pipeline.jobs.redrive import redrive
-from barnabas_pipeline.jobs.triggers import parse_trigger
+from barnabas_pipeline.jobs.triggers import parse_trigger, repeat
 from barnabas_pipeline.lake.columns import PARTITION
 from barnabas_pipeline.lake.ledger import HOUR_MS, hour_name
 from barnabas_pipeline.lake.store import local_path
@@ -114,6 +115,29 @@ def test_a_trigger_is_an_interval_or_what_is_there(text: str, seconds: float | N
 def test_any_other_trigger_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="a trigger is available, or an interval"):
         parse_trigger(text)
+
+
+def test_rounds_begin_an_interval_apart_and_pause_where_nothing_is_new() -> None:
+    class Stopping(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waited.append(timeout or 0)
+            return False
+
+    waited: list[float] = []
+    rounds = iter([(True, False), (False, False), (True, False), (False, True)])
+    repeat(lambda: next(rounds), 0, Stopping())
+    assert [one > 0 for one in waited] == [False, True, False]
+    stopping, rounds = Stopping(), iter([(True, False)])
+
+    def step() -> tuple[bool, bool]:
+        stopping.set()
+        return next(rounds)
+
+    waited.clear()
+    repeat(step, 50, stopping)
+    assert [49 < one <= 50 for one in waited] == [True], "what a round has taken counts"
+    repeat(step, 50, stopping)
+    assert len(waited) == 1, "nothing begins after a stop"
 
 
 def test_a_follower_takes_what_is_there_in_rounds_and_ends(topic: Topic, options: LoadOptions) -> None:

@@ -17,9 +17,9 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from barnabas_pipeline.commands import metrics
 from barnabas_pipeline.errors import PipelineError, TopicsError, UsageError
+from barnabas_pipeline.jobs.choices import Choice
 from barnabas_pipeline.jobs.follow import Follower
 from barnabas_pipeline.jobs.load import LoadOptions
-from barnabas_pipeline.jobs.mirror.model import Choice
 from barnabas_pipeline.jobs.rounds import Commit, Topics, Watcher
 from barnabas_pipeline.lake.iceberg import Lake
 from barnabas_pipeline.lake.table import Table

@@ -22,10 +22,12 @@ from confluent_kafka.admin import (
 )
 
 from barnabas_pipeline.errors import DataLossError, IncompleteError, UsageError
-from barnabas_pipeline.jobs.mirror.model import GROUP_PREFIX, HEADER, Cluster, MirrorOptions, MirrorSummary
-from barnabas_pipeline.jobs.mirror.naming import check_rename, choose, parse_choice, target_name
+from barnabas_pipeline.jobs.choices import choose, parse_choice
+from barnabas_pipeline.jobs.mirror.model import GROUP_PREFIX, HEADER, MirrorOptions, MirrorSummary
+from barnabas_pipeline.jobs.mirror.naming import check_rename, target_name
 from barnabas_pipeline.jobs.mirror.reading import coordinates_of
 from barnabas_pipeline.jobs.mirror.rounds import Mirror, mirror
+from barnabas_pipeline.jobs.sites import Cluster
 
 from .conftest import Broker
 from .mirroring import (

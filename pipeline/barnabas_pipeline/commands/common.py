@@ -181,12 +181,12 @@ def now_ms(args: Any) -> int:
     return int(time.time() * 1000) if given is None else int(given)
 
 
-def stop_after_the_round(one: Any) -> None:
+def stop_after_the_round(stop: Callable[[], None]) -> None:
     """Let the first SIGINT or SIGTERM end what works in rounds after the present one, and the second at once."""
 
-    def stop(number: int, _frame: Any) -> None:
+    def handle(number: int, _frame: Any) -> None:
         signal.signal(number, signal.default_int_handler)
-        one.stop()
+        stop()
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
+        signal.signal(number, handle)

@@ -6,7 +6,7 @@ The rule: see `commands`. The options that say how the table is made are needed 
 from __future__ import annotations
 
 import argparse
-import time
+import threading
 from dataclasses import asdict
 from typing import Any
 
@@ -93,7 +93,7 @@ def _shape(args: Any) -> Any:
 def run_current(args: Any) -> int:
     """Apply what was loaded, once or in rounds, or check what was applied."""
     from barnabas_pipeline.jobs.current import CurrentOptions, CurrentRows
-    from barnabas_pipeline.jobs.triggers import parse_trigger
+    from barnabas_pipeline.jobs.triggers import parse_trigger, repeat
 
     interval = None if args.trigger in ONCE else parse_trigger(args.trigger)
     sessions: list[Any] = []
@@ -112,16 +112,15 @@ def run_current(args: Any) -> int:
         report = rows.check()
         summarize("current --check", asdict(report), as_json=args.json)
         return EXIT_DATA_LOSS if report.differences else EXIT_DONE
-    try:
-        while True:
-            began = time.monotonic()
-            if not rows.round() and interval is None:
-                break
-            if interval is not None:
-                time.sleep(max(0.0, interval - (time.monotonic() - began)))
-    except KeyboardInterrupt:
-        if interval is None:
-            raise
+    stopping = threading.Event()
+    if interval is not None:
+        common.stop_after_the_round(stopping.set)
+
+    def step() -> tuple[bool, bool]:
+        has_done = rows.round()
+        return has_done, interval is None and not has_done
+
+    repeat(step, interval or 0, stopping)
     if args.vacuum_hours is not None:
         rows.summary.removed_orphans = rows.table.vacuum(args.vacuum_hours * 3600)
     summarize("current", asdict(rows.summary), as_json=args.json)

@@ -106,9 +106,9 @@ def run_derived(args: Any) -> int:
 
 def _follow(spark: Any, args: Any, kinds: tuple[str, ...], update: Callable[[], None]) -> None:
     """Load the job's topics, those that are there, in one load, and update after each round of it."""
+    from barnabas_pipeline.jobs.choices import Choice
     from barnabas_pipeline.jobs.follow import Follower
     from barnabas_pipeline.jobs.load import LoadOptions
-    from barnabas_pipeline.jobs.mirror.model import Choice
     from barnabas_pipeline.jobs.rounds import Topics
     from barnabas_pipeline.jobs.triggers import AVAILABLE
 
@@ -121,7 +121,7 @@ def _follow(spark: Any, args: Any, kinds: tuple[str, ...], update: Callable[[], 
     choice = Choice(patterns=tuple(re.escape(f"{args.prefix}{kind}") for kind in kinds))
     follower = Follower(spark, Topics(log, choice, lake.place, options), trigger=args.trigger, after=update)
     if args.trigger != AVAILABLE:
-        common.stop_after_the_round(follower)
+        common.stop_after_the_round(follower.stop)
     follower.run()
 
 

@@ -48,8 +48,7 @@ def add_load(parser: argparse.ArgumentParser) -> None:
 
 def chosen_topics(args: Any) -> Any:
     """The topics that the options name, and how each is loaded. Raises UsageError."""
-    from barnabas_pipeline.jobs.mirror.model import Choice
-    from barnabas_pipeline.jobs.mirror.naming import compile_pattern
+    from barnabas_pipeline.jobs.choices import Choice, compile_pattern
     from barnabas_pipeline.jobs.rounds import Topics
     from barnabas_pipeline.lake.iceberg import Catalogs
 
@@ -114,7 +113,7 @@ def run_load(args: Any) -> int:
             follower.rounds.watchers.append(page)
             stack.callback(page.end)
         if not is_bounded:
-            common.stop_after_the_round(follower)
+            common.stop_after_the_round(follower.stop)
         try:
             follower.run()
         except KeyboardInterrupt:

@@ -107,8 +107,9 @@ def _add_target(parser: argparse.ArgumentParser) -> None:
 
 def mirror_options(args: Any) -> Any:
     """The mirror that the options describe. Raises UsageError."""
-    from barnabas_pipeline.jobs.mirror.model import OFFSETS_PER_ROUND_MAX, Cluster, MirrorOptions
-    from barnabas_pipeline.jobs.mirror.naming import compile_pattern, parse_choice
+    from barnabas_pipeline.jobs.choices import compile_pattern, parse_choice
+    from barnabas_pipeline.jobs.mirror.model import OFFSETS_PER_ROUND_MAX, MirrorOptions
+    from barnabas_pipeline.jobs.sites import Cluster
 
     choice = parse_choice(args.topic, args.exclude)
     if args.to_topic and args.rename:
@@ -140,7 +141,7 @@ def mirror_options(args: Any) -> Any:
 
 
 def _sources(args: Any) -> tuple[Any, ...]:
-    from barnabas_pipeline.jobs.mirror.model import Cluster
+    from barnabas_pipeline.jobs.sites import Cluster
 
     common_settings = common.pairs(args.client)
     named = common.pairs(args.source)
@@ -182,7 +183,7 @@ def run_mirror(args: Any) -> int:
         if args.metrics:
             metrics.serve(args.metrics, stack, metrics.MirrorCollector(one))
         if is_in_rounds:
-            common.stop_after_the_round(one)
+            common.stop_after_the_round(one.stop)
         summary = one.run(args.trigger)
     if one.exit_code in (EXIT_USAGE, EXIT_DATA_LOSS) and not is_in_rounds:
         from barnabas_pipeline.jobs.mirror.rounds import raise_worst

@@ -10,14 +10,13 @@ two logs and a planning process of its own would take longer than a small round 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from barnabas_pipeline.jobs.choices import Choice
 from barnabas_pipeline.jobs.load import LoadOptions, LoadSummary
-from barnabas_pipeline.jobs.mirror.model import Choice
 from barnabas_pipeline.jobs.rounds import Round, Rounds, Topics, Watcher
-from barnabas_pipeline.jobs.triggers import AVAILABLE, IDLE_SECONDS, parse_trigger
+from barnabas_pipeline.jobs.triggers import AVAILABLE, parse_trigger, repeat
 
 Progress = Callable[[int, int], None]
 
@@ -56,19 +55,17 @@ class Follower:
     def run(self) -> LoadSummary:
         """Load until it is over. Raises what a load raises, of many topics the worst."""
         try:
-            while not self._stopping.is_set():
-                began = time.monotonic()
-                done = self.rounds.round()
-                if done.commits:
-                    self._after()
-                if self.rounds.is_over or (self._is_bounded and not done.has_more):
-                    break
-                wait = (self._interval_seconds or 0) - (time.monotonic() - began)
-                self._stopping.wait(max(wait, 0 if done.commits else IDLE_SECONDS))
+            repeat(self._round, self._interval_seconds or 0, self._stopping)
         finally:
             self.rounds.close()
         self.rounds.raise_worst()
         return self.summary
+
+    def _round(self) -> tuple[bool, bool]:
+        done = self.rounds.round()
+        if done.commits:
+            self._after()
+        return bool(done.commits), self.rounds.is_over or (self._is_bounded and not done.has_more)
 
     def start(self) -> Follower:
         """Do it in a thread; then `wait`."""

@@ -24,11 +24,10 @@ from barnabas_pipeline.errors import (
     TopicsError,
     UsageError,
 )
+from barnabas_pipeline.jobs.choices import Choice, choose
 from barnabas_pipeline.jobs.load import LoadOptions, LoadSummary, Plan, run_tasks
-from barnabas_pipeline.jobs.mirror.model import Choice, Cluster
-from barnabas_pipeline.jobs.mirror.naming import choose
-from barnabas_pipeline.jobs.mirror.site import Topic, open_source
 from barnabas_pipeline.jobs.portions import share
+from barnabas_pipeline.jobs.sites import Cluster, Topic, open_source
 from barnabas_pipeline.jobs.streams import Stream
 from barnabas_pipeline.lake import current, dead
 from barnabas_pipeline.lake.iceberg import Catalogs, Place, place_of

@@ -1,8 +1,11 @@
-"""Triggers of jobs that work in rounds: what is there now, or an interval."""
+"""Jobs that work in rounds: their trigger, what is there now or an interval, and their loop."""
 
 from __future__ import annotations
 
 import re
+import threading
+import time
+from collections.abc import Callable
 
 from barnabas_pipeline.errors import UsageError
 
@@ -23,3 +26,18 @@ def parse_trigger(text: str) -> float | None:
     if not found:
         raise UsageError(f"a trigger is {AVAILABLE}, or an interval such as '5 seconds', not {text!r}")
     return float(found[1]) * _UNITS[found[2]]
+
+
+def repeat(step: Callable[[], tuple[bool, bool]], interval_seconds: float, stopping: threading.Event) -> None:
+    """Do rounds until one says that it was the last, or `stopping` is set; the present one is not interrupted.
+
+    A round returns whether it has done something, and whether it was the last. The next begins the interval after it
+    began, or immediately if it has taken longer; after one that found nothing there is a pause.
+    """
+    while not stopping.is_set():
+        began = time.monotonic()
+        has_done, is_last = step()
+        if is_last:
+            break
+        left = interval_seconds - (time.monotonic() - began)
+        stopping.wait(max(left, 0 if has_done else IDLE_SECONDS))

@@ -17,8 +17,8 @@ from barnabas.wire.topic_partitions import TopicPartition
 from barnabas_pipeline import faults
 from barnabas_pipeline.errors import IncompleteError
 from barnabas_pipeline.jobs.mirror.model import GROUP_PREFIX, MirrorOptions, MirrorSummary, Place
-from barnabas_pipeline.jobs.mirror.site import Site
 from barnabas_pipeline.jobs.mirror.translating import Translator
+from barnabas_pipeline.jobs.sites import Site
 from barnabas_pipeline.log.model import Bounds, Log
 from barnabas_pipeline.log.transports import open_log
 

@@ -1,4 +1,4 @@
-"""Values of a mirror: clusters, coordinates of records, the part of a round that a task does.
+"""Values of a mirror: options, coordinates of records, the part of a round that a task does.
 
 The rule: plain values, so that they travel to executors and back.
 """
@@ -9,7 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from barnabas_pipeline.errors import EXIT_INCOMPLETE, DataLossError, MissingOffsets, PipelineError
-from barnabas_pipeline.log.model import READ_COMMITTED, Bounds, LogOptions
+from barnabas_pipeline.jobs.choices import Choice
+from barnabas_pipeline.jobs.sites import Cluster
+from barnabas_pipeline.log.model import Bounds, LogOptions
 
 HEADER = "barnabas-mirror-source"
 """Header that a mirrored record has for each cluster that it was mirrored from, the newest last."""
@@ -40,35 +42,6 @@ def parse_coordinates(value: bytes | str | None) -> Coordinates | None:
         return Coordinates(cluster_id, topic_id, int(partition), int(offset))
     except ValueError:
         return None
-
-
-@dataclass(frozen=True, slots=True)
-class Cluster:
-    """A cluster of a mirror: how to reach it, and its name in those of topics."""
-
-    name: str = ""
-    bootstrap: str = ""
-    client: tuple[tuple[str, str], ...] = ()
-    log_dirs: tuple[str, ...] = ()
-    """Log dirs to read instead, without a broker."""
-    isolation: str = READ_COMMITTED
-
-    def log(self, topic: str) -> LogOptions:
-        """Return how to read one of its topics."""
-        transport = "disk" if self.log_dirs else "wire"
-        return LogOptions(topic, transport, self.bootstrap, self.log_dirs, self.isolation, self.client)
-
-    def __str__(self) -> str:
-        return self.name or self.bootstrap or self.log_dirs[0]
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Topics that are mirrored: by name, by regular expression, without those that are excluded."""
-
-    names: tuple[str, ...] = ()
-    patterns: tuple[str, ...] = ()
-    excluded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

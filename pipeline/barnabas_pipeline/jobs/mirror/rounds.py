@@ -26,13 +26,13 @@ from barnabas_pipeline.errors import (
     PipelineError,
     UsageError,
 )
+from barnabas_pipeline.jobs.choices import choose
 from barnabas_pipeline.jobs.load import unwrap
 from barnabas_pipeline.jobs.mirror.copying import copy_in_task
 from barnabas_pipeline.jobs.mirror.groups import Groups, Mirrored
 from barnabas_pipeline.jobs.mirror.model import (
     GROUP_PREFIX,
     RECORD,
-    Cluster,
     Failure,
     MirrorOptions,
     MirrorSummary,
@@ -41,10 +41,10 @@ from barnabas_pipeline.jobs.mirror.model import (
     check_identity,
     check_position,
 )
-from barnabas_pipeline.jobs.mirror.naming import check_rename, choose, target_name
-from barnabas_pipeline.jobs.mirror.site import Site, Source, Topic, open_source
+from barnabas_pipeline.jobs.mirror.naming import check_rename, target_name
 from barnabas_pipeline.jobs.mirror.topics import TargetTopics
-from barnabas_pipeline.jobs.triggers import IDLE_SECONDS, parse_trigger
+from barnabas_pipeline.jobs.sites import Cluster, Site, Source, Topic, open_source
+from barnabas_pipeline.jobs.triggers import parse_trigger, repeat
 from barnabas_pipeline.log.model import Bounds, OffsetRange
 from barnabas_pipeline.log.planning import shorten
 
@@ -110,18 +110,18 @@ class Mirror:
     def run(self, trigger: str = ONCE) -> MirrorSummary:
         """Mirror once, until what is there is mirrored (`available`), or in rounds until it is stopped."""
         interval = None if trigger == ONCE else parse_trigger(trigger)
-        ends_by_itself = interval is None
+        is_bounded = interval is None
         self._ends.clear()
-        while not self._stopping.is_set():
+
+        def step() -> tuple[bool, bool]:
             began = time.monotonic()
-            done = self._round(is_bounded=ends_by_itself)
+            done = self._round(is_bounded=is_bounded)
             self._note(done)
             self._progress(done.summary, time.monotonic() - began)
-            if ends_by_itself and (not done.behind or not done.summary.mirrored):
-                break
-            if not ends_by_itself:
-                idle = 0 if done.summary.mirrored else IDLE_SECONDS
-                self._stopping.wait(max(interval or 0, idle) - (time.monotonic() - began))
+            has_done = bool(done.summary.mirrored)
+            return has_done, is_bounded and not (done.behind and has_done)
+
+        repeat(step, interval or 0, self._stopping)
         return self.summary
 
     def stop(self) -> None:

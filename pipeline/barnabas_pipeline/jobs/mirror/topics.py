@@ -17,7 +17,7 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas_pipeline import faults
 from barnabas_pipeline.errors import IncompleteError, PipelineError, UsageError
 from barnabas_pipeline.jobs.mirror.model import MirrorOptions, MirrorSummary
-from barnabas_pipeline.jobs.mirror.site import Site, Topic
+from barnabas_pipeline.jobs.sites import Site, Topic
 
 COPIED = frozenset((
     "cleanup.policy", "compression.type", "compression.gzip.level", "compression.lz4.level", "compression.zstd.level",

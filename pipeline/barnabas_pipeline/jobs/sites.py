@@ -1,4 +1,4 @@
-"""Clusters as the driver asks them: which topics there are, their bounds, and where the mirror of a source stands.
+"""Clusters as the driver of a load or a mirror asks them: which topics there are, their bounds, what groups have committed.
 
 The rule: one request for all topics, and one for each broker; what is asked for is never kept for another round.
 """
@@ -6,7 +6,7 @@ The rule: one request for all topics, and one for each broker; what is asked for
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, TypeVar
 
 from barnabas.client import AuthenticationError, ClientError, ClientSettings
@@ -18,14 +18,33 @@ from barnabas.wire.generated.metadata import MetadataResponse
 from barnabas.wire.ids import uuid_text
 from barnabas.wire.topic_partitions import TopicPartition
 from barnabas_pipeline.errors import IncompleteError, NoTopicError, UsageError
-from barnabas_pipeline.jobs.mirror.model import Cluster
-from barnabas_pipeline.log.model import READ_COMMITTED, Bounds, TopicIdentity
+from barnabas_pipeline.log.model import READ_COMMITTED, Bounds, LogOptions, TopicIdentity
 from barnabas_pipeline.log.transports import open_log
 
 CLIENT_ID = "barnabas-mirror"
 BACKOFF_MAX_MS = 6_400
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A cluster: how to reach it and, in a mirror, its name in those of topics."""
+
+    name: str = ""
+    bootstrap: str = ""
+    client: tuple[tuple[str, str], ...] = ()
+    log_dirs: tuple[str, ...] = ()
+    """Log dirs to read instead, without a broker."""
+    isolation: str = READ_COMMITTED
+
+    def log(self, topic: str) -> LogOptions:
+        """Return how to read one of its topics."""
+        transport = "disk" if self.log_dirs else "wire"
+        return LogOptions(topic, transport, self.bootstrap, self.log_dirs, self.isolation, self.client)
+
+    def __str__(self) -> str:
+        return self.name or self.bootstrap or self.log_dirs[0]
 
 
 class Topic(NamedTuple):

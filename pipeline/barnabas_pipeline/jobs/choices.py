@@ -1,0 +1,64 @@
+"""Choices of topics: by name and by pattern.
+
+The rule: what could be a name is a name, anything else is a regular expression for whole names. Expressions never match
+internal topics, nor names that begin with two underscores.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from barnabas.log.format.names import why_no_topic
+from barnabas.wire.generated.index import RECORDS
+from barnabas_pipeline.errors import UsageError
+
+HIDDEN = "__"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Topics of a load or a mirror: by name, by regular expression, without those that are excluded."""
+
+    names: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
+
+
+def parse_choice(topics: Iterable[str], excluded: Iterable[str]) -> Choice:
+    """Read `--topic` and `--exclude`; each of the former may be several, separated by commas. Raises UsageError."""
+    names, patterns = [], []
+    for one in (part.strip() for text in topics for part in text.split(",")):
+        if not one:
+            raise UsageError("a topic's name is empty")
+        if why_no_topic(one):
+            compile_pattern(one)
+            patterns.append(one)
+        else:
+            names.append(one)
+    for one in excluded:
+        compile_pattern(one)
+    return Choice(tuple(dict.fromkeys(names)), tuple(patterns), tuple(excluded))
+
+
+def compile_pattern(text: str) -> re.Pattern[str]:
+    """Compile a regular expression. Raises UsageError."""
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise UsageError(f"{text!r} is neither a name nor a regular expression: {error}") from None
+
+
+def choose(choice: Choice, topics: Mapping[str, bool]) -> list[str]:
+    """Return which of a source's topics (name: whether it is internal) are meant, without those that are missing."""
+
+    def matches(patterns: Iterable[str], name: str) -> bool:
+        return any(re.fullmatch(one, name) for one in patterns)
+
+    found = [name for name in choice.names if name in topics]
+    for name, is_internal in sorted(topics.items()):
+        hidden = is_internal or name in RECORDS or name.startswith(HIDDEN)
+        if not hidden and name not in found and matches(choice.patterns, name):
+            found.append(name)
+    return [name for name in found if not matches(choice.excluded, name)]
