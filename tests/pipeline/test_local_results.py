@@ -13,12 +13,13 @@ import pytest
 from barnabas_pipeline.errors import IncompleteError
 from barnabas_pipeline.jobs.backfill import backfill
 from barnabas_pipeline.jobs.compact import compact
-from barnabas_pipeline.jobs.derived import Derived, DerivedState
+from barnabas_pipeline.jobs.derived import Derived
 from barnabas_pipeline.jobs.follow import load
 from barnabas_pipeline.jobs.load import LoadOptions
 from barnabas_pipeline.jobs.publish import publish
 from barnabas_pipeline.jobs.redrive import redrive
 from barnabas_pipeline.jobs.reread import BAD_TYPE, plan_rereading, reread
+from barnabas_pipeline.jobs.results import ResultState
 from barnabas_pipeline.jobs.seal import IDLE_HOURS_MAX, sealable_hours
 from barnabas_pipeline.lake.columns import lake_schema
 from barnabas_pipeline.lake.ledger import HOUR_MS, State, hour_name
@@ -162,12 +163,15 @@ def test_a_result_takes_in_what_came_since_or_everything_if_rows_have_changed(
     load(Here(), options)
     lake = options.root.location.rpartition("/")[0]  # type: ignore[union-attr]
     job: Any = SimpleNamespace(name="job", kinds=("logins",))
-    derived = Derived(job, lake=local_path(lake) or "", root=str(Path(lake).name))
+    hour = BEGAN_MS, BEGAN_MS + HOUR_MS
+    whole, one_hour = (
+        Derived(job, lake=local_path(lake) or "", root=str(Path(lake).name), span_ms=span)
+        for span in (None, hour)
+    )
 
-    def news(version: int) -> list[str] | None:
-        states = {"logins": derived.tables["logins"].refresh()}
-        found = derived._news(DerivedState(1, {"logins": version}), states)
-        return None if found is None else [one.path for one in found["logins"]]
+    def news(version: int, derived: Derived = whole) -> list[str] | None:
+        found = derived._news(ResultState(1, {"logins": version}), derived.states())
+        return None if found is None else [one.path for one in found.all]
 
     first = {*Table(options.root).files().rows}
     assert {*(news(0) or [])} == first
@@ -182,4 +186,11 @@ def test_a_result_takes_in_what_came_since_or_everything_if_rows_have_changed(
     assert news(3) == []
     backfill(Here(), options, from_ms=BEGAN_MS, to_ms=BEGAN_MS + HOUR_MS, reason="")
     assert news(3) is None, "rows have changed"
+    assert news(3, one_hour) is None
     assert news(4) == []
+    topic.append(login(7))
+    load(Here(), options)
+    assert len(news(4) or []) == 1
+    assert news(4, one_hour) == [], "another hour"
+    backfill(Here(), options, from_ms=BEGAN_MS + 7 * HOUR_MS, to_ms=BEGAN_MS + 8 * HOUR_MS, reason="")
+    assert (news(5), news(5, one_hour)) == (None, []), "rows of another hour have changed"
