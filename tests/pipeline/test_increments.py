@@ -44,6 +44,11 @@ def simulation() -> Simulation:
     return Simulation(SITE)
 
 
+@pytest.fixture(scope="module")
+def events(simulation: Simulation) -> list[Event]:
+    return simulation.events()
+
+
 def jobs(simulation: Simulation) -> list[Any]:
     follows = simulation.truth.follows
     return [rank.Rank(), Feed(follows), security.Security(), monitor.Monitor(window_ms=600_000), Visitors()]
@@ -67,7 +72,7 @@ def portions(events: list[Event], count: int) -> Iterator[list[Event]]:
 
 
 def test_increments_of_which_each_is_killed_somewhere_give_what_one_run_gives(
-    spark: Any, simulation: Simulation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: Any, simulation: Simulation, events: list[Event], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = random.randrange(len(POINTS))
     print(f"begins with {POINTS[first]}")
@@ -78,9 +83,9 @@ def test_increments_of_which_each_is_killed_somewhere_give_what_one_run_gives(
             raise Killed
 
     monkeypatch.setattr(faults, "point", die)
-    killed, everything = [], simulation.events()
-    for n, events in enumerate(portions(everything, 3)):
-        append(lake, events)
+    killed: list[str] = []
+    for n, portion in enumerate(portions(events, 3)):
+        append(lake, portion)
         for m, job in enumerate(jobs(simulation)):
             if (n + m) % 2:
                 point = POINTS[(len(killed) + first) % len(POINTS)]
@@ -105,18 +110,16 @@ def test_increments_of_which_each_is_killed_somewhere_give_what_one_run_gives(
     assert {"monitor/results/rollups/2023-11-15.csv", "2023-11-15-partial/top_items.csv"} <= {*steps}
     assert sum(row["views"] for row in pq.read_table(
         tmp_path / "steps/visitors/results/visitors.parquet").to_pylist()) == sum(
-        event.kind == "profiles" for event in everything)  # fmt: skip
+        event.kind == "profiles" for event in events)  # fmt: skip
 
 
-def test_a_killed_process_neither_loses_nor_doubles(
-    spark: Any, simulation: Simulation, tmp_path: Path
-) -> None:
+def test_a_killed_process_neither_loses_nor_doubles(spark: Any, events: list[Event], tmp_path: Path) -> None:
     lake, once = tmp_path / "lake", tmp_path / "once"
     once.mkdir()
-    events = [event for event in simulation.events() if event.kind in ("metrics", "logs")]
+    watched = [event for event in events if event.kind in ("metrics", "logs")]
     words = ["monitor", "--lake", str(lake), "--out", str(tmp_path / "steps"), "--window", "600", "--json"]
     spark_words = ["--master", "local[2]", "--conf", "spark.driver.memory=512m"]
-    for name, portion in zip(POINTS, portions(events, len(POINTS)), strict=True):
+    for name, portion in zip(POINTS, portions(watched, len(POINTS)), strict=True):
         append(lake, portion)
         done = run_cli(*words, *spark_words, fault=name, once=once)
         assert done.returncode == -signal.SIGKILL, f"{name}:\n{done.stderr[-2000:]}"
@@ -125,15 +128,15 @@ def test_a_killed_process_neither_loses_nor_doubles(
     update(spark, job, lake, tmp_path / "whole")
     assert published(tmp_path / "steps") == published(tmp_path / "whole")
     rollups = Derived(job, lake=str(lake), root=str(tmp_path / "steps")).result("rollups")
-    assert sum(rollups["count"].to_pylist()) == len(events), "each event is in one window"
+    assert sum(rollups["count"].to_pylist()) == len(watched), "each event is in one window"
 
 
 # --- cost -----------------------------------------------------------------------------------------------------------
 
 
-def days_of(simulation: Simulation, count: int) -> list[Event]:
+def days_of(events: list[Event], count: int) -> list[Event]:
     """Repeat a day's events on other days."""
-    one = [event for event in simulation.events() if START_MS <= event.ts < START_MS + DAY_MS]
+    one = [event for event in events if START_MS <= event.ts < START_MS + DAY_MS]
     return [
         Event(event.ts + n * DAY_MS, event.delivered + n * DAY_MS, event.kind, event.key,
               event.fields | {"ts": event.ts + n * DAY_MS})
@@ -142,17 +145,17 @@ def days_of(simulation: Simulation, count: int) -> list[Event]:
 
 
 def test_what_a_run_reads_grows_with_what_is_new_and_not_with_the_table(
-    spark: Any, simulation: Simulation, tmp_path: Path
+    spark: Any, simulation: Simulation, events: list[Event], tmp_path: Path
 ) -> None:
     costs = []
     for days in (2, 8):
         lake, out = tmp_path / f"lake{days}", tmp_path / f"out{days}"
-        events = days_of(simulation, days + 1)
+        lasting = days_of(events, days + 1)
         last = START_MS + days * DAY_MS + 20 * HOUR_MS
-        append(lake, [event for event in events if event.ts < last])
+        append(lake, [event for event in lasting if event.ts < last])
         for job in jobs(simulation):
             update(spark, job, lake, out)
-        append(lake, [event for event in events if event.ts >= last])
+        append(lake, [event for event in lasting if event.ts >= last])
         found = [update(spark, job, lake, out) for job in jobs(simulation)]
         costs.append({
             job.name: (done.rows_read, done.files_read, done.partials_read, done.parts)
@@ -194,11 +197,10 @@ def test_a_partition_without_news_is_left_alone_and_a_member_in_two_is_refused(
 
 
 def test_of_two_runs_one_wins_and_what_nobody_names_goes(
-    spark: Any, simulation: Simulation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: Any, events: list[Event], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake, out = tmp_path / "lake", tmp_path / "out"
-    events = [event for event in simulation.events() if event.kind == "profiles"]
-    shares = list(portions(events, 6))
+    shares = list(portions([event for event in events if event.kind == "profiles"], 6))
     append(lake, shares[0])
     real, overtaken = faults.point, []
 
@@ -229,11 +231,9 @@ def test_of_two_runs_one_wins_and_what_nobody_names_goes(
     assert all(int(one.split("/")[1].partition("-")[0]) > 5 for one in there - named), "but for the newest"
 
 
-def test_other_rules_judge_what_was_counted_before(
-    spark: Any, simulation: Simulation, tmp_path: Path
-) -> None:
+def test_other_rules_judge_what_was_counted_before(spark: Any, events: list[Event], tmp_path: Path) -> None:
     lake, out = tmp_path / "lake", tmp_path / "out"
-    append(lake, simulation.events())
+    append(lake, events)
     update(spark, security.Security(), lake, out)
     strict = security.Security(replace(security.Rules(), login_failures=1))
     done = update(spark, strict, lake, out)

@@ -169,8 +169,13 @@ def test_a_result_takes_in_what_came_since_or_everything_if_rows_have_changed(
         for span in (None, hour)
     )
 
+    digests = {0: ""}
+
     def news(version: int, derived: Derived = whole) -> list[str] | None:
-        found = derived._news(ResultState(1, {"logins": version}), derived.states())
+        states = derived.states()
+        digests[states["logins"].version] = states["logins"].digest
+        known = ResultState(1, {"logins": version}, {"logins": digests.get(version, "another")})
+        found = derived._news(known, states)
         return None if found is None else [one.path for one in found.all]
 
     first = {*Table(options.root).files().rows}
@@ -181,6 +186,9 @@ def test_a_result_takes_in_what_came_since_or_everything_if_rows_have_changed(
     second = {*Table(options.root).files().rows} - first
     assert {*(news(1) or [])} == second
     assert news(9) is None, "the table went back"
+    digests[1], right = "another", digests[1]
+    assert news(1) is None, "another table has this name now"
+    digests[1] = right
     compact(Here(), options.root)
     assert {*(news(1) or [])} == second, "a compaction brings nothing"
     assert news(3) == []

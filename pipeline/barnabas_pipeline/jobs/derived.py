@@ -168,13 +168,18 @@ class Derived:
         files = news.all
         summary = DerivedSummary(files_read=len(files), rows_read=sum(one.rows for one in files))
         summary.is_replay = news.is_replay
-        inputs = {kind: state.version for kind, state in states.items()}
+        made = replace(
+            known,
+            version=known.version + 1,
+            inputs={kind: state.version for kind, state in states.items()},
+            digests={kind: state.digest for kind, state in states.items()},
+            params=params,
+            settings=settings,
+        )
         if files or news.is_replay or settings != known.settings:
-            made = ResultState(known.version + 1, inputs, params, settings)
             self._make(spark, known, made, states, news, summary)
+        if made != replace(known, version=made.version):
             self.store.commit(made)
-        elif inputs != known.inputs:
-            self.store.commit(replace(known, version=known.version + 1, inputs=inputs))
         self._report(summary, Path(out) if out else self.root / "results")
         return summary
 
@@ -198,9 +203,10 @@ class Derived:
             if not states[kind].version:
                 continue
             chosen[kind] = []
-            if known.inputs.get(kind, 0) > states[kind].version:
-                return None  # the table went back
-            for entry in table.entries(known.inputs.get(kind, 0)):
+            entries = table.entries(known.inputs.get(kind, 0))
+            if known.digests.get(kind, "") != (entries[0].previous if entries else states[kind].digest):
+                return None  # the table went back, or is another one
+            for entry in entries:
                 files = [one for one in entry.add if self._is_wanted(one)]
                 if files and entry.kind in REPLAY_KINDS:
                     return None

@@ -41,6 +41,8 @@ class ResultState:
     version: int = 0
     inputs: dict[str, int] = field(default_factory=dict)
     """Version of each table up to which it was read."""
+    digests: dict[str, str] = field(default_factory=dict)
+    """Digest of the entry of that version: another table of that name, or one that went back, has another."""
     params: dict[str, Any] = field(default_factory=dict)
     settings: str = ""
     partials: dict[str, str] = field(default_factory=dict)
