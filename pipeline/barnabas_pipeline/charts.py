@@ -15,9 +15,11 @@ from typing import Any
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c2733; --paper: #fcfcfa; --rule: #c9d1d9; --soft: #eef1f4; --bad: #c0392b;
-  --c0: #1f6f8b; --c1: #d9822b; --c2: #4f7942; --c3: #8e5ea2; --c4: #a23b4a; --c5: #5b6770; }
+  --c0: #1f6f8b; --c1: #d9822b; --c2: #4f7942; --c3: #8e5ea2; --c4: #a23b4a; --c5: #5b6770;
+  --c6: #8a7400; }
 @media (prefers-color-scheme: dark) { :root { --ink: #dde3e9; --paper: #14181d; --rule: #3a444e; --soft: #1e242b;
-  --bad: #ff7b6b; --c0: #5fb4d0; --c1: #f0a860; --c2: #8fbf7f; --c3: #c39bd3; --c4: #e58b98; --c5: #9aa7b1; } }
+  --bad: #ff7b6b; --c0: #5fb4d0; --c1: #f0a860; --c2: #8fbf7f; --c3: #c39bd3; --c4: #e58b98; --c5: #9aa7b1;
+  --c6: #d6c45a; } }
 * { box-sizing: border-box; }
 body { font: 16px/1.5 system-ui, "DejaVu Sans", sans-serif; color: var(--ink); background: var(--paper);
   margin: 2rem auto; max-width: 84rem; padding: 0 1rem; }
@@ -92,7 +94,7 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = Non
 
 # --- drawn by matplotlib ----------------------------------------------------------------------------------------------
 
-COLORS = tuple(f"#0000c{n}" for n in range(6))
+COLORS = tuple(f"#0000c{n}" for n in range(7))
 INK, PAPER, RULE, BAD = "#0000d0", "#0000d1", "#0000d2", "#0000d3"
 """Stand for colours of the page, which has others in the dark: the SVG names them as the page does."""
 _NAMES = {color: f"var(--c{n})" for n, color in enumerate(COLORS)}

@@ -121,7 +121,16 @@ class Demo:
         began = time.monotonic()
         self.simulate()
         self.spark = common.spark_session(self.args, "demo")
-        for step in (self.load, self.audit, self.rank, self.security, self.monitor, self.feed, self.report):
+        for step in (
+            self.load,
+            self.audit,
+            self.rank,
+            self.security,
+            self.monitor,
+            self.visitors,
+            self.feed,
+            self.report,
+        ):
             print(f"{step.__name__} ...", file=sys.stderr)
             step()
         lead = (
@@ -268,6 +277,16 @@ class Demo:
         shown = [{**row, **{name: _clock(row[name]) for name in ("start", "end")}} for row in alerts]
         scored = charts.table([monitor.score(alerts, self.simulation.truth.incidents)])
         self.sections.append(("Monitor", plot + scored + charts.table(shown)))
+
+    def visitors(self) -> None:
+        """Count whose profiles were seen, partition by partition."""
+        from barnabas_pipeline.jobs.visitors import Visitors
+
+        rows = self.derive(Visitors()).result("visitors").to_pylist()
+        rows.sort(key=lambda row: (-row["visitors"], row["member"]))
+        text = f"{len(rows):,} members whose profiles others looked at; those at whom most did:"
+        table = charts.table(rows[:8], ["member", "visitors", "views"])
+        self.sections.append(("Visitors", charts.note(text) + table))
 
     def feed(self) -> None:
         """Make the feeds, and show one."""
