@@ -125,11 +125,11 @@ def test_jobs_of_a_package_run_as_ours_do(programs: Path, tmp_path: Path) -> Non
         assert done.returncode == 0, done.stderr[-2000:]
         return dict(json.loads(done.stdout.splitlines()[-1]))
 
-    append(lake, events[:3_000])
+    append(lake, events[:1_500])
     assert run("slowest")["is_replay"]
-    append(lake, events[3_000:])
+    append(lake, events[1_500:])
     done = run("slowest", "--least", "2")
-    assert (done["is_replay"], done["rows_read"]) == (False, len(events) - 3_000)
+    assert (done["is_replay"], done["rows_read"]) == (False, len(events) - 1_500)
     assert pq.read_table(out / "slowest/results/slowest.parquet").to_pylist() == slowest(events, 2)
     run("agents")
     agents = pq.read_table(out / "agents/results/agents.parquet").to_pylist()
