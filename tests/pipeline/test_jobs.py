@@ -12,7 +12,7 @@ from confluent_kafka import Consumer
 
 from barnabas_pipeline import schema
 from barnabas_pipeline.errors import IncompleteError, UsageError
-from barnabas_pipeline.jobs import monitor, rank, security
+from barnabas_pipeline.jobs import monitor, rank, security, visitors
 from barnabas_pipeline.jobs.backfill import backfill
 from barnabas_pipeline.jobs.compact import compact
 from barnabas_pipeline.jobs.derived import Derived
@@ -141,12 +141,17 @@ def consume(bootstrap: str, topic: str, count: int) -> list[Any]:
 # --- results --------------------------------------------------------------------------------------------------------
 
 
+def files(directory: Path) -> dict[Path, bytes]:
+    return {path.relative_to(directory): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
 def jobs(stream: Stream) -> list[Any]:
     return [
         rank.Rank(),
         Feed(stream.simulation.truth.follows),
         security.Security(),
         monitor.Monitor(window_ms=60_000),
+        visitors.Visitors(),
     ]
 
 
@@ -157,7 +162,7 @@ def test_results_are_the_same_bytes_from_a_batch_a_stream_and_a_replay(
     for job in jobs(stream):
         derived = Derived(job, lake=str(lake), root=str(tmp_path / "batch"))
         assert derived.update(spark).is_replay, "the first time is from the start"
-        batch[job.name] = {path.name: path.read_bytes() for path in (derived.root / "results").iterdir()}
+        batch[job.name] = files(derived.root / "results")
         assert batch[job.name]
     streamed = tmp_path / "streamed"
     updates: Counter[str] = Counter()
@@ -175,11 +180,11 @@ def test_results_are_the_same_bytes_from_a_batch_a_stream_and_a_replay(
     assert updates["rank"] > 4
     for job in jobs(stream):
         directory = tmp_path / "stream" / job.name / "results"
-        assert {path.name: path.read_bytes() for path in directory.iterdir()} == batch[job.name], job.name
+        assert files(directory) == batch[job.name], job.name
         derived = Derived(job, lake=str(streamed), root=str(tmp_path / "stream"))
         assert not derived.update(spark).is_replay
         derived.update(spark, replay=True)
-        assert {path.name: path.read_bytes() for path in directory.iterdir()} == batch[job.name], job.name
+        assert files(directory) == batch[job.name], job.name
 
 
 def test_security_finds_the_guilty_and_nobody_else(
@@ -244,8 +249,12 @@ def test_monitor_raises_an_alert_for_each_incident_and_no_other(
     alerts = derived.result("alerts").to_pylist()
     assert monitor.score(alerts, stream.simulation.truth.incidents) == {"precision": 1.0, "recall": 1.0}
     rollups = derived.result("rollups").to_pylist()
-    assert sum(row["count"] for row in rollups) == sum(good_events(stream, "metrics").values())
-    late = sum(event.delivered - event.ts > monitor.LATE_MS for event in stream.of("metrics"))
+    lines = [row for row in rollups if row["metric"].startswith("log_")]
+    good = {kind: sum(good_events(stream, kind).values()) for kind in ("metrics", "logs")}
+    assert sum(row["count"] for row in rollups) == sum(good.values())
+    assert sum(row["count"] for row in lines) == good["logs"]
+    assert {row["metric"] for row in alerts} == {"latency_ms", "errors", "log_error"}
+    late = sum(event.delivered - event.ts > monitor.LATE_MS for kind in good for event in stream.of(kind))
     assert 0 < sum(row["late"] for row in rollups) <= late, "late ones are counted, and in their windows"
 
 
