@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from barnabas_pipeline import schema
+from barnabas_pipeline.cli import main
 from barnabas_pipeline.errors import IncompleteError, UsageError
 from barnabas_pipeline.jobs import monitor, rank, security, visitors
 from barnabas_pipeline.jobs.backfill import backfill
@@ -185,6 +186,23 @@ def test_results_are_the_same_bytes_from_a_batch_a_stream_and_a_replay(
         assert not derived.update(spark).is_replay
         derived.update(spark, replay=True)
         assert files(directory) == batch[job.name], job.name
+
+
+def test_a_command_loads_all_of_its_topics_in_one_load_and_sends_what_it_finds(
+    spark: Any, stream: Stream, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["monitor", "--lake", str(tmp_path / "lake"), "--out", str(tmp_path / "out"), "--window", "60"]
+    words += ["--bootstrap", stream.bootstrap, "--trigger", "available", "--to-topic", "alerts", "--json"]
+    assert main(words) == 0
+    facts = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert facts["updates"] == 1, "of two topics that came in one round"
+    derived = Derived(
+        monitor.Monitor(window_ms=60_000), lake=str(tmp_path / "lake"), root=str(tmp_path / "out")
+    )
+    assert derived.store.state().inputs == {"metrics": 1, "logs": 1}
+    alerts = derived.result("alerts").num_rows
+    assert facts["sent"] == alerts == len(consume(stream.bootstrap, "alerts", alerts)) > 0
+    assert main([*words, "--prefix", "none-"]) == 4, "no topic matches"
 
 
 def test_security_finds_the_guilty_and_nobody_else(

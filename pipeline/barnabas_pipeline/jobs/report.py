@@ -127,13 +127,13 @@ class Report(DerivedJob):
 
         made: dict[str, Any] = {}
         if "views" in self.loaded:
-            took = sf.when(sf.col("what") == "took_ms", sf.col("key").cast("double"))
+            took = sf.when(sf.col("what") == "took_ms", sf.col("key").try_cast("double"))
             frequency = sf.when(took.isNotNull(), sf.col("count")).otherwise(0)
             made["traffic_by_hour"] = condensed.groupBy("hour").agg(
                 total("what = 'status'").alias("views"),
                 sf.count_if(sf.expr("what = 'member' and key is not null")).alias("members"),
                 sf.count_if(sf.expr("what = 'session' and key is not null")).alias("sessions"),
-                total("what = 'status' and cast(key as bigint) >= 400").alias("errors"),
+                total("what = 'status' and try_cast(key as bigint) >= 400").alias("errors"),
                 sf.percentile(took, sf.lit(0.5), frequency).alias("took_ms_median"),
             ).where("views > 0")  # fmt: skip
             items = what("item_views").where("key is not null").groupBy(sf.col("key").alias("item"))
@@ -143,7 +143,7 @@ class Report(DerivedJob):
                     sf.sum("count").alias("clicks"))  # fmt: skip
                 counted = counted.join(clicks, "item", "left").na.fill(0)
             made["top_items"] = counted.orderBy(sf.desc("views"), "item").limit(TOP)
-            status = sf.col("key").cast("bigint").alias("status")
+            status = sf.col("key").try_cast("bigint").alias("status")
             made["status_codes"] = what("status").groupBy(status).agg(sf.sum("count").alias("views"))
         if "votes" in self.loaded:
             made["votes_by_hour"] = what("vote").groupBy("hour").agg(
