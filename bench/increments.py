@@ -35,13 +35,20 @@ def day_of(events: list[Event], number: int) -> list[Event]:
     ]
 
 
-def measure(spark: Any, simulation: Simulation, days: int, rounds: int, work: Path) -> None:
+def measure(spark: Any, simulation: Simulation, days: int, rounds: int, names: list[str], work: Path) -> None:
     """Print a line for each job."""
     lake = work / f"lake{days}"
     events = simulation.events()
     for number in range(days):
         append(lake, day_of(events, number))
-    jobs = [rank.Rank(), Feed(simulation.truth.follows), security.Security(), monitor.Monitor(), Visitors()]
+    jobs: list[Any] = [
+        rank.Rank(),
+        Feed(simulation.truth.follows),
+        security.Security(),
+        monitor.Monitor(),
+        Visitors(),
+    ]
+    jobs = [job for job in jobs if job.name in names]
     steps = [Derived(job, lake=str(lake), root=str(work / f"out{days}")) for job in jobs]
     whole: dict[str, float] = {}
     for one in steps:
@@ -70,13 +77,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--days", type=int, nargs="+", default=[2, 8, 32])
     parser.add_argument("--events", type=int, default=20_000, help="of a day")
+    parser.add_argument("--jobs", nargs="+", default=["rank", "feed", "security", "monitor", "visitors"])
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
     site = Site(seed=5, events=args.events, start_ms=START_MS, hours=23.0, late_hours_max=0.5)
     spark = session.create("increments", master="local[2]", conf={"spark.sql.shuffle.partitions": "2"})
     with tempfile.TemporaryDirectory() as directory:
         for days in args.days:
-            measure(spark, Simulation(site), days, args.rounds, Path(directory))
+            measure(spark, Simulation(site), days, args.rounds, args.jobs, Path(directory))
     spark.stop()
 
 
