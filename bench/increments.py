@@ -39,8 +39,7 @@ def measure(spark: Any, simulation: Simulation, days: int, rounds: int, names: l
     """Print a line for each job."""
     lake = work / f"lake{days}"
     events = simulation.events()
-    for number in range(days):
-        append(lake, day_of(events, number))
+    append(lake, [event for number in range(days) for event in day_of(events, number)])
     jobs: list[Any] = [
         rank.Rank(),
         Feed(simulation.truth.follows),
