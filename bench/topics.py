@@ -37,8 +37,8 @@ def measure(
     from confluent_kafka import Producer
 
     from barnabas_pipeline import schema
-    from barnabas_pipeline.jobs.load import LoadOptions
     from barnabas_pipeline.jobs.choices import Choice
+    from barnabas_pipeline.jobs.load import LoadOptions
     from barnabas_pipeline.jobs.rounds import Rounds, Topics
     from barnabas_pipeline.lake.iceberg import Lake
     from barnabas_pipeline.log.model import LogOptions
