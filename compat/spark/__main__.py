@@ -26,7 +26,7 @@ def main(given: list[str]) -> int:
     """Returns the exit code: 0 if the account is exact."""
     parser = argparse.ArgumentParser(prog="python -m compat.spark", description=__doc__)
     parser.add_argument("--minutes", type=float, default=15, help="for how long processes are killed")
-    parser.add_argument("--every", type=float, default=10, help="seconds between two kills, in the mean")
+    parser.add_argument("--every", type=float, default=5, help="seconds between two kills, in the mean")
     parser.add_argument("--senders", type=int, default=3)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     options = parser.parse_args(given)

@@ -219,6 +219,13 @@ def children(*pids: int) -> list[int]:
     return found
 
 
+def runs(pid: int, name: str) -> bool:
+    """Say whether a process, which may have ended, has something of this name on its command line."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return name in (Path("/proc") / str(pid) / "cmdline").read_text()
+    return False
+
+
 def kill_group(process: subprocess.Popen[str]) -> None:
     """Kill a job with all that it has started here."""
     os.killpg(process.pid, signal.SIGKILL)

@@ -15,12 +15,10 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
-from confluent_kafka.admin import AdminClient, NewTopic
-
 from barnabas_pipeline.errors import EXIT_INCOMPLETE
 from compat.matrix.brokers import Barnabas
 from compat.spark import sender
-from compat.spark.cluster import SPECULATION, SparkCluster, children, kill_group
+from compat.spark.cluster import MAIN, SPECULATION, SparkCluster, children, kill_group, runs
 
 JOB_SECONDS_MAX = 900
 JVM_ENDS_SECONDS_MAX = 120
@@ -37,6 +35,9 @@ VICTIMS = {
     "compaction": 1,
 }
 """Who is chosen, and how often; `pause` stops a process that runs tasks, so that they are run a second time elsewhere."""
+SETTING_BACK = {"executor", "driver", "driver's Python", "driver's JVM", "worker", "broker"}
+SET_BACK_SECONDS = 60
+"""Those whose end takes half a minute to make good on a busy machine wait for a commit, or as long as this."""
 PAUSE_SECONDS = (2.0, 6.0)
 LOCAL = ["--master", "local[1, 4]", "--conf", "spark.driver.memory=512m"]
 
@@ -104,7 +105,7 @@ class Run:
         self._load: subprocess.Popen[str] | None = None
         self._compaction: subprocess.Popen[str] | None = None
         self._paused: list[int] = []
-        self._entries_before = 0
+        self._entries_before, self._set_back_at = 0, time.monotonic()
 
     @property
     def _common(self) -> list[str]:
@@ -116,9 +117,7 @@ class Run:
 
     def go(self, seconds: float, every: tuple[float, float]) -> None:
         """Kill for some time. Raises BrokenError."""
-        admin = AdminClient({"bootstrap.servers": self.broker.bootstrap, "log_level": 0})
-        topic = NewTopic(sender.TOPIC, sender.PARTITIONS, config={"retention.ms": "-1"})
-        admin.create_topics([topic])[sender.TOPIC].result(30)
+        sender.make_topic(self.broker.bootstrap)
         self.cluster.start()
         began = time.monotonic()
         with (self.directory / "kills.log").open("a", buffering=1) as log:
@@ -126,8 +125,8 @@ class Run:
                 self.keep_alive()
                 time.sleep(self.random.uniform(*every))
                 victim = self.random.choices([*VICTIMS], [*VICTIMS.values()])[0]
-                if victim.startswith("driver") and not self._has_committed():
-                    victim = "none: the driver is new"
+                if victim in SETTING_BACK and not self._has_gone_on():
+                    continue
                 log.write(f"{time.monotonic() - began:7.1f} s, {self._entries()} entries: {victim}\n")
                 self.strike(victim)
 
@@ -144,15 +143,18 @@ class Run:
         if self._load is None:
             command = ["load", *self._from, "--trigger", "500 milliseconds", "--split-bytes", "20000"]
             command += ["--keep-snapshots", "20"]
-            self._entries_before = self._entries()
             self._load = self.cluster.submit(command, self.directory / "load.log", conf=SPECULATION)
 
     def _entries(self) -> int:
         return len([*self.lake.glob(f"{sender.TOPIC}/ledger/*")])
 
-    def _has_committed(self) -> bool:
-        """Say whether the load that runs has committed: it takes half a minute to start, and would never come so far."""
-        return self._entries() > self._entries_before
+    def _has_gone_on(self) -> bool:
+        """Say whether a load has committed since it was set back last, or was long enough about it."""
+        entries, now = self._entries(), time.monotonic()
+        if entries == self._entries_before and now - self._set_back_at < SET_BACK_SECONDS:
+            return False
+        self._entries_before, self._set_back_at = entries, now
+        return True
 
     def strike(self, victim: str) -> None:
         """Kill or pause one, if there is one."""
@@ -199,7 +201,7 @@ class Run:
         """Kill a driver, or one of its two processes; the other one has to end by itself. Raises BrokenError."""
         load, self._load = self._load, None
         assert load is not None
-        python = children(load.pid)
+        python = [pid for pid in children(load.pid) if runs(pid, MAIN.name)]  # not a daemon for data sources
         if victim == "driver" or not python:
             kill_group(load)
             return

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 TOPIC = "logins"
 PARTITIONS = 4
@@ -52,13 +53,19 @@ class Journal:
             self.next = max(self.next, int(last))
 
 
+def make_topic(bootstrap: str) -> None:
+    """Make the topic that is sent to."""
+    topic = NewTopic(TOPIC, PARTITIONS, config={"retention.ms": "-1"})
+    AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).create_topics([topic])[TOPIC].result(30)
+
+
 def key_of(name: str, number: int) -> str:
     """The key of a record, which no other has."""
     return f"{name}-{number}"
 
 
-def send(bootstrap: str, name: str, journal: Path, seed: int) -> None:
-    """Send transactions until the process is ended. Raises KafkaException."""
+def send(bootstrap: str, name: str, journal: Path, seed: int, count: int = sys.maxsize) -> None:
+    """Send so many transactions, if the process is not ended before. Raises KafkaException."""
     known = Journal()
     known.read(journal, name)
     chosen = random.Random(f"{seed} {known.next}")
@@ -69,7 +76,7 @@ def send(bootstrap: str, name: str, journal: Path, seed: int) -> None:
     producer.init_transactions(TIMEOUT_SECONDS)
     number = known.next
     with journal.open("a", buffering=1) as told:
-        while True:
+        for _ in range(count):
             last = number + chosen.randint(1, RECORDS_MAX)
             told.write(f"{BEGUN} {number} {last}\n")
             is_kept = transaction(producer, records(name, range(number, last), chosen), chosen)

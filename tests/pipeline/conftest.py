@@ -136,21 +136,31 @@ def connector_jars() -> list[str]:
     return sorted(str(path) for path in cache.glob("*.jar"))
 
 
-@pytest.fixture(scope="session")
-def iceberg_classpath() -> str:
-    """Apache Iceberg for Java, fetched once by Maven into .tools, and Spark's jars of Hadoop; never skipped either."""
-    import pyspark
-
-    cache = ROOT / ".tools" / "iceberg-1.12.0"
+def fetched(name: str, project: str) -> Path:
+    """Return the directory in .tools with the jars of a project of Maven's, fetched once; without them a test fails."""
+    cache = ROOT / ".tools" / name
     if not (cache / ".whole").exists():
         command = ["mvn", "-q", "-B", "-C", "dependency:copy-dependencies", f"-DoutputDirectory={cache}"]
         done = subprocess.run(
-            command, cwd=Path(__file__).parent / "iceberg", capture_output=True, text=True, timeout=300
+            command, cwd=Path(__file__).parent / project, capture_output=True, text=True, timeout=300
         )
         if done.returncode:
-            pytest.fail(f"cannot get Apache Iceberg from Maven Central:\n{done.stdout[-2000:]}")
+            pytest.fail(f"cannot get {name} from Maven Central:\n{done.stdout[-2000:]}")
         (cache / ".whole").touch()
-    return f"{cache}/*:{Path(pyspark.__file__).parent}/jars/*"
+    return cache
+
+
+def spark_jars() -> str:
+    """The classpath of Spark's own jars, Hadoop's clients among them."""
+    import pyspark
+
+    return f"{Path(pyspark.__file__).parent}/jars/*"
+
+
+@pytest.fixture(scope="session")
+def iceberg_classpath() -> str:
+    """Apache Iceberg for Java, and Spark's jars of Hadoop."""
+    return f"{fetched('iceberg-1.12.0', 'iceberg')}/*:{spark_jars()}"
 
 
 @pytest.fixture(scope="session")

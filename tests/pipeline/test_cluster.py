@@ -1,90 +1,148 @@
-"""A real cluster: a standalone master and two workers, and a load submitted to it by spark-submit."""
+"""A real cluster: a standalone master and two workers, and loads submitted to it by spark-submit."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
+import signal
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-import pyspark
 import pytest
 
-from .conftest import ROOT, Stream
+from barnabas_pipeline.lake.table import Table
+from barnabas_pipeline.lake.vacuum import find_orphans
+from compat.spark import account, sender
+from compat.spark.cluster import SPECULATION, SparkCluster, kill_group
+
+from .conftest import Broker, Stream
 from .test_lake import check, good_events, options, rows_of
 
-SPARK_HOME = Path(pyspark.__file__).parent
-START_SECONDS_MAX = 90
+JOB_SECONDS_MAX = 300
 
 
-def environment() -> dict[str, str]:
-    return {
-        **os.environ,
-        "SPARK_HOME": str(SPARK_HOME),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_DAEMON_MEMORY": "256m",
-        "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": f"{ROOT}/server{os.pathsep}{ROOT}/pipeline",
-    }
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    with SparkCluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
 
 
-def start(log: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    command = [str(SPARK_HOME / "bin" / "spark-class"), *arguments]
-    file: IO[bytes]
-    with log.open("wb") as file:
-        return subprocess.Popen(command, env=environment(), stdout=file, stderr=subprocess.STDOUT)
+def load_arguments(bootstrap: str, topic: str, lake: Path) -> list[str]:
+    arguments = ["load", "--topic", topic, "--json", "--bootstrap", bootstrap, "--lake", str(lake)]
+    return [*arguments, "--split-bytes", "50000"]
 
 
-def wait_for(log: Path, pattern: str, process: subprocess.Popen[bytes]) -> re.Match[str]:
-    deadline = time.monotonic() + START_SECONDS_MAX
-    while True:
-        text = log.read_text(errors="replace")
-        match = re.search(pattern, text)
-        if match:
-            return match
-        assert process.poll() is None and time.monotonic() < deadline, text  # noqa: PT018  # one condition: it may still come
+def stopping(point: str, once: Path) -> dict[str, str]:
+    """Settings by which the first task that comes to a point stops there."""
+    names = {"FAULT": point, "FAULT_ONCE": str(once), "FAULT_SIGNAL": "SIGSTOP"}
+    return {f"spark.executorEnv.BARNABAS_{name}": value for name, value in names.items()}
+
+
+def wait_until(is_so: Callable[[], bool], job: subprocess.Popen[str], log: Path) -> None:
+    """Wait until something is so, while a job runs."""
+    deadline = time.monotonic() + JOB_SECONDS_MAX
+    while not is_so():
+        assert job.poll() is None, log.read_text()[-3000:]
+        assert time.monotonic() < deadline, "it does not come"
         time.sleep(0.1)
 
 
-@pytest.fixture
-def master(tmp_path: Path) -> Iterator[str]:
-    started = []
-    log = tmp_path / "master.log"
-    local = ["--host", "127.0.0.1", "--webui-port", "0"]
-    process = start(log, "org.apache.spark.deploy.master.Master", *local, "--port", "0")
-    started.append(process)
-    url = wait_for(log, r"Starting Spark master at (spark://\S+)", process)[1]
-    for n in range(2):
-        worker_log = tmp_path / f"worker{n}.log"
-        sizes = ["--cores", "1", "--memory", "600m", "--work-dir", str(tmp_path / f"work{n}")]
-        worker = start(worker_log, "org.apache.spark.deploy.worker.Worker", *local, *sizes, url)
-        started.append(worker)
-        wait_for(worker_log, "Successfully registered with master", worker)
-    yield url
-    for one in reversed(started):
-        one.terminate()
-        one.wait(30)
+def finish(job: subprocess.Popen[str], log: Path) -> dict[str, Any]:
+    """The summary of a job that is to end well."""
+    try:
+        out, _ = job.communicate(timeout=JOB_SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        kill_group(job)
+        raise
+    assert job.returncode == 0, log.read_text()[-3000:]
+    return dict(json.loads(out.strip().splitlines()[-1]))
 
 
 def test_a_load_that_is_submitted_to_a_cluster_is_exact(
-    spark: Any, stream: Stream, tmp_path: Path, master: str
+    spark: Any, stream: Stream, tmp_path: Path, cluster: SparkCluster
 ) -> None:
-    command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", master]
-    command += ["--conf", "spark.executor.memory=512m", "--conf", "spark.driver.host=127.0.0.1"]
-    command += ["--conf", "spark.ui.enabled=false", "--driver-memory", "512m"]
-    command += [str(ROOT / "pipeline" / "barnabas_pipeline" / "cli.py"), "load", "--topic", "votes", "--json"]
-    command += ["--bootstrap", stream.bootstrap, "--lake", str(tmp_path / "lake"), "--split-bytes", "50000"]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr[-3000:]
-    summary = json.loads(done.stdout.strip().splitlines()[-1])
+    log = tmp_path / "log"
+    summary = finish(cluster.submit(load_arguments(stream.bootstrap, "votes", tmp_path / "lake"), log), log)
     assert summary["loaded"] + summary["dead"] == len(stream.of("votes"))
-    executors = [path for n in range(2) for path in (tmp_path / f"work{n}").glob("app-*/*/stderr")]
+    executors = [path for n in range(2) for path in cluster.work(n).glob("app-*/*/stderr")]
     assert len({path.parents[2] for path in executors}) == 2, "both workers had a part in it"
     loading = options(stream, tmp_path / "lake", "votes")
     assert rows_of(spark, loading) == good_events(stream, "votes")
     assert check(spark, loading).problems == []
+
+
+@pytest.mark.parametrize("point", ["task.after_block", "task.after_files"])
+def test_a_task_that_was_run_twice_is_there_once(
+    spark: Any, stream: Stream, tmp_path: Path, cluster: SparkCluster, point: str
+) -> None:
+    """The first attempt stops in the middle of its files or with all of them whole; another one takes its place."""
+    log, once = tmp_path / "log", tmp_path / "once"
+    once.mkdir()
+    before = cluster.task_attempts()
+    job = cluster.submit(
+        load_arguments(stream.bootstrap, "votes", tmp_path / "lake"),
+        log,
+        conf={**SPECULATION, **stopping(point, once)},
+    )
+    summary = finish(job, log)
+    assert (once / point).exists(), "a task has stopped"
+    attempts = cluster.task_attempts() - before
+    assert attempts["speculative"] >= attempts["speculative, first to end"] >= 1, attempts
+    assert summary["loaded"] + summary["dead"] == len(stream.of("votes"))
+    loading = options(stream, tmp_path / "lake", "votes")
+    assert rows_of(spark, loading) == good_events(stream, "votes")
+    assert check(spark, loading, deep=True).problems == []
+    orphans = find_orphans(Table(loading.root), -1)
+    assert any("/data/" in path for path in orphans) is (point == "task.after_files"), (
+        "files of the first attempt are there, and nobody names them"
+    )
+
+
+SEED = 7
+
+
+def lose_executors(cluster: SparkCluster, _job: subprocess.Popen[str]) -> None:
+    for pid in cluster.executors():
+        os.kill(pid, signal.SIGKILL)
+
+
+def lose_worker(cluster: SparkCluster, _job: subprocess.Popen[str]) -> None:
+    for number in range(2):  # the stopped task is in one of them
+        cluster.kill_worker(number)
+        cluster.start_worker(number)
+
+
+def lose_driver(_cluster: SparkCluster, job: subprocess.Popen[str]) -> None:
+    kill_group(job)
+
+
+def test_what_is_lost_in_the_middle_of_a_load_costs_no_record_and_no_aborted_one_comes(
+    tmp_path: Path, cluster: SparkCluster, new_broker: Callable[..., Broker]
+) -> None:
+    broker = new_broker()
+    lake, log, journal = tmp_path / "lake", tmp_path / "log", tmp_path / "journal"
+    sender.make_topic(broker.bootstrap)
+    arguments = load_arguments(broker.bootstrap, sender.TOPIC, lake)
+    for lose in (lose_executors, lose_worker, lose_driver):
+        sender.send(broker.bootstrap, "s", journal, SEED, 20)
+        once = tmp_path / lose.__name__
+        once.mkdir()
+        job = cluster.submit(arguments, log, conf=stopping("task.after_files", once))
+        wait_until(lambda once=once: any(once.iterdir()), job, log)  # type: ignore[misc]
+        lose(cluster, job)
+        if lose is lose_driver:
+            assert job.returncode == -signal.SIGKILL
+            job = cluster.submit(arguments, log)
+        finish(job, log)
+    ends = cluster.task_attempts()
+    assert ends["ExecutorLostFailure"] >= 2, ends
+    found = account.take(broker.bootstrap, lake, [(journal, "s")])
+    assert found.is_exact, found
+    assert found.transactions_aborted > 3
+    assert found.committed == found.acknowledged > 1000
+    assert found.in_the_log == found.committed + found.taken_back
+    assert Table(lake / sender.TOPIC).state().version == 3
+    assert find_orphans(Table(lake / sender.TOPIC), -1), "what the lost have written, and nobody names"

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -14,14 +10,13 @@ from pathlib import Path
 import pytest
 
 from barnabas_pipeline.errors import IncompleteError
-from barnabas_pipeline.lake.dead import DeadLetters
 from barnabas_pipeline.lake.iceberg import Lake, Place
 from barnabas_pipeline.lake.table import ConflictError, Table
-from barnabas_pipeline.lake.vacuum import find_orphans, vacuum
+from barnabas_pipeline.lake.vacuum import find_orphans
 
-from .conftest import ROOT
 from .stores import BUCKET, FailingS3
-from .tables import catalog, compact, load, scan, staged, versions
+from .tables import load, scan, staged, versions
+from .using import STEPS, die_at, use_lake
 
 
 @pytest.fixture(scope="module")
@@ -38,23 +33,7 @@ def place(s3: FailingS3, tmp_path: Path) -> Place:
 
 
 def test_all_that_a_local_lake_does_is_done_in_a_store(s3: FailingS3, place: Place) -> None:
-    load(place, 15)
-    load(place, 15, dead=3)
-    assert DeadLetters(Table(place)).publish()
-    compact(place)
-    assert scan(place) == list(range(30))
-    assert versions(place) == ["1", "2", "3"]
-    table = Table(place)
-    assert [entry.version for entry in table.entries()] == [1, 2, 3]
-    assert DeadLetters(table).differences(table.entries()) == []
-    before = len(s3.objects())
-    assert vacuum(place, age_seconds=3600) == 0
-    removed = vacuum(place, age_seconds=-1)
-    assert removed > 3
-    assert len(s3.objects()) <= before - removed + 4, "removed, but for new metadata of what was expired"
-    assert find_orphans(Table(place), -1) == []
-    assert scan(place) == list(range(30))
-    assert catalog(place).load_table("barnabas.logins__dead").scan().to_arrow().num_rows == 3
+    use_lake(place)
     assert sum("/ledger/" in key for key in s3.objects() if key.startswith(place.location.split("/")[3])) == 3
 
 
@@ -112,25 +91,8 @@ def test_of_two_writers_one_comes_first_and_a_slow_listing_hides_nothing(s3: Fai
     assert scan(place) == list(range(17))
 
 
-@pytest.mark.parametrize(
-    ("point", "is_committed"),
-    [("task.before_whole", False), ("commit.before_catalog", False), ("commit.before_swap", False),
-     ("commit.after_swap", True), ("commit.after", True)],
-)  # fmt: skip
+@pytest.mark.parametrize(("point", "is_committed"), STEPS.items())
 def test_a_writer_that_dies_leaves_objects_that_nobody_names(
     s3: FailingS3, place: Place, point: str, is_committed: bool
 ) -> None:
-    load(place, 10)
-    code = f"from tests.pipeline.tables import *; load({place!r}, 10)"
-    path = os.pathsep.join([f"{ROOT}/server", f"{ROOT}/pipeline", str(ROOT)])
-    environment = {**os.environ, "PYTHONPATH": path, "BARNABAS_FAULT": point}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, cwd=ROOT, timeout=120, capture_output=True, text=True
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    assert Table(place).state().ends == {0: 20 if is_committed else 10}
-    load(place, 10)
-    total = 30 if is_committed else 20
-    assert scan(place) == list(range(total))
-    vacuum(place, age_seconds=-1)
-    assert scan(place) == list(range(total))
+    die_at(place, point, is_committed=is_committed)

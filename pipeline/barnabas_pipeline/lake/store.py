@@ -23,6 +23,7 @@ from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 
 from barnabas.system.files import sync
 from barnabas_pipeline.errors import UsageError
+from barnabas_pipeline.lake import hdfs
 
 LOCAL = "file"
 
@@ -73,6 +74,17 @@ class StoreIO(PyArrowFileIO):
         """Return Arrow's file system of a location, and its path there."""
         scheme, netloc, path = self.parse_location(location, self.properties)
         return self.fs_by_scheme(scheme, netloc), path
+
+    def _initialize_hdfs_fs(self, scheme: str, netloc: str | None) -> Any:
+        """Return HDFS by the package for it, else by libhdfs. Raises UsageError if neither is there."""
+        if scheme == "hdfs" and hdfs.is_installed():
+            return hdfs.open_hdfs(netloc or "", self.properties)
+        try:
+            return super()._initialize_hdfs_fs(scheme, netloc)
+        except OSError as error:
+            if "Unable to load lib" not in str(error):
+                raise
+            raise UsageError(f"{scheme}://{netloc} needs a client of HDFS: pip install hdfs-native") from None
 
 
 IO_PROPERTIES = {"py-io-impl": f"{StoreIO.__module__}.{StoreIO.__name__}"}

@@ -1,0 +1,112 @@
+"""HDFS as a file system of Arrow's, by the package `hdfs-native`: no Java, no libhdfs.
+
+The rule: a file is on the disks of its datanodes when it is closed, and whatever the library cannot do is an OSError.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+from pyarrow import fs
+
+from barnabas_pipeline.errors import UsageError
+
+PACKAGE = "hdfs_native"
+OWN = "dfs."
+"""Properties that begin so are the client's, as `dfs.client.failover.max.attempts` is."""
+
+
+def is_installed() -> bool:
+    """Say whether the package is there."""
+    return find_spec(PACKAGE) is not None
+
+
+def open_hdfs(netloc: str, properties: Mapping[str, str]) -> Any:
+    """Return the file system of a namenode, or of a name service that HADOOP_CONF_DIR knows. Raises UsageError."""
+    return _opened(netloc, tuple(sorted(one for one in properties.items() if one[0].startswith(OWN))))
+
+
+@cache
+def _opened(netloc: str, properties: tuple[tuple[str, str], ...]) -> Any:
+    """Open it once for a process, and keep it: in a child process, such as Spark begins as, its end waits for threads
+    that only its parent has."""
+    host, _, port = netloc.partition(":")
+    try:
+        found = _file_system()(host, int(port) if port else None, **dict(properties))
+    except RuntimeError as error:
+        raise UsageError(f"hdfs://{netloc}: {error}") from None
+    return fs.PyFileSystem(fs.FSSpecHandler(found))
+
+
+class _Raising:
+    """Calls something of the library, whose own errors are RuntimeErrors, and raises OSError for those."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method = getattr(self._inner, name)
+
+        def call(*given: Any, **named: Any) -> Any:
+            try:
+                return method(*given, **named)
+            except RuntimeError as error:
+                text = str(error).partition(r"\n")[0]  # the namenode's traceback follows
+                raise OSError(f"HDFS: {text}") from error
+
+        return call
+
+
+class _SyncedWriter(io.RawIOBase):
+    """Forces a file to the disks before it is closed."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def writable(self) -> bool:
+        """Say yes."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Write all of it."""
+        return int(self._file.write(data))
+
+    def close(self) -> None:
+        """Close it; the second time does nothing."""
+        if self.closed:
+            return
+        try:
+            self._file.hsync()
+            self._file.close()
+        finally:
+            super().close()
+
+
+@cache
+def _file_system() -> Any:
+    """Make the class, for a package that need not be installed."""
+    from hdfs_native.fsspec import HdfsFileSystem
+
+    class FileSystem(HdfsFileSystem):
+        """The library's, with times of files where Arrow looks for them."""
+
+        cachable = False  # fsspec drops what it has kept in each child process
+
+        def __init__(self, *given: Any, **named: Any) -> None:
+            super().__init__(*given, **named)
+            self.client = _Raising(self.client)
+
+        def _convert_file_status(self, file_status: Any) -> dict[str, Any]:
+            found = dict(super()._convert_file_status(file_status))
+            return {**found, "mtime": file_status.modification_time / 1000}
+
+        def _open(self, path: str, mode: str = "rb", **more: Any) -> Any:
+            file = super()._open(path, mode, **more)
+            file.inner = _Raising(file.inner)
+            return _SyncedWriter(file) if mode == "wb" else file
+
+    return FileSystem
