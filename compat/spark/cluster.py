@@ -150,7 +150,10 @@ class SparkCluster:
         with log.open("a") as errors:
             return subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True,
-                env={**environment_of("127.0.0.1"), **(environment or {})},
+                env={
+                    **environment_of("127.0.0.1"), "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": IMPORTS,
+                    **(environment or {}),
+                },
             )  # fmt: skip
 
     def task_attempts(self) -> Counter[str]:
@@ -183,15 +186,13 @@ def _count(event: dict[str, object], found: Counter[str]) -> None:
 
 
 def environment_of(host: str) -> dict[str, str]:
-    """The environment of a process of Spark's on a host."""
+    """The environment of a process of Spark's on a host: there is nothing of this project in it."""
     return {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
         "SPARK_HOME": str(SPARK_HOME),
         "SPARK_LOCAL_IP": host,
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_MASTER_OPTS": "-Dspark.deploy.maxExecutorRetries=-1",  # however often executors die
-        "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": IMPORTS,
     }
 
 

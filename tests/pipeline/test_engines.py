@@ -98,7 +98,7 @@ def spark(place: Place) -> Sums:
 
 
 def sums(offsets: set[int]) -> Sums:
-    """What is right: `load` gives ten rows an hour, and a device to those from 50 on."""
+    """Sums as they must be: `load` gives ten rows an hour, and a device to those from 50 on."""
     times = sum(BEGAN_MS + n // 10 * 3_600_000 for n in offsets)
     return len(offsets), sum(offsets), times, sum(n >= 50 for n in offsets)
 
