@@ -34,7 +34,7 @@ VICTIMS = {
     "sender": 3,
     "compaction": 1,
 }
-"""Victims, and how often each is chosen; `pause` stops a process that runs tasks, so that they are run a second time elsewhere."""
+"""Victims, and how often each is chosen; `pause` stops a process that runs tasks, which are then run again elsewhere."""
 SETTING_BACK = {"executor", "driver", "driver's Python", "driver's JVM", "worker", "broker"}
 SET_BACK_SECONDS = 60
 """Those whose end takes half a minute to make good on a busy machine wait for a commit, or as long as this."""
