@@ -98,7 +98,7 @@ def _file_system() -> Any:
 
         def __init__(self, *given: Any, **named: Any) -> None:
             super().__init__(*given, **named)
-            self.client = _Raising(self.client)
+            self.client: Any = _Raising(self.client)
 
         def _convert_file_status(self, file_status: Any) -> dict[str, Any]:
             found = dict(super()._convert_file_status(file_status))
