@@ -56,7 +56,8 @@ class Journal:
 def make_topic(bootstrap: str) -> None:
     """Make the topic that is sent to."""
     topic = NewTopic(TOPIC, PARTITIONS, config={"retention.ms": "-1"})
-    AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).create_topics([topic])[TOPIC].result(30)
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin.create_topics([topic])[TOPIC].result(30)
 
 
 def key_of(name: str, number: int) -> str:

@@ -71,8 +71,8 @@ def test_executors_without_our_packages_get_them_in_an_archive(
         arguments = load_arguments(stream.bootstrap, "votes", tmp_path / "lake")
         without = cluster.submit(arguments, tmp_path / "without", conf=conf)
         out, _ = without.communicate(timeout=300)
-        assert (without.returncode != 0, out) == (True, "")
-        assert "No module named 'barnabas" in (tmp_path / "without").read_text()
+        assert without.returncode != 0
+        assert "No module named" in out
         summary = finish(cluster.submit(arguments, log, conf=conf, more=packed), log)
     assert summary["loaded"] + summary["dead"] == len(stream.of("votes"))
     loading = options(stream, tmp_path / "lake", "votes")
