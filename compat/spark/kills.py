@@ -38,7 +38,7 @@ VICTIMS = {
 HARMLESS = {"sender", "compaction"}
 SET_BACK_SECONDS = 60
 """All others wait for a commit, or as long as this: else no task would ever end on a busy machine."""
-PAUSE_SECONDS = (2.0, 6.0)
+PAUSE_SECONDS = (4.0, 12.0)
 LOCAL = ["--master", "local[1, 4]", "--conf", "spark.driver.memory=512m"]
 
 
