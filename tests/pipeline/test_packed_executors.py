@@ -48,7 +48,8 @@ def pack(directory: Path) -> Path:
     for source in (ROOT / "server" / "barnabas", ROOT / "pipeline" / "barnabas_pipeline"):
         shutil.copytree(source, place / source.name, ignore=shutil.ignore_patterns("__pycache__"))
     with tarfile.open(directory / "packed.tar", "w") as archive:
-        archive.add(place, ".")
+        for one in place.iterdir():
+            archive.add(one, one.name)
     return directory / "packed.tar"
 
 
