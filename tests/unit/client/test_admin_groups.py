@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import trio.testing
 
 from barnabas.client import ResponseError, UnsupportedVersionError
 from barnabas.client.administration.groups import GroupInfo, GroupMember, ListedGroup
@@ -31,7 +32,6 @@ from barnabas.wire.generated.streams_group_describe import StreamsGroupDescribeR
 from barnabas.wire.generated.write_txn_markers import WriteTxnMarkersResponse
 from tests.support.scripted_admin import code_of, scripted_admin
 
-pytestmark = pytest.mark.usefixtures("autojump_clock")
 DENIED = ErrorCode.GROUP_AUTHORIZATION_FAILED
 PLACE = ("t", 0)
 
@@ -261,7 +261,9 @@ async def test_a_group_whose_offsets_may_not_be_seen_is_an_error(version: int) -
         assert code_of((await admin.committed(["g"]))["g"]) == DENIED
 
 
-async def test_offsets_are_committed_again_only_while_the_coordinator_asks_for_it() -> None:
+async def test_offsets_are_committed_again_only_while_the_coordinator_asks_for_it(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     made = OffsetCommitResponse
     codes = [
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,

@@ -28,7 +28,8 @@ from barnabas.wire.generated.produce import ProduceRequest
 from tests.support.appending_broker import CLOSES, FORGETS_ANSWER, SILENT, AppendingCluster
 from tests.support.scripted_broker import BOOTSTRAP
 
-pytestmark = pytest.mark.usefixtures("autojump_clock")
+Clock = trio.testing.MockClock
+"""Of the fixture `autojump_clock`, which counts only as an argument of a test."""
 
 
 @asynccontextmanager
@@ -58,7 +59,7 @@ def values(cluster: AppendingCluster, partition: int = 0) -> list[bytes | None]:
     return [value for value, _ in cluster.logs[partition].records]
 
 
-async def test_records_that_come_in_time_share_a_batch() -> None:
+async def test_records_that_come_in_time_share_a_batch(autojump_clock: Clock) -> None:
     cluster = AppendingCluster()
     async with producing(cluster, linger_ms=100) as producer:
         first = await producer.send("t", b"a", partition=0, key=b"k", headers={"h": None}, timestamp_ms=5)
@@ -73,7 +74,7 @@ async def test_records_that_come_in_time_share_a_batch() -> None:
     assert (record.key, record.value, record.headers, record.timestamp) == (b"k", b"a", [("h", None)], 5)
 
 
-async def test_a_batch_that_is_full_waits_for_nothing() -> None:
+async def test_a_batch_that_is_full_waits_for_nothing(autojump_clock: Clock) -> None:
     cluster = AppendingCluster()
     async with producing(cluster, linger_ms=1e6, batch_bytes=1000) as producer:
         began = trio.current_time()
@@ -86,7 +87,7 @@ async def test_a_batch_that_is_full_waits_for_nothing() -> None:
         assert trio.current_time() < began + 1
 
 
-async def test_requests_to_two_brokers_are_of_their_own() -> None:
+async def test_requests_to_two_brokers_are_of_their_own(autojump_clock: Clock) -> None:
     cluster = AppendingCluster(4)
     async with producing(cluster) as producer:
         for partition in range(4):
@@ -95,7 +96,7 @@ async def test_requests_to_two_brokers_are_of_their_own() -> None:
     assert len(cluster.produced) == 2
 
 
-async def test_send_waits_while_the_buffer_is_full_and_no_longer() -> None:
+async def test_send_waits_while_the_buffer_is_full_and_no_longer(autojump_clock: Clock) -> None:
     cluster = AppendingCluster()
     cluster.fault = lambda partition: SILENT if not cluster.logs[0].records else 0
     common = ClientSettings(request_timeout_ms=1_500)
@@ -121,7 +122,7 @@ async def test_send_waits_while_the_buffer_is_full_and_no_longer() -> None:
     assert [len(value or b"") for value in values(cluster)] == [1_000, 1_000, 900]
 
 
-async def test_one_who_gives_up_waiting_for_room_takes_none() -> None:
+async def test_one_who_gives_up_waiting_for_room_takes_none(autojump_clock: Clock) -> None:
     cluster = AppendingCluster()
     cluster.fault = lambda partition: SILENT
     async with producing(cluster, buffer_bytes=2_000) as producer:
@@ -135,7 +136,7 @@ async def test_one_who_gives_up_waiting_for_room_takes_none() -> None:
     assert len(values(cluster)) == 1
 
 
-async def test_a_record_that_is_too_large_is_refused_at_once() -> None:
+async def test_a_record_that_is_too_large_is_refused_at_once(autojump_clock: Clock) -> None:
     async with producing(AppendingCluster(), request_bytes_max=2_000) as producer:
         with pytest.raises(RecordTooLargeError):
             await producer.send("t", bytes(2_000))
@@ -146,7 +147,7 @@ async def test_a_record_that_is_too_large_is_refused_at_once() -> None:
         assert producer.buffered_bytes == 0
 
 
-async def test_what_is_sent_again_keeps_its_place_and_its_sequence() -> None:
+async def test_what_is_sent_again_keeps_its_place_and_its_sequence(autojump_clock: Clock) -> None:
     cluster = AppendingCluster()
     faults = [0, CLOSES, FORGETS_ANSWER, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.REQUEST_TIMED_OUT]
     cluster.fault = lambda partition: faults.pop() if faults else 0
@@ -157,7 +158,7 @@ async def test_what_is_sent_again_keeps_its_place_and_its_sequence() -> None:
     assert values(cluster) == [b"%d" % n for n in range(20)]
 
 
-async def test_batches_behind_one_that_is_sent_again_are_sent_again_after_it() -> None:
+async def test_batches_behind_one_that_is_sent_again_are_sent_again_after_it(autojump_clock: Clock) -> None:
     cluster = AppendingCluster()
     faults = [ErrorCode.NOT_ENOUGH_REPLICAS]
     cluster.fault = lambda partition: faults.pop() if faults and not partition else 0
@@ -179,7 +180,7 @@ async def test_batches_behind_one_that_is_sent_again_are_sent_again_after_it() -
     assert epochs == {0}, "no new epoch is needed"
 
 
-async def test_records_that_fail_for_good_leave_no_gap() -> None:
+async def test_records_that_fail_for_good_leave_no_gap(autojump_clock: Clock) -> None:
     cluster = AppendingCluster()
     faults = [ErrorCode.INVALID_RECORD]
     cluster.fault = lambda partition: faults.pop() if faults else 0
@@ -193,7 +194,9 @@ async def test_records_that_fail_for_good_leave_no_gap() -> None:
     assert cluster.producer_ids == 1  # a new epoch begins, with the same id
 
 
-async def test_a_failure_that_nobody_asked_for_is_raised_by_flush_and_at_the_end() -> None:
+async def test_a_failure_that_nobody_asked_for_is_raised_by_flush_and_at_the_end(
+    autojump_clock: Clock,
+) -> None:
     cluster = AppendingCluster()
     cluster.fault = lambda partition: ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
@@ -213,7 +216,7 @@ async def test_a_failure_that_nobody_asked_for_is_raised_by_flush_and_at_the_end
         await produce()
 
 
-async def test_a_batch_that_is_too_large_is_sent_in_halves() -> None:
+async def test_a_batch_that_is_too_large_is_sent_in_halves(autojump_clock: Clock) -> None:
     cluster = AppendingCluster()
 
     def answer(host: str, request: Any) -> Any:
@@ -239,7 +242,9 @@ async def test_a_batch_that_is_too_large_is_sent_in_halves() -> None:
         (ErrorCode.TOPIC_AUTHORIZATION_FAILED, 3),
     ],
 )
-async def test_a_batch_that_cannot_be_appended_is_not_sent_in_halves(code: int, count: int) -> None:
+async def test_a_batch_that_cannot_be_appended_is_not_sent_in_halves(
+    code: int, count: int, autojump_clock: Clock
+) -> None:
     cluster = AppendingCluster()
     cluster.fault = lambda partition: code
     async with producing(cluster, linger_ms=50) as producer:
@@ -250,7 +255,7 @@ async def test_a_batch_that_cannot_be_appended_is_not_sent_in_halves(code: int, 
     assert [records for _, _, records in batches(cluster)] == [count]
 
 
-async def test_records_expire_and_later_ones_go_on() -> None:
+async def test_records_expire_and_later_ones_go_on(autojump_clock: Clock) -> None:
     cluster = AppendingCluster()
     cluster.fault = lambda partition: CLOSES
     async with producing(cluster, delivery_timeout_ms=3_000) as producer:
@@ -265,7 +270,7 @@ async def test_records_expire_and_later_ones_go_on() -> None:
     assert values(cluster) == [b"later"]
 
 
-async def test_without_idempotence_one_request_at_a_time_keeps_the_order() -> None:
+async def test_without_idempotence_one_request_at_a_time_keeps_the_order(autojump_clock: Clock) -> None:
     cluster = AppendingCluster()
     faults = [CLOSES, ErrorCode.NOT_LEADER_OR_FOLLOWER, CLOSES]
     cluster.fault = lambda partition: faults.pop() if faults else 0
@@ -277,7 +282,7 @@ async def test_without_idempotence_one_request_at_a_time_keeps_the_order() -> No
     assert cluster.producer_ids == 0
 
 
-async def test_with_acks_0_nothing_is_answered_and_no_offset_is_known() -> None:
+async def test_with_acks_0_nothing_is_answered_and_no_offset_is_known(autojump_clock: Clock) -> None:
     cluster = AppendingCluster()
     async with producing(cluster, acks=0, is_idempotent=False) as producer:
         assert (await producer.send_and_wait("t", b"x", partition=1)).offset == -1
@@ -285,7 +290,7 @@ async def test_with_acks_0_nothing_is_answered_and_no_offset_is_known() -> None:
     assert values(cluster, 1) == [b"x"]
 
 
-async def test_keys_choose_and_records_without_one_stay_together_for_a_batch() -> None:
+async def test_keys_choose_and_records_without_one_stay_together_for_a_batch(autojump_clock: Clock) -> None:
     cluster = AppendingCluster(4)
     async with producing(cluster, batch_bytes=3_000) as producer:
         keyed = [await producer.send("t", b"", key=b"abc") for _ in range(3)]
@@ -295,7 +300,7 @@ async def test_keys_choose_and_records_without_one_stay_together_for_a_batch() -
         assert runs[0] != runs[4] != runs[8]
 
 
-async def test_a_leader_that_moves_is_followed() -> None:
+async def test_a_leader_that_moves_is_followed(autojump_clock: Clock) -> None:
     cluster = AppendingCluster()
     async with producing(cluster) as producer:
         await producer.send_and_wait("t", b"1", partition=0)
@@ -304,7 +309,7 @@ async def test_a_leader_that_moves_is_followed() -> None:
     assert values(cluster) == [b"1", b"2"]
 
 
-async def test_a_topic_that_is_not_there_is_waited_for_and_no_longer() -> None:
+async def test_a_topic_that_is_not_there_is_waited_for_and_no_longer(autojump_clock: Clock) -> None:
     cluster = AppendingCluster()
     cluster.topic_ids["t"] = None
     async with producing(cluster, max_block_ms=2_000) as producer:
@@ -318,7 +323,7 @@ async def test_a_topic_that_is_not_there_is_waited_for_and_no_longer() -> None:
         await producer.send_and_wait("t", b"x", partition=0)
 
 
-async def test_after_the_block_nothing_can_be_sent() -> None:
+async def test_after_the_block_nothing_can_be_sent(autojump_clock: Clock) -> None:
     async with producing(AppendingCluster()) as producer:
         delivery = await producer.send("t", b"x", partition=0)
     assert delivery.result().offset == 0
@@ -326,9 +331,9 @@ async def test_after_the_block_nothing_can_be_sent() -> None:
         await producer.send("t", b"x")
 
 
-async def test_a_block_that_fails_still_gets_its_records_sent_and_one_that_is_cancelled_does_not_wait() -> (
-    None
-):
+async def test_a_block_that_fails_still_gets_its_records_sent_and_one_that_is_cancelled_does_not_wait(
+    autojump_clock: Clock,
+) -> None:
     cluster = AppendingCluster()
 
     async def fail() -> None:
