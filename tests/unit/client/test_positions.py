@@ -1,0 +1,511 @@
+"""A consumer's positions: offsets that are asked for and committed in each version, looked up, and checked."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from barnabas.client import (
+    ClientSettings,
+    ConnectionLostError,
+    ConsumerSettings,
+    ResponseError,
+    TopicPartition,
+)
+from barnabas.client.consuming import offsets
+from barnabas.client.consuming.commits import Commits
+from barnabas.client.consuming.locating import Locator
+from barnabas.client.consuming.partition import Partition
+from barnabas.client.errors import ClientError, CommitFailedError, LogTruncatedError, NoOffsetError
+from barnabas.client.topics import TopicWatch
+from barnabas.client.values import GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.list_offsets import ListOffsetsResponse
+from barnabas.wire.generated.offset_commit import OffsetCommitResponse
+from barnabas.wire.generated.offset_for_leader_epoch import OffsetForLeaderEpochResponse
+from tests.support.members import StandinCoordinator, topics_with
+
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def watch(**counts: int) -> Any:
+    """Return metadata of topics whose partitions broker 1 leads, in epoch 4."""
+    topics = topics_with(**(counts or {"t": 2, "u": 1}))
+    for info in topics.infos.values():
+        info.partitions = {
+            index: SimpleNamespace(leader=1, epoch=4, replicas=(1,)) for index in info.partitions
+        }
+    return topics
+
+
+def listed(*found: tuple[TopicPartition, int, int]) -> ListOffsetsResponse:
+    """Answer with partition, code and offset."""
+    made = ListOffsetsResponse
+    return made(
+        topics=[
+            made.ListOffsetsTopicResponse(
+                place.topic, [made.ListOffsetsPartitionResponse(place.partition, code, 77, offset, 3)]
+            )
+            for place, code, offset in found
+        ]
+    )
+
+
+# --- requests ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", range(12))
+@pytest.mark.parametrize("committed_only", [True, False])
+async def test_offsets_are_listed_as_the_version_has_it(version: int, committed_only: bool) -> None:
+    answer = listed((T0, 0, 5), (T1, 0, -1), (U0, DENIED, 0))
+    if version == 0:
+        for topic in answer.topics:
+            topic.partitions[0].old_style_offsets = [topic.partitions[0].offset, 1]
+        answer.topics[1].partitions[0].old_style_offsets = []
+    client: Any = StandinCoordinator(lambda _: answer, ListOffsets=version)
+    topics = watch()
+    times = {T0: 99, T1: -1, U0: -2}
+    found = await offsets.list_offsets(client, topics, times, committed_only=committed_only)
+    assert found.values == {T0: OffsetAndTimestamp(5, 77, 3), T1: None}
+    assert {place: error.code for place, error in found.errors.items()} == {U0: DENIED}
+    assert topics._needed.is_set(), "the metadata may be old"
+    with pytest.raises(ResponseError, match="asking for an offset of u-0: TOPIC_AUTHORIZATION_FAILED"):
+        found.all()
+    (sent,) = client.asked
+    assert (sent.replica_id, sent.isolation_level) == (-1, int(committed_only and version >= 2))
+    asked = [
+        (one.name, [(part.partition_index, part.timestamp) for part in one.partitions]) for one in sent.topics
+    ]
+    assert asked == [("t", [(0, 99), (1, -1)]), ("u", [(0, -2)])]
+
+
+async def test_each_leader_is_asked_for_its_own_and_who_has_none_is_an_error() -> None:
+    client: Any = StandinCoordinator(lambda _: ListOffsetsResponse())
+    asked: list[int] = []
+    usual = client.broker
+
+    async def broker(leader: int) -> Any:
+        asked.append(leader)
+        return await usual(leader)
+
+    client.broker = broker
+    topics = watch(t=3, u=1)
+    topics.infos["t"].partitions[1] = SimpleNamespace(leader=2, epoch=4)
+    topics.infos["t"].partitions[2] = SimpleNamespace(leader=-1, epoch=4)
+    topics.errors["gone"] = DENIED
+    places = [
+        T0,
+        T1,
+        TopicPartition("t", 2),
+        TopicPartition("t", 9),
+        TopicPartition("gone", 0),
+        TopicPartition("new", 0),
+    ]
+    found = await offsets.list_offsets(client, topics, dict.fromkeys(places, -1), committed_only=False)
+    assert asked == [1, 2]
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert {str(place): error.code for place, error in found.errors.items()} == {
+        "t-2": ErrorCode.LEADER_NOT_AVAILABLE, "t-9": unknown, "gone-0": DENIED, "new-0": unknown,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("newest", [2, 3, 4])
+async def test_ends_of_epochs_are_asked_for_where_consumers_may(newest: int) -> None:
+    made = OffsetForLeaderEpochResponse
+    parts = [made.EpochEndOffset(0, 0, 3, 50), made.EpochEndOffset(DENIED, 1, -1, -1)]
+    answer = made(topics=[made.OffsetForLeaderTopicResult("t", parts)])
+    client: Any = StandinCoordinator(lambda _: answer)
+    client.versions = {23: (0, newest)}
+    client.version_of = lambda key, version_max: min(newest, version_max)
+    usual = client.ask
+    client.ask = lambda request, version_max: usual(request, version=min(newest, version_max))
+    found = await offsets.epoch_ends(client, watch(), {T0: 2, T1: 1})
+    if newest < 3:
+        assert (found.values, found.errors, client.asked) == ({}, {}, [])
+        return
+    assert found.values == {T0: (3, 50)}
+    assert {place: error.code for place, error in found.errors.items()} == {T1: DENIED}
+    (sent,) = client.asked
+    assert sent.replica_id == -1
+    (topic,) = sent.topics
+    asked = [(one.partition, one.current_leader_epoch, one.leader_epoch) for one in topic.partitions]
+    assert (topic.topic, asked) == ("t", [(0, 4, 2), (1, 4, 1)])
+
+
+@pytest.mark.parametrize("version", range(11))
+async def test_offsets_are_committed_as_the_version_has_it(version: int) -> None:
+    made = OffsetCommitResponse
+    parts = [made.OffsetCommitResponsePartition(0, 0), made.OffsetCommitResponsePartition(1, 0)]
+    answer = made(topics=[made.OffsetCommitResponseTopic("t", partitions=parts)])
+    client: Any = StandinCoordinator(lambda _: answer, OffsetCommit=version)
+    group = GroupMetadata("g", 4 if version else -1, "m" if version else "", "i" if version >= 7 else None)
+    await offsets.commit(client, group, {T0: OffsetAndMetadata(5, 3, "note"), T1: OffsetAndMetadata(6)})
+    (sent,) = client.asked
+    member = (sent.group_id, sent.generation_id_or_member_epoch, sent.member_id, sent.group_instance_id)
+    assert member == tuple(group)
+    (topic,) = sent.topics
+    asked = [
+        (one.partition_index, one.committed_offset, one.committed_leader_epoch, one.committed_metadata)
+        for one in topic.partitions
+    ]
+    assert (topic.name, asked) == ("t", [(0, 5, 3 if version >= 6 else -1, "note"), (1, 6, -1, "")])
+    assert client.lanes == ["group"]
+    parts[1].error_code = DENIED
+    with pytest.raises(ResponseError, match="committing offsets of group 'g': TOPIC_AUTHORIZATION_FAILED"):
+        await offsets.commit(client, group, {T0: OffsetAndMetadata(5)})
+
+
+# --- looking up -------------------------------------------------------------------------------------------------------
+
+
+class Case:
+    """A locator of T0 and T1, with what a group has committed, where logs begin and end, and where epochs do."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, group: str | None = "g", **settings: Any) -> None:
+        self.partitions = {place: Partition(place) for place in (T0, T1)}
+        self.committed: Any = {}
+        self.bounds: Any = offsets.Found({T0: OffsetAndTimestamp(10, -1), T1: OffsetAndTimestamp(20, -1)})
+        self.ends: Any = offsets.Found({})
+        self.asked: list[Any] = []
+        self.meanwhile = lambda: None
+        self.topics = watch()
+        client: Any = SimpleNamespace(settings=ClientSettings(retry_backoff_ms=100, retry_backoff_max_ms=300))
+        chosen = ConsumerSettings(**settings)
+        place = GroupMetadata(group) if group else None
+        self.locator = Locator(client, self.topics, chosen, self.partitions, lambda: place)
+        for name, kind in (("committed", "committed"), ("list_offsets", "bounds"), ("epoch_ends", "ends")):
+            monkeypatch.setattr(offsets, name, self._answering(kind))
+
+    def _answering(self, kind: str) -> Any:
+        async def answer(*given: Any, **options: Any) -> Any:
+            wanted = given[2]
+            self.asked.append(
+                (kind, list(wanted) if kind == "committed" else dict(wanted), *options.values())
+            )
+            self.meanwhile()
+            found = getattr(self, kind)
+            if isinstance(found, Exception):
+                raise found
+            return found
+
+        return answer
+
+    def states(self) -> list[tuple[int, str]]:
+        return [(one.offset, one.reset) for one in self.partitions.values()]
+
+
+@pytest.mark.parametrize(("reset", "time", "committed_only"), [("earliest", -2, False), ("latest", -1, True)])
+async def test_a_consumer_begins_where_its_group_was_or_where_it_is_told_to(
+    monkeypatch: pytest.MonkeyPatch, reset: str, time: int, committed_only: bool
+) -> None:
+    isolation = "read_committed" if committed_only else "read_uncommitted"
+    case = Case(monkeypatch, offset_reset=reset, isolation=isolation)
+    case.committed = {T0: OffsetAndMetadata(5, 3, "")}
+    assert await case.locator._locate_all()
+    assert case.asked == [("committed", [T0, T1], committed_only), ("bounds", {T1: time}, committed_only)]
+    first, second = case.partitions.values()
+    assert (first.offset, first.epoch, first.committed_offset, first.done_offset) == (5, 3, 5, 5)
+    assert (second.offset, second.epoch, second.committed_offset) == (20, -1, -1)
+    case.asked.clear()
+    assert await case.locator._locate_all()
+    assert case.asked == [], "all is known"
+
+
+async def test_without_a_group_or_a_place_to_begin_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case(monkeypatch, group=None, offset_reset="none")
+    assert await case.locator._locate_all()
+    assert case.asked == []
+    assert [type(one.failure) for one in case.partitions.values()] == [NoOffsetError] * 2
+
+
+async def test_a_position_that_was_moved_meanwhile_stays_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case(monkeypatch)
+    case.committed = {T0: OffsetAndMetadata(5, 3, ""), T1: OffsetAndMetadata(6)}
+    case.meanwhile = lambda: case.partitions[T0].seek(99)
+    await case.locator._locate_all()
+    assert case.states() == [(99, ""), (6, "")]
+    case = Case(monkeypatch)
+    for one in case.partitions.values():
+        one.seek_to("latest")
+    case.meanwhile = lambda: case.partitions[T1].seek(99)
+    await case.locator._locate_all()
+    assert case.states() == [(10, ""), (99, "")]
+
+
+@pytest.mark.parametrize(
+    ("failure", "is_left", "is_told"),
+    [
+        (CommitFailedError("rebalance"), True, False),
+        (ConnectionLostError("gone"), True, False),
+        (ResponseError(ErrorCode.UNSTABLE_OFFSET_COMMIT, "asking"), True, False),
+        (ResponseError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "asking"), False, True),
+    ],
+)
+async def test_what_may_pass_is_looked_up_again_and_what_does_not_is_told(
+    monkeypatch: pytest.MonkeyPatch, failure: ClientError, is_left: bool, is_told: bool
+) -> None:
+    case = Case(monkeypatch)
+    case.partitions[T1].seek(7)
+    case.committed = failure
+    assert await case.locator._locate_all() is not is_left
+    assert [one.failure for one in case.partitions.values()] == [failure if is_told else None, None]
+
+
+async def test_errors_of_single_partitions_are_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case(monkeypatch)
+    denied = ResponseError(DENIED, "asking")
+    case.bounds = offsets.Found(
+        {}, {T0: denied, T1: ResponseError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "asking"), U0: denied}
+    )
+    assert not await case.locator._locate_all()
+    assert [one.failure for one in case.partitions.values()] == [denied, None]
+    case.bounds = offsets.Found({T1: None}, {T0: denied})
+    assert await case.locator._locate_all(), "nothing that may pass is left"
+
+
+async def test_it_looks_again_after_longer_and_longer_pauses(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    case = Case(monkeypatch)
+    times: list[float] = []
+    begun = trio.current_time()
+
+    def note() -> None:
+        times.append(round(trio.current_time() - begun, 2))
+        if len(times) == 5:
+            case.committed = {T0: OffsetAndMetadata(1), T1: OffsetAndMetadata(2)}
+
+    case.meanwhile = note
+    case.committed = ConnectionLostError("gone")
+    changes: list[float] = []
+    case.locator.changed = lambda: changes.append(trio.current_time())
+    case.locator.wake()
+    with trio.move_on_after(10):
+        await case.locator.run()
+    assert times == [0.0, 0.1, 0.3, 0.6, 0.9]
+    assert len(changes) == 5
+    assert case.states() == [(1, ""), (2, "")]
+
+
+@pytest.mark.parametrize(
+    ("reset", "end", "position", "fetched", "outcome"),
+    [
+        ("latest", 9, 5, 8, (5, 8)),
+        ("latest", 8, 5, 8, (5, 8)),
+        ("latest", 7, 5, 8, (5, 5)),
+        ("latest", 5, 5, 8, (5, 5)),
+        ("latest", 4, 5, 8, (4, 4)),
+        ("latest", 0, 5, 8, (0, 0)),
+        ("earliest", -1, 5, 8, "earliest"),
+        ("none", 4, 5, 8, LogTruncatedError),
+        ("none", -1, 5, 8, LogTruncatedError),
+        ("none", 5, 5, 8, (5, 5)),
+        ("latest", None, 5, 8, (5, 8)),
+    ],
+)
+async def test_a_new_leader_may_have_less_than_was_read(
+    monkeypatch: pytest.MonkeyPatch, reset: str, end: int | None, position: int, fetched: int, outcome: Any
+) -> None:
+    case = Case(monkeypatch, offset_reset=reset)
+    one, other = case.partitions.values()
+    one.seek(position, 2)
+    one.fetch_offset, one.fetch_epoch, one.leader_epoch = fetched, 3, 3
+    other.seek(1)
+    case.ends = offsets.Found({} if end is None else {T0: (3, end)})
+    assert await case.locator._locate_all()
+    assert case.asked == [("ends", {T0: 3})], "what has no epoch cannot be checked"
+    assert (one.leader_epoch, other.leader_epoch) == (4, 4)
+    if outcome is LogTruncatedError:
+        assert isinstance(one.failure, LogTruncatedError)
+    elif outcome == "earliest":
+        assert (one.offset, one.reset, case.locator._wakes.is_set()) == (-1, "earliest", True)
+    else:
+        assert (one.offset, one.fetch_offset) == outcome
+    assert one.failure is None or reset == "none"
+
+
+async def test_a_position_is_checked_again_where_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case(monkeypatch)
+    one, other = case.partitions.values()
+    for each in (one, other):
+        each.seek(5, 3)
+    case.ends = offsets.Found({T1: (3, 5)}, {T0: ResponseError(ErrorCode.FENCED_LEADER_EPOCH, "asking")})
+    assert not await case.locator._locate_all()
+    assert (one.leader_epoch, other.leader_epoch) == (-1, 4)
+    case.meanwhile = lambda: one.seek(9)
+    case.ends = offsets.Found({T0: (3, 0)})
+    await case.locator._locate_all()
+    assert (one.offset, one.leader_epoch) == (9, -1), "it was moved meanwhile"
+
+
+# --- commits ----------------------------------------------------------------------------------------------------------
+
+
+class Committing:
+    """Commits of T0 and T1, at 5 and 6, whose program is done with what is before 4 and 6."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, *outcomes: Any, member: str = "m", retries: int = 2
+    ) -> None:
+        self.partitions = {place: Partition(place) for place in (T0, T1)}
+        for one, (offset, done) in zip(self.partitions.values(), ((5, 4), (6, 6)), strict=True):
+            one.seek(offset, 3)
+            one.done_offset = done
+        self.outcomes = list(outcomes)
+        self.sent: list[Any] = []
+        self.group = GroupMetadata("g", 4, member)
+        self.is_member = True
+        self.rejoins = 0
+        client: Any = SimpleNamespace(
+            settings=ClientSettings(retries=retries, retry_backoff_ms=100), retrying=self._once
+        )
+        settings = ConsumerSettings(auto_commit_interval_ms=1_000)
+        self.commits = Commits(
+            client, settings, self.partitions, lambda: self.group, lambda: self.is_member, self._rejoin
+        )
+        monkeypatch.setattr(offsets, "commit", self._commit)
+
+    def _rejoin(self) -> None:
+        self.rejoins += 1
+
+    async def _once(self, attempt: Any) -> Any:
+        return await attempt()
+
+    async def _commit(self, _: Any, group: Any, values: Any) -> None:
+        self.sent.append((group, dict(values)))
+        outcome = self.outcomes.pop(0) if self.outcomes else None
+        if callable(outcome):
+            outcome = outcome()
+        if outcome is not None:
+            raise outcome
+
+
+async def test_what_is_committed_is_what_the_program_is_done_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Committing(monkeypatch)
+    await case.commits.commit_done([T0, T1, U0])
+    expected = {T0: OffsetAndMetadata(4, -1), T1: OffsetAndMetadata(6, 3)}
+    assert case.sent == [(case.group, expected)], "an epoch belongs to the position alone"
+    assert [one.committed_offset for one in case.partitions.values()] == [4, 6]
+    await case.commits.commit_done([T0, T1])
+    assert len(case.sent) == 1, "there is nothing new"
+    case.partitions[T0].done_offset = -1
+    await case.commits.commit_done([T0])
+    assert len(case.sent) == 1
+    case.partitions[T1].done_offset = 0
+    await case.commits.commit_done([T0, T1])
+    assert case.sent[1][1] == {T1: OffsetAndMetadata(0, -1)}
+
+
+async def test_positions_are_committed_with_all_that_was_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Committing(monkeypatch)
+    await case.commits.commit_positions()
+    assert case.sent[0][1] == {T0: OffsetAndMetadata(5, 3), T1: OffsetAndMetadata(6, 3)}
+    assert [one.done_offset for one in case.partitions.values()] == [5, 6]
+    case.partitions[T0].seek(0)
+    case.partitions[T1].seek_to("latest")
+    await case.commits.commit_positions()
+    assert case.sent[1][1] == {T0: OffsetAndMetadata(0, -1)}
+    case = Committing(monkeypatch, lambda: case.partitions[T0].seek(2))  # moved back meanwhile
+    await case.commits.commit_positions()
+    assert case.partitions[T0].done_offset == 2
+    case.partitions.clear()
+    await case.commits.commit_positions()
+    assert len(case.sent) == 1, "nothing is nothing to commit"
+
+
+@pytest.mark.parametrize("is_member", [True, False])
+async def test_only_a_member_has_to_be_in_the_group(monkeypatch: pytest.MonkeyPatch, is_member: bool) -> None:
+    case = Committing(monkeypatch)
+    case.is_member, case.group = is_member, GroupMetadata("g")
+    if is_member:
+        with pytest.raises(CommitFailedError, match="not in group 'g'"):
+            await case.commits.commit_positions()
+    else:
+        await case.commits.commit_positions()
+    assert len(case.sent) == (not is_member)
+    case.is_member, case.group = True, GroupMetadata("g", 0, "m")
+    await case.commits.commit_positions()
+
+
+@pytest.mark.parametrize(("member", "changes", "rejoins"), [("m", False, 1), ("", False, 0), ("m", True, 0)])
+async def test_a_member_that_is_not_known_any_more_joins_again(
+    monkeypatch: pytest.MonkeyPatch, member: str, changes: bool, rejoins: int
+) -> None:
+    def fails() -> Exception:
+        if changes:
+            case.group = GroupMetadata("g", 5, member)
+        return CommitFailedError("unknown")
+
+    case = Committing(monkeypatch, fails, member=member)
+    with pytest.raises(CommitFailedError):
+        await case.commits.commit_positions()
+    assert case.rejoins == rejoins
+    assert case.partitions[T0].committed_offset == -1
+
+
+async def test_a_commit_waits_for_the_newer_epoch_and_for_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    stale = ResponseError(ErrorCode.STALE_MEMBER_EPOCH, "committing")
+    case = Committing(monkeypatch, stale, stale)
+    begun = trio.current_time()
+    await case.commits.commit_positions()
+    assert trio.current_time() - begun == pytest.approx(0.2)
+    case = Committing(monkeypatch, stale, stale, stale)
+    with pytest.raises(CommitFailedError, match="STALE_MEMBER_EPOCH"):
+        await case.commits.commit_positions()
+    assert len(case.sent) == 3
+    for code in ErrorCode:
+        if not code or code is ErrorCode.STALE_MEMBER_EPOCH:
+            continue
+        case = Committing(monkeypatch, ResponseError(code, "committing"))
+        kind = CommitFailedError if code is ErrorCode.REBALANCE_IN_PROGRESS else ResponseError
+        with pytest.raises(kind, match=code.name):
+            await case.commits.commit_positions()
+        assert (len(case.sent), case.rejoins) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("failure", "is_told"),
+    [
+        (ConnectionLostError("gone"), False),
+        (CommitFailedError("rebalance"), False),
+        (ResponseError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "committing"), True),
+    ],
+)
+async def test_offsets_are_committed_from_time_to_time_until_that_cannot_be(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock, failure: Exception, is_told: bool
+) -> None:
+    case = Committing(monkeypatch, failure)
+    told: list[Exception] = []
+    with trio.move_on_after(2.5):
+        await case.commits.run(told.append)
+    assert told == [failure] * is_told
+    assert len(case.sent) == 2 - is_told
+
+
+# --- metadata of topics -----------------------------------------------------------------------------------------------
+
+
+def test_a_topic_watch_asks_only_for_what_it_does_not_know() -> None:
+    watch = TopicWatch(SimpleNamespace(settings=ClientSettings()))  # type: ignore[arg-type]
+    watch.infos = {"t": SimpleNamespace(partitions={})}  # type: ignore[dict-item]
+    steps: list[tuple[Any, bool]] = [
+        (lambda: watch.watch(["t"]), False),
+        (lambda: watch.add("t"), False),
+        (lambda: watch.watch([], everything=True), True),
+        (lambda: watch.watch([], everything=True), False),
+        (lambda: watch.watch(["t", "u"], everything=True), True),
+        (lambda: watch.add("u"), False),
+        (lambda: watch.add("v"), True),
+    ]
+    for number, (step, asks) in enumerate(steps):
+        watch._needed = trio.Event()
+        step()
+        assert watch._needed.is_set() is asks, number
+    assert (watch._names, watch._is_all) == ({"t", "u", "v"}, True)
