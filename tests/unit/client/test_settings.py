@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ssl
 import sys
+from typing import Any
 
 import pytest
 
+from barnabas.client import ConsumerSettings
 from barnabas.client.settings import (
     MECHANISMS,
     ClientSettings,
@@ -162,3 +164,63 @@ def test_kerberos_needs_its_package_and_who_a_keytab_is_of(monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "gssapi", None)
     with pytest.raises(ValueError, match=r"barnabas\[kerberos\]"):
         ClientSettings.of(login)
+
+
+def test_each_setting_of_a_consumer_has_its_own_names() -> None:
+    names: dict[tuple[str, ...], tuple[str, str, Any]] = {
+        ("group.id",): ("group_id", "G", "G"),
+        ("group.protocol",): ("group_protocol", "Consumer", "consumer"),
+        ("group.remote.assignor",): ("server_assignor", "range", "range"),
+        ("session.timeout.ms",): ("session_timeout_ms", "10001", 10_001),
+        ("heartbeat.interval.ms",): ("heartbeat_interval_ms", "12", 12),
+        ("max.poll.interval.ms",): ("max_poll_interval_ms", "13", 13),
+        ("enable.auto.commit",): ("is_auto_committing", "false", False),
+        ("auto.commit.interval.ms",): ("auto_commit_interval_ms", "14", 14),
+        ("isolation.level",): ("isolation", "READ_COMMITTED", "read_committed"),
+        ("fetch.min.bytes",): ("fetch_bytes_min", "15", 15),
+        ("fetch.max.wait.ms", "fetch.wait.max.ms"): ("fetch_wait_ms_max", "16", 16),
+        ("fetch.max.bytes",): ("fetch_bytes_max", "17", 17),
+        ("max.partition.fetch.bytes", "fetch.message.max.bytes"): ("partition_bytes_max", "18", 18),
+        ("check.crcs",): ("checks_crcs", "false", False),
+        ("client.rack",): ("rack", "r", "r"),
+        ("allow.auto.create.topics",): ("creates_topics", "true", True),
+    }
+    usual = ConsumerSettings()
+    for aliases, (field, text, value) in names.items():
+        for name in aliases:
+            read = ConsumerSettings.of({name: text})
+            assert {one for one in read.__slots__ if getattr(read, one) != getattr(usual, one)} == {field}, (
+                name
+            )
+            assert getattr(read, field) == value, name
+    for word, reset in (
+        ("earliest", "earliest"), ("Smallest", "earliest"), ("beginning", "earliest"), ("latest", "latest"),
+        ("largest", "latest"), ("END", "latest"), ("none", "none"), ("error", "none"),
+    ):  # fmt: skip
+        assert ConsumerSettings.of({"auto.offset.reset": word}).offset_reset == reset
+    static = ConsumerSettings.of({"group.id": "g", "group.instance.id": "i"})
+    assert (static.group_id, static.instance_id) == ("g", "i")
+
+
+@pytest.mark.parametrize(
+    ("change", "is_good"),
+    [
+        ({"heartbeat_interval_ms": 0}, False),
+        ({"heartbeat_interval_ms": 1}, True),
+        ({"heartbeat_interval_ms": 44_999}, True),
+        ({"heartbeat_interval_ms": 45_000}, False),
+        ({"partition_bytes_max": 0}, False),
+        ({"fetch_bytes_max": 0}, False),
+        ({"prefetch_bytes": 1, "fetch_bytes_max": 1, "partition_bytes_max": 1}, True),
+        ({"assignors": ()}, False),
+        ({"assignors": ("sticky", "range")}, True),
+        ({"instance_id": "i", "group_id": "g"}, True),
+    ],
+    ids=str,
+)
+def test_settings_of_a_consumer_have_limits(change: dict[str, Any], is_good: bool) -> None:
+    if is_good:
+        ConsumerSettings(**change)
+    else:
+        with pytest.raises(ValueError, match=r"\w"):
+            ConsumerSettings(**change)

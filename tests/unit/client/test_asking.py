@@ -1,0 +1,461 @@
+"""A client asks the right broker, asks again where that may help and nowhere else, and believes the newest metadata."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from barnabas.client import (
+    Client,
+    ClientSettings,
+    ClosedError,
+    ConnectionLostError,
+    Endpoint,
+    ResponseError,
+    open_client,
+)
+from barnabas.client.errors import AuthenticationError, ClientError, TimedOutError
+from barnabas.client.topics import TopicWatch
+from barnabas.wire.generated.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
+from barnabas.wire.generated.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
+from tests.support.scripted_broker import BOOTSTRAP, VERSIONS, ScriptedCluster
+
+Clock = trio.testing.MockClock
+Part = MetadataResponse.MetadataResponsePartition
+
+
+class Cluster(ScriptedCluster):
+    """Keeps the requests for metadata, and answers them with `topics` if there are some."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wanted: list[MetadataRequest] = []
+        self.topics: list[Any] = []
+        self.coordinator = 2
+
+    def metadata(self, request: MetadataRequest) -> MetadataResponse:
+        """Answer."""
+        self.wanted.append(request)
+        response = super().metadata(request)
+        if self.topics:
+            response.topics = self.topics
+        return response
+
+    def found(self, key: str = "g") -> FindCoordinatorResponse:
+        """Return where a coordinator is."""
+        place = self.addresses[self.coordinator]
+        return FindCoordinatorResponse(
+            coordinators=[FindCoordinatorResponse.Coordinator(key, self.coordinator, *place)]
+        )
+
+    def count(self, api: str) -> list[str]:
+        """Return the hosts that were asked for something."""
+        return [host for host, name in self.asked if name == api]
+
+
+@asynccontextmanager
+async def clients(cluster: ScriptedCluster, **settings: Any) -> AsyncIterator[Client]:
+    async with (
+        cluster.serving(),
+        open_client([BOOTSTRAP], ClientSettings(**settings), dial=cluster.dial) as client,
+    ):
+        yield client
+
+
+# --- again ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("retries", [0, 1, 4])
+async def test_what_may_pass_is_tried_so_often_with_longer_and_longer_pauses(
+    autojump_clock: Clock, retries: int
+) -> None:
+    cluster = Cluster()
+    settings = {"retries": retries, "retry_backoff_ms": 100, "retry_backoff_max_ms": 300}
+    async with clients(cluster, **settings) as client:
+        times: list[float] = []
+        await client.topic("t")
+
+        async def attempt() -> None:
+            times.append(trio.current_time())
+            await client.topic("t")
+            raise ConnectionLostError("gone")
+
+        with pytest.raises(ConnectionLostError):
+            await client.retrying(attempt)
+        pauses = [after - before for before, after in itertools.pairwise(times)]
+        assert pauses == pytest.approx([0.1, 0.2, 0.3, 0.3][:retries], abs=0.001)
+        assert len(cluster.wanted) == 1 + retries, "each time with new metadata"
+
+
+async def test_an_error_says_whether_it_may_pass() -> None:
+    async with clients(Cluster(), retries=1, retry_backoff_ms=0) as client:
+        errors: list[tuple[ClientError, bool]] = [
+            (ConnectionLostError("gone"), True), (ClosedError("closed"), False), (TimedOutError("late"), False),
+            (AuthenticationError("who"), False),
+            *((ResponseError(code, "asking"), code.retriable) for code in ErrorCode),
+            (ResponseError(9_999, "asking"), False),
+        ]  # fmt: skip
+        for error, is_retriable in errors:
+            attempts = 0
+
+            async def attempt(error: ClientError = error) -> str:
+                nonlocal attempts
+                attempts += 1
+                if attempts == 1:
+                    raise error
+                return "good"
+
+            if is_retriable:
+                assert await client.retrying(attempt) == "good", error
+            else:
+                with pytest.raises(type(error)):
+                    await client.retrying(attempt)
+            assert attempts == 1 + is_retriable, error
+    assert str(ResponseError(9_999, "asking", "why")) == "asking: error 9999 (why)"
+
+
+async def test_another_coordinator_is_looked_for_only_where_this_one_is_none(autojump_clock: Clock) -> None:
+    wrong = {
+        ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    }  # fmt: skip
+    cluster = Cluster()
+    cluster.versions = {**VERSIONS, 60: (0, 2)}
+    async with clients(cluster, retries=1) as client:
+        for code in ErrorCode:
+            cluster.asked.clear()
+            client.forget()
+            codes = [code]
+
+            def answer(_: str, request: Any, codes: list[ErrorCode] = codes) -> Any:
+                if isinstance(request, FindCoordinatorRequest):
+                    return cluster.found()
+                return DescribeClusterResponse(error_code=codes.pop() if codes else 0)
+
+            cluster.answer = answer
+            response = await client.ask_coordinator("g", DescribeClusterRequest())
+            is_wrong = code in wrong
+            assert response.error_code == (0 if is_wrong else code), code
+            assert len(cluster.count("FindCoordinator")) == 1 + is_wrong, code
+            assert cluster.count("DescribeCluster") == ["two"] * (1 + is_wrong), code
+
+
+async def test_another_controller_is_looked_for_only_where_this_one_is_none(autojump_clock: Clock) -> None:
+    cluster = Cluster()
+    async with clients(cluster, retries=1) as client:
+        for code in ErrorCode:
+            cluster.asked.clear()
+            codes = [code]
+            cluster.answer = lambda *_, codes=codes: DescribeClusterResponse(
+                error_code=codes.pop() if codes else 0
+            )
+            is_wrong = code is ErrorCode.NOT_CONTROLLER
+            response = await client.ask_controller(DescribeClusterRequest())
+            assert response.error_code == (0 if is_wrong else code), code
+            assert cluster.count("DescribeCluster") == ["one"] * (1 + is_wrong)
+        cluster.answer = lambda *_: DescribeClusterResponse(error_code=ErrorCode.NOT_CONTROLLER)
+        with pytest.raises(ResponseError, match="asking the controller: NOT_CONTROLLER"):
+            await client.ask_controller(DescribeClusterRequest())
+
+
+@pytest.mark.parametrize(
+    ("controller", "host"), [(1, "one"), (2, "two"), (-1, "bootstrap"), (9, "bootstrap")]
+)
+async def test_any_broker_is_asked_where_no_controller_is_named(controller: int, host: str) -> None:
+    cluster = Cluster()
+    cluster.controller = controller
+    cluster.answer = lambda *_: DescribeClusterResponse()
+    async with clients(cluster) as client:
+        await client.ask_controller(DescribeClusterRequest())
+        assert cluster.count("DescribeCluster") == [host]
+
+
+async def test_the_controller_is_looked_for_again_when_the_metadata_is_old(autojump_clock: Clock) -> None:
+    cluster = Cluster()
+    cluster.answer = lambda *_: DescribeClusterResponse()
+    async with clients(cluster, metadata_max_age_ms=1_000) as client:
+        for pause_s, asked in ((0, 1), (0.9, 1), (0.2, 2)):
+            await trio.sleep(pause_s)
+            await client.ask_controller(DescribeClusterRequest())
+            assert len(cluster.wanted) == asked
+
+
+async def test_a_leader_is_asked_again_where_its_error_may_pass(autojump_clock: Clock) -> None:
+    cluster = Cluster()
+    async with clients(cluster, retries=1) as client:
+        for code in ErrorCode:
+            cluster.asked.clear()
+            codes = [code]
+            cluster.answer = lambda *_, codes=codes: FetchResponse(error_code=codes.pop() if codes else 0)
+            outcome = 0
+            try:
+                await client.ask_leader("t", 0, FetchRequest(), error_of=lambda one: one.error_code)
+            except ResponseError as error:
+                outcome = error.code
+            assert outcome == (0 if code.retriable else code), code
+            assert len(cluster.count("Fetch")) == 1 + (code.retriable and code != 0), code
+        cluster.answer = lambda *_: FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+        response = await client.ask_leader("t", 0, FetchRequest())
+        assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR, "nobody looks at it"
+
+
+# --- whom -------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_connection_that_is_open_is_used_but_not_one_of_a_lane() -> None:
+    cluster = Cluster()
+    async with clients(cluster) as client:
+        first = await client.any_connection()
+        assert await client.any_connection() is first
+        lane = await client.broker(1, lane="fetch")
+        other = await client.broker(1)
+        assert lane is not other
+        assert await client.broker(1, lane="fetch") is lane
+        first.close()
+        assert await client.any_connection() is other
+        other.close()
+        cluster.dialled.clear()
+        again = await client.any_connection()
+        assert again not in (first, lane, other)
+        assert cluster.dialled == ["one"], "a broker that is known, before those of the start"
+        del cluster.addresses[1], cluster.addresses[2]
+        again.close()
+        cluster.dialled.clear()
+        await client.any_connection()
+        assert cluster.dialled == ["one", "two", "bootstrap"]
+
+
+async def test_a_broker_that_is_not_in_the_cluster_is_looked_for_once() -> None:
+    cluster = Cluster()
+    async with clients(cluster) as client:
+        with pytest.raises(ConnectionLostError, match="broker 9 is not in the cluster"):
+            await client.broker(9)
+        assert len(cluster.wanted) == 1
+        await client.broker(2)
+        assert len(cluster.wanted) == 1
+        client.forget()
+        await client.broker(2)
+        assert len(cluster.wanted) == 2, "its address may have changed"
+
+
+async def test_a_coordinator_is_known_by_kind_and_key_until_it_is_forgotten() -> None:
+    cluster = Cluster()
+    cluster.answer = lambda _, request: cluster.found(request.coordinator_keys[0])
+    async with clients(cluster) as client:
+        for key, kind in (("a", 0), ("a", 1), ("b", 0), ("a", 0), ("a", 1)):
+            assert await client.coordinator(key, kind) == 2
+        assert len(cluster.count("FindCoordinator")) == 3
+        client.forget_coordinator("a", 1)
+        client.forget_coordinator("nobody")
+        cluster.coordinator = 1
+        assert await client.coordinator("a", 0) == 2
+        assert await client.coordinator("a", 1) == 1
+        client.forget()
+        assert await client.coordinator("a", 0) == 1
+        cluster.answer = lambda *_: FindCoordinatorResponse(
+            coordinators=[
+                FindCoordinatorResponse.Coordinator(
+                    "c", -1, "", 0, ErrorCode.GROUP_AUTHORIZATION_FAILED, "why"
+                )
+            ]
+        )
+        with pytest.raises(ResponseError, match=r"coordinator of 'c': GROUP_AUTHORIZATION_FAILED \(why\)"):
+            await client.coordinator("c")
+
+
+# --- metadata ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [0, 1, 3, 4, 9, 12, 13])
+@pytest.mark.parametrize("names", [None, [], ["t", "u"]])
+@pytest.mark.parametrize("create", [False, True])
+async def test_metadata_is_asked_for_as_the_version_has_it(
+    version: int, names: list[str] | None, create: bool
+) -> None:
+    cluster = Cluster()
+    cluster.versions = {**VERSIONS, 3: (0, version)}
+    async with clients(cluster) as client:
+        await client.metadata(names, create=create)
+        (sent,) = cluster.wanted
+        assert sent.allow_auto_topic_creation is (create or version < 4)
+        found = None if sent.topics is None else [one.name for one in sent.topics]
+        if names is None:
+            assert found == (None if version else [])
+        else:
+            assert found == (names or ([] if version else [""]))
+        assert (client.cluster_id, client.controller_id) == (
+            "c" if version >= 2 else "",
+            1 if version else -1,
+        )
+        assert client.brokers == {1: Endpoint("one", 1), 2: Endpoint("two", 2)}
+
+
+def topic(name: str, *parts: Any, topic_id: bytes = b"1" * 16, code: int = 0) -> Any:
+    return MetadataResponse.MetadataResponseTopic(code, name, topic_id, False, list(parts))
+
+
+@pytest.mark.parametrize(
+    ("known_epoch", "told_epoch", "same_id", "leader"),
+    [
+        (5, 4, True, 1),
+        (5, 5, True, 2),
+        (5, 6, True, 2),
+        (5, -1, True, 2),
+        (5, 0, True, 1),
+        (5, 4, False, 2),
+        (-1, -1, True, 2),
+    ],
+)
+async def test_a_leader_of_an_older_epoch_is_not_believed(
+    known_epoch: int, told_epoch: int, same_id: bool, leader: int
+) -> None:
+    cluster = Cluster()
+    async with clients(cluster) as client:
+        cluster.topics = [topic("t", Part(0, 0, 1, known_epoch), Part(0, 1, 1, 5))]
+        await client.metadata(["t"])
+        told = [Part(0, 0, 2, told_epoch), Part(0, 1, 2, 6), Part(0, 2, 2, 0)]
+        cluster.topics = [topic("t", *told, topic_id=b"1" * 16 if same_id else b"2" * 16)]
+        await client.metadata(["t"])
+        assert [await client.leader("t", index) for index in range(3)] == [leader, 2, 2]
+
+
+async def test_a_topic_that_has_an_error_is_not_known_any_more_if_it_was_asked_for() -> None:
+    cluster = Cluster()
+    async with clients(cluster) as client:
+        cluster.topics = [topic("t", Part(0, 0, 1, 5))]
+        await client.metadata(["t"])
+        cluster.topics = [topic("t", code=ErrorCode.LEADER_NOT_AVAILABLE)]
+        await client.metadata(None)
+        assert client.known("t") is not None
+        with pytest.raises(ResponseError, match="asking for topic 't': LEADER_NOT_AVAILABLE"):
+            await client.refresh(["t"])
+        assert client.known("t") is None
+        await client.refresh()
+        cluster.topics = [topic("other")]
+        with pytest.raises(ConnectionLostError, match="lacks topic 't'"):
+            await client.topic("t")
+
+
+async def test_what_is_forgotten_is_asked_for_again_and_nothing_else() -> None:
+    cluster = Cluster()
+    async with clients(cluster) as client:
+        for name in ("t", "u"):
+            await client.topic(name)
+        cluster.wanted.clear()
+        client.forget("t", "nothing")
+        for name in ("u", "t", "t"):
+            await client.topic(name)
+        assert [[one.name for one in request.topics or ()] for request in cluster.wanted] == [["t"]]
+        client.forget()
+        for name in ("u", "t"):
+            await client.topic(name)
+        assert len(cluster.wanted) == 3
+
+
+# --- metadata of a producer or a consumer -----------------------------------------------------------------------------
+
+PASSES = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.INVALID_REPLICATION_FACTOR,
+}  # fmt: skip
+
+
+async def test_a_topic_is_waited_for_only_where_its_error_may_pass() -> None:
+    cluster = Cluster()
+    async with clients(cluster) as client:
+        for code in ErrorCode:
+            if not code:
+                continue
+            watch = TopicWatch(client)
+            watch.watch(["t"])
+            cluster.topics = [topic("t", Part(0, 0, 1, 5))]
+            assert await watch._try()
+            assert watch.infos["t"].partitions[0] == (1, 5, ())
+            watch._needed = trio.Event()
+            cluster.topics = [topic("t", code=code)]
+            assert await watch._try() is (code not in PASSES), code
+            assert watch._needed.is_set() is (code in PASSES), code
+            assert ("t" in watch.infos) is (code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), code
+            assert (watch.errors, watch.version) == ({"t": code}, 2)
+
+
+@pytest.mark.parametrize(
+    ("failure", "asks_again"),
+    [
+        (ConnectionLostError("gone"), True),
+        (AuthenticationError("who"), False),
+        (ClosedError("closed"), False),
+    ],
+)
+async def test_metadata_that_fails_is_asked_for_again_where_that_may_help(
+    failure: ClientError, asks_again: bool
+) -> None:
+    cluster = Cluster()
+    async with clients(cluster) as client:
+        watch = TopicWatch(client)
+
+        async def fails(*_: Any, **__: Any) -> Any:
+            raise failure
+
+        usual, client.metadata = client.metadata, fails  # type: ignore[method-assign]
+        assert not await watch._try()
+        assert (watch.failure, watch._needed.is_set(), watch.version) == (failure, asks_again, 0)
+        client.metadata = usual  # type: ignore[method-assign]
+        assert await watch._try()
+        assert (watch.failure, watch.version) == (None, 1)
+
+
+async def test_metadata_is_kept_fresh_and_asked_for_in_turn(autojump_clock: Clock) -> None:
+    cluster = Cluster()
+    times: list[float] = []
+    settings = {"metadata_max_age_ms": 10_000, "retry_backoff_ms": 100, "retry_backoff_max_ms": 300}
+    async with clients(cluster, **settings) as client, trio.open_nursery() as nursery:
+        watch = TopicWatch(client, creates_topics=True)
+        begun = trio.current_time()
+        usual = watch._try
+
+        async def attempt() -> bool:
+            times.append(round(trio.current_time() - begun, 2))
+            return await usual()
+
+        watch._try = attempt  # type: ignore[method-assign]
+        nursery.start_soon(watch.run)
+        await trio.sleep(1)
+        assert times == [], "nobody has needed any"
+        watch.add("t")
+        await trio.sleep(12)
+        assert times == [1.0, 11.1], "when it is old"
+        assert cluster.wanted[0].allow_auto_topic_creation
+        times.clear()
+        cluster.topics = [topic("t", code=ErrorCode.LEADER_NOT_AVAILABLE)]
+        watch.need()
+        await trio.sleep(1.1)
+        assert times == [13.0, 13.1, 13.3, 13.6, 13.9], "after longer and longer pauses"
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("leader", "index", "found", "asks"),
+    [(1, 0, 1, False), (0, 0, 0, False), (-1, 0, -1, True), (1, 5, -1, True)],
+)
+async def test_a_leader_that_is_not_known_is_asked_for(
+    leader: int, index: int, found: int, asks: bool
+) -> None:
+    cluster = Cluster()
+    cluster.topics = [topic("t", Part(0, 0, leader, 5))]
+    async with clients(cluster) as client:
+        watch = TopicWatch(client)
+        watch.watch(["t"])
+        await watch._try()
+        watch._needed = trio.Event()
+        assert watch.leader("t", index) == found
+        assert watch._needed.is_set() is asks
+        assert watch.leader("other", 0) == -1
