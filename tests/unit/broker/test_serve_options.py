@@ -1,0 +1,188 @@
+"""Options of `serve`: each is a setting of its own, with where it came from, and goes before the file."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from barnabas.broker.serve_options import Given, check_workers, collect, collect_shared, collect_stored
+from barnabas.cli import _add_serve
+from barnabas.config.setting import SettingError
+
+NO_FILE = {
+    "group.initial.rebalance.delay.ms", "group.consumer.assignment.interval.ms", "group.share.assignment.interval.ms",
+    "group.streams.initial.rebalance.delay.ms",
+}  # fmt: skip
+
+
+def given(*arguments: str, demo: dict[str, str] | None = None) -> Given:
+    parser = argparse.ArgumentParser()
+    _add_serve(parser.add_subparsers())
+    return collect(parser.parse_args(["serve", *arguments]), demo)
+
+
+@pytest.fixture
+def usual(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The settings of no option at all."""
+    monkeypatch.setenv("XDG_STATE_HOME", "/state")
+    return given().settings
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name", "value"),
+    [
+        (["--metrics", ":9404"], "metrics.listener", ":9404"),
+        (["--zookeeper", "z:2181"], "zookeeper.connect", "z:2181"),
+        (["--broker-id", "7"], "broker.id", "7"),
+        (["--rack", "r"], "broker.rack", "r"),
+        (["--as-version", "4.0"], "kafka.version", "4.0"),
+        (["--control", ":9093"], "control.listener", ":9093"),
+        (["--registry", ":8081"], "registry.listener", ":8081"),
+        (
+            ["--console-origin", "http://a", "--console-origin", "http://b"],
+            "console.origins",
+            "http://a,http://b",
+        ),
+        (["--console-registry", "http://r"], "console.registry.url", "http://r"),
+        (["--faults", "/f"], "faults.file", "/f"),
+        (["--fault-seed", "3"], "faults.seed", "3"),
+        (["--virtual-clock"], "clock.virtual", "true"),
+        (["--data", "/d"], "log.dirs", "/d"),
+        (["--listen", "h:1"], "listeners", "PLAINTEXT://h:1"),
+    ],
+)
+def test_each_option_is_a_setting_of_its_own(
+    usual: dict[str, str], arguments: list[str], name: str, value: str
+) -> None:
+    found = given(*arguments)
+    assert found.settings == {**usual, name: value}
+    assert found.origins == {name: arguments[0]}
+
+
+def test_without_a_file_nobody_waits_for_a_first_member_and_data_are_the_users_own(
+    usual: dict[str, str],
+) -> None:
+    assert usual == {**dict.fromkeys(NO_FILE, "0"), "log.dirs": "/state/barnabas"}
+    assert "log.dirs" not in given("--ephemeral").settings
+
+
+def test_a_state_directory_is_in_the_home_unless_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setenv("HOME", "/home/ann")
+    assert given().settings["log.dirs"] == "/home/ann/.local/state/barnabas"
+
+
+def test_a_console_plots_what_it_can_read(usual: dict[str, str]) -> None:
+    found = given("--console", ":8080")
+    assert found.settings == {**usual, "console.listener": ":8080", "metrics.listener": "127.0.0.1:0"}
+    assert found.origins["metrics.listener"] == "--console"
+    assert given("--console", ":8080", "--metrics", ":9404").settings["metrics.listener"] == ":9404"
+
+
+def test_a_token_of_the_console_is_the_first_line_of_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("secret\nmore\n")
+    file.chmod(0o600)
+    found = given("--console-token-file", str(file))
+    assert found.settings["console.token"] == "secret"
+    assert found.origins["console.token"] == "--console-token-file"
+    file.write_text("\n")
+    with pytest.raises(SettingError, match="--console-token-file"):
+        given("--console-token-file", str(file))
+    with pytest.raises(SettingError, match=f"--console-token-file .*{tmp_path}/none"):
+        given("--console-token-file", str(tmp_path / "none"))
+
+
+def test_what_is_said_last_counts_and_the_file_is_behind_all(tmp_path: Path) -> None:
+    file = tmp_path / "broker.properties"
+    file.write_text("broker.rack=file\nbroker.id=1\nlog.dirs=relative\nauto.create.topics.enable=false\n")
+    demo = {"broker.rack": "demo", "auto.create.topics.enable": "true"}
+    found = given("--config", str(file), "--set", "broker.rack=set", "--broker-id", "2", demo=demo)
+    settings, origins = found.settings, found.origins
+    assert not NO_FILE & settings.keys(), "a file is taken as it is"
+    assert (settings["broker.rack"], origins["broker.rack"]) == ("set", "--set")
+    assert (settings["broker.id"], origins["broker.id"]) == ("2", "--broker-id")
+    assert settings["auto.create.topics.enable"] == "true"
+    assert origins["auto.create.topics.enable"] == "--demo-security"
+    assert settings["log.dirs"] == str(Path("relative").absolute())
+    assert origins["log.dirs"] == f"{file}:3"
+
+
+@pytest.mark.parametrize(
+    ("settings", "dirs", "origin"),
+    [
+        (["log.dir=/a"], "/a", "--set"),
+        (["log.dirs=/a , /b,,"], "/a,/b", "--set"),
+        (["log.dir=/a", "log.dirs=/b"], "/b", "--set"),
+    ],
+)
+def test_log_dirs_are_those_of_either_setting(settings: list[str], dirs: str, origin: str) -> None:
+    found = given(*(word for one in settings for word in ("--set", one)))
+    assert (found.settings["log.dirs"], found.origins["log.dirs"]) == (dirs, origin)
+    assert given("--data", "/d", "--set", "log.dirs=/a").settings["log.dirs"] == "/d"
+
+
+def test_other_commands_have_a_file_a_data_directory_and_settings(tmp_path: Path) -> None:
+    file = tmp_path / "broker.properties"
+    file.write_text("broker.rack=file\nbroker.id=1\n")
+    shared = collect_shared(str(file), ["broker.id=2"])
+    assert shared.settings == {"broker.rack": "file", "broker.id": "2"}
+    assert shared.origins == {"broker.rack": f"{file}:1", "broker.id": "--set"}
+    assert collect_shared(None, []).settings == {}
+    stored = collect_stored(str(file), "/d", ["broker.id=2"])
+    assert stored.settings == {"broker.rack": "file", "broker.id": "2", "log.dirs": "/d"}
+
+
+@pytest.mark.parametrize(
+    ("listen", "advertise", "advertised"),
+    [
+        (["a://:1", "b://:2"], ["b://h:2"], "b://h:2"),
+        (["A://:1", ":2"], ["h:3"], "PLAINTEXT://h:3"),
+        (["A://:1"], ["h:3"], "A://h:3"),
+        (["A://:1"], ["B://h:3"], "B://h:3"),
+    ],
+)
+def test_an_advertised_address_without_a_name_is_for_the_listener_without_one(
+    listen: list[str], advertise: list[str], advertised: str
+) -> None:
+    words = [word for one in listen for word in ("--listen", one)]
+    words += [word for one in advertise for word in ("--advertise", one)]
+    assert given(*words).settings["advertised.listeners"] == advertised
+
+
+def test_a_listener_gets_a_protocol_only_where_its_name_is_one() -> None:
+    name = "listener.security.protocol.map"
+    assert name not in given("--listen", ":1").settings
+    assert given("--listen", "IN-SIDE_1://:1").settings[name].endswith(",IN-SIDE_1:PLAINTEXT")
+    assert name not in given("--listen", "IN SIDE://:1").settings, "who parses the address says what is wrong"
+    both = given("--listen", "B://:1", "--listen", "A://:2", "--set", f"{name}=A:SSL").settings[name]
+    assert both == "A:SSL,B:PLAINTEXT"
+
+
+@pytest.mark.parametrize(
+    ("directories", "workers", "is_clustered", "said"),
+    [
+        ([], 1, True, None),
+        ([], 2, True, "a cluster of their own"),
+        ([], 2, False, None),
+        (["worker-1", "worker-2"], 2, False, None),
+        (["worker-1", "worker-2"], 3, False, None),
+        (["worker-1", "worker-2"], 1, False, "data of 2 workers: start with --workers 2"),
+        (["worker-2"], 1, False, None),
+        (["meta.properties"], 1, False, None),
+        (["meta.properties"], 2, False, "data of one broker"),
+        (["meta.properties", "worker-1"], 2, False, None),
+    ],
+)
+def test_workers_take_only_directories_of_as_many(
+    tmp_path: Path, directories: list[str], workers: int, is_clustered: bool, said: str | None
+) -> None:
+    for one in directories:
+        (tmp_path / one).mkdir()
+    if said is None:
+        check_workers([str(tmp_path)], workers, is_clustered=is_clustered)
+    else:
+        with pytest.raises(SettingError, match=said):
+            check_workers(["/none", str(tmp_path)], workers, is_clustered=is_clustered)
