@@ -1,0 +1,235 @@
+"""A broker as a process: what a signal does when, who serves beside it, its ready line, and its exit code."""
+
+from __future__ import annotations
+
+import errno
+import signal
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from barnabas.broker import interpreter, process
+from barnabas.broker.app import Stopping
+from barnabas.broker.process import Companions, Stopper, say_ready
+from barnabas.broker.startup import METRICS, StartupError, explained, parse_endpoint, parse_metrics_address
+from barnabas.config.loading import BrokerConfig
+from barnabas.errors import StorageError
+from barnabas.network.transport import UnknownHostError
+
+# --- signals ----------------------------------------------------------------------------------------------------------
+
+
+class Signals:
+    """Signals that come when a test says."""
+
+    def __init__(self) -> None:
+        self.send, self.receive = trio.open_memory_channel[int](10)
+
+    def __aiter__(self) -> Any:
+        return self.receive
+
+    async def one(self, number: int = signal.SIGTERM) -> None:
+        self.send.send_nowait(number)
+        await trio.testing.wait_all_tasks_blocked()
+
+
+@pytest.mark.parametrize("may_break_off", [False, True])
+async def test_a_signal_while_it_starts_breaks_off_only_what_may_wait_for_others(may_break_off: bool) -> None:
+    stopper, signals, stops = Stopper(may_break_off_start=may_break_off), Signals(), []
+    broker: Any = SimpleNamespace(stop=lambda: stops.append("stop"))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(stopper.run, signals)  # type: ignore[arg-type]
+        await signals.one()
+        assert stopper.starting.cancel_called is may_break_off
+        assert stops == []
+        stopper.has_started(broker)
+        await trio.testing.wait_all_tasks_blocked()
+        assert stops == ["stop"] * (not may_break_off), "a start that goes on is followed by the stop"
+        await signals.one(signal.SIGINT)
+        assert len(stops) == 1 + (not may_break_off)
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_stop_is_asked_for_or_comes_of_a_failure(fails: bool) -> None:
+    stopping = Stopping()
+    assert (stopping.was_asked, stopping.has_failed) == (False, False)
+    (stopping.fail if fails else stopping.ask)()
+    with trio.fail_after(1):
+        await stopping.wait()
+    assert (stopping.was_asked, stopping.has_failed) == (True, fails)
+
+
+# --- beside it --------------------------------------------------------------------------------------------------------
+
+
+class Companion:
+    """Notes what it is told, in turn with others."""
+
+    def __init__(self, name: str, notes: list[Any]) -> None:
+        self.name, self.notes = name, notes
+
+    def begin(self) -> str:
+        self.notes.append(("begin", self.name))
+        return f" {self.name}=url"
+
+    def attach(self, broker: Any) -> None:
+        self.notes.append(("attach", self.name, broker))
+
+    async def run(self, *, task_status: Any = trio.TASK_STATUS_IGNORED) -> None:
+        self.notes.append(("run", self.name))
+        task_status.started()
+        await trio.sleep_forever()
+
+
+async def test_servers_beside_a_broker_begin_in_their_order() -> None:
+    notes: list[Any] = []
+    beside = Companions([Companion("a", notes), Companion("b", notes)])
+    assert beside.begin() == " a=url b=url"
+    broker: Any = object()
+    beside.attach(broker)
+    async with trio.open_nursery() as nursery:
+        await beside.start(nursery)
+        nursery.cancel_scope.cancel()
+    assert notes == [
+        ("begin", "a"), ("begin", "b"), ("attach", "a", broker), ("attach", "b", broker), ("run", "a"), ("run", "b"),
+    ]  # fmt: skip
+    assert Companions().begin() == ""
+
+
+# --- the ready line ---------------------------------------------------------------------------------------------------
+
+
+def ready(*, metrics: str | None = None, member: bool = False) -> Any:
+    image = SimpleNamespace(cluster_id="cluster")
+    services = SimpleNamespace(
+        config=BrokerConfig({"log.dirs": "/a b,/c"}), broker_id=7, metadata=SimpleNamespace(image=image)
+    )
+    return SimpleNamespace(
+        listeners=[], services=services, bootstrap="h:9092", participation=object() if member else None,
+        metrics_address=SimpleNamespace(url=metrics) if metrics else None,
+    )  # fmt: skip
+
+
+def test_the_ready_line_says_where_everything_is_with_the_data_last(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    say_ready(ready())
+    begin = "barnabas is ready: bootstrap.servers=h:9092"
+    assert capsys.readouterr().out == f"{begin} code=interpreted data=/a b,/c\n"
+    say_ready(ready(metrics="http://m", member=True), " registry=http://r")
+    middle = "metrics=http://m registry=http://r cluster=cluster broker.id=7"
+    assert capsys.readouterr().out == f"{begin} {middle} code=interpreted data=/a b,/c\n"
+
+
+def test_a_person_at_a_terminal_is_told_how_to_stop_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    say_ready(ready())
+    assert capsys.readouterr().out.splitlines()[1:] == ["Clients connect to h:9092; Ctrl-C stops the broker."]
+
+
+def test_a_broker_that_cannot_say_that_it_is_ready_does_not_serve(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("builtins.print", full)
+    with pytest.raises(StartupError, match="Input/output error"):
+        say_ready(ready())
+
+
+# --- the exit code ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "said"),
+    [
+        (0, 0, []),
+        (1, 1, []),
+        (StartupError("no port"), 1, ["barnabas: no port"]),
+        (ExceptionGroup("", [StartupError("no port"), StorageError("/d", OSError(5, "broken"))]), 1, None),
+    ],
+)
+def test_what_keeps_it_from_starting_is_a_line_and_a_code(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    outcome: Any,
+    code: int,
+    said: list[str] | None,
+) -> None:
+    async def runs(*given: Any) -> int:
+        if isinstance(outcome, Exception):
+            raise outcome
+        return int(outcome)
+
+    monkeypatch.setattr(process, "_run_until_signalled", runs)
+    monkeypatch.setattr(interpreter, "prepare", lambda: None)
+    assert process.run(BrokerConfig({})) == code
+    lines = capsys.readouterr().err.splitlines()
+    if said is None:
+        assert len(lines) == 2
+        assert lines[0] == "barnabas: no port"
+        assert "broken" in lines[1]
+    else:
+        assert lines == said
+
+
+def test_a_defect_is_no_line_but_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def runs(*_: Any) -> int:
+        raise KeyError("defect")
+
+    monkeypatch.setattr(process, "_run_until_signalled", runs)
+    monkeypatch.setattr(interpreter, "prepare", lambda: None)
+    with pytest.raises(KeyError, match="defect"):
+        process.run(BrokerConfig({}))
+
+
+def test_an_interpreter_is_set_up_for_one_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+    monkeypatch.setattr(interpreter.sys, "setswitchinterval", lambda *given: calls.append(given))
+    monkeypatch.setattr(interpreter, "set_up_heap", lambda *given: calls.append(given))
+    interpreter.prepare()
+    assert calls == [(0.0005,), (2 << 20, 16 << 20)]
+    calls.clear()
+    for name in ("freeze", "enable", "set_threshold"):
+        monkeypatch.setattr(interpreter.gc, name, lambda *given, name=name: calls.append((name, *given)))
+    interpreter.settle_garbage_collector()
+    assert calls == [("freeze",), ("enable",), ("set_threshold", 5_000, 2, 3_000)]
+
+
+# --- addresses --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "endpoint", "said"),
+    [
+        (OSError(errno.EADDRINUSE, "in use"), "A://h:1", r"A://h:1: port 1 is in use.*--listen HOST:PORT"),
+        (OSError(errno.EADDRINUSE, "in use"), f"{METRICS}=h:1", r"port 1 is in use.*--metrics HOST:PORT"),
+        (
+            OSError(errno.EACCES, "denied"),
+            "A://h:1",
+            r"A://h:1: no permission for port 1; choose one above 1023",
+        ),
+        (OSError(errno.EADDRNOTAVAIL, "not here"), "A://h:1", r"cannot listen on A://h:1: not here$"),
+        (OSError("strange"), "A://h:1", r"cannot listen on A://h:1: strange$"),
+        (UnknownHostError(-2, "unknown"), "A://h:1", r"A://h:1: host 'h' is not known \(unknown\)"),
+    ],
+)
+def test_what_keeps_an_address_from_being_bound_is_explained(
+    error: OSError, endpoint: str, said: str
+) -> None:
+    with pytest.raises(StartupError, match=said), explained(endpoint, "h", 1):
+        raise error
+
+
+def test_an_address_of_metrics_is_a_host_and_a_port() -> None:
+    assert parse_metrics_address(" h:9404 ") == ("h", 9404)
+    for text in ("h", "h:x", "h:65536"):
+        with pytest.raises(StartupError, match=rf"metrics.listener={text} is not of the form HOST:PORT"):
+            parse_metrics_address(text)
+    with pytest.raises(StartupError, match=r"^advertised.listeners 'h:1' .*: --advertise HOST:PORT"):
+        parse_endpoint("h:1", "advertised.listeners", "--advertise")

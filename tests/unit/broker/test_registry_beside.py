@@ -1,0 +1,143 @@
+"""The registry beside a broker: to which listener it connects and as whom, and how its users log in."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from barnabas.broker import registry_beside
+from barnabas.broker.registry_beside import RegistryBeside, _explained, _logins, _own
+from barnabas.broker.startup import StartupError
+from barnabas.client import AuthenticationError, ClientSettings, Endpoint
+from barnabas.config.loading import BrokerConfig
+from barnabas.network.visitors import AddressError
+from barnabas.registry.errors import RegistryError
+
+PROTOCOLS = "listener.security.protocol.map"
+
+
+def case(listeners: str, **settings: str) -> tuple[BrokerConfig, Any]:
+    """Return settings of a broker, and the broker, whose listeners are on ports 1, 2, ..."""
+    given = {name.replace("__", "."): value for name, value in settings.items()}
+    names = listeners.split()
+    config = BrokerConfig(
+        {"listeners": ",".join(f"{name}://h:{port}" for port, name in enumerate(names, 1)), **given}
+    )
+    protocols = config.listener_security_protocols()
+    made = [
+        SimpleNamespace(
+            name=name, security_protocol=protocols.get(name, name), addresses=[("h", port)], port=port
+        )
+        for port, name in enumerate(names, 1)
+    ]
+    return config, SimpleNamespace(listeners=made)
+
+
+def test_the_registry_connects_to_a_listener_without_encryption_if_there_is_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = ClientSettings(client_id="peer")
+    monkeypatch.setattr(registry_beside, "for_peers", lambda config, plain: own)
+    config, broker = case("SSL PLAINTEXT")
+    assert _own(config, broker) == (broker.listeners[1], ClientSettings(client_id="barnabas-registry"))
+    config, broker = case("SSL SASL_SSL", security__inter__broker__protocol="SASL_SSL")
+    assert _own(config, broker) == (broker.listeners[1], own)
+    config, broker = case("SSL SASL_SSL")
+    with pytest.raises(StartupError, match=r"inter\.broker\.listener\.name"):
+        _own(config, broker)
+
+
+def test_users_log_in_by_the_best_mechanism_of_the_first_listener_that_takes_a_password(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        registry_beside,
+        "Logins",
+        lambda bootstrap, of: SimpleNamespace(bootstrap=list(bootstrap), settings_of=of),
+    )
+
+    def logins(config: BrokerConfig, broker: Any) -> Any:
+        return _logins(config, broker)
+
+    offers = {"listener.name.two.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256", f"{PROTOCOLS}":
+              "ONE:PLAINTEXT,TWO:SASL_PLAINTEXT,THREE:SASL_PLAINTEXT"}  # fmt: skip
+    config, broker = case("ONE TWO THREE", **offers)
+    found = logins(config, broker)
+    assert found.bootstrap == [Endpoint("h", 2)]
+    made = found.settings_of("ann", "secret")
+    assert (made.client_id, made.tls) == ("barnabas-registry", None)
+    assert made.sasl is not None
+    assert (made.sasl.mechanism, made.sasl.username, made.sasl.password) == ("SCRAM-SHA-256", "ann", "secret")
+    for offered, chosen in (
+        ("PLAIN", "PLAIN"), ("SCRAM-SHA-256,SCRAM-SHA-512", "SCRAM-SHA-512"), ("OAUTHBEARER,PLAIN", "PLAIN"),
+    ):  # fmt: skip
+        config, broker = case(
+            "ONE TWO THREE", **{**offers, "listener.name.two.sasl.enabled.mechanisms": offered}
+        )
+        sasl = logins(config, broker).settings_of("ann", "secret").sasl
+        assert sasl is not None
+        assert sasl.mechanism == chosen
+    third = {
+        **offers, "listener.name.two.sasl.enabled.mechanisms": "GSSAPI",
+        "listener.name.three.sasl.enabled.mechanisms": "PLAIN",
+    }  # fmt: skip
+    config, broker = case("ONE TWO THREE", **third)
+    assert logins(config, broker).bootstrap == [Endpoint("h", 3)]
+    config, broker = case("ONE TWO", **{**third, PROTOCOLS: "ONE:PLAINTEXT,TWO:SASL_PLAINTEXT"})
+    with pytest.raises(StartupError, match="one with SCRAM-SHA-512, SCRAM-SHA-256 or PLAIN is needed"):
+        logins(config, broker)
+
+
+@pytest.mark.parametrize(
+    "error", [AddressError("no address"), AuthenticationError("who"), RegistryError(0, 0, "who")]
+)
+def test_what_goes_wrong_is_told_with_the_setting(error: Exception) -> None:
+    with pytest.raises(StartupError, match=r"^registry.listener: (no address|who)$"), _explained():
+        raise error
+    with pytest.raises(ExceptionGroup) as raised, _explained():
+        raise ExceptionGroup("", [error])
+    assert raised.group_contains(StartupError, match=r"^registry.listener: (no address|who)$")
+
+
+def test_a_package_that_is_missing_is_named() -> None:
+    missing = ModuleNotFoundError("No module named 'fastavro'", name="fastavro")
+    with pytest.raises(StartupError, match=r"^registry.listener: .*barnabas\[registry\]"), _explained():
+        raise missing
+
+
+def test_other_errors_are_no_matter_of_the_person_who_starts_it() -> None:
+    with pytest.raises(ExceptionGroup) as raised, _explained():
+        raise ExceptionGroup("", [KeyError("defect")])
+    assert raised.group_contains(KeyError)
+
+
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SASL_PLAINTEXT"])
+async def test_it_serves_for_the_broker_that_it_is_attached_to(
+    monkeypatch: pytest.MonkeyPatch, protocol: str
+) -> None:
+    made: list[Any] = []
+    ran: list[Any] = []
+
+    class Server:
+        url = "http://r"
+
+        def __init__(self, address: Any, *, may_be_reached: bool) -> None:
+            made.append((address, may_be_reached))
+
+        async def run(self, bootstrap: Any, own: Any, logins: Any, *, task_status: Any) -> None:
+            ran.append((list(bootstrap), own.client_id, logins is not None))
+
+    monkeypatch.setattr(registry_beside, "RegistryServer", Server)
+    has_logins = protocol.startswith("SASL")
+    offers = {"sasl.enabled.mechanisms": "PLAIN", PROTOCOLS: f"ONE:{protocol},TWO:PLAINTEXT"}
+    config, broker = case("ONE TWO", **{"registry.listener": "127.0.0.1:0", **offers})
+    beside = RegistryBeside(config)
+    assert beside.begin() == " registry=http://r"
+    beside.attach(broker)
+    await beside.run()
+    assert [reached for _, reached in made] == [has_logins]
+    port = 2 if has_logins else 1
+    assert ran == [([Endpoint("h", port)], "barnabas-registry", has_logins)]
+    assert beside.client_tls() is None
