@@ -28,6 +28,9 @@ PLANTED_SECONDS = 30.0
 FAR_SECONDS = 20.0
 """Of the tests of other packages that run a line, the quickest are tried, as many as take so long."""
 NEAR = {
+    "broker": (
+        "unit/config/test_command_line.py", "unit/console/test_beside.py", "unit/security/sasl/test_oauthbearer.py",
+    ),
     "client": ("e2e/test_client.py",),
     "registry": ("e2e/test_registry.py",),
     "pipeline/formats": (
