@@ -65,12 +65,15 @@ class StandinCoordinator:
         self.asked: list[Any] = []
         self.timeouts_ms: list[float | None] = []
         self.lanes: list[str] = []
+        self.keys: list[tuple[str, int]] = []
+        """Whose coordinator was looked for."""
         self.forgotten: list[str] = []
         self.features: dict[str, int] = {}
         self.peer = "peer"
 
     async def coordinator(self, key: str, key_type: int = 0) -> int:
         """Return any number."""
+        self.keys.append((key, key_type))
         return 7
 
     async def broker(self, _: int, *, lane: str = "") -> StandinCoordinator:

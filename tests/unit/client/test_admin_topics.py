@@ -242,6 +242,7 @@ async def test_settings_are_described_as_the_version_has_it(version: int) -> Non
         ),
         entry("b", "secret", False, source(5), not version, True, []),
         entry("c", None, False, source(42), False, False, []),
+        entry("d", "4", False, source(0), False, False, []),
     ]
     entries[0].documentation = docs or None
     result = made.DescribeConfigsResult(0, None, 2, "t", entries)
@@ -253,6 +254,7 @@ async def test_settings_are_described_as_the_version_has_it(version: int) -> Non
             ConfigEntry("a", "1", "topic" if version else "unknown", False, True, docs, synonyms),
             ConfigEntry("b", None, "default", True, False, "", ()),
             ConfigEntry("c", None, "unknown", False, False, "", ()),
+            ConfigEntry("d", "4", "unknown", False, False, "", ()),
         ]
         sent = admin.request
         (wanted,) = sent.resources

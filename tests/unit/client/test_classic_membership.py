@@ -107,6 +107,7 @@ async def test_joining_may_take_as_long_as_the_others_may_and_a_bit(
     await case.member._join()
     assert case.client.timeouts_ms == [patience_ms, None]
     assert set(case.client.lanes) == {"group"}
+    assert set(case.client.keys) == {("g", 0)}
 
 
 @pytest.mark.parametrize("version", range(6))

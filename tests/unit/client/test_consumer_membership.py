@@ -87,6 +87,7 @@ async def test_what_a_response_leaves_out_stays_as_it_is() -> None:
     await case.member._beat()
     case.response = Response(0, 0, None, None, 4, 0)
     await case.member._beat()
+    assert (set(case.client.lanes), set(case.client.keys)) == ({"group"}, {("g", 0)})
     assert (case.member.member_id, case.member.generation, case.member._interval_ms) == ("given", 4, 700)
     assert case.member._target is None
     assert not case.member._reconciles.is_set()

@@ -224,3 +224,48 @@ def test_settings_of_a_consumer_have_limits(change: dict[str, Any], is_good: boo
     else:
         with pytest.raises(ValueError, match=r"\w"):
             ConsumerSettings(**change)
+
+
+@pytest.mark.parametrize(
+    ("more", "given", "options"),
+    [
+        ({}, ("", "", ""), {"tls": False, "encodes_header": False}),
+        (
+            {"client.id": "i", "client.secret": "s", "scope": "r", "header.urlencode": "TRUE"},
+            ("i", "s", "r"),
+            {"tls": False, "encodes_header": True},
+        ),
+        (
+            {
+                "client.credentials.client.id": "i",
+                "client.credentials.client.secret": "s",
+                "header.urlencode": "no",
+            },
+            ("i", "s", ""),
+            {"tls": False, "encodes_header": False},
+        ),
+        (
+            {"client.credentials.client.id": "j", "client.id": "i", "client.credentials.client.secret": "t"},
+            ("i", "t", ""),
+            {"tls": False, "encodes_header": False},
+        ),
+    ],
+)
+def test_an_identity_provider_is_asked_as_the_settings_say(
+    monkeypatch: pytest.MonkeyPatch, more: dict[str, str], given: tuple[str, ...], options: dict[str, bool]
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(
+        "barnabas.client.tokens.tokens_of",
+        lambda *args, **kwargs: asked.append((args, kwargs)) or (lambda: ""),
+    )
+    base = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
+    more = {f"sasl.oauthbearer.{name}": value for name, value in more.items()}
+    ClientSettings.of({**base, "sasl.oauthbearer.token.endpoint.url": "https://p", **more})
+    ((args, kwargs),) = asked
+    assert args == ("https://p", *given)
+    assert {**kwargs, "tls": kwargs["tls"] is not None} == options
+    with pytest.raises(ValueError, match=r"https\.ca\.location '/none'"):
+        ClientSettings.of(
+            {**base, "sasl.oauthbearer.token.endpoint.url": "https://p", "https.ca.location": "/none"}
+        )

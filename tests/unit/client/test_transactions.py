@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from barnabas.client import (
+    ClosedError,
     CommitFailedError,
     ConsumerSettings,
     Producer,
@@ -178,3 +179,22 @@ async def test_offsets_are_committed_with_the_records_or_not_at_all(tmp_path: Pa
         await producer.abort_transaction()
         assert await offset() == (7, "")
         assert await committed(address) == [b"1"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_transaction_that_is_open_at_the_end_of_the_block_is_aborted(
+    tmp_path: Path, fails: bool
+) -> None:
+    async with transacting(tmp_path, "4.0") as (_, address), open_client(address) as client:
+        with pytest.raises(KeyError) if fails else nullcontext():
+            async with producer_of(address) as producer:
+                producer.begin_transaction()
+                await send(producer, b"never")
+                await producer.flush()
+                if fails:
+                    raise KeyError
+        with pytest.raises(ClosedError):
+            await send(producer, b"late")
+        ends: Any = await Admin(client).offsets({("t", 0): -1}, is_committed=True)
+        assert ends["t", 0].offset == 2, "the record, and the mark of its abort"
+        assert await committed(address) == []
