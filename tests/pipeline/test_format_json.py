@@ -7,6 +7,7 @@ from base64 import b64encode
 from decimal import Decimal as Number
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -232,3 +233,27 @@ def test_nested_records_of_known_types_take_the_fast_way_and_unknown_fields_in_t
     assert JsonDecoder(schema)._decode_block(columns([good, good])) is not None
     (row,) = verdict(JsonDecoder(schema), [b'{"a":{"b":[], "more" : 1}}'])
     assert (row["a"], row[EXTRA]) == ({"b": []}, '{"a":{"b":[], "more" : 1}}')
+
+
+@pytest.mark.parametrize(
+    ("precision", "scale", "text", "found"),
+    [
+        (1, 1, "1", "range"), (1, 1, "0.9", "0.9"), (1, 1, "-1", "range"), (1, 1, "0", "0.0"), (2, 1, "10", "range"),
+        (2, 1, "9", "9.0"), (2, 1, "9.9", "9.9"), (2, 0, "99", "99"), (2, 0, "100", "range"), (38, 38, "1", "range"),
+        (38, 38, "9", "range"), (38, 0, "9" * 38, "9" * 38), (38, 0, "9" * 39, "range"), (3, 2, "1.234", "range"),
+    ],
+)  # fmt: skip
+def test_a_decimal_has_no_more_digits_than_its_column_whichever_way_it_is_read(
+    precision: int, scale: int, text: str, found: str
+) -> None:
+    fields = (
+        Field("f", Decimal(precision, scale), True),
+        Field("inner", Array(Field("element", Decimal(precision, scale)))),
+    )
+    decoder = JsonDecoder(EventSchema("t", NO_EVENT_TIME, fields))
+    expected = found if found == "range" else Number(found)
+    for value in (b'{"f":%b,"inner":[]}', b'{"f":0,"inner":[%b]}'):
+        for one in (decoder, careful(decoder)):
+            (made,) = verdict(one, [value % text.encode()])
+            made = made if isinstance(made, str) else made["inner"][0] if made["inner"] else made["f"]
+            assert made == expected
