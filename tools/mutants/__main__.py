@@ -35,15 +35,18 @@ NEAR = {
     "registry": ("e2e/test_registry.py",),
     "pipeline/formats": (
         "pipeline/test_any_record.py", "pipeline/test_decode.py", "pipeline/test_format_avro.py",
-        "pipeline/test_format_json.py", "pipeline/test_format_protobuf.py", "pipeline/test_format_schemas.py",
+        "pipeline/test_format_connect.py", "pipeline/test_format_json.py", "pipeline/test_format_protobuf.py",
+        "pipeline/test_format_schemas.py",
     ),
     "pipeline/jobs": (
-        "pipeline/test_any_record.py", "pipeline/test_commit.py", "pipeline/test_local_jobs.py",
-        "pipeline/test_local_results.py",
+        "pipeline/test_any_record.py", "pipeline/test_commit.py", "pipeline/test_current.py",
+        "pipeline/test_current_commits.py", "pipeline/test_local_jobs.py", "pipeline/test_local_results.py",
+        "pipeline/test_rounds.py",
     ),
     "pipeline/jobs/mirror": ("pipeline/test_mirror.py",),
     "pipeline/lake": (
-        "pipeline/test_any_record.py", "pipeline/test_commit.py", "pipeline/test_iceberg.py", "pipeline/test_local_jobs.py",
+        "pipeline/test_any_record.py", "pipeline/test_commit.py", "pipeline/test_current.py",
+        "pipeline/test_current_commits.py", "pipeline/test_iceberg.py", "pipeline/test_local_jobs.py",
         "pipeline/test_stores.py", "pipeline/test_table_commits.py",
     ),
     "pipeline/log": ("pipeline/test_local_jobs.py", "pipeline/test_reading.py"),
