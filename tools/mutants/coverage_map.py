@@ -176,8 +176,8 @@ class CoverageMap:
         wanted = range(lines.start - unit.first_line, lines.stop - unit.first_line)
         found: set[str] = set()
         for file, unit_hash, line, tests in self.database.execute(query, (path, unit.name)):
-            if unit_hash != unit.hash or line in wanted:
-                names = self._names[file]
+            names = self._names.get(file)  # None: another run has collected it meanwhile
+            if names is not None and (unit_hash != unit.hash or line in wanted):
                 found.update(names[number] for number in json.loads(tests))
         return sorted(found & self.seconds.keys())
 

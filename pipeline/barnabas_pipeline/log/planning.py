@@ -110,14 +110,18 @@ def _split(log: Log, ranges: list[OffsetRange], bytes_max: int) -> list[OffsetRa
 
 
 def shorten(ranges: list[OffsetRange], offsets_max: int) -> list[OffsetRange]:
-    """Shorten ranges so that they have `offsets_max` offsets together, each partition its fair share."""
+    """Shorten ranges so that they have `offsets_max` offsets together, each by how many it has, and none to nothing.
+
+    So a partition that has little does not wait for the end of a large backlog: it has something even if all have more
+    than `offsets_max` together then.
+    """
     total = sum(len(one) for one in ranges)
     if total <= offsets_max:
         return ranges
-    shares = [offsets_max * len(one) // total for one in ranges]
+    shares = [max(offsets_max * len(one) // total, min(len(one), 1)) for one in ranges]
     left = offsets_max - sum(shares)
-    for n, one in enumerate(ranges):
-        more = min(left, len(one) - shares[n])
+    for n in sorted(range(len(ranges)), key=lambda n: -len(ranges[n])):
+        more = max(min(left, len(ranges[n]) - shares[n]), min(shares[n], 1) - shares[n])
         shares[n] += more
         left -= more
     return [replace(one, end=one.start + share) for one, share in zip(ranges, shares, strict=True)]

@@ -6,6 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas_pipeline.jobs.portions import bins, share
+from barnabas_pipeline.log.model import OffsetRange
+from barnabas_pipeline.log.planning import shorten
 
 SIZES = st.lists(st.integers(0, 10_000), max_size=50)
 
@@ -38,3 +40,24 @@ def test_bins_have_everything_once_none_is_empty_and_none_is_too_full(sizes: lis
     fills = [sum(max(1, size) for _, size in one) for one in found]
     largest = max((max(1, size) for size in sizes), default=0)
     assert max(fills, default=0) - min(fills, default=0) <= largest
+
+
+@given(SIZES, st.integers(1, 100_000))
+def test_a_portion_of_many_partitions_has_something_of_each(sizes: list[int], total: int) -> None:
+    ranges = [OffsetRange(n, 5, 5 + size) for n, size in enumerate(sizes)]
+    made = shorten(ranges, total)
+    assert [(one.partition, one.start) for one in made] == [(n, 5) for n in range(len(sizes))]
+    assert all(min(size, 1) <= len(one) <= size for one, size in zip(made, sizes, strict=True))
+    hungry = sum(map(bool, sizes))
+    assert sum(map(len, made)) == max(min(total, sum(sizes)), hungry)
+
+
+def test_a_portion_is_shared_by_how_much_there_is() -> None:
+    def shares(sizes: list[int], total: int) -> list[int]:
+        return [len(one) for one in shorten([OffsetRange(n, 0, size) for n, size in enumerate(sizes)], total)]
+
+    assert shares([100, 300], 40) == [10, 30]
+    assert shares([2_000_000_000, 4], 2_000_000) == [1_999_999, 1], "a large backlog starves nobody"
+    assert shares([3, 3, 3], 2) == [1, 1, 1]
+    assert shares([3, 0, 4], 7) == [3, 0, 4]
+    assert shares([10, 11], 7) == [3, 4]
