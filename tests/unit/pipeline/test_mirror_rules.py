@@ -1,0 +1,425 @@
+"""Rules of a mirror without clusters: names, positions, which records there are, and how rounds end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from barnabas.client import ClientError
+from barnabas.records.building import encode_batch
+from barnabas.records.control import encode_end_marker
+from barnabas.records.record import Record
+from barnabas_pipeline.errors import DataLossError, IncompleteError, NoTopicError, UsageError
+from barnabas_pipeline.jobs.mirror.copying import is_from_target, producer_settings
+from barnabas_pipeline.jobs.mirror.model import (
+    HEADER,
+    Choice,
+    Cluster,
+    Coordinates,
+    Failure,
+    MirrorOptions,
+    MirrorSummary,
+    Part,
+    PartResult,
+    Place,
+    check_identity,
+    check_position,
+    parse_coordinates,
+)
+from barnabas_pipeline.jobs.mirror.naming import check_rename, choose, parse_choice, target_name
+from barnabas_pipeline.jobs.mirror.reading import Counts, coordinates_of, read_blocks, read_records
+from barnabas_pipeline.jobs.mirror.resuming import newest_header
+from barnabas_pipeline.jobs.mirror.rounds import Mirror, raise_worst
+from barnabas_pipeline.jobs.mirror.translating import Translator
+from barnabas_pipeline.log.model import Bounds, CorruptSpan, LogOptions, OffsetRange, RawBatch
+
+PLACE = Place("c", "tid", 1, "copy", "cid")
+OPTIONS = MirrorOptions((Cluster("", "s:1"),), Cluster("", "t:1"), Choice())
+
+
+def part_of(**more: Any) -> Part:
+    given = {"bound": Bounds(10, 20, 20, 0), "target_cluster_id": "mine", **more}
+    return Part(PLACE, LogOptions("topic"), LogOptions("copy"), **given)
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+def test_what_could_be_a_name_is_one_and_anything_else_an_expression() -> None:
+    found = parse_choice(["a, b.c", "x.*,a"], ["y+"])
+    assert found == Choice(("a", "b.c"), ("x.*",), ("y+",))
+    for topics, excluded in ((["a,"], []), ([""], []), (["(a"], []), ([], ["(a"])):
+        with pytest.raises(UsageError):
+            parse_choice(topics, excluded)
+
+
+@pytest.mark.parametrize(
+    ("choice", "found"),
+    [
+        (Choice(("b", "none")), ["b"]),
+        (Choice(("__x", "__consumer_offsets")), ["__x", "__consumer_offsets"]),
+        (Choice((), (".*",)), ["a", "ab", "b"]),
+        (Choice((), ("a",)), ["a"]),
+        (Choice(("b",), ("a.*", "b")), ["b", "a", "ab"]),
+        (Choice(("b",), (".*",), ("b|a",)), ["ab"]),
+        (Choice((), (".*",), ("a.",)), ["a", "b"]),
+    ],
+    ids=str,
+)
+def test_expressions_match_whole_names_and_nothing_internal(choice: Choice, found: list[str]) -> None:
+    topics = {
+        "b": False,
+        "a": False,
+        "ab": False,
+        "internal": True,
+        "__x": False,
+        "__consumer_offsets": False,
+    }
+    assert choose(choice, topics) == found
+
+
+@pytest.mark.parametrize(
+    ("pattern", "choice", "sources", "is_good"),
+    [
+        ("{topic}", Choice((), (".*",)), 2, True),
+        ("one", Choice(("a",)), 1, True),
+        ("one", Choice(("a", "b")), 1, False),
+        ("one", Choice((), ("a",)), 1, False),
+        ("{source}", Choice(("a",)), 2, True),
+        ("one", Choice(("a",)), 2, False),
+        ("{source}.{topic}", Choice(("a", "b")), 2, True),
+        ("{x}{topic}", Choice(("a",)), 1, False),
+        ("{topic}{", Choice(("a",)), 1, False),
+        ("}{topic}", Choice(("a",)), 1, False),
+    ],
+)
+def test_a_policy_of_names_keeps_topics_apart(
+    pattern: str, choice: Choice, sources: int, is_good: bool
+) -> None:
+    if is_good:
+        check_rename(pattern, choice, sources)
+    else:
+        with pytest.raises(UsageError):
+            check_rename(pattern, choice, sources)
+
+
+def test_a_name_in_the_target_is_one_and_of_no_internal_topic() -> None:
+    assert target_name("{source}.{topic}", "eu", "t") == "eu.t"
+    for pattern, topic, said in (
+        ("{topic}", "__consumer_offsets", "internal"),
+        ("{topic}/x", "t", "cannot be mirrored as"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            target_name(pattern, "eu", topic)
+
+
+# --- positions --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [b"c/t/1", b"c/t/1/2/3", b"c/t/x/2", b"c/t/1/x", b"\xff", b"", None, "c/t"])
+def test_what_is_no_coordinate_of_ours_is_none(value: Any) -> None:
+    assert parse_coordinates(value) is None
+
+
+def test_coordinates_and_positions_come_back_as_they_were_written() -> None:
+    one = Coordinates("c", "t", 3, 44)
+    assert parse_coordinates(one.encode()) == parse_coordinates("c/t/3/44") == one
+    assert PLACE.parse_position(PLACE.position(7)) == Coordinates("c", "tid", 1, 7)
+    assert PLACE._replace(target_id="other").parse_position(PLACE.position(7)) is None, "it was made again"
+    assert PLACE.parse_position("") is None
+
+
+@pytest.mark.parametrize(
+    ("position", "missing"), [(9, (1, 9, 10)), (10, None), (15, None), (20, None), (21, (1, 20, 21))]
+)
+def test_a_position_is_one_that_the_source_has(position: int, missing: Any) -> None:
+    bound = Bounds(10, 18, 20, 0)
+    if missing is None:
+        check_position(PLACE, "t", position, bound)
+        return
+    with pytest.raises(DataLossError) as raised:
+        check_position(PLACE, "t", position, bound)
+    assert [tuple(one) for one in raised.value.missing] == [missing]
+
+
+@pytest.mark.parametrize(
+    ("cluster", "topic", "is_good"), [("c", "tid", True), ("x", "tid", False), ("c", "x", False)]
+)
+def test_a_position_is_of_this_incarnation(cluster: str, topic: str, is_good: bool) -> None:
+    found = Coordinates(cluster, topic, 1, 12)
+    if is_good:
+        check_identity(PLACE, "t", found)
+        return
+    with pytest.raises(DataLossError) as raised:
+        check_identity(PLACE, "t", found)
+    assert [tuple(one) for one in raised.value.missing] == [(1, 12, None)]
+
+
+def test_a_part_has_ids_of_its_own() -> None:
+    part = part_of()
+    assert (part.group, part.transactional_id) == ("barnabas-mirror.c", "barnabas-mirror.c/tid/1/copy")
+    assert (
+        replace(part, place=PLACE._replace(topic_id="")).transactional_id == "barnabas-mirror.c/topic/1/copy"
+    )
+    assert (str(part), part.up_to(15).bound) == ("topic-1", Bounds(10, 15, 20, 0))
+    cluster = Cluster("", "h:1", (("a", "b"),))
+    assert cluster.log("t") == LogOptions("t", "wire", "h:1", (), cluster.isolation, (("a", "b"),))
+    assert Cluster(log_dirs=("/d",)).log("t").transport == "disk"
+    assert [str(one) for one in (Cluster("n", "h:1"), Cluster("", "h:1"), Cluster(log_dirs=("/d",)))] == [
+        "n",
+        "h:1",
+        "/d",
+    ]
+
+
+def test_what_a_task_did_is_counted_once_and_a_failure_has_its_code() -> None:
+    summary = MirrorSummary()
+    summary.add_part(PartResult(PLACE, 5, 1, 2, 3, 4, "gone"))
+    summary.add_part(PartResult(PLACE, None, 10, 20, 30, 40))
+    assert (summary.mirrored, summary.skipped_loops, summary.skipped_control, summary.transactions) == (
+        11,
+        22,
+        33,
+        44,
+    )
+    assert summary.lost == ["gone"]
+    assert Failure.of("w", DataLossError("d", [])).exit_code == 3
+    assert Failure.of("w", ClientError("c")) == Failure("w", 2, "c")
+
+
+@pytest.mark.parametrize(
+    ("coordinates", "is_loop"),
+    [
+        ([], False),
+        ([Coordinates("mine", "x", 0, 0)], True),
+        ([Coordinates("other", "x", 0, 0)], False),
+        ([Coordinates("other", "x", 0, 0), Coordinates("mine", "y", 0, 0)], True),
+    ],
+)
+def test_a_record_that_the_target_had_before_ends_here(coordinates: list[Coordinates], is_loop: bool) -> None:
+    record = Record(0, 0, None, b"v", [(HEADER, one.encode()) for one in coordinates])
+    assert is_from_target(part_of(), record) is is_loop
+
+
+@pytest.mark.parametrize(("topic_id", "is_loop"), [("cid", True), ("x", False)])
+def test_within_one_cluster_only_the_target_topic_is_a_loop(topic_id: str, is_loop: bool) -> None:
+    record = Record(0, 0, None, b"v", [(HEADER, Coordinates("c", topic_id, 0, 0).encode())])
+    assert is_from_target(part_of(target_cluster_id="c"), record) is is_loop
+
+
+def test_what_is_written_is_exactly_once_whatever_the_settings_say() -> None:
+    given = (("acks", "1"), ("enable.idempotence", "false"), ("linger.ms", "7"), ("client.id", "x"))
+    part = part_of()
+    made, client = producer_settings(replace(part, target=replace(part.target, client=given)))
+    assert (made.acks, made.is_idempotent, made.transactional_id) == (-1, True, part.transactional_id)
+    assert (made.linger_ms, made.compression, made.buffer_bytes, made.creates_topics) == (
+        7,
+        "lz4",
+        16 << 20,
+        False,
+    )
+    assert client.client_id == "x"
+    assert producer_settings(part)[1].client_id == "barnabas-mirror"
+
+
+# --- records ----------------------------------------------------------------------------------------------------------
+
+
+class Log:
+    """A partition of batches; reads are counted."""
+
+    options = SimpleNamespace(topic="topic")
+
+    def __init__(self, *items: Any) -> None:
+        self.items = items
+        self.reads: list[OffsetRange] = []
+
+    def read(self, wanted: OffsetRange) -> Iterator[Any]:
+        self.reads.append(wanted)
+        for first, last, item in self.items:
+            if last >= wanted.start and first < wanted.end:
+                yield item
+
+
+def batch(first: int, *sources: Coordinates | None, aborted: bool = False) -> Any:
+    records = [
+        Record(first + n, 1_000, b"k", b"v", [(HEADER, one.encode())] if one else [])
+        for n, one in enumerate(sources)
+    ]
+    return first, first + len(sources) - 1, RawBatch(encode_batch(records, base_offset=first), aborted)
+
+
+def marker(offset: int) -> Any:
+    data = encode_end_marker(
+        commit=True, producer_id=1, producer_epoch=0, coordinator_epoch=0, timestamp_ms=0, base_offset=offset
+    )
+    return offset, offset, RawBatch(data, False)
+
+
+def source(offset: int, topic: str = "tid") -> Coordinates:
+    return Coordinates("c", topic, 1, offset)
+
+
+def test_records_are_those_that_consumers_see_within_the_range() -> None:
+    log: Any = Log(batch(0, None, None, None), batch(3, None, aborted=True), marker(4), batch(5, None, None))
+    counts = Counts()
+    assert [one.offset for one in read_records(log, OffsetRange(1, 1, 6), counts)] == [1, 2, 5]
+    assert counts.control == 1
+    assert [one.offset for one in read_records(log, OffsetRange(1, 0, 2))] == [0, 1]
+
+
+def test_what_is_damaged_ends_the_range_after_all_before_it() -> None:
+    first, last, item = batch(2, None)
+    damaged = bytearray(item.data)
+    damaged[-2] ^= 1
+    for bad in (
+        (first, last, RawBatch(bytes(damaged), False)),
+        (2, 2, CorruptSpan(2, 3, "crc", "it is", b"")),
+    ):
+        log: Any = Log(batch(0, None, None), bad)
+        found: list[int] = []
+        with pytest.raises(IncompleteError, match="topic-1 is damaged at 2"):
+            found.extend(one.offset for block in read_blocks(log, OffsetRange(1, 0, 9)) for one in block)
+        assert found == [0, 1]
+
+
+def test_records_come_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas_pipeline.jobs.mirror.reading.RECORDS_PER_BLOCK", 2)
+    log: Any = Log(batch(0, None, None, None, None, None))
+    assert [len(one) for one in read_blocks(log, OffsetRange(1, 0, 9))] == [2, 2, 1]
+
+
+def test_the_newest_coordinates_are_last() -> None:
+    headers = [(HEADER, b"a/t/0/1"), ("other", b"x/t/0/2"), (HEADER, b"junk"), (HEADER, b"b/t/0/3")]
+    assert [one.cluster_id for one in coordinates_of(Record(0, 0, None, b"", headers))] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("offset", "found"),
+    [(0, 10), (100, 10), (101, 12), (102, 12), (105, 12), (106, 13), (107, 17), (999, 17)],
+)
+def test_an_offset_of_the_source_is_that_of_the_record_after_those_before_it(offset: int, found: int) -> None:
+    """Those mirrored are 100, 105 and 106 of the source; at 11 a marker, at 13 of another mirror, at 15 and 16 nothing."""
+    other = Coordinates("x", "tid", 1, 999)
+    log: Any = Log(batch(10, source(100)), marker(11), batch(12, source(105), other, source(106)))
+    translator = Translator(log, PLACE, Bounds(10, 17, 17, 0))
+    assert translator.offset_of(offset) == found
+    assert translator.is_settled
+    assert not Translator(log, PLACE, Bounds(10, 16, 17, 0)).is_settled
+
+
+def test_the_newest_record_says_how_far_a_mirror_has_come() -> None:
+    there = Bounds(0, 250, 250, 0)
+    log: Any = Log(batch(3, source(40)), batch(20, source(60), source(61)), marker(22))
+    assert newest_header(log, part_of(), there) == source(62)
+    assert [(one.start, one.end) for one in log.reads] == [(150, 250), (0, 150)], "in ranges that double"
+    assert newest_header(Log(), part_of(), there) is None  # type: ignore[arg-type]
+    mixed: Any = Log(batch(3, source(40), Coordinates("x", "y", 1, 5), None))
+    with pytest.raises(UsageError, match="copy-1 ends with records that are not from a mirror"):
+        newest_header(mixed, part_of(), there)
+    assert newest_header(mixed, part_of(shares_topics=True), there) == source(41)
+    foreign: Any = Log(batch(3, source(40), Coordinates("x", "y", 1, 5)))
+    assert newest_header(foreign, part_of(), there) == Coordinates("x", "y", 1, 6), "to be checked afterwards"
+    elsewhere: Any = Log(batch(3, Coordinates("c", "tid", 0, 5)))
+    assert newest_header(elsewhere, part_of(shares_topics=True), there) is None
+    with pytest.raises(UsageError):
+        newest_header(elsewhere, part_of(), there)
+
+
+# --- rounds -----------------------------------------------------------------------------------------------------------
+
+
+def mirror_of(**options: Any) -> Any:
+    made = Mirror.__new__(Mirror)
+    made._options = replace(OPTIONS, **options)
+    made.summary, made.failures = MirrorSummary(), []
+    return made
+
+
+@pytest.mark.parametrize(
+    ("codes", "topics", "code", "kind"),
+    [
+        ([], 1, 0, None), ([2], 1, 2, IncompleteError), ([4], 0, 4, UsageError), ([4], 1, 2, IncompleteError),
+        ([4, 2], 0, 2, IncompleteError), ([2, 3, 4], 1, 3, DataLossError),
+    ],
+)  # fmt: skip
+def test_the_worst_failure_gives_the_exit_code(codes: list[int], topics: int, code: int, kind: Any) -> None:
+    one = mirror_of()
+    one.failures = [Failure(f"w{n}", code, "text") for n, code in enumerate(codes)]
+    one.summary.topics = topics
+    assert one.exit_code == code
+    if kind is None:
+        raise_worst(one)
+    else:
+        with pytest.raises(kind, match="w0: text"):
+            raise_worst(one)
+
+
+@pytest.mark.parametrize(
+    ("position", "bound", "is_empty", "record", "start"),
+    [
+        (None, Bounds(0, 0, 0, 0), True, False, None),
+        (None, Bounds(0, 0, 0, 0), False, False, 0),
+        (None, Bounds(5, 5, 5, 0), True, False, 5),
+        (None, Bounds(5, 9, 9, 0), True, False, 5),
+        (7, Bounds(5, 9, 9, 0), False, False, 7),
+        (9, Bounds(5, 9, 9, 0), False, False, None),
+        (4, Bounds(5, 9, 9, 0), False, True, 5),
+        (4, Bounds(5, 9, 9, 0), False, False, DataLossError),
+    ],
+)
+def test_a_partition_begins_where_its_position_is(
+    position: int | None, bound: Bounds, is_empty: bool, record: bool, start: Any
+) -> None:
+    one = mirror_of(on_data_loss="record" if record else "fail")
+    stream = SimpleNamespace(topic=SimpleNamespace(name="topic"))
+    found = None if position is None else Coordinates("c", "tid", 1, position)
+    if start is DataLossError:
+        with pytest.raises(DataLossError):
+            one._start(stream, PLACE, bound, found, is_empty=is_empty)
+    else:
+        assert one._start(stream, PLACE, bound, found, is_empty=is_empty) == start
+
+
+def test_a_round_takes_a_fair_share_of_each_partition() -> None:
+    one = mirror_of(offsets_per_round_max=10)
+    parts = [part_of(bound=Bounds(0, end, end, 0), start=0) for end in (100, 4, 0)]
+    done = SimpleNamespace(parts=parts, behind=0)
+    one._shorten(done)
+    ends = [part.bound.end for part in done.parts]
+    assert ends == [9, 1, 0]
+    assert done.behind == 94
+
+
+def test_figures_of_rounds_are_summed_or_the_newest() -> None:
+    one = mirror_of()
+    for factor in (1, 10):
+        made = MirrorSummary(*(factor * n for n in range(1, 16)))
+        made.lost = [f"lost {factor}"]
+        one._note(SimpleNamespace(summary=made, failures=[Failure("w", 2, f"t{factor}")]))
+    total = one.summary
+    assert (total.rounds, total.mirrored, total.skipped_loops, total.skipped_control, total.transactions) == (
+        11,
+        22,
+        33,
+        44,
+        55,
+    )
+    assert (total.topics, total.partitions) == (60, 70)
+    assert (total.created_topics, total.added_partitions, total.changed_settings, total.groups_committed) == (
+        88,
+        99,
+        110,
+        121,
+    )
+    assert (total.groups_waiting, total.groups_live, total.groups_kept, total.behind) == (120, 130, 140, 150)
+    assert (total.lost, total.failures) == (["lost 1", "lost 10"], ["w: t10"])
+    assert [one.text for one in one.failures] == ["t10"]
+
+
+def test_a_name_that_is_not_there_is_an_option_that_is_wrong() -> None:
+    assert Failure.of("w", NoTopicError("none")).exit_code == 4
