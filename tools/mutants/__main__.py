@@ -43,7 +43,9 @@ NEAR = {
         "pipeline/test_current_commits.py", "pipeline/test_local_jobs.py", "pipeline/test_local_results.py",
         "pipeline/test_rounds.py",
     ),
-    "pipeline/jobs/mirror": ("pipeline/test_mirror.py",),
+    "pipeline/jobs/mirror": (
+        "pipeline/test_mirror.py", "pipeline/test_mirror_rules.py", "pipeline/test_mirror_targets.py",
+    ),
     "pipeline/lake": (
         "pipeline/test_any_record.py", "pipeline/test_commit.py", "pipeline/test_current.py",
         "pipeline/test_current_commits.py", "pipeline/test_iceberg.py", "pipeline/test_local_jobs.py",
