@@ -1,0 +1,369 @@
+"""Rules of schemas, by tables: the columns that JSON Schema, Avro, Connect and a sample of records become."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal as Number
+from typing import Any
+
+import pytest
+
+from barnabas_pipeline.errors import UsageError
+from barnabas_pipeline.field_types import Array, Decimal, Enum, Field, Map, Record, Union
+from barnabas_pipeline.formats.avro import AvroDecoder
+from barnabas_pipeline.formats.avro import fields_of_text as avro_fields
+from barnabas_pipeline.formats.base import TIME_MAX_MS
+from barnabas_pipeline.formats.connect import type_of
+from barnabas_pipeline.formats.inference import KEYS_MAX, SINCE_MS, draft
+from barnabas_pipeline.formats.json_schema import fields_of_text as json_fields
+from barnabas_pipeline.schema import NO_EVENT_TIME, EventSchema
+from tests.pipeline.decoding import careful, columns, verdict
+from tests.pipeline.decoding import written as avro
+
+
+def schema_of(*fields: Field, event_time: str = NO_EVENT_TIME) -> EventSchema:
+    return EventSchema("t", event_time, fields)
+
+
+# --- JSON Schema ------------------------------------------------------------------------------------------------------
+
+
+def json_field(schema: Any, *, required: bool = True, **more: Any) -> Field:
+    root = {"type": "object", "properties": {"f": schema}, "required": ["f"] * required, **more}
+    ((field,)) = json_fields(json.dumps(root))[1]
+    return field
+
+
+@pytest.mark.parametrize(
+    ("schema", "kind", "required"),
+    [
+        ({"type": "integer"}, "long", True),
+        ({"type": "number"}, "double", True),
+        ({"type": "boolean"}, "boolean", True),
+        ({"type": "string"}, "string", True),
+        ({"type": "string", "format": "date-time"}, "iso8601", True),
+        ({"type": "string", "format": "date"}, "date", True),
+        ({"type": "string", "format": "uuid"}, "uuid", True),
+        ({"type": "string", "format": "email"}, "string", True),
+        ({"type": "string", "contentEncoding": "base64"}, "bytes", True),
+        ({"type": ["null", "integer"]}, "long", False),
+        ({"type": ["integer"]}, "long", True),
+        ({}, "json", False),
+        (True, "json", False),
+        ({"type": "null"}, "json", False),
+        ({"type": "object"}, "json", True),
+        ({"enum": ["a", "b"]}, Enum(("a", "b")), True),
+        ({"enum": ["a", None]}, Enum(("a",)), False),
+        ({"type": ["string", "null"], "enum": ["a"]}, Enum(("a",)), False),
+        ({"enum": [1, "a"]}, "json", False),
+        ({"enum": []}, "json", False),
+        ({"type": "array", "items": {"type": "integer"}}, Array(Field("element", "long", True)), True),
+        (
+            {"type": "array", "items": {"type": ["integer", "null"]}},
+            Array(Field("element", "long", False)),
+            True,
+        ),
+        ({"type": "array"}, Array(Field("element", "json", False)), True),
+        (
+            {"type": "object", "additionalProperties": {"type": "integer"}},
+            Map(Field("value", "long", True)),
+            True,
+        ),
+        ({"type": "object", "additionalProperties": False}, "json", True),
+        ({"properties": {"x": {"type": "integer"}}}, Record((Field("x", "long"),)), True),
+        (
+            {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]},
+            Record((Field("x", "long", True),)),
+            True,
+        ),
+        ({"type": "object", "properties": {}}, "json", True),
+        ({"oneOf": [{"type": "null"}, {"type": "string"}]}, "string", False),
+        ({"anyOf": [{"type": "string"}]}, "string", True),
+        (
+            {"oneOf": [{"type": "string"}, {"type": "integer"}]},
+            Union((Field("string", "string"), Field("long", "long"))),
+            True,
+        ),
+        (
+            {"oneOf": [{"type": "string"}, {"type": ["integer", "null"]}]},
+            Union((Field("string", "string"), Field("long", "long"))),
+            False,
+        ),
+        (
+            {"type": ["string", "integer", "null"]},
+            Union((Field("string", "string"), Field("long", "long"))),
+            True,
+        ),
+        ({"oneOf": [{"type": "string"}, {}]}, "json", False),
+        ({"oneOf": []}, "json", False),
+        (
+            {"oneOf": [{"type": "string"}, {"type": "string"}]},
+            Union((Field("string", "string"), Field("string2", "string"))),
+            True,
+        ),
+    ],
+    ids=str,
+)
+def test_what_a_json_schema_says_is_a_column(schema: Any, kind: Any, required: bool) -> None:
+    made = json_field(schema)
+    assert (made.type, made.required) == (kind, required)
+    assert not json_field(schema, required=False).required
+
+
+@pytest.mark.parametrize(
+    ("schema", "bounds"),
+    [
+        ({"type": "integer", "minimum": 1, "maximum": 9, "minLength": 5, "maxLength": 6}, (1, 9)),
+        ({"type": "number", "minimum": 0}, (0, None)),
+        ({"type": "string", "minLength": 1, "maxLength": 9, "minimum": 5, "maximum": 6}, (1, 9)),
+        ({"type": "string", "format": "date", "minLength": 1}, (None, None)),
+        ({"type": "array", "minimum": 1}, (None, None)),
+    ],
+    ids=str,
+)
+def test_bounds_are_those_of_the_type(schema: Any, bounds: Any) -> None:
+    made = json_field({**schema, "default": 7})
+    assert (made.min, made.max, made.default) == (*bounds, 7)
+
+
+def test_a_reference_is_followed_within_and_between_files_but_not_for_ever() -> None:
+    root = {
+        "title": "T",
+        "type": "object",
+        "$defs": {"a/b": {"~": {"type": "integer"}}},
+        "properties": {
+            "here": {"$ref": "#/$defs/a~1b/~0"},
+            "there": {"$ref": "other#/x"},
+            "by": {"$ref": "urn:id"},
+            "self": {"$ref": "#"},
+        },
+    }
+    other = {"x": {"$ref": "#/y"}, "y": {"type": "boolean"}, "$id": "urn:id", "type": "string"}
+    title, found = json_fields(json.dumps(root), {"other": json.dumps(other)})
+    assert title == "T"
+    assert {one.name: one.type for one in found} == {
+        "here": "long",
+        "there": "boolean",
+        "by": "string",
+        "self": "json",
+    }
+    for wrong in ({"$ref": "none#/x"}, {"$ref": "#/none"}, {"$ref": "#/title/x"}):
+        with pytest.raises(UsageError, match="JSON Schema"):
+            json_field(wrong)
+    for text in ("[]", "{", '{"type": "string"}'):
+        with pytest.raises(UsageError, match="JSON Schema"):
+            json_fields(text)
+
+
+# --- drafts -----------------------------------------------------------------------------------------------------------
+
+
+def drafted(*values: Any) -> dict[str, tuple[Any, bool]]:
+    found = draft("t", [json.dumps({"f": one}).encode() for one in values])
+    return {one.name: (one.type, one.required) for one in found.fields}
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "required"),
+    [
+        ([1, 2], "long", True),
+        ([1, None], "long", False),
+        ([1, 2.5], "double", True),
+        ([True], "boolean", True),
+        ([1, True], "json", True),
+        ([2**63], "double", True),
+        ([2**63 - 1], "long", True),
+        ([-(2**63)], "double", True),
+        (["a"], "string", True),
+        (["2024-01-02"], "date", True),
+        (["2024-01-02", "a"], "string", True),
+        (["2024-01-02T03:04:05Z"], "iso8601", True),
+        (["2024-01-02", "2024-01-02T03:04:05Z"], "string", True),
+        (["00000000-0000-0000-0000-000000000000"], "uuid", True),
+        ([None], "json", False),
+        ([[], [1]], Array(Field("element", "long", True)), True),
+        ([[None, 1]], Array(Field("element", "long", False)), True),
+        ([[]], Array(Field("element", "json", False)), True),
+        ([{"x": 1}], Record((Field("x", "long", True),)), True),
+        ([{"x": 1}, {}], Record((Field("x", "long", False),)), True),
+        ([{"x": 1}, None], Record((Field("x", "long", True),)), False),
+        ([{}], "json", True),
+        ([{"x": 1}, 5], "json", True),
+        ([{f"k{n}": n for n in range(KEYS_MAX + 1)}, {}], Map(Field("value", "long")), True),
+    ],
+    ids=str,
+)
+def test_a_draft_has_the_narrowest_type_of_all_values(values: Any, kind: Any, required: bool) -> None:
+    assert drafted(*values) == {"f": (kind, required)}
+
+
+def test_a_draft_leaves_out_what_is_ours_and_needs_an_object() -> None:
+    found = draft("t", [None, b"no", b"5", b'{"_x": 1, "a": 1}'])
+    assert [one.name for one in found.fields] == ["a"]
+    for values in ([b"5", None], [b"{}"]):
+        with pytest.raises(UsageError, match="no JSON object"):
+            draft("t", values)
+    many = draft("t", [json.dumps({"f": {f"k{n}": n for n in range(KEYS_MAX)}}).encode()])
+    assert isinstance(many.fields[0].type, Record), "not yet a map"
+
+
+@pytest.mark.parametrize(
+    ("event", "time"),
+    [
+        ({"x": SINCE_MS, "ts": SINCE_MS}, "ts"),
+        ({"x": SINCE_MS}, "x"),
+        ({"x": SINCE_MS - 1}, NO_EVENT_TIME),
+        ({"x": TIME_MAX_MS}, "x"),
+        ({"x": TIME_MAX_MS + 1}, NO_EVENT_TIME),
+        ({"x": "2024-01-02T03:04:05Z"}, "x"),
+        ({"x": "2024-01-02"}, NO_EVENT_TIME),
+        ({"b": SINCE_MS, "a": SINCE_MS}, "b"),
+        ({"ts": SINCE_MS, "time": SINCE_MS, "event_time": 1.5}, "time"),
+    ],
+    ids=str,
+)
+def test_the_event_time_is_what_looks_most_like_one(event: dict[str, Any], time: str) -> None:
+    assert draft("t", [json.dumps(event).encode()]).event_time == time
+    lacking = draft("t", [json.dumps(event).encode(), json.dumps({"other": 1}).encode()])
+    assert lacking.event_time == NO_EVENT_TIME, "it is not always there"
+
+
+# --- schemas of Avro and Connect --------------------------------------------------------------------------------------
+
+
+def avro_field(kind: Any, **more: Any) -> Field:
+    root = {"type": "record", "name": "R", "fields": [{"name": "f", "type": kind, **more}]}
+    ((field,)) = avro_fields(json.dumps(root))[1]
+    return field
+
+
+def fixed(size: int, **more: Any) -> dict[str, Any]:
+    return {"type": "fixed", "name": "F", "size": size, **more}
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted", "required"),
+    [
+        ("null", "string", False),
+        ("int", "int", True),
+        (["null", "int"], "int", False),
+        (["int", "null"], "int", False),
+        (["int"], "int", True),
+        (["int", "string"], Union((Field("int", "int"), Field("string", "string"))), True),
+        (["null", "int", "string"], Union((Field("int", "int"), Field("string", "string"))), False),
+        ({"type": "array", "items": ["null", "int"]}, Array(Field("element", "int", False)), True),
+        ({"type": "map", "values": "int"}, Map(Field("value", "int", True)), True),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 38}, Decimal(38, 38), True),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 5}, Decimal(5, 0), True),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 39, "scale": 1}, "bytes", True),
+        (fixed(16, logicalType="uuid"), "uuid", True),
+        (fixed(15, logicalType="uuid"), "bytes", True),
+        (fixed(16), "bytes", True),
+        (fixed(4, logicalType="decimal", precision=9, scale=2), Decimal(9, 2), True),
+        ({"type": "int", "logicalType": "date"}, "date", True),
+        ({"type": "long", "logicalType": "date"}, "long", True),
+        ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, Enum(("A", "B")), True),
+        (
+            [
+                {"type": "record", "name": "a.X", "fields": [{"name": "p", "type": "int"}]},
+                {"type": "record", "name": "b.X", "fields": [{"name": "q", "type": "int"}]},
+            ],
+            Union(
+                (
+                    Field("a_X", Record((Field("p", "int", True),))),
+                    Field("b_X", Record((Field("q", "int", True),))),
+                )
+            ),
+            True,
+        ),
+    ],
+    ids=str,
+)
+def test_what_a_schema_of_avro_says_is_a_column(kind: Any, wanted: Any, required: bool) -> None:
+    made = avro_field(kind)
+    assert (made.type, made.required) == (wanted, required)
+    assert avro_field("int", aliases=["old", "older"]).aliases == ("old", "older")
+
+
+@pytest.mark.parametrize(
+    ("schema", "kind"),
+    [
+        ({"type": "int8"}, "int"),
+        ({"type": "int64"}, "long"),
+        ({"type": "float"}, "float"),
+        ({"type": "bytes"}, "bytes"),
+        ({"type": "int32", "name": "io.debezium.time.Date"}, "date_days"),
+        ({"type": "odd"}, "json"),
+        ({}, "json"),
+        (
+            {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "2"}},
+            Decimal(38, 2, True),
+        ),
+        (
+            {
+                "type": "bytes",
+                "name": "org.apache.kafka.connect.data.Decimal",
+                "parameters": {"scale": "4", "connect.decimal.precision": "3"},
+            },
+            Decimal(4, 4, True),
+        ),
+        ({"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal"}, Decimal(38, 0, True)),
+        ({"type": "array", "items": {"type": "int64"}}, Array(Field("element", "long"))),
+        (
+            {"type": "map", "keys": {"type": "string"}, "values": {"type": "int64"}},
+            Map(Field("value", "long")),
+        ),
+        ({"type": "map", "keys": {"type": "int32"}, "values": {"type": "int64"}}, "json"),
+        ({"type": "struct", "fields": [{"field": "x", "type": "int64"}]}, Record((Field("x", "long"),))),
+        ({"type": "struct", "fields": []}, "json"),
+    ],
+    ids=str,
+)
+def test_what_a_schema_of_connect_says_is_a_column(schema: Any, kind: Any) -> None:
+    assert type_of(schema) == kind
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("int", [-(2**31), 2**31 - 1]),
+        ("long", [-(2**63), 2**63 - 1]),
+        ("boolean", [True, False]),
+        ("string", ["", "ä" * 200]),
+        ("bytes", [b"", b"\xff" * 200]),
+        (["null", "long"], [None, 5]),
+        ({"type": "array", "items": "int"}, [[], [1, 2]]),
+        ({"type": "map", "values": "int"}, [{}, {"a": 1, "b": 2}]),
+        (fixed(3), [b"abc", b"\0\0\0"]),
+        ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, ["A", "B"]),
+        (["int", "string"], [5, "x"]),
+        (
+            {"type": "bytes", "logicalType": "decimal", "precision": 3, "scale": 2},
+            [Number("9.99"), Number("-9.99"), Number("0.00")],
+        ),
+        ({"type": "int", "logicalType": "time-millis"}, [0, 86_399_999]),
+        ("double", [0.5, -1e300]),
+    ],
+    ids=str,
+)
+def test_good_avro_takes_the_fast_way_to_the_last_value(kind: Any, values: list[Any]) -> None:
+    schema = {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": "f", "type": kind}, {"name": "end", "type": "long"}],
+    }
+    text = json.dumps(schema)
+    decoder = AvroDecoder(EventSchema("t", NO_EVENT_TIME, avro_fields(text)[1]), text=text)
+    plain = json.loads(text)
+    if kind == {"type": "int", "logicalType": "time-millis"}:
+        plain["fields"][0]["type"] = "int"
+    data: list[bytes | None] = [avro(plain, {"f": one, "end": n}) for n, one in enumerate(values)]
+    _, doubtful = decoder._decode_fast(columns(data))
+    assert doubtful.tolist() == []
+    found = verdict(decoder, data)
+    assert repr(found) == repr(verdict(careful(decoder), data))
+    assert [one["end"] for one in found] == list(range(len(values)))
+    spoilt: list[bytes | None] = [one[:-1] if one else one for one in data] + [
+        one + b"\0" if one else one for one in data
+    ]
+    assert [isinstance(one, str) for one in verdict(decoder, spoilt)] == [True] * len(spoilt)
