@@ -437,3 +437,36 @@ async def test_a_renewal_that_is_broken_off_ends_the_connection() -> None:
                 scope.cancel()
         with pytest.raises(ConnectionLostError, match="a login was broken off"):
             await connection.ask(MetadataRequest(), version=9)
+
+
+@pytest.mark.parametrize(("timeout_ms", "is_limited"), [(2_000, True), (0, False)])
+async def test_a_connection_is_waited_for_only_so_long_where_there_is_a_limit(
+    autojump_clock: trio.testing.MockClock, timeout_ms: int, is_limited: bool
+) -> None:
+    async def dial(_: Endpoint) -> trio.abc.Stream:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    begun = trio.current_time()
+    with trio.move_on_after(60) as scope:
+        try:
+            async with open_connection(ENDPOINT, ClientSettings(connect_timeout_ms=timeout_ms), dial=dial):
+                pytest.fail("nobody answers")
+        except ConnectionLostError as error:
+            assert str(error) == "broker:9092: no connection in 2000 ms"  # noqa: PT017 - in both cases
+    assert scope.cancelled_caught is not is_limited
+    assert trio.current_time() - begun == pytest.approx(2 if is_limited else 60)
+
+
+async def test_a_request_that_cannot_be_sent_says_why_and_ends_the_connection() -> None:
+    async with connected(silence) as connection:
+
+        async def refuse(_: bytes) -> None:
+            raise trio.BrokenResourceError from ConnectionResetError("reset by peer")
+
+        connection._stream.send_all = refuse  # type: ignore[method-assign]
+        with pytest.raises(ConnectionLostError, match=r"^broker:9092: cannot send: reset by peer$"):
+            await connection.ask(FetchRequest())
+        assert not connection.is_open
+        with pytest.raises(ConnectionLostError, match="cannot send: reset by peer"):
+            await connection.ask(FetchRequest())
