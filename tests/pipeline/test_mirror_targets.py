@@ -1,4 +1,4 @@
-"""What a mirror makes in its target, without clusters: offsets of groups, topics, their settings."""
+"""Targets of a mirror, without clusters: offsets of groups, topics that are made, settings that follow."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class StandinCoordinator:
         self.timeouts_ms: list[float | None] = []
         self.lanes: list[str] = []
         self.keys: list[tuple[str, int]] = []
-        """Whose coordinator was looked for."""
+        """Keys of coordinators that were looked for, with their types."""
         self.forgotten: list[str] = []
         self.features: dict[str, int] = {}
         self.peer = "peer"

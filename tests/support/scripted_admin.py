@@ -31,7 +31,7 @@ class ScriptedAdmin(Admin):
 
     @property
     def hosts(self) -> list[str]:
-        """Who was asked."""
+        """Hosts that were asked, in turn."""
         return [host for host, _ in self.asked]
 
 

@@ -123,7 +123,7 @@ async def test_an_unsecured_token_has_no_signature_and_says_so() -> None:
 
 
 class Keys:
-    """Where keys are: read when they are due, or when one lacks."""
+    """Keys that are read when they are due, or when one lacks."""
 
     def __init__(self, *key_ids: str) -> None:
         self.found = key_ids
