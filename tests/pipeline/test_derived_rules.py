@@ -152,7 +152,7 @@ def test_of_two_runs_at_once_one_commits(tmp_path: Path, monkeypatch: pytest.Mon
     one = case.made()
     states: Any = {"a": SimpleNamespace(version=3)}
     assert one._commit(DerivedState(), states, Rows(1)).version == 1
-    with pytest.raises(ConflictError, match="version 1 of .* was committed by another run"):
+    with pytest.raises(ConflictError, match=r"version 1 of .* was committed by another run"):
         one._commit(DerivedState(), states, Rows(2))
     assert one.state().inputs == {"a": 3}
 

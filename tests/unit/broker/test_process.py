@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import signal
+from importlib.machinery import EXTENSION_SUFFIXES
 from types import SimpleNamespace
 from typing import Any
 
@@ -123,6 +124,15 @@ def test_the_ready_line_says_where_everything_is_with_the_data_last(
     say_ready(ready(metrics="http://m", member=True), " registry=http://r")
     middle = "metrics=http://m registry=http://r cluster=cluster broker.id=7"
     assert capsys.readouterr().out == f"{begin} {middle} code=interpreted data=/a b,/c\n"
+
+
+@pytest.mark.parametrize(("suffix", "code"), [(".py", "interpreted"), (EXTENSION_SUFFIXES[0], "compiled")])
+def test_the_ready_line_says_which_code_serves(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, suffix: str, code: str
+) -> None:
+    monkeypatch.setattr(process.connection, "__file__", f"/x/connection{suffix}")
+    say_ready(ready())
+    assert f" code={code} " in capsys.readouterr().out
 
 
 def test_a_person_at_a_terminal_is_told_how_to_stop_it(
