@@ -16,7 +16,7 @@ from barnabas_pipeline.formats import resolve
 from barnabas_pipeline.formats.base import TIME_MAX_MS, TIME_MIN_MS, RefusedError, in_order
 from barnabas_pipeline.formats.framing import NO_FRAME, frames_of, unframed
 from barnabas_pipeline.formats.json import JsonDecoder
-from barnabas_pipeline.formats.json_values import members, parse_object, written
+from barnabas_pipeline.formats.json_values import members, needs_digits, parse_object, written
 from barnabas_pipeline.formats.keys import KeyedDecoder
 from barnabas_pipeline.formats.rows import RawDecoder, RowDecoder, StringDecoder, whole_schema
 from barnabas_pipeline.formats.steps import StepReader
@@ -121,6 +121,7 @@ def test_an_event_may_be_so_much_older_and_younger_than_its_record(kind: str) ->
         for one in (decoder, careful(decoder)):
             (found,) = verdict(one, [event(NOW + delta)])
             assert (found != "time") is is_good, (delta, one.careful)
+            assert (decoder._decode_block(columns([event(NOW + delta)])) is not None) is is_good
             rows, _, _ = one.decode(columns([event(NOW + delta)], timestamp_ms=-1))
             assert len(rows) == 1, "a record without a time says nothing of its event's"
 
@@ -440,3 +441,42 @@ def test_members_are_as_they_are_written() -> None:
     assert written(exact, "f") == '{"a":1.50,"b":[1e2,{"c":null}],"d":"ä"}'
     with pytest.raises(RefusedError, match="more than 400 digits"):
         written(parse_object(b'{"a":-1%b}' % (b"0" * 400)), "f")
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_exact"),
+    [
+        ("long", False),
+        ("double", False),
+        ("json", True),
+        (Decimal(5, 2), True),
+        (Array(Field("e", "json")), True),
+        (Array(Field("e", "long")), False),
+        (Map(Field("v", Decimal(5, 2))), True),
+        (Map(Field("v", "long")), False),
+        (Record((Field("x", "long"), Field("y", "json"))), True),
+        (Record((Field("x", "long"),)), False),
+        (Union((Field("long", "long"), Field("decimal", Decimal(9, 4)))), True),
+        (Union((Field("long", "long"),)), False),
+    ],
+    ids=str,
+)
+def test_numbers_keep_their_digits_where_a_field_within_wants_them(kind: Any, is_exact: bool) -> None:
+    assert needs_digits((Field("a", "long"), Field("f", kind))) is is_exact
+    assert not needs_digits(())
+
+
+def test_a_decimal_in_a_union_has_all_its_digits() -> None:
+    union = Union((Field("long", "long"), Field("decimal", Decimal(38, 20))))
+    digits = "1.00000000000000000001"
+    (found,) = verdict(JsonDecoder(schema_of(Field("f", union))), [b'{"f":%b}' % digits.encode()])
+    assert found["f"] == {"long": None, "decimal": Number(digits)}
+
+
+def test_text_that_is_none_leaves_the_others_the_fast_way() -> None:
+    values = [b"a", b"\xff", "\u00e4".encode(), b"\xc3"]
+    starts = np.cumsum([0, *map(len, values)])
+    reader = StepReader(b"".join(values), starts[:-1], starts[1:])
+    made = reader.texts(pa.array(values, pa.binary()), reader.every)
+    assert reader.bad.tolist() == [False, True, False, True]
+    assert [made[n].as_py() for n in (0, 2)] == ["a", "\u00e4"]
