@@ -34,8 +34,8 @@ from barnabas.tools.tap.skimming import VERSION_MAX, FetchSkimmer
 from barnabas.wire.errors import EncodeError
 from barnabas.wire.framing import MESSAGE_BYTES_MAX, check_frame_size
 
-PRODUCE, FETCH, SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 0, 1, 17, 18, 36
-_WITH_RECORDS = frozenset((PRODUCE, FETCH, 38, 78))
+PRODUCE, FETCH, SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE, SHARE_FETCH = 0, 1, 17, 18, 36, 78
+_WITH_RECORDS = frozenset((FETCH, SHARE_FETCH))
 REQUEST_BYTES_MAX = 256 << 20
 """Larger than any request of Kafka's: what says that it is larger is something else."""
 RESPONSE_BYTES_MAX = 2**31 - 1

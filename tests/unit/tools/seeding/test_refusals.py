@@ -154,7 +154,7 @@ async def test_records_take_turns_and_their_places_are_told():
     assert local.names() == [("Produce", 8)] * 2
     assert all(request.acks == -1 for _, _, request in local.asked)
     assert await Planting(local).append("t", []) == []
-    with pytest.raises(SeedError, match="^records of topic none: UNKNOWN_TOPIC_OR_PARTITION$"):
+    with pytest.raises(SeedError, match=r"^records of topic none: UNKNOWN_TOPIC_OR_PARTITION$"):
         await Planting(local).append("none", records)
 
 

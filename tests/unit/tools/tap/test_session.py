@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from barnabas.tools.probing.messages import make
 from barnabas.tools.tap.addresses import changed, may_have_addresses
-from barnabas.tools.tap.cutting import Budget
+from barnabas.tools.tap.cutting import Budget, Fate
 from barnabas.tools.tap.exchange import Connection, Exchange, TopicNames
 from barnabas.tools.tap.session import Session
+from barnabas.wire import registry
+from barnabas.wire.framing import MESSAGE_BYTES_MAX
 from barnabas.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
 from barnabas.wire.generated.produce import ProduceRequest
@@ -236,3 +239,47 @@ def test_damaged_bytes_pass_as_they_are_and_nothing_is_raised() -> None:
         forwarded += session.rest()
         session.close(1, "the client closed")
         assert forwarded == sides[1]
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "fates"),
+    [
+        (1, 11, (Fate.KEEP, Fate.KEEP)),
+        (78, 1, (Fate.KEEP, Fate.KEEP)),
+        (0, 8, (Fate.KEEP, Fate.PASS)),
+        (3, 8, (Fate.KEEP, Fate.PASS)),
+        (38, 1, (Fate.KEEP, Fate.PASS)),
+        (18, 2, (Fate.KEEP, Fate.PASS)),
+    ],
+)
+def test_large_answers_without_records_pass_unseen(key: int, version: int, fates: tuple[Fate, Fate]) -> None:
+    session = session_of(Seen())
+    session.from_client(
+        request(key, version, 7, make(registry.name_of(key), version, {"acks": 1} if key == 0 else {})), 0.0
+    )
+    start = (7).to_bytes(4, "big")
+    assert session.begin_response(MESSAGE_BYTES_MAX, start) is fates[0]
+    assert session.begin_response(MESSAGE_BYTES_MAX + 1, start) is fates[1]
+    assert session.begin_response(4, (8).to_bytes(4, "big")) is Fate.PASS
+
+
+def test_requests_without_records_that_are_too_large_pass_unseen() -> None:
+    session = session_of(Seen())
+    for key in (0, 1, 3, 18):
+        start = key.to_bytes(2, "big") + bytes(6)
+        assert session.begin_request(MESSAGE_BYTES_MAX, start) is Fate.KEEP
+        assert session.begin_request(MESSAGE_BYTES_MAX + 1, start) is (Fate.PASS if key else Fate.KEEP)
+
+
+def test_where_a_frame_may_begin() -> None:
+    session = session_of(Seen())
+    asked = request(3, 8, 7, MetadataRequest(topics=[]))
+    assert session.may_begin(asked, from_client=True)
+    assert not session.may_begin(asked[:7], from_client=True)
+    assert not session.may_begin(b"\0\0\0\7" + asked[4:], from_client=True)
+    answered = response(3, 8, 7, metadata())
+    assert not session.may_begin(answered, from_client=False)
+    session.from_client(asked, 0.0)
+    assert session.may_begin(answered, from_client=False)
+    assert not session.may_begin(response(3, 8, 8, metadata()), from_client=False)
+    assert not session.may_begin(b"\0\0\0\3" + answered[4:], from_client=False)
