@@ -12,6 +12,7 @@ import pyarrow.csv as pc_csv
 import pytest
 
 from barnabas_pipeline.errors import UsageError
+from barnabas_pipeline.jobs import current
 from barnabas_pipeline.jobs import derived as module
 from barnabas_pipeline.jobs.derived import Derived, DerivedState, _is_sortable, write_table
 from barnabas_pipeline.lake.table import ConflictError
@@ -165,3 +166,37 @@ def test_a_result_is_csv_too_unless_it_has_lists(tmp_path: Path) -> None:
     write_table(tmp_path / "nested", nested)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["nested.parquet", "plain.csv", "plain.parquet"]
     assert pc_csv.read_csv(tmp_path / "plain.csv") == plain
+
+
+# --- files of events --------------------------------------------------------------------------------------------------
+
+
+def piece_of(name: str, topic_id: str, *, partition: int = 0, start: int = 10, end: int = 20) -> Any:
+    def may_have(wanted: int, first: int, last: int) -> bool:
+        assert first < last
+        return wanted == partition and first < end and start < last
+
+    return SimpleNamespace(path=name, bounds=SimpleNamespace(topic_id=topic_id), may_have=may_have)
+
+
+@pytest.mark.parametrize(
+    ("ranges", "names"),
+    [
+        ({0: (10, 20)}, ["mine", "any"]),
+        ({0: (19, 30), 1: (0, 5)}, ["mine", "any"]),
+        ({0: (20, 30)}, []),
+        ({0: (0, 10)}, []),
+        ({1: (10, 20)}, ["beside"]),
+        ({0: (10, 11), 1: (12, 13)}, ["mine", "any", "beside"]),
+        ({0: (15, 15)}, []),
+        ({}, []),
+    ],
+)
+def test_only_files_that_may_have_the_events_are_read(
+    ranges: dict[int, tuple[int, int]], names: list[str]
+) -> None:
+    pieces = [
+        piece_of("mine", "tid"), piece_of("any", ""), piece_of("before", "old"), piece_of("beside", "tid", partition=1),
+    ]  # fmt: skip
+    found = current._pieces(SimpleNamespace(pieces=lambda: pieces), "tid", ranges)  # type: ignore[arg-type]
+    assert [one.path for one in found] == names

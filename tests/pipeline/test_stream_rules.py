@@ -266,6 +266,10 @@ def test_consecutive_commits_are_one_run_up_to_a_size() -> None:
         (0, 5),
         (5, RUN_OFFSETS + 1),
     ]
+    far = 10 * RUN_OFFSETS
+    assert runs_of(*entries_of(commit_of(far, far + 5), commit_of(far + 5, far + 9))) == [(far, far + 9)]
+    whole = entries_of(commit_of(far, far + 5), commit_of(far + 5, far + RUN_OFFSETS))
+    assert runs_of(*whole) == [(far, far + RUN_OFFSETS)]
     assert runs_of(*entries_of(commit_of(0, 5), commit_of(5, 9, digest_=None))) == [(0, 5), (5, 9)]
     assert runs_of(*entries_of(commit_of(0, 5, digest_=None), commit_of(5, 9, digest_=None))) == [(0, 9)]
     assert runs_of(*entries_of(commit_of(3, 3))) == [], "nothing is no run"
