@@ -220,7 +220,9 @@ _ROWS = (
     Harmless("EndTxn", REFUSED, lambda n, _: _producer(n)),
     Harmless("WriteTxnMarkers", REFUSED, lambda _, __: {"markers": []}),
     Harmless("TxnOffsetCommit", REFUSED, lambda n, _: {
-        **_producer(n), "group_id": n.group, **_topic_partitions(n, partition_index=0, committed_offset=1),
+        **_producer(n), "group_id": n.group, "topics": [{
+            "name": n.topic, "topic_id": n.topic_id, "partitions": [{"partition_index": 0, "committed_offset": 1}],
+        }],
     }),
     Harmless("DescribeAcls", READS, _describe_acls),
     Harmless("CreateAcls", REFUSED, lambda _, __: {"creations": []}),

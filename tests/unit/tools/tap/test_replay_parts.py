@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from copy import deepcopy
 
 import pytest
 import trio
@@ -20,7 +21,7 @@ from barnabas.tools.tap.output import WAITING_MAX, LineWriter
 from barnabas.tools.tap.substitution import Substitutes
 from barnabas.wire.generated.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from barnabas.wire.generated.alter_user_scram_credentials import AlterUserScramCredentialsRequest
-from barnabas.wire.generated.fetch import FetchResponse
+from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
 from barnabas.wire.generated.heartbeat import HeartbeatRequest
 from barnabas.wire.generated.incremental_alter_configs import IncrementalAlterConfigsRequest
 from barnabas.wire.generated.init_producer_id import InitProducerIdResponse
@@ -194,3 +195,26 @@ def test_a_mistake_in_showing_does_not_reach_the_traffic(caplog: pytest.LogCaptu
     Several([Broken(lines.append, Filter()), Terminal(lines.append, Filter())]).exchanged(exchange_of(5.5))
     assert len(lines) == 1
     assert "cannot be shown" in caplog.text
+
+
+def test_epochs_of_leaders_belong_to_their_partition() -> None:
+    def answer(*epochs: tuple[int, int]) -> MetadataResponse:
+        topic, part = MetadataResponse.MetadataResponseTopic, MetadataResponse.MetadataResponsePartition
+        topics = [
+            topic(
+                name=name,
+                partitions=[part(partition_index=n, leader_epoch=epoch) for n, epoch in enumerate(of)],
+            )
+            for name, of in zip("ab", epochs, strict=True)
+        ]
+        return MetadataResponse(topics=topics)
+
+    substitutes = Substitutes()
+    substitutes.learn(1, "", answer((3, 4), (3, 4)), answer((10, 11), (20, 21)))
+    parts = [FetchRequest.FetchPartition(partition=n, current_leader_epoch=3 + n) for n in (0, 1)]
+    message = FetchRequest(
+        topics=[FetchRequest.FetchTopic(topic=name, partitions=deepcopy(parts)) for name in "ab"]
+    )
+    substitutes.apply(1, "", message)
+    found = [[one.current_leader_epoch for one in topic.partitions] for topic in message.topics]
+    assert found == [[10, 11], [20, 21]]
