@@ -34,6 +34,7 @@ from barnabas_pipeline.jobs.mirror.naming import check_rename, choose, parse_cho
 from barnabas_pipeline.jobs.mirror.reading import Counts, coordinates_of, read_blocks, read_records
 from barnabas_pipeline.jobs.mirror.resuming import newest_header
 from barnabas_pipeline.jobs.mirror.rounds import Mirror, raise_worst
+from barnabas_pipeline.jobs.mirror.site import Site
 from barnabas_pipeline.jobs.mirror.translating import Translator
 from barnabas_pipeline.log.model import Bounds, CorruptSpan, LogOptions, OffsetRange, RawBatch
 
@@ -245,10 +246,12 @@ class Log:
                 yield item
 
 
-def batch(first: int, *sources: Coordinates | None, aborted: bool = False) -> Any:
+def batch(first: int, *sources: Coordinates | tuple[Coordinates, ...] | None, aborted: bool = False) -> Any:
+    """A batch whose records have coordinates, those of several clusters in a tuple, or none."""
+    chains = [(one,) if isinstance(one, Coordinates) else one or () for one in sources]
     records = [
-        Record(first + n, 1_000, b"k", b"v", [(HEADER, one.encode())] if one else [])
-        for n, one in enumerate(sources)
+        Record(first + n, 1_000, b"k", b"v", [(HEADER, one.encode()) for one in chain])
+        for n, chain in enumerate(chains)
     ]
     return first, first + len(sources) - 1, RawBatch(encode_batch(records, base_offset=first), aborted)
 
@@ -328,6 +331,26 @@ def test_the_newest_record_says_how_far_a_mirror_has_come() -> None:
     assert newest_header(elsewhere, part_of(shares_topics=True), there) is None
     with pytest.raises(UsageError):
         newest_header(elsewhere, part_of(), there)
+
+
+def test_of_several_clusters_that_a_record_came_through_the_last_one_counts() -> None:
+    there, far = Bounds(0, 250, 250, 0), Coordinates("far", "tid", 1, 7)
+    through: Any = Log(batch(3, (far, source(40))))
+    assert newest_header(through, part_of(), there) == source(41)
+    assert newest_header(through, part_of(shares_topics=True), there) == source(41)
+    assert Translator(through, PLACE, Bounds(0, 9, 9, 0)).offset_of(40) == 3
+    passed_on: Any = Log(batch(3, (source(40), far)), batch(4, source(90)))
+    assert newest_header(Log(passed_on.items[0]), part_of(shares_topics=True), there) is None  # type: ignore[arg-type]
+    assert Translator(passed_on, PLACE, Bounds(0, 9, 9, 0)).offset_of(50) == 3, (
+        "nothing of this mirror is before it"
+    )
+
+
+def test_wrong_settings_of_a_cluster_are_wrong_options() -> None:
+    with pytest.raises(UsageError):
+        Site(Cluster("", "h:1", client=(("security.protocol", "NONE"),)))
+    with pytest.raises(UsageError):
+        Site(Cluster("", "no port"))
 
 
 # --- rounds -----------------------------------------------------------------------------------------------------------
