@@ -14,11 +14,10 @@ from barnabas.records.building import encode_batch
 from barnabas.records.control import encode_end_marker
 from barnabas.records.record import Record
 from barnabas_pipeline.errors import DataLossError, IncompleteError, NoTopicError, UsageError
+from barnabas_pipeline.jobs.choices import Choice, choose, parse_choice
 from barnabas_pipeline.jobs.mirror.copying import is_from_target, producer_settings
 from barnabas_pipeline.jobs.mirror.model import (
     HEADER,
-    Choice,
-    Cluster,
     Coordinates,
     Failure,
     MirrorOptions,
@@ -30,12 +29,12 @@ from barnabas_pipeline.jobs.mirror.model import (
     check_position,
     parse_coordinates,
 )
-from barnabas_pipeline.jobs.mirror.naming import check_rename, choose, parse_choice, target_name
+from barnabas_pipeline.jobs.mirror.naming import check_rename, target_name
 from barnabas_pipeline.jobs.mirror.reading import Counts, coordinates_of, read_blocks, read_records
 from barnabas_pipeline.jobs.mirror.resuming import newest_header
 from barnabas_pipeline.jobs.mirror.rounds import Mirror, raise_worst
-from barnabas_pipeline.jobs.mirror.site import Site
 from barnabas_pipeline.jobs.mirror.translating import Translator
+from barnabas_pipeline.jobs.sites import Cluster, Site
 from barnabas_pipeline.log.model import Bounds, CorruptSpan, LogOptions, OffsetRange, RawBatch
 
 PLACE = Place("c", "tid", 1, "copy", "cid")

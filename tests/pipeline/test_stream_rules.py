@@ -20,9 +20,9 @@ from barnabas_pipeline.jobs import monitor, rank, security, streams
 from barnabas_pipeline.jobs.audit import AuditReport, _check_strays, _doubtful, _judge, _tell, raise_if_lossy
 from barnabas_pipeline.jobs.coverage import EXAMPLES_MAX, RUN_OFFSETS, Found, Run, plan_runs
 from barnabas_pipeline.jobs.load import LoadSummary, find_loss, gone, only_end
-from barnabas_pipeline.jobs.mirror.site import Topic
 from barnabas_pipeline.jobs.rounds import Commit, Rounds, TableNames, _bounds_of, _portion
 from barnabas_pipeline.jobs.seal import _is_complete
+from barnabas_pipeline.jobs.sites import Topic
 from barnabas_pipeline.jobs.streams import MISSED_MAX, TRIES_MAX, Stream, pending
 from barnabas_pipeline.lake.ledger import State
 from barnabas_pipeline.log import digest

@@ -41,7 +41,7 @@ NEAR = {
     ),
     "pipeline/jobs": (
         "pipeline/test_any_record.py", "pipeline/test_commit.py", "pipeline/test_current.py",
-        "pipeline/test_current_commits.py", "pipeline/test_derived_rules.py", "pipeline/test_local_jobs.py",
+        "pipeline/test_current_commits.py", "pipeline/test_current_rules.py", "pipeline/test_local_jobs.py",
         "pipeline/test_local_results.py", "pipeline/test_migrate.py",
         "pipeline/test_reporting.py", "pipeline/test_rounds.py", "pipeline/test_stream_rules.py",
     ),

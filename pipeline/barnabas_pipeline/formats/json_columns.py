@@ -100,7 +100,9 @@ def _converted(column: Any, one: Field, *, is_whole: bool) -> Any:
         case str():
             made = plain_column(column, one.type)
         case Decimal():
-            column.validate(full=True)  # Arrow's reader counts no digits before the point where the number is short
+            column.validate(
+                full=True
+            )  # Arrow's reader counts no digits before the point where the number is short
             made = column
         case Enum():
             _require(pc.is_in(column, pa.array(one.type.symbols, pa.string(), size=None)), column)

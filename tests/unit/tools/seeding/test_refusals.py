@@ -1,4 +1,4 @@
-"""What a broker refuses, told with its reason; each group is asked for as its kind wants it."""
+"""Refusals of a broker are told with their reason; each group is asked for as its kind wants it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Local:
         self.answers = answers
         self.asked: list[tuple[str, int, Any]] = []
         self.codes: list[int] = []
-        """What would be asked for again, if it passed by itself."""
+        """Codes for which a request would be sent again, if they passed by themselves."""
         topics = {"t": SimpleNamespace(partitions=[0, 0])}
         log = SimpleNamespace(log_start_offset=2, high_watermark=9)
         self.services = SimpleNamespace(

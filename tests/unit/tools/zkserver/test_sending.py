@@ -1,4 +1,4 @@
-"""What waits to be sent to a client: after the disk has it, in order, and only so much of it before reading stops."""
+"""Messages that wait to be sent to a client: after the disk has them, in order; with many of them, reading stops."""
 
 from __future__ import annotations
 
