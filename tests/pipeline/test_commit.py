@@ -396,6 +396,11 @@ def test_a_lake_without_a_catalog_is_a_wrong_option(capsys: pytest.CaptureFixtur
             load_job.IncompleteError,
             "a task could not read or write: [Errno 28]",
         ),
+        (
+            "Job aborted due to stage failure\nModuleNotFoundError: No module named 'barnabas_pipeline'\n",
+            load_job.UsageError,
+            "executors lack a package: No module named 'barnabas_pipeline'",
+        ),
         ("barnabas_pipeline.errors.UsageError: no topic", load_job.IncompleteError, "no topic"),
         (
             "a\nPython worker exited unexpectedly (crashed)\nJob aborted",

@@ -12,6 +12,7 @@ from typing import Any
 
 from packaging.requirements import Requirement
 
+from barnabas_pipeline.errors import EXIT_USAGE
 from compat.spark.cluster import ROOT, SparkCluster
 
 from .conftest import Stream
@@ -72,8 +73,9 @@ def test_executors_without_our_packages_get_them_in_an_archive(
         arguments = load_arguments(stream.bootstrap, "votes", tmp_path / "lake")
         without = cluster.submit(arguments, tmp_path / "without", conf=conf)
         out, _ = without.communicate(timeout=300)
-        assert without.returncode != 0
-        assert "No module named" in out
+        assert without.returncode == EXIT_USAGE
+        assert "executors lack a package: No module named" in out
+        assert "Traceback" not in out.partition("executors lack")[2]
         summary = finish(cluster.submit(arguments, log, conf=conf, more=packed), log)
     assert summary["loaded"] + summary["dead"] == len(stream.of("votes"))
     loading = options(stream, tmp_path / "lake", "votes")

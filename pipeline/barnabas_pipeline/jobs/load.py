@@ -253,6 +253,10 @@ def unwrap(error: Exception) -> Exception:
             return IncompleteError(detail)
         if name == "AssertionError":
             return error
+        if separator and name == "ModuleNotFoundError":
+            return UsageError(
+                f"executors lack a package: {detail}; give them one by spark-submit's --archives"
+            )
         if separator and name == "OSError":  # such as a full disk
             return IncompleteError(f"a task could not read or write: {detail}")
         if "Python worker exited unexpectedly" in line or "Job aborted" in line:
