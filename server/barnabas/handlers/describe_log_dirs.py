@@ -42,6 +42,8 @@ class DescribeLogDirs:
         if request.topics is not None:
             wanted = {}
             for topic in request.topics:
+                if not topic.partitions:
+                    await self.budget.checkpoint()
                 for index in topic.partitions:
                     wanted[topic.topic, index] = None
                     count += 1

@@ -116,8 +116,9 @@ def ready(*, metrics: str | None = None, member: bool = False) -> Any:
 
 
 def test_the_ready_line_says_where_everything_is_with_the_data_last(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(process.connection, "__file__", "/x/connection.py")
     say_ready(ready())
     begin = "barnabas is ready: bootstrap.servers=h:9092"
     assert capsys.readouterr().out == f"{begin} code=interpreted data=/a b,/c\n"
