@@ -233,12 +233,7 @@ class Run:
 
     def settle(self) -> str:
         """Load the rest, and audit; returns what the audit prints. Raises BrokenError."""
-        self._wake()
-        self.senders.stop()
-        for process in (self._load, self._compaction):
-            if process is not None and process.poll() is None:
-                kill_group(process)
-        self._load = self._compaction = None
+        self._end_all()
         self.senders.settle()
         for command in (
             ["load", *self._from, *LOCAL],
@@ -253,12 +248,17 @@ class Run:
                 )
         return out
 
-    def stop(self) -> None:
-        """End all of it."""
+    def _end_all(self) -> None:
+        """End senders and jobs."""
         self._wake()
         self.senders.stop()
         for process in (self._load, self._compaction):
             if process is not None and process.poll() is None:
                 kill_group(process)
+        self._load = self._compaction = None
+
+    def stop(self) -> None:
+        """End all of it."""
+        self._end_all()
         self.cluster.stop()
         self.broker.end()
