@@ -15,12 +15,13 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO
 
 import pyspark
+
+from tests.support.systems import children
 
 ROOT = Path(__file__).resolve().parents[2]
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -207,24 +208,6 @@ def wait_for(log: Path, pattern: str, process: subprocess.Popen[bytes]) -> re.Ma
         if process.poll() is not None or time.monotonic() > deadline:
             raise SparkError(text)
         time.sleep(0.1)
-
-
-def children(*pids: int) -> list[int]:
-    """The children of processes, which may have ended."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*"):
-        with suppress(FileNotFoundError, ProcessLookupError):
-            parent = (place / "stat").read_text().rpartition(")")[2].split()[1]
-            if int(parent) in pids:
-                found.append(int(place.name))
-    return found
-
-
-def runs(pid: int, name: str) -> bool:
-    """Say whether a process, which may have ended, has something of this name on its command line."""
-    with suppress(FileNotFoundError, ProcessLookupError):
-        return name in (Path("/proc") / str(pid) / "cmdline").read_text()
-    return False
 
 
 def kill_group(process: subprocess.Popen[str]) -> None:

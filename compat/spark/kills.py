@@ -18,7 +18,8 @@ from pathlib import Path
 from barnabas_pipeline.errors import EXIT_INCOMPLETE
 from compat.matrix.brokers import Barnabas
 from compat.spark import sender
-from compat.spark.cluster import MAIN, SPECULATION, SparkCluster, children, kill_group, runs
+from compat.spark.cluster import MAIN, SPECULATION, SparkCluster, kill_group
+from tests.support.systems import children, processes
 
 JOB_SECONDS_MAX = 900
 JVM_ENDS_SECONDS_MAX = 120
@@ -201,7 +202,10 @@ class Run:
         """Kill a driver, or one of its two processes; the other one has to end by itself. Raises BrokenError."""
         load, self._load = self._load, None
         assert load is not None
-        python = [pid for pid in children(load.pid) if runs(pid, MAIN.name)]  # not a daemon for data sources
+        commands = {pid: command for pid, (_, _, command) in processes().items()}
+        python = [
+            pid for pid in children(load.pid) if MAIN.name in commands.get(pid, "")
+        ]  # no daemon for data sources
         if victim == "driver" or not python:
             kill_group(load)
             return

@@ -52,9 +52,9 @@ def processes() -> dict[int, tuple[int, str, str]]:
     return found
 
 
-def children(pid: int) -> list[int]:
-    """Return the processes that a process has started, but for those that have ended."""
-    return [one for one, (parent, state, _) in processes().items() if parent == pid and "Z" not in state]
+def children(*pids: int) -> list[int]:
+    """Return the processes that some have started, but for those that have ended."""
+    return [one for one, (parent, state, _) in processes().items() if parent in pids and "Z" not in state]
 
 
 def has_ended(pid: int) -> bool:
