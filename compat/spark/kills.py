@@ -17,6 +17,7 @@ from pathlib import Path
 
 from barnabas_pipeline.errors import EXIT_INCOMPLETE
 from compat.matrix.brokers import Barnabas
+from compat.soak.transfers import Worker
 from compat.spark import sender
 from compat.spark.cluster import MAIN, SPECULATION, SparkCluster, kill_group
 from tests.support.systems import children, processes
@@ -51,43 +52,40 @@ class Senders:
     """Transactional producers that are started again whenever they end."""
 
     def __init__(self, bootstrap: str, directory: Path, count: int, seed: int) -> None:
-        self._bootstrap, self._directory, self._seed = bootstrap, directory, seed
-        self._running: dict[str, subprocess.Popen[bytes] | None] = {f"s{n}": None for n in range(count)}
-        self.ended = 0
+        self._bootstrap = bootstrap
+        command = [sys.executable, "-m", "compat.spark.sender", str(seed)]
+        self._all = [Worker(f"s{n}", command, bootstrap, directory) for n in range(count)]
 
     @property
     def journals(self) -> list[tuple[Path, str]]:
         """The journal of each name."""
-        return [(self._directory / f"{name}.journal", name) for name in self._running]
+        return [(one.acknowledged, one.name) for one in self._all]
+
+    @property
+    def ended(self) -> int:
+        """Number of times that one has ended by itself."""
+        return sum(one.failures for one in self._all)
 
     def keep_alive(self) -> None:
         """Start what does not run."""
-        for (path, name), process in zip(self.journals, list(self._running.values()), strict=True):
-            if process is not None and process.poll() is None:
-                continue
-            self.ended += process is not None
-            command = [sys.executable, "-m", "compat.spark.sender", self._bootstrap, name, str(path)]
-            with (self._directory / "senders.log").open("ab") as log:
-                self._running[name] = subprocess.Popen([*command, str(self._seed)], stderr=log)
+        for one in self._all:
+            one.keep_alive()
 
-    def kill(self, name: str) -> None:
+    def kill(self, chosen: random.Random) -> None:
         """Kill one."""
-        process, self._running[name] = self._running[name], None
-        if process is not None:
-            process.kill()
-            process.wait()
+        chosen.choice(self._all).kill()
 
     def stop(self) -> None:
         """Kill all of them."""
-        for name in self._running:
-            self.kill(name)
+        for one in self._all:
+            one.kill()
 
     def settle(self) -> None:
         """Have no transaction open: whoever begins anew under a name ends what its name has left."""
         from confluent_kafka import Producer
 
-        for name in self._running:
-            settings = {"bootstrap.servers": self._bootstrap, "transactional.id": name, "log_level": 0}
+        for one in self._all:
+            settings = {"bootstrap.servers": self._bootstrap, "transactional.id": one.name, "log_level": 0}
             Producer(settings).init_transactions(sender.TIMEOUT_SECONDS)
 
 
@@ -168,7 +166,7 @@ class Run:
             case "broker":
                 self.broker.restart("kill")
             case "sender":
-                self.senders.kill(self.random.choice(self.senders.journals)[1])
+                self.senders.kill(self.random)
             case "worker":
                 number = self.random.randrange(2)
                 self.cluster.kill_worker(number)

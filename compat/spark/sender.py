@@ -1,6 +1,6 @@
 """A transactional producer that is killed: commits, takes back, and keeps a journal of what it was told.
 
-    python -m compat.spark.sender BOOTSTRAP NAME JOURNAL SEED
+    python -m compat.spark.sender SEED BOOTSTRAP NAME JOURNAL
 
 The rule: a line of the journal is written before what it announces, or after what it states. What was begun and has no
 other line is unknown: the broker decides about it when the next sender of the name fences this one.
@@ -110,6 +110,6 @@ def records(name: str, numbers: range, chosen: random.Random) -> Iterator[tuple[
 
 if __name__ == "__main__":
     try:
-        send(sys.argv[1], sys.argv[2], Path(sys.argv[3]), int(sys.argv[4]))
+        send(sys.argv[2], sys.argv[3], Path(sys.argv[4]), int(sys.argv[1]))
     except KafkaException as error:
-        sys.exit(f"{sys.argv[2]}: {error}")
+        sys.exit(f"{sys.argv[3]}: {error}")
