@@ -85,16 +85,16 @@ class Results:
         self._vacuum(state.version)
 
     def publish(self, directory: Path) -> None:
-        """Link the newest results into a directory, each as a whole, and remove others."""
+        """Link the newest results into a directory, each as a whole, and remove those of commits before; files of others stay."""
         published = -1
         while (state := self.state()).version != published:
             directory.mkdir(parents=True, exist_ok=True)
             for name, path in state.results.items():
                 _link(self.root / path, directory / name)
                 faults.point("derived.during_publish")
-            for file in [*directory.rglob("*.parquet"), *directory.rglob("*.csv")]:
-                if file.relative_to(directory).as_posix() not in state.results:
-                    file.unlink(missing_ok=True)
+            commits = [ResultState(**json.loads(one.read_text())) for one in self._commits.glob("*.json")]
+            for name in {name for one in commits for name in one.results} - state.results.keys():
+                (directory / name).unlink(missing_ok=True)
             published = state.version
 
     def path(self, path: str) -> str:
