@@ -85,7 +85,10 @@ class Results:
         self._vacuum(state.version)
 
     def publish(self, directory: Path) -> None:
-        """Link the newest results into a directory, each as a whole, and remove those of commits before; files of others stay."""
+        """Link the newest results into a directory, each as a whole, and remove those of earlier commits.
+
+        Files of others stay.
+        """
         published = -1
         while (state := self.state()).version != published:
             directory.mkdir(parents=True, exist_ok=True)
