@@ -63,25 +63,66 @@ def read_entries(partition_log: PartitionLog) -> Iterator[Entry]:
     Batches and records that no coordinator can have written are left out, with an error in the log. Raises StorageError,
     and CorruptRecordsError for a batch that is damaged: it is not believed, and nobody knows whose it is.
     """
-    offset = partition_log.log_start_offset
+    expected = partition_log.log_start_offset
+    try:
+        _check_first_batches(partition_log)
+        for data, position, header in _batches(partition_log):
+            if not expected <= header.base_offset <= header.last_offset < partition_log.log_end_offset:
+                raise _misplaced(header)
+            if not check_crc(data, position, header):
+                raise CorruptRecordsError(
+                    f"the batch of offsets {header.base_offset} to {header.last_offset} does not match its checksum"
+                )
+            yield from _entries_of(partition_log.dir, data, position, header)
+            expected = header.next_offset
+    except RecordsError as error:
+        raise CorruptRecordsError(
+            f"{error.message}, at offset {expected}; {_advice(partition_log)}"
+        ) from error
+
+
+def _check_first_batches(partition_log: PartitionLog) -> None:
+    """See that no segment begins with a batch that a look-up by offset would pass over.
+
+    Raises OSError, CorruptRecordsError.
+    """
+    for segment in partition_log.segments:
+        for _, header in segment.headers():
+            if header.last_offset < segment.base_offset:
+                raise _misplaced(header)
+            break
+
+
+def _misplaced(header: BatchHeader) -> CorruptRecordsError:
+    return CorruptRecordsError(
+        f"a batch says that it has offsets {header.base_offset} to {header.last_offset}"
+    )
+
+
+def _batches(partition_log: PartitionLog) -> Iterator[tuple[bytes, int, BatchHeader]]:
+    """Yield (bytes, position in them, header) of all batches of a log; what they say is not checked.
+
+    The last batch of what was read is read again with what follows it: a look-up by offset would pass over a batch that
+    says an earlier base offset than it has, which no checksum covers.
+    """
+    offset, last, room = partition_log.log_start_offset, None, READ_BYTES
     while offset < (end := partition_log.log_end_offset):
-        try:
-            data = partition_log.read(
-                offset, max_bytes=READ_BYTES, upper_offset=end, min_one_batch=True
-            ).to_bytes()
-            if not data:
-                return
-            for position, header in iter_batches(data):
-                if not check_crc(data, position, header):
-                    raise CorruptRecordsError(
-                        f"the batch of offsets {header.base_offset} to {header.last_offset} does not match its checksum"
-                    )
-                yield from _entries_of(partition_log.dir, data, position, header)
-                offset = header.next_offset
-        except RecordsError as error:
-            raise CorruptRecordsError(
-                f"{error.message}, at offset {offset}; {_advice(partition_log)}"
-            ) from error
+        start, max_bytes = (last.base_offset, last.size + room) if last else (offset, room)
+        data = partition_log.read(start, max_bytes=max_bytes, upper_offset=end).to_bytes()
+        batches = list(iter_batches(data))
+        if last is not None and batches and batches[0][1] == last:
+            del batches[0]
+        if batches:
+            for position, header in batches:
+                yield data, position, header
+            last, room = header, READ_BYTES
+            offset = header.next_offset
+        elif last is not None and len(data) == max_bytes:
+            room *= 8  # the next one is larger
+        elif last is not None:
+            last = None  # it was the last one of its segment
+        else:
+            return
 
 
 def _advice(partition_log: PartitionLog) -> str:
