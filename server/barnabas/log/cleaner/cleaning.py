@@ -22,7 +22,8 @@ from barnabas.log.openfiles import OpenFiles
 from barnabas.log.scan import iter_whole
 from barnabas.log.segment import Segment
 from barnabas.records.any_magic import iter_any_records
-from barnabas.records.batch import BatchHeader, read_any_header
+from barnabas.records.batch import BatchHeader, check_crc, read_any_header
+from barnabas.records.errors import CorruptRecordsError
 from barnabas.records.steps import Steps
 
 if TYPE_CHECKING:
@@ -213,6 +214,8 @@ class CleaningTask:
             raise CleaningAbortedError(f"the cleaning of {self.partition_log.name} was cancelled")
 
     def _batches(self, source: Source) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Yield the batches of a segment. Raises CorruptRecordsError: nothing damaged gets a good checksum here."""
+        next_offset = source.facts.base_offset
         try:
             file = self.partition_log.disk.open(source.path)
         except FileNotFoundError:
@@ -222,6 +225,18 @@ class CleaningTask:
             self.stats.bytes_read += header.size
             if self.throttle is not None:
                 self.throttle(header.size)
+            if (
+                not next_offset
+                <= header.base_offset
+                <= header.last_offset
+                < self.partition_log.log_end_offset
+            ):
+                raise CorruptRecordsError(
+                    f"offsets {header.base_offset} to {header.last_offset} follow {next_offset - 1}"
+                )
+            if not check_crc(data, 0, header):
+                raise CorruptRecordsError(f"the batch at offset {header.base_offset} has a wrong checksum")
+            next_offset = header.next_offset
             yield header, data
 
     # --- in the thread that owns the log --------------------------------------------------------------------
